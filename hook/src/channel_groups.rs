@@ -9,16 +9,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_comm::attach::ContextHandles;
 use sluice_driver_api::types::CUdevice;
 use sluice_nvrm::abi::{MAX_BLOCK_LEN, Request, XferBlock};
-use sluice_nvrm::sniff::{Found, Params, Registry, Unannounced, observe};
+use sluice_nvrm::ioctl_observation::{AnnouncementError, ComputeGroup, ObjectRegistry, Params, observe};
 use sluice_nvrm::transport::CONTROL_DEVICE;
-use sluice_sys::kind::{self, Kind};
+use sluice_sys::file_kind::{self, Kind};
 
 use crate::leaked::Leaked;
 use crate::log::above_standard;
 use crate::{process, real};
 
 /// Made when first needed, never freed. The child of a fork does not use its parent's, whose lock may be held forever.
-static REGISTRY: Leaked<Mutex<Registry>> = Leaked::none();
+static REGISTRY: Leaked<Mutex<ObjectRegistry>> = Leaked::none();
 /// The registry's count of changes, readable without its lock.
 static REGISTRY_CHANGES: AtomicU64 = AtomicU64::new(0);
 /// Count of changes of the announcement.
@@ -77,8 +77,8 @@ pub(crate) unsafe fn observe_ioctl(
     }
     let changed = {
         let mut registry = registry();
-        let changed = registry.note(&seen, params, fd, CREATING.get(), before);
-        REGISTRY_CHANGES.store(registry.changes(), Release);
+        let changed = registry.record(&seen, params, fd, CREATING.get(), before);
+        REGISTRY_CHANGES.store(registry.newest_entry(), Release);
         changed
     };
     INSIDE.set(false);
@@ -138,7 +138,7 @@ pub(crate) struct Announcement {
 }
 
 /// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
-pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, Unannounced> {
+pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementError> {
     if STOPPED.load(Acquire) {
         return Ok(Announcement::default());
     }
@@ -158,9 +158,9 @@ pub(crate) fn log() {
 
 /// The groups that a manager of this device may have disabled. They include groups that are no longer announced, because an earlier
 /// announcement may still be in effect. If a group no longer exists, its control fails with that error.
-pub(crate) fn groups_of_device(ordinal: u32) -> Vec<Found> {
+pub(crate) fn groups_of_device(ordinal: u32) -> Vec<ComputeGroup> {
     let groups = registry().groups();
-    groups.into_iter().filter(|found| found.owner.is_none_or(|owner| owner == ordinal)).collect()
+    groups.into_iter().filter(|found| found.device_ordinal.is_none_or(|owner| owner == ordinal)).collect()
 }
 
 /// A copy of one of the program's descriptors, if that still is a control descriptor.
@@ -174,7 +174,7 @@ pub(crate) fn copy_control_descriptor(fd: RawFd) -> Option<OwnedFd> {
 }
 
 fn is_control(fd: BorrowedFd<'_>) -> bool {
-    match kind::of(fd) {
+    match file_kind::of(fd) {
         Ok(Kind::Character { major, minor }) => (major, minor) == CONTROL_DEVICE,
         Ok(Kind::Socket { domain: libc::AF_UNIX, kind: libc::SOCK_SEQPACKET }) => {
             real::simulated_ioctl().is_some()
@@ -188,7 +188,7 @@ fn is_driver(fd: c_int) -> bool {
     is_control(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn registry() -> MutexGuard<'static, Registry> {
+fn registry() -> MutexGuard<'static, ObjectRegistry> {
     let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
     registry.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -252,13 +252,14 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use sluice_nvrm::abi::{GroupParams, engine};
-    use sluice_nvrm::sniff::{ObjectKind, Seen};
+    use sluice_nvrm::ioctl_observation::{ObjectKind, ObservedIoctl};
 
     use super::*;
 
     #[test]
     fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_again() {
-        let made = |parent, object, kind| Seen::Object { client: 1, parent, object, kind, params: None };
+        let made =
+            |parent, object, kind| ObservedIoctl::Object { client: 1, parent, object, kind, params: None };
         for (parent, object, kind) in [
             (1, 2, ObjectKind::Device),
             (2, 3, ObjectKind::Subdevice),
@@ -266,7 +267,7 @@ mod tests {
             (4, 5, ObjectKind::Channel),
         ] {
             let compute = GroupParams { engine: engine::GR0 }.encode();
-            registry().note(&made(parent, object, kind), &compute, 9, Some(0), 0);
+            registry().record(&made(parent, object, kind), &compute, 9, Some(0), 0);
         }
         let before = announcement_changes();
         disable_after_panic();

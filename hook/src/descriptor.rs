@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
 
-use sluice_sys::kind::Identity;
+use sluice_sys::file_kind::Identity;
 
 /// A descriptor, or none. Only atomics, so that the child of a fork can close it.
 #[derive(Debug)]
@@ -77,5 +77,5 @@ impl Drop for Descriptor {
 const UNKNOWN: Identity = Identity { device: 0, inode: 0 };
 
 fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
-    sluice_sys::kind::identity(fd).ok()
+    sluice_sys::file_kind::identity(fd).ok()
 }

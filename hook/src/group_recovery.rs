@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
-use sluice_nvrm::sniff::Found;
+use sluice_nvrm::ioctl_observation::ComputeGroup;
 use sluice_nvrm::{ControlError, Controls};
 
 use crate::descriptor::Descriptor;
@@ -161,16 +161,16 @@ fn recover_groups(ordinal: u32) {
 }
 
 /// Restores a group; `true` if that failed and the group still exists.
-fn needs_retry(group: &Found) -> bool {
+fn needs_retry(group: &ComputeGroup) -> bool {
     restart_group(group).is_err_and(|error| !error.is_some_and(|error| error.is_gone()))
 }
 
 /// Restores one group; `Err(None)` if there is no control descriptor.
-fn restart_group(group: &Found) -> Result<(), Option<ControlError>> {
-    let Found { fd, handles, timeslice_us, .. } = group;
+fn restart_group(group: &ComputeGroup) -> Result<(), Option<ControlError>> {
+    let ComputeGroup { fd, handles, timeslice_us, .. } = group;
     let ContextHandles { client, subdevice, channel_group, channels, .. } = handles;
     let control = channel_groups::copy_control_descriptor(*fd).ok_or(None)?;
-    let controls = Controls::over(control, real::simulated_ioctl().is_some()).map_err(|_| None)?;
+    let controls = Controls::from_descriptor(control, real::simulated_ioctl().is_some()).map_err(|_| None)?;
     let slice = controls.set_timeslice(*client, *channel_group, timeslice_us.unwrap_or(DEFAULT_SLICE_US));
     let mut outcome = slice;
     for some in channels.chunks(MAX_CHANNELS) {

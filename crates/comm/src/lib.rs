@@ -26,8 +26,8 @@ compile_error!(
 );
 
 pub mod attach;
-pub mod custody;
 mod error;
+pub mod escrow;
 mod kind;
 mod name;
 pub mod page;

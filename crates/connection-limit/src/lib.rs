@@ -36,10 +36,6 @@ pub struct ConnectionLimit {
     free: Arc<Semaphore>,
 }
 
-/// The old name of [`ConnectionLimit`], until `sluice-pod-manager` uses the new one.
-#[doc(hidden)]
-pub type Seats = ConnectionLimit;
-
 impl ConnectionLimit {
     /// Limits the connections of this listener; none is open yet.
     #[must_use]

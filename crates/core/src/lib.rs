@@ -4,38 +4,35 @@
 //! million ([`Share`]).
 //!
 //! * [`ledger::TokenLedger`] decides which clients may submit work, until when, and charges them.
-//! * [`steering::Steering`] enforces its grants by enabling and disabling channel groups.
+//! * [`channel_groups::Steering`] enforces its grants by enabling and disabling channel groups.
 //! * [`gates`] decides when stream gates are closed.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
 //! * [`resources`] parses the resource file; [`pod_cgroup`] reads a process's pod from its cgroup path.
-//! * [`rate_limiter::RateLimiter`] and [`backoff::Backoff`] are the limiters of the whole workspace.
 //!
 //! ```
-//! use sluice_core::ledger::{Action, Ask, Class, ClientSpec, PeerKind, Policy, TokenLedger};
+//! use sluice_core::ledger::{Action, Ask, Class, ClientSpec, ReturnKind, Policy, TokenLedger};
 //! use sluice_core::{ClientId, ProcessId, Share};
 //!
 //! let mut ledger = TokenLedger::new(Policy::default());
 //! let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort, weight: 1 };
 //! ledger.set_client(ClientId(1), spec, 0);
-//! ledger.add_process(ProcessId(7), ClientId(1), PeerKind::Returns)?;
+//! ledger.add_process(ProcessId(7), ClientId(1), ReturnKind::Returns)?;
 //! ledger.request(ProcessId(7), 0, Ask::default())?;
 //! assert!(matches!(ledger.advance(0)[..], [Action::Grant { process: ProcessId(7), .. }]));
 //! # Ok::<(), sluice_core::ledger::Refused>(())
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod backoff;
-pub mod gates;
+pub mod channel_groups;
 pub mod ids;
 pub mod ledger;
 pub mod limit_bucket;
 pub mod memory;
 pub mod pod_cgroup;
 pub mod quota;
-pub mod rate_limiter;
 pub mod resources;
 pub mod share;
-pub mod steering;
+pub mod stream_gates;
 pub mod window;
 
 pub use ids::{ClientId, ProcessId};

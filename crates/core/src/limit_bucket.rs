@@ -7,7 +7,7 @@
 //! clients is kept up to limit × some time. Otherwise a client whose limit equals its request would lose, during each
 //! wait, the credit that it needs to catch up.
 //!
-//! The general [`RateLimiter`](crate::rate_limiter::RateLimiter) has one depth, and a charge to it is made at one
+//! The general [`RateLimiter`](sluice_rate_limiter::RateLimiter) has one depth, and a charge to it is made at one
 //! moment. This bucket needs two depths and charges for a past span, during which it earns credit even when full.
 //! Therefore it is a type of its own.
 

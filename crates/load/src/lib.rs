@@ -21,10 +21,9 @@
 
 pub mod be;
 pub mod checkpoint;
-pub mod commanded;
+pub mod command_driven;
 pub mod driver;
-pub mod facts;
-pub mod gate;
+pub mod driver_facts;
 pub mod graph;
 pub mod growth;
 pub mod kernel;
@@ -36,3 +35,4 @@ pub mod samples;
 pub mod session;
 pub mod steady;
 pub mod stop;
+pub mod stream_gate_test;

@@ -13,7 +13,7 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use sluice_core::backoff::Backoff;
+use sluice_rate_limiter::Backoff;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

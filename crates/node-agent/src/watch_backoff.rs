@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::runtime::utils::Backoff as KubeBackoff;
-use sluice_core::backoff::Backoff;
+use sluice_rate_limiter::Backoff;
 
 /// A [`Backoff`] for `WatchStreamExt::backoff`, which resets it after each successful event.
 #[derive(Debug)]

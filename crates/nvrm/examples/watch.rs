@@ -119,7 +119,7 @@ fn record_announcement(processes: &Processes, pid: i32, fds: Vec<OwnedFd>, simul
     let mut processes = processes.lock().unwrap();
     let process = processes.entry(pid).or_default();
     process.contexts = payload.contexts;
-    process.controls = fds.map(|fd| Controls::over(fd, simulated).unwrap()).collect();
+    process.controls = fds.map(|fd| Controls::from_descriptor(fd, simulated).unwrap()).collect();
     process.announcements += 1;
 }
 

@@ -64,8 +64,8 @@ impl Controls {
     ///
     /// # Errors
     /// As [`transport::adopt`].
-    pub fn over(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
-        transport::adopt(fd, simulated).map(Self::new)
+    pub fn from_descriptor(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
+        transport::open_transport(fd, simulated).map(Self::new)
     }
 
     /// Sets a group's time slice in microseconds; the driver rounds it to one that the GPU supports. 0 is refused here.
@@ -128,7 +128,7 @@ impl Controls {
     /// # Errors
     /// [`ControlError`].
     pub fn ctxsw_stats(&self, client: u32, subdevice: u32, group: u32) -> Result<CtxswStats, ControlError> {
-        let mut params = CtxswStats::ask(group, false);
+        let mut params = CtxswStats::query(group, false);
         self.control(client, subdevice, Command::GET_CTXSW_STATS, &mut params)?;
         CtxswStats::decode(&params).ok_or(MALFORMED)
     }
@@ -154,13 +154,13 @@ impl Controls {
     /// # Errors
     /// [`ControlError`].
     pub fn gpu_uuid(&self, client: u32, subdevice: u32) -> Result<String, ControlError> {
-        let mut params = gid::ask();
+        let mut params = gid::query();
         self.control(client, subdevice, Command::GET_GID_INFO, &mut params)?;
         gid::decode(&params).map(str::to_owned).ok_or(MALFORMED)
     }
 
     fn handle_info(&self, client: u32, object: u32, what: u32) -> Result<Option<u32>, ControlError> {
-        let mut params = handle_info::ask(object, what);
+        let mut params = handle_info::query(object, what);
         match self.control(client, client, Command::GET_HANDLE_INFO, &mut params) {
             Ok(()) => handle_info::decode(&params).map(Some).ok_or(MALFORMED),
             Err(ControlError::Refused(NvStatus::OBJECT_NOT_FOUND | NvStatus::INVALID_OBJECT_HANDLE)) => {

@@ -10,16 +10,16 @@ pub const VERSION_FILE: &str = "/sys/module/nvidia/version";
 
 /// The driver of this machine, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Driver {
+pub enum DriverVersion {
     /// No NVIDIA module is loaded, or this mount namespace does not show it.
-    Unseen,
+    NotVisible,
     /// A version of which the layouts were compared.
     Compared(String),
     /// Another version: its layouts may differ, so a control could have another effect than requested.
     Unknown(String),
 }
 
-impl Driver {
+impl DriverVersion {
     /// The loaded driver.
     #[must_use]
     pub fn loaded() -> Self {
@@ -29,7 +29,7 @@ impl Driver {
     /// The driver named by a file of the form of [`VERSION_FILE`].
     #[must_use]
     pub fn of_file(path: &Path) -> Self {
-        std::fs::read_to_string(path).map_or(Self::Unseen, |text| Self::of_version(&text))
+        std::fs::read_to_string(path).map_or(Self::NotVisible, |text| Self::of_version(&text))
     }
 
     /// The driver of this version, as the kernel or NVML writes it.

@@ -32,13 +32,13 @@ compile_error!("the driver's structures are read with the layout of 64-bit littl
 
 pub mod abi;
 pub mod control;
+pub mod discovery;
 mod driver;
-pub mod outside;
-pub mod selftest;
-pub mod sniff;
+pub mod ioctl_observation;
+pub mod self_test;
 mod status;
 pub mod transport;
 
 pub use control::{ControlError, Controls};
-pub use driver::{Driver, VERSION_FILE};
+pub use driver::{DriverVersion, VERSION_FILE};
 pub use status::NvStatus;

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use sluice_sys::kind::Kind;
+use sluice_sys::file_kind::Kind;
 use thiserror::Error;
 
 pub use device::Device;
@@ -42,8 +42,8 @@ pub struct NotADriver {
 ///
 /// # Errors
 /// Every other descriptor is refused and returned.
-pub fn adopt(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport + Send>, NotADriver> {
-    let found = match sluice_sys::kind::of(fd.as_fd()) {
+pub fn open_transport(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport + Send>, NotADriver> {
+    let found = match sluice_sys::file_kind::of(fd.as_fd()) {
         Ok(Kind::Character { major, minor }) if (major, minor) == CONTROL_DEVICE => {
             return Ok(Box::new(Device::new(fd)));
         }

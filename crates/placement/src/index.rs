@@ -128,7 +128,7 @@ impl Index {
     /// Returns false if there is no reservation any more: the pod ended before the answer to its bind was read.
     pub fn bound(&mut self, pod: &str, node: &str) -> bool {
         let Some(reservation) =
-            self.claims(pod).iter().find(|reservation| *reservation.node == *node).cloned()
+            self.reservations(pod).iter().find(|reservation| *reservation.node == *node).cloned()
         else {
             return false;
         };

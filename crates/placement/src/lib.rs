@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use sluice_placement::inventory::{Gpu, NodeInventory};
-//! use sluice_placement::{Demand, Index, Offer, Strategy};
+//! use sluice_placement::{Demand, Index, PlacementOutcome, Strategy};
 //!
 //! let gpu = Gpu {
 //!     uuid: "GPU-a".into(),
@@ -29,7 +29,7 @@
 //! let mut index = Index::new(Strategy::Binpack);
 //! index.set_node("node-a", &NodeInventory::new(10, vec![gpu]));
 //! let placed = index.reserve("pod-uid", &Demand::share(300, None), ["node-a"].into_iter(), 1, 1_000);
-//! assert!(matches!(placed, Offer::Reserved(places) if &*places[0].node == "node-a"));
+//! assert!(matches!(placed, PlacementOutcome::Reserved(places) if &*places[0].node == "node-a"));
 //! ```
 
 #![forbid(unsafe_code)]

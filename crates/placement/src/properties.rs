@@ -66,7 +66,7 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
             index.reserve(&name(pod), demand, nodes.into_iter(), *most, *now + 60);
         }
         Step::Bind { pod } => {
-            let first = index.claims(&name(pod)).first().map(|claim| claim.node.clone());
+            let first = index.reservations(&name(pod)).first().map(|claim| claim.node.clone());
             if let Some(node) = first {
                 let _ = index.begin_bind(&name(pod), &node, *now + 100);
             }
@@ -74,7 +74,7 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
         Step::Confirm { pod } => {
             let binding =
                 |claim: &&super::Reservation| matches!(claim.state, ReservationState::Binding { .. });
-            let found = index.claims(&name(pod)).iter().find(binding).cloned();
+            let found = index.reservations(&name(pod)).iter().find(binding).cloned();
             if let Some(claim) = found {
                 let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
                 index.confirm(&name(pod), &claim.node, &gpus, &claim.demand);
@@ -101,7 +101,7 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
 fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
     let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in 0..12 {
-        for claim in index.claims(&format!("pod-{pod}")) {
+        for claim in index.reservations(&format!("pod-{pod}")) {
             for gpu in &claim.gpus {
                 let sum = sums.entry((claim.node.to_string(), gpu.to_string())).or_default();
                 sum.0 += u64::from(claim.demand.milli_per_gpu());
@@ -172,7 +172,7 @@ proptest! {
                     continue;
                 }
                 let pod = format!("pod-{}", at - NODES.len());
-                for claim in first.claims(&pod).iter().filter(|claim| claim.state == ReservationState::Confirmed) {
+                for claim in first.reservations(&pod).iter().filter(|claim| claim.state == ReservationState::Confirmed) {
                     let gpus: Vec<String> = claim.gpus.iter().map(|gpu| gpu.to_string()).collect();
                     index.confirm(&pod, &claim.node, &gpus, &claim.demand);
                 }

@@ -392,7 +392,7 @@ fn pods_that_may_have_ended_are_listed_only_where_their_end_makes_room() {
     index.confirm("large", "b", &[uuid("b", 0)], &share(900));
     index.confirm("also-stays", "c", &[uuid("c", 0)], &share(1000));
     let ways = |demand: &Demand, nodes: &[&str]| -> Vec<String> {
-        let pods = index.in_the_way(demand, nodes.iter().copied(), |pod| !pod.contains("stays"));
+        let pods = index.possibly_ended_pods(demand, nodes.iter().copied(), |pod| !pod.contains("stays"));
         pods.iter().map(|pod| pod.to_string()).collect()
     };
     assert_eq!(ways(&share(500), &["a", "b", "c", "unknown"]), ["large"]);

@@ -16,7 +16,6 @@ mod effects;
 mod frames;
 mod publish;
 
-use crate::adopt::{ProcessDiscovery, UnhookedScanner};
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
 use crate::clients::{Clients, Definition, Processes};
@@ -24,20 +23,21 @@ use crate::clock::Clock;
 use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{ConnectionInputs, Connections, Listener};
-use crate::control::{Inbox, Message, Remote};
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
 use crate::io::Io;
 use crate::log_limiter::LogLimiter;
+use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::poller::{Event, Poller, Source};
 use crate::stream_gates::StreamGates;
+use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
 use crate::unhooked::{OtherParts, Unhooked};
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
+use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
-use sluice_core::steering::{ChannelGroupPolicy, ChannelGroupScheduler};
 use tracing::info;
 
 /// What the event loop is made from.

@@ -1,14 +1,14 @@
 //! GET /metrics and GET /healthz, on a thread of their own.
 
-use crate::control::{Message, Remote};
 use crate::error::{Attempt, Error, Result};
+use crate::message::{Message, Remote};
 use crate::metrics::Exposition;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sluice_seats::Seats;
+use sluice_connection_limit::ConnectionLimit;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -41,7 +41,7 @@ impl Server {
         let shared = Shared { remote, exposition: Arc::new(Mutex::new(exposition)) };
         let serve = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => Seats::new(listener),
+                Ok(listener) => ConnectionLimit::new(listener),
                 Err(error) => return tracing::error!(%error, "metrics cannot be served"),
             };
             let app = Router::new()

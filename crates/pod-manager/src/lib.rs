@@ -25,11 +25,10 @@
 //! | `grants` | what the token ledger decides, written to pages |
 //! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
-//! | `unhooked`, [`adopt`] | processes that run without the hook |
+//! | [`unhooked`] | processes that run without the hook |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
-pub mod adopt;
 mod agent_api;
 pub mod channel_groups;
 mod clients;
@@ -37,7 +36,6 @@ pub mod clock;
 mod closer;
 mod config;
 mod connections;
-mod control;
 mod effect;
 mod error;
 mod event_loop;
@@ -47,17 +45,15 @@ pub mod identity;
 mod io;
 mod listen;
 mod log_limiter;
+mod message;
 mod metrics;
 pub mod peer;
 mod poller;
 mod resource_file;
 mod server;
 mod stream_gates;
-mod unhooked;
+pub mod unhooked;
 
-// `adopt` and its tests name this path until their module moves to `unhooked`.
-#[doc(hidden)]
-pub use channel_groups as channels;
 pub use config::{
     AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
     UnhookedScheduling,

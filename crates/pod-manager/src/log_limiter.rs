@@ -1,6 +1,6 @@
 //! The limit of log lines: a client that repeats one mistake does not fill the log.
 
-use sluice_core::rate_limiter::{Rate, RateLimiter};
+use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::HashMap;
 
 /// 10 lines of one kind at once, then one a second.

@@ -4,8 +4,8 @@
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
 
 use crate::clients::of_file;
-use crate::control::{Message, Remote};
 use crate::error::{Attempt, Error, Result};
+use crate::message::{Message, Remote};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};

@@ -1,29 +1,29 @@
 //! Assembles the manager from its parts, and runs it.
 
-use crate::adopt::{KernelDiscovery, ProcessDiscovery};
 use crate::agent_api;
 use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, self_test};
 use crate::clients::{Definition, of_file};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientSource, Config, Controls, UnhookedScheduling};
 use crate::connections::ConnectionInputs;
-use crate::control::{self, Message, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http;
 use crate::identity::{ByCgroup, ByName, Identify};
 use crate::listen::{self, UnixSocket, UnpublishedSocket};
+use crate::message::{self, Message, Remote};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
 use crate::resource_file::Watcher;
+use crate::unhooked::scanning::{KernelDiscovery, ProcessDiscovery};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockType};
 use sluice_core::resources::ParseOptions;
-use sluice_nvrm::Driver;
-use sluice_nvrm::selftest::Allows;
-use sluice_sys::kind::{self, Kind};
+use sluice_nvrm::DriverVersion;
+use sluice_nvrm::self_test::UsableControls;
+use sluice_sys::file_kind::{self, Kind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -58,9 +58,11 @@ impl Parts {
             ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
         };
         let driver: Option<Box<dyn ControlDriver>> = match config.controls {
-            Controls::Auto => nvrm(false, self_test::allowed_controls(config, &Driver::loaded())),
-            Controls::AnyDriver => nvrm(false, Allows::Everything),
-            Controls::Simulated => nvrm(true, self_test::allowed_controls(config, &Driver::Unseen)),
+            Controls::Auto => nvrm(false, self_test::allowed_controls(config, &DriverVersion::loaded())),
+            Controls::AnyDriver => nvrm(false, UsableControls::All),
+            Controls::Simulated => {
+                nvrm(true, self_test::allowed_controls(config, &DriverVersion::NotVisible))
+            }
             Controls::Off => None,
         };
         let escrow = config.escrow.then(escrow_socket).transpose();
@@ -76,7 +78,7 @@ const PACKETS: (i32, i32) = (AddressFamily::Unix as i32, SockType::SeqPacket as 
 /// The escrow socket, which the node agent passes as standard input.
 fn escrow_socket() -> std::io::Result<OwnedFd> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    match kind::of(socket.as_fd())? {
+    match file_kind::of(socket.as_fd())? {
         Kind::Socket { domain, kind } if (domain, kind) == PACKETS => Ok(socket),
         other => Err(std::io::Error::other(format!("is {other}, expected a packet socket"))),
     }
@@ -90,11 +92,11 @@ fn scout(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
         .then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated)) as _)
 }
 
-fn nvrm(simulated: bool, allows: Allows) -> Option<Box<dyn ControlDriver>> {
+fn nvrm(simulated: bool, allows: UsableControls) -> Option<Box<dyn ControlDriver>> {
     let slices = match allows {
-        Allows::Everything => true,
-        Allows::Stops => false,
-        Allows::Nothing => return None,
+        UsableControls::All => true,
+        UsableControls::DisableOnly => false,
+        UsableControls::NoControls => return None,
     };
     Some(Box::new(Nvrm { simulated, slices }))
 }
@@ -228,7 +230,7 @@ pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
 
 fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<Assembled> {
     config.check()?;
-    let (remote, inbox) = control::pair().attempt("eventfd")?;
+    let (remote, inbox) = message::pair().attempt("eventfd")?;
     let (source, definitions) = open_source(&config.clients, &remote)?;
     let outcome = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;

@@ -23,8 +23,8 @@
 
 pub mod clock;
 pub mod eventfd;
+pub mod file_kind;
 pub mod futex;
-pub mod kind;
 mod mapping;
 pub mod memfd;
 pub mod page;

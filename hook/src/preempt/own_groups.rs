@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sluice_comm::attach::MAX_CHANNELS;
-use sluice_nvrm::sniff::Found;
-use sluice_nvrm::{ControlError, Controls, Driver as Module};
+use sluice_nvrm::ioctl_observation::ComputeGroup;
+use sluice_nvrm::{ControlError, Controls, DriverVersion as Module};
 use sluice_preempt::driver::{ChannelGroupError, ChannelGroups, Driver};
 use sluice_preempt::ids::{Code, Context, Stream};
 use sluice_preempt::queue::Queue;
@@ -36,7 +36,7 @@ pub(crate) struct OwnChannelGroups {
 
 #[derive(Debug)]
 struct DisabledGroup {
-    group: Found,
+    group: ComputeGroup,
     /// Streams on whose behalf the group is disabled. It is enabled when none is left.
     streams: Vec<u64>,
 }
@@ -64,7 +64,7 @@ pub(super) fn unsupported(context: Context) -> Option<&'static CStr> {
 }
 
 /// The only compute group that the process has on the context's device.
-fn find_group(context: Context) -> Result<Found, &'static CStr> {
+fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let module = MODULE.get_or_init(Module::loaded);
     if real::simulated_ioctl().is_none() && !matches!(module, Module::Compared(_)) {
@@ -80,7 +80,7 @@ fn find_group(context: Context) -> Result<Found, &'static CStr> {
     }
     let mut found = channel_groups::groups_of_device(ordinal);
     match (found.pop(), found.len()) {
-        (Some(group), 0) if !group.uncertain && group.handles.subdevice != 0 => Ok(group),
+        (Some(group), 0) if !group.has_unknown_engine && group.handles.subdevice != 0 => Ok(group),
         (None, _) => Err(c"the context's channel group is not known"),
         (Some(_), 0) => Err(c"the context's channel group is not known for certain"),
         _ => Err(c"the process has more than one context on the device"),
@@ -145,12 +145,13 @@ fn has_other_work(stream: Stream) -> bool {
 
 /// Makes a control request for all channels of a group.
 fn control_channels(
-    group: &Found,
+    group: &ComputeGroup,
     control: impl Fn(&Controls, u32, u32, &[u32]) -> Result<(), ControlError>,
 ) -> Result<(), ChannelGroupError> {
     const GONE: ChannelGroupError = ChannelGroupError::Unsupported("the control descriptor is gone");
     let descriptor = channel_groups::copy_control_descriptor(group.fd).ok_or(GONE)?;
-    let controls = Controls::over(descriptor, real::simulated_ioctl().is_some()).map_err(|_| GONE)?;
+    let controls =
+        Controls::from_descriptor(descriptor, real::simulated_ioctl().is_some()).map_err(|_| GONE)?;
     for channels in group.handles.channels.chunks(MAX_CHANNELS) {
         control(&controls, group.handles.client, group.handles.subdevice, channels).map_err(|error| {
             match error {

@@ -251,7 +251,7 @@ fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> i
     }
     let contexts = AttachPayload::decode(&bytes).map_err(io::Error::other)?.contexts;
     let controls = fds
-        .map(|fd| Controls::over(fd, true).map(Mutex::new))
+        .map(|fd| Controls::from_descriptor(fd, true).map(Mutex::new))
         .collect::<Result<_, _>>()
         .map_err(io::Error::other)?;
     Ok(Some(Announced { how, version, contexts, controls }))

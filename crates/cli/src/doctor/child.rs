@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::Driver;
-use sluice_load::facts::DriverFacts;
+use sluice_load::driver_facts::DriverFacts;
 use sluice_load::session::Session;
-use sluice_load::{checkpoint, gate, steady};
+use sluice_load::{checkpoint, steady, stream_gate_test};
 
 /// How long a process to be locked may take to finish its submitted work.
 const LOCK_MS: u32 = 2_000;
@@ -55,18 +55,18 @@ pub(super) struct NvmlFacts {
 /// Outcomes of the two stream gate tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gates {
-    pub(super) writable: gate::StreamGateResult,
+    pub(super) writable: stream_gate_test::StreamGateResult,
     /// Not tested beside a stream that never resumed: the test might not end.
-    pub(super) read_only: Option<gate::StreamGateResult>,
+    pub(super) read_only: Option<stream_gate_test::StreamGateResult>,
 }
 
 impl Gates {
     fn tried(
-        writable: impl FnOnce() -> gate::StreamGateResult,
-        read_only: impl FnOnce() -> gate::StreamGateResult,
+        writable: impl FnOnce() -> stream_gate_test::StreamGateResult,
+        read_only: impl FnOnce() -> stream_gate_test::StreamGateResult,
     ) -> Self {
         let writable = writable();
-        let is_stuck = writable == gate::StreamGateResult::NotReleased;
+        let is_stuck = writable == stream_gate_test::StreamGateResult::NotReleased;
         Self { writable, read_only: (!is_stuck).then(read_only) }
     }
 }
@@ -90,7 +90,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Part::Gate => {
             // Printed before the session ends: with a stuck stream the session does not end.
             let session = Session::open(0).map_err(|why| why.to_string());
-            let tried = |session| Gates::tried(|| gate::writable(session), || gate::read_only(session));
+            let tried = |session| {
+                Gates::tried(|| stream_gate_test::writable(session), || stream_gate_test::read_only(session))
+            };
             print(&session.as_ref().map(tried))?;
         }
         Part::Busy { depth, kernel_us } => {
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn beside_a_stuck_stream_no_other_gate_is_tested() {
-        use gate::StreamGateResult::{DoesNotWait, NotReleased, Works};
+        use stream_gate_test::StreamGateResult::{DoesNotWait, NotReleased, Works};
         assert_eq!(Gates::tried(|| Works, || DoesNotWait).read_only, Some(DoesNotWait));
         let stuck = Gates::tried(|| NotReleased, || panic!("it might hang"));
         assert_eq!(stuck, Gates { writable: NotReleased, read_only: None });

@@ -74,7 +74,8 @@ fn announced(fds: Vec<OwnedFd>, simulated: bool) -> io::Result<Vec<Group>> {
     let payload = fds.next().ok_or(io::ErrorKind::InvalidData)?;
     let payload = memfd::read_sealed(payload.as_fd(), MAX_LEN)?;
     let contexts = AttachPayload::decode(&payload).map_err(io::Error::other)?.contexts;
-    let descriptors: Result<Vec<_>, _> = fds.map(|fd| Controls::over(fd, simulated).map(Arc::new)).collect();
+    let descriptors: Result<Vec<_>, _> =
+        fds.map(|fd| Controls::from_descriptor(fd, simulated).map(Arc::new)).collect();
     let descriptors = descriptors.map_err(io::Error::other)?;
     let groups = contexts.into_iter().map(|handles| {
         let controls = usize::try_from(handles.descriptor).ok().and_then(|at| descriptors.get(at));

@@ -1,7 +1,7 @@
 //! Whether the channel groups of a program are found without its announcement.
 
 use sluice_comm::attach::ContextHandles;
-use sluice_nvrm::outside::{Tenant, newest_client};
+use sluice_nvrm::discovery::{DiscoveredProcess, newest_client};
 
 use super::finding::{CheckStatus, Finding};
 use super::next_steps::{REPORT_IT, TRACE};
@@ -9,7 +9,7 @@ use super::next_steps::{REPORT_IT, TRACE};
 /// Compares the channel groups found in the program with `known`, its announced ones.
 pub(super) fn examine(pid: i32, simulated: bool, mut known: Vec<ContextHandles>) -> Finding {
     let newest = if simulated { None } else { newest_client().ok() };
-    let found = match Tenant::find(pid, simulated, newest) {
+    let found = match DiscoveredProcess::find(pid, simulated, newest) {
         Ok(tenant) => tenant.groups().cloned().collect(),
         Err(why) => {
             return Finding::of("outside", CheckStatus::Degraded, why.to_string(), TRACE);

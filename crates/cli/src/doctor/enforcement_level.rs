@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use sluice_nvrm::selftest::Effect;
+use sluice_nvrm::self_test::Effect;
 
 /// Enforcement of shares, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sluice_load::gate::StreamGateResult;
-use sluice_nvrm::Driver;
-use sluice_nvrm::selftest::Effect;
+use sluice_load::stream_gate_test::StreamGateResult;
+use sluice_nvrm::DriverVersion;
+use sluice_nvrm::self_test::Effect;
 
 use super::busy_program::answer;
 use super::child::{Gates, Reported};
@@ -62,11 +62,11 @@ pub(super) fn ask(workspace: &Workspace, end: Instant) -> anyhow::Result<Reporte
 }
 
 /// The loaded driver. NVML is asked first, because a container's /sys need not show the module.
-fn driver(reported: &Reported, simulated: bool) -> Driver {
+fn driver(reported: &Reported, simulated: bool) -> DriverVersion {
     match &reported.nvml {
-        Ok(nvml) => Driver::of_version(&nvml.driver),
-        Err(_) if simulated => Driver::Unseen,
-        Err(_) => Driver::loaded(),
+        Ok(nvml) => DriverVersion::of_version(&nvml.driver),
+        Err(_) if simulated => DriverVersion::NotVisible,
+        Err(_) => DriverVersion::loaded(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sluice_nvrm::Driver;
+use sluice_nvrm::DriverVersion;
 
 use super::child::Reported;
 use super::finding::{CheckStatus, Finding};
@@ -68,18 +68,18 @@ pub(super) fn library(reported: &Reported) -> Finding {
 }
 
 /// The driver's branch.
-pub(super) fn branch(driver: &Driver) -> Finding {
+pub(super) fn branch(driver: &DriverVersion) -> Finding {
     match driver {
-        Driver::Compared(version) => {
+        DriverVersion::Compared(version) => {
             Finding::ok("driver_version", format!("{version}, its layouts were compared"))
         }
-        Driver::Unknown(version) => Finding::of(
+        DriverVersion::Unknown(version) => Finding::of(
             "driver_version",
             CheckStatus::Degraded,
             format!("{version}: the layouts of this driver branch were never compared"),
             next_steps::SELF_TEST,
         ),
-        Driver::Unseen => Finding::of(
+        DriverVersion::NotVisible => Finding::of(
             "driver_version",
             CheckStatus::Inconclusive,
             "neither NVML nor the kernel reports which driver is loaded",
@@ -121,7 +121,7 @@ pub(super) fn mig_mode(reported: &Reported) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::child::NvmlFacts;
-    use sluice_load::facts::DriverFacts;
+    use sluice_load::driver_facts::DriverFacts;
 
     fn reported(change: impl FnOnce(&mut DriverFacts, &mut NvmlFacts)) -> Reported {
         let mut facts = DriverFacts {
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn an_unknown_branch_is_degraded_and_an_unseen_one_inconclusive() {
-        is(&branch(&Driver::Compared("580.1".into())), CheckStatus::Ok, "580.1");
-        is(&branch(&Driver::Unknown("700.1".into())), CheckStatus::Degraded, "700.1");
-        is(&branch(&Driver::Unseen), CheckStatus::Inconclusive, "neither");
+        is(&branch(&DriverVersion::Compared("580.1".into())), CheckStatus::Ok, "580.1");
+        is(&branch(&DriverVersion::Unknown("700.1".into())), CheckStatus::Degraded, "700.1");
+        is(&branch(&DriverVersion::NotVisible), CheckStatus::Inconclusive, "neither");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use sluice_comm::attach::ContextHandles;
-use sluice_nvrm::selftest::Effect;
+use sluice_nvrm::self_test::Effect;
 
 use sluice_test_bed::Worker;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use sluice_nvrm::selftest::{About, Allows, Effect, Verdict};
+use sluice_nvrm::self_test::{Effect, SelfTestResult, SelfTestSubject, UsableControls};
 
 use super::examine::{self, ANNOUNCE, START};
 use super::program_checks;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::new(arguments.gpu == Gpu::Sim)?.on(arguments.gpu_uuid.clone())?;
     let about = about(&workspace, Instant::now() + LIMIT)?;
     let kept = arguments.write.as_deref().filter(|_| !arguments.again).and_then(kept);
-    let result = match kept.filter(|kept| kept.is_about(&about) && !kept.is_inconclusive()) {
+    let result = match kept.filter(|kept| kept.is_for(&about) && !kept.is_inconclusive()) {
         Some(kept) => kept,
         None => {
             let library = library(arguments.library.as_ref())?;
@@ -67,15 +67,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     print(&result, arguments.json)?;
-    Ok(ExitCode::from(match result.allows() {
-        Allows::Everything => 0,
-        Allows::Stops => 1,
-        Allows::Nothing => 2,
+    Ok(ExitCode::from(match result.usable_controls() {
+        UsableControls::All => 0,
+        UsableControls::DisableOnly => 1,
+        UsableControls::NoControls => 2,
     }))
 }
 
 /// The driver, GPU and boot of this test.
-fn about(workspace: &Workspace, end: Instant) -> anyhow::Result<About> {
+fn about(workspace: &Workspace, end: Instant) -> anyhow::Result<SelfTestSubject> {
     let reported = examine::ask(workspace, end)?;
     let facts = reported.driver.map_err(|why| anyhow!("the driver does not work: {why}"))?;
     let version = match reported.nvml {
@@ -84,11 +84,11 @@ fn about(workspace: &Workspace, end: Instant) -> anyhow::Result<About> {
         Err(why) => fs::read_to_string(sluice_nvrm::VERSION_FILE)
             .with_context(|| format!("neither NVML ({why}) nor the kernel reports which driver this is"))?,
     };
-    Ok(About::now(version.trim(), &facts.uuid))
+    Ok(SelfTestSubject::now(version.trim(), &facts.uuid))
 }
 
 /// Repeats the test while it is inconclusive, [`ATTEMPTS`] times at most.
-fn until_conclusive(mut attempt: impl FnMut() -> Verdict) -> Verdict {
+fn until_conclusive(mut attempt: impl FnMut() -> SelfTestResult) -> SelfTestResult {
     let mut result = attempt();
     for _ in 1..ATTEMPTS {
         if !result.is_inconclusive() {
@@ -100,12 +100,12 @@ fn until_conclusive(mut attempt: impl FnMut() -> Verdict) -> Verdict {
 }
 
 /// Tries the controls. A control that cannot be tried is inconclusive, so that it is tried again.
-fn test(workspace: &Workspace, library: &Path, about: About, end: Instant) -> Verdict {
+fn test(workspace: &Workspace, library: &Path, about: SelfTestSubject, end: Instant) -> SelfTestResult {
     let Controls { slices, stops, counts } = controls(workspace, library, end).unwrap_or_else(|why| {
         let why = Effect::inconclusive(format!("{why:#}"));
         Controls { slices: why.clone(), stops: why.clone(), counts: why }
     });
-    Verdict { about, slices, stops, counts }
+    SelfTestResult { about, slices, stops, counts }
 }
 
 fn controls(workspace: &Workspace, library: &Path, end: Instant) -> anyhow::Result<Controls> {
@@ -126,12 +126,12 @@ fn controls(workspace: &Workspace, library: &Path, end: Instant) -> anyhow::Resu
 }
 
 /// The result in a file; `None` if it is unreadable.
-fn kept(path: &Path) -> Option<Verdict> {
+fn kept(path: &Path) -> Option<SelfTestResult> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// Writes the result by renaming: the pod-manager may read it at any time.
-fn keep(path: &Path, result: &Verdict) -> anyhow::Result<()> {
+fn keep(path: &Path, result: &SelfTestResult) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -142,12 +142,12 @@ fn keep(path: &Path, result: &Verdict) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(result: &Verdict, json: bool) -> anyhow::Result<()> {
+fn print(result: &SelfTestResult, json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(result)?)?;
     } else {
-        let Verdict { about, slices, stops, counts } = result;
+        let SelfTestResult { about, slices, stops, counts } = result;
         writeln!(out, "driver {}, {}, boot {}", about.driver, about.gpu, about.boot)?;
         for (control, effect) in
             [("SET_TIMESLICE", slices), ("DISABLE_CHANNELS", stops), ("GET_CTXSW_STATS", counts)]
@@ -168,8 +168,8 @@ mod tests {
         let result = until_conclusive(|| {
             let slices = effects[made].clone();
             made += 1;
-            Verdict {
-                about: About::now("580.1", "GPU-1"),
+            SelfTestResult {
+                about: SelfTestSubject::now("580.1", "GPU-1"),
                 slices,
                 stops: Effect::Proven,
                 counts: Effect::Proven,

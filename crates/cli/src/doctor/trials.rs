@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sluice_nvrm::ControlError;
-use sluice_nvrm::selftest::{self, Effect};
+use sluice_nvrm::self_test::{self, Effect};
 
 use super::busy_program::BusyProgram;
 use super::groups::{ControlledGroups, Group};
@@ -65,7 +65,11 @@ impl Trials {
         let [now, now_beside] = self.until_counts(|[_, second]| second >= beside + FOR_STOPPED)?;
         manager.release(pid);
         let after = self.resumes(now)?;
-        Ok(selftest::goes_on(selftest::stands(now - before, now_beside - beside), after, FOR_RUNNING))
+        Ok(self_test::enable_effect(
+            self_test::disable_effect(now - before, now_beside - beside),
+            after,
+            FOR_RUNNING,
+        ))
     }
 
     /// Waits until both complete kernels.
@@ -85,7 +89,7 @@ impl Trials {
         let before = first.stats();
         let slices = tried(self.slices(&mut first, &mut second));
         let counts = match (before, first.stats()) {
-            (Ok(before), Ok(after)) => selftest::switches(before, after),
+            (Ok(before), Ok(after)) => self_test::switch_count_effect(before, after),
             (Err(why), _) | (_, Err(why)) => control_result(Err(why)).err().unwrap_or(Effect::NoEffect),
         };
         Controls { slices, counts, stops: tried(self.disable(&mut first)) }
@@ -106,7 +110,7 @@ impl Trials {
         }
         let restored = control_result(first.restore_slices().and_then(|()| second.restore_slices()));
         let [short_first, long_first] = shares;
-        Ok(restored.err().unwrap_or_else(|| selftest::slices(short_first, long_first)))
+        Ok(restored.err().unwrap_or_else(|| self_test::time_slice_effect(short_first, long_first)))
     }
 
     /// Disables the first program's groups while the second one runs, and enables them again.
@@ -119,7 +123,7 @@ impl Trials {
         if let Err(effect) = control_result(first.enable()) {
             return Ok(effect);
         }
-        Ok(selftest::goes_on(stopped, self.resumes(now)?, FOR_RUNNING))
+        Ok(self_test::enable_effect(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 
     /// Stops the first program by `lock` and releases it by `release`.
@@ -135,13 +139,13 @@ impl Trials {
         let stopped = self.is_stopped()?;
         let [now, _] = self.counts()?;
         release(locked)?;
-        Ok(selftest::goes_on(stopped, self.resumes(now)?, FOR_RUNNING))
+        Ok(self_test::enable_effect(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 
     /// Whether the first program is stopped: the kernels that it completes while the second one runs.
     fn is_stopped(&mut self) -> anyhow::Result<Effect> {
         let [first, second] = self.window(FOR_STOPPED)?;
-        Ok(selftest::stands(first, second))
+        Ok(self_test::disable_effect(first, second))
     }
 
     /// Kernels that both complete in the same window, until their sum is `enough`. Kernels in flight before it are not counted.

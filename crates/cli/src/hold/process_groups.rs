@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use sluice_comm::attach::ContextHandles;
 use sluice_nvrm::ControlError;
-use sluice_nvrm::outside::{Tenant, newest_client};
+use sluice_nvrm::discovery::{DiscoveredProcess, newest_client};
 
 /// The least time between two searches. A search queries all client numbers from the newest down to the process's own, and no quantum
 /// ends while it runs.
@@ -19,10 +19,10 @@ pub(super) struct ProcessGroups {
     simulated: bool,
     is_stopped: bool,
     /// The result of the last search that found a new group.
-    newest: Tenant,
+    newest: DiscoveredProcess,
     /// Results of earlier searches with groups that are not in `newest`: the process has freed them, or the search missed them. A group
     /// may be in several.
-    older: Vec<Tenant>,
+    older: Vec<DiscoveredProcess>,
     next_search: Instant,
 }
 
@@ -45,7 +45,7 @@ impl ProcessGroups {
     /// The groups, each once.
     pub(super) fn groups(&self) -> Vec<&ContextHandles> {
         let mut groups: Vec<&ContextHandles> = Vec::new();
-        for group in self.results().rev().flat_map(Tenant::groups) {
+        for group in self.results().rev().flat_map(DiscoveredProcess::groups) {
             if !groups
                 .iter()
                 .any(|known| (known.client, known.channel_group) == (group.client, group.channel_group))
@@ -57,7 +57,7 @@ impl ProcessGroups {
     }
 
     /// The results of the searches, the newest last.
-    fn results(&self) -> impl DoubleEndedIterator<Item = &Tenant> {
+    fn results(&self) -> impl DoubleEndedIterator<Item = &DiscoveredProcess> {
         self.older.iter().chain([&self.newest])
     }
 
@@ -123,13 +123,17 @@ impl ProcessGroups {
 }
 
 /// Whether `found` has groups, or channels of groups, that `known` does not have.
-fn has_unknown_groups(known: &Tenant, found: &Tenant) -> bool {
+fn has_unknown_groups(known: &DiscoveredProcess, found: &DiscoveredProcess) -> bool {
     found.groups().any(|group| !known.groups().any(|known| known == group))
 }
 
 /// Finds the channel groups of a process.
-pub(super) fn find(pid: i32, simulated: bool, newest_client: Option<u32>) -> anyhow::Result<Tenant> {
-    Tenant::find(pid, simulated, newest_client).map_err(|why| anyhow!(why))
+pub(super) fn find(
+    pid: i32,
+    simulated: bool,
+    newest_client: Option<u32>,
+) -> anyhow::Result<DiscoveredProcess> {
+    DiscoveredProcess::find(pid, simulated, newest_client).map_err(|why| anyhow!(why))
 }
 
 /// The newest client of the driver. Without it, a search finds only the first clients since boot.

@@ -87,7 +87,7 @@ pub enum Action {
         /// The process.
         process: ProcessId,
         /// The reason.
-        why: GrantEnd,
+        reason: GrantEnd,
     },
     /// Report to the processes of a holder whether another client waits.
     Contended {

@@ -87,7 +87,7 @@ impl TokenLedger {
         }
         for (id, process) in &mut self.processes {
             if process.client == client && std::mem::take(&mut process.unlimited) {
-                self.actions.push(Action::Revoke { process: *id, why: GrantEnd::Withdrawn });
+                self.actions.push(Action::Revoke { process: *id, reason: GrantEnd::Withdrawn });
             }
         }
         self.mark_idle_if_quiet(client, now);
@@ -122,7 +122,7 @@ impl TokenLedger {
         let members: Vec<Member> = self.grants[index].members.iter().copied().filter(|m| which(m)).collect();
         for member in members {
             self.grants[index].leave(member.process, at, None);
-            self.actions.push(Action::Revoke { process: member.process, why });
+            self.actions.push(Action::Revoke { process: member.process, reason: why });
         }
         self.finish_if_empty(index, why)
     }

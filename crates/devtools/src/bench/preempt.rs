@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use sluice_load::commanded::{self, be::LaunchStream};
+use sluice_load::command_driven::{self, be::LaunchStream};
 
 use super::Gpu;
 use level_processes::LevelProcesses;
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 1.., value_enum, default_values_t = [Hint::Off, Hint::Api])]
     hint: Vec<Hint>,
     /// Time between a hint and its request
-    #[arg(long, value_name = "US", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(commanded::lc::MAX_LEAD_US)))]
+    #[arg(long, value_name = "US", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(command_driven::lc::MAX_LEAD_US)))]
     lead_us: u32,
     /// Mean time between two requests
     #[arg(long, value_name = "US", default_value_t = 4000)]
@@ -172,12 +172,13 @@ fn run_level(
 /// Serves requests on command.
 pub(crate) fn run_lc(flags: &LcArguments) -> anyhow::Result<()> {
     let duration = Duration::from_micros(flags.kernel_us.into());
-    let config = commanded::lc::LcConfig { device: 0, kernels: flags.kernels, duration };
-    commanded::lc::run(&config, &mut BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-lc")
+    let config = command_driven::lc::LcConfig { device: 0, kernels: flags.kernels, duration };
+    command_driven::lc::run(&config, &mut BufReader::new(io::stdin()), &mut io::stdout())
+        .context("preempt-lc")
 }
 
 /// Runs kernels on command.
 pub(crate) fn run_be(flags: &BeArguments) -> anyhow::Result<()> {
     let of = if flags.default_stream { LaunchStream::LegacyDefault } else { LaunchStream::Own };
-    commanded::be::run(0, of, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
+    command_driven::be::run(0, of, BufReader::new(io::stdin()), &mut io::stdout()).context("preempt-be")
 }

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_core::backoff::Backoff;
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::{Client, SetClientsRequest};
+use sluice_rate_limiter::Backoff;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use sluice_core::backoff::Backoff;
+use sluice_rate_limiter::Backoff;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 

@@ -1,6 +1,6 @@
 //! The outcome of a GPU's self-test.
 
-use sluice_nvrm::selftest::{Allows, Verdict};
+use sluice_nvrm::self_test::{SelfTestResult, UsableControls};
 
 /// What is known of a GPU's driver controls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -48,16 +48,16 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome of a result.
     #[must_use]
-    pub fn of(result: &Verdict) -> Self {
-        let Verdict { slices, stops, .. } = result;
-        match result.allows() {
-            Allows::Everything => Self::Proven,
+    pub fn of(result: &SelfTestResult) -> Self {
+        let SelfTestResult { slices, stops, .. } = result;
+        match result.usable_controls() {
+            UsableControls::All => Self::Proven,
             _ if result.is_inconclusive() => {
                 let first = if stops.is_inconclusive() { stops } else { slices };
                 Self::Inconclusive { why: first.to_string() }
             }
-            Allows::Stops => Self::StopsOnly { why: slices.to_string() },
-            Allows::Nothing => Self::NoEffect { why: stops.to_string() },
+            UsableControls::DisableOnly => Self::StopsOnly { why: slices.to_string() },
+            UsableControls::NoControls => Self::NoEffect { why: stops.to_string() },
         }
     }
 
@@ -109,11 +109,11 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_nvrm::selftest::{About, Effect};
+    use sluice_nvrm::self_test::{Effect, SelfTestSubject};
 
     fn of(stops: Effect, slices: Effect) -> Outcome {
-        let about = About::now("1", "GPU-1");
-        Outcome::of(&Verdict { about, slices, stops, counts: Effect::Proven })
+        let about = SelfTestSubject::now("1", "GPU-1");
+        Outcome::of(&SelfTestResult { about, slices, stops, counts: Effect::Proven })
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sluice_nvrm::selftest::{About, Verdict};
+use sluice_nvrm::self_test::{SelfTestResult, SelfTestSubject};
 
 /// Name prefix of folders that a killed test left behind.
 const LEFT_BY_TESTS: &str = "sluice-doctor-";
@@ -32,15 +32,15 @@ impl ResultStore {
     }
 
     /// The file of the result about this GPU, driver and boot.
-    pub(super) fn file(&self, about: &About) -> PathBuf {
+    pub(super) fn file(&self, about: &SelfTestSubject) -> PathBuf {
         let parts = [&about.gpu, &about.driver, &about.boot].map(|part| plain(part));
         self.0.join(format!("{}.json", parts.join("_")))
     }
 
     /// The stored result about this GPU, driver and boot.
-    pub(super) fn stored(&self, about: &About) -> Option<Verdict> {
+    pub(super) fn stored(&self, about: &SelfTestSubject) -> Option<SelfTestResult> {
         let text = fs::read(self.file(about)).ok()?;
-        serde_json::from_slice::<Verdict>(&text).ok().filter(|result| result.is_about(about))
+        serde_json::from_slice::<SelfTestResult>(&text).ok().filter(|result| result.is_for(about))
     }
 
     /// Removes all results of this GPU: those of other drivers and boots, and one that is to be repeated.

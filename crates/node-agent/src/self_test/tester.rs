@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_nvrm::selftest::About;
+use sluice_nvrm::self_test::SelfTestSubject;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
@@ -84,7 +84,7 @@ impl Tester {
                 return SelfTestRun::without(Outcome::Untried { why });
             }
         };
-        let about = About::now(usage.driver.trim(), gpu);
+        let about = SelfTestSubject::now(usage.driver.trim(), gpu);
         if let Some(stored) = self.stored(&about).filter(|stored| stored.outcome.is_settled()) {
             return stored;
         }
@@ -122,7 +122,7 @@ impl Tester {
         }
     }
 
-    fn stored(&self, about: &About) -> Option<SelfTestRun> {
+    fn stored(&self, about: &SelfTestSubject) -> Option<SelfTestRun> {
         let outcome = Outcome::of(&self.results.stored(about)?);
         Some(SelfTestRun { outcome, result_file: Some(self.results.file(about)) })
     }
@@ -130,7 +130,7 @@ impl Tester {
     /// Runs the test in a process of its own. The process has ended when this returns, unless the driver blocks its
     /// end. It is killed when this future is dropped, and dies with the *thread* that starts it; tokio's workers
     /// outlive it.
-    async fn test(&self, about: &About) -> Result<(), String> {
+    async fn test(&self, about: &SelfTestSubject) -> Result<(), String> {
         let mut command = Command::new(&self.tools.program);
         command
             .args(["--parent", &std::process::id().to_string(), "self-test"])

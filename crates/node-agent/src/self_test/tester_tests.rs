@@ -6,7 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::gpus::driver::DriverUnavailable;
 use crate::gpus::fake::{DRIVER, FakeDriver};
-use sluice_nvrm::selftest::{Effect, Verdict};
+use sluice_nvrm::self_test::{Effect, SelfTestResult};
 
 const GPU: &str = "GPU-1";
 
@@ -30,8 +30,8 @@ impl Node {
     }
 
     /// Sets the result that the next test finds.
-    fn finds(&self, about: &About, stops: Effect, slices: Effect) {
-        let result = Verdict { about: about.clone(), slices, stops, counts: Effect::Proven };
+    fn finds(&self, about: &SelfTestSubject, stops: Effect, slices: Effect) {
+        let result = SelfTestResult { about: about.clone(), slices, stops, counts: Effect::Proven };
         fs::write(self.path("found"), serde_json::to_vec(&result).unwrap()).unwrap();
     }
 
@@ -57,13 +57,13 @@ impl Node {
     }
 }
 
-fn about() -> About {
-    About::now(DRIVER, GPU)
+fn about() -> SelfTestSubject {
+    SelfTestSubject::now(DRIVER, GPU)
 }
 
 const WRITES: &str = "cp found \"$file\"";
 
-fn read(file: &Path) -> Verdict {
+fn read(file: &Path) -> SelfTestResult {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
@@ -86,7 +86,7 @@ async fn another_driver_repeats_the_test_and_removes_the_old_result() {
     let node = Node::new(WRITES);
     node.finds(&about(), Effect::Proven, Effect::Proven);
     let old = node.result().await.result_file.unwrap();
-    let newer = About { driver: "701".to_owned(), ..about() };
+    let newer = SelfTestSubject { driver: "701".to_owned(), ..about() };
     node.gpus.set_usage(Ok(Usage { driver: "701".to_owned(), processes: 0 }));
     node.finds(&newer, Effect::NoEffect, Effect::NoEffect);
     let run = node.result().await;
@@ -135,7 +135,7 @@ async fn failed_test_leaves_no_result_and_reports_why() {
 #[tokio::test]
 async fn result_about_another_driver_does_not_count() {
     let node = Node::new(WRITES);
-    node.finds(&About::now("another", GPU), Effect::Proven, Effect::Proven);
+    node.finds(&SelfTestSubject::now("another", GPU), Effect::Proven, Effect::Proven);
     assert_eq!(node.result().await.outcome.name(), "failed");
 }
 

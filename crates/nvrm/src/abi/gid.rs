@@ -9,7 +9,7 @@ const TEXT_AT: usize = 12;
 
 /// Encodes the query; flags of 0 request the text form.
 #[must_use]
-pub fn ask() -> [u8; LEN] {
+pub fn query() -> [u8; LEN] {
     [0; LEN]
 }
 
@@ -26,7 +26,7 @@ pub fn decode(params: &[u8]) -> Option<&str> {
 /// Encodes an answer, truncated to what fits.
 #[must_use]
 pub fn encode(text: &str) -> [u8; LEN] {
-    let mut params = ask();
+    let mut params = query();
     let text = &text.as_bytes()[..text.len().min(LEN - TEXT_AT - 1)];
     put32(&mut params, LENGTH_AT, u32::try_from(text.len() + 1).unwrap_or(0));
     put(&mut params, TEXT_AT, text);
@@ -42,7 +42,7 @@ mod tests {
         let name = "GPU-5f1c2a5b-0b6b-5d2c-6a4e-4f0b9d7e3f1c";
         assert_eq!(decode(&encode(name)), Some(name));
         assert_eq!(decode(&encode(&"x".repeat(500))).map(str::len), Some(LEN - TEXT_AT - 1));
-        assert_eq!(decode(&ask()), None);
+        assert_eq!(decode(&query()), None);
         let mut long = encode(name);
         put32(&mut long, LENGTH_AT, 257);
         assert_eq!(decode(&long), None);

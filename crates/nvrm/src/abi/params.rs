@@ -39,7 +39,7 @@ pub mod handle_info {
 
     /// Encodes the query.
     #[must_use]
-    pub fn ask(object: u32, what: u32) -> [u8; LEN] {
+    pub fn query(object: u32, what: u32) -> [u8; LEN] {
         let mut params = [0; LEN];
         put32(&mut params, 0, object);
         put32(&mut params, 4, what);
@@ -48,7 +48,7 @@ pub mod handle_info {
 
     /// Decodes object and queried property.
     #[must_use]
-    pub fn question(params: &[u8]) -> Option<(u32, u32)> {
+    pub fn decode_query(params: &[u8]) -> Option<(u32, u32)> {
         let params: &[u8; LEN] = params.try_into().ok()?;
         Some((get32(params, 0)?, get32(params, 4)?))
     }
@@ -63,7 +63,7 @@ pub mod handle_info {
     /// Encodes the query with its answer.
     #[must_use]
     pub fn encode(object: u32, what: u32, answer: u32) -> [u8; LEN] {
-        let mut params = ask(object, what);
+        let mut params = query(object, what);
         put64(&mut params, 8, u64::from(answer));
         params
     }
@@ -171,7 +171,7 @@ impl CtxswStats {
 
     /// Encodes the query for a group; `reset` sets the counts to 0.
     #[must_use]
-    pub fn ask(group: u32, reset: bool) -> [u8; Self::LEN] {
+    pub fn query(group: u32, reset: bool) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
         put32(&mut params, 0, group);
         put32(&mut params, 4, u32::from(reset));
@@ -195,7 +195,7 @@ impl CtxswStats {
     /// Encodes the answer for `group`.
     #[must_use]
     pub fn encode(&self, group: u32) -> [u8; Self::LEN] {
-        let mut params = Self::ask(group, false);
+        let mut params = Self::query(group, false);
         let words = [self.saves, self.restores, self.wfi, self.cta, self.cilp, self.gfxp];
         for (at, word) in words.into_iter().enumerate() {
             put32(&mut params, 8 + 4 * at, word);

@@ -111,9 +111,9 @@ fn other_blocks_have_the_drivers_layout() {
 
 #[test]
 fn handle_info_query_and_answer_have_the_drivers_layout() {
-    let query = handle_info::ask(0x5c00_0015, handle_info::CLASS);
+    let query = handle_info::query(0x5c00_0015, handle_info::CLASS);
     assert_eq!(query, [0x15, 0, 0, 0x5c, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(handle_info::question(&query), Some((0x5c00_0015, 2)));
+    assert_eq!(handle_info::decode_query(&query), Some((0x5c00_0015, 2)));
     let answer = handle_info::encode(0x5c00_0015, handle_info::PARENT, 0x5c00_0002);
     assert_eq!(handle_info::decode(&answer), Some(0x5c00_0002));
     assert_eq!(handle_info::decode(&answer[..15]), None);
@@ -172,7 +172,7 @@ fn control_parameters_have_the_drivers_layout() {
     let params = bytes::<536>(&[(4, 2), (8, 1), (24, 0xc1), (28, 0xc1), (280, 0x16), (284, 0x19)]);
     assert_eq!((scheduling.encode(), DisableChannels::decode(&params)), (params, Some(scheduling)));
 
-    assert_eq!(CtxswStats::ask(0x15, true), bytes::<32>(&[(0, 0x15), (4, 1)]));
+    assert_eq!(CtxswStats::query(0x15, true), bytes::<32>(&[(0, 0x15), (4, 1)]));
     let stats = CtxswStats { saves: 1, restores: 2, wfi: 3, cta: 4, cilp: 5, gfxp: 6 };
     let params = bytes::<32>(&[(0, 0x15), (8, 1), (12, 2), (16, 3), (20, 4), (24, 5), (28, 6)]);
     assert_eq!((stats.encode(0x15), CtxswStats::decode(&params)), (params, Some(stats)));

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use sluice_nvrm::outside::{
+use sluice_nvrm::discovery::{
     CLIENT_NUMBERS, ClientNumbering, ClientSearch, FIRST_CLIENT, ObjectQueries, QueryBudget, WalkLimits,
     walk_objects,
 };

@@ -10,7 +10,7 @@ use std::thread;
 
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info, timeslice};
-use sluice_nvrm::outside::{
+use sluice_nvrm::discovery::{
     DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, ProcessKey, QueryBudget, ScannedProcess,
     WalkLimits, owns_clients,
 };
@@ -92,7 +92,7 @@ fn answer(block: &ControlBlock, params: &mut Vec<u8>, client: Option<(u32, &str)
         *params = timeslice::encode(2048).to_vec();
         return NvStatus::OK;
     }
-    let (object, what) = handle_info::question(params).unwrap();
+    let (object, what) = handle_info::decode_query(params).unwrap();
     let root = [(client, 0x41, 0)];
     let Some((_, class, parent)) = root.iter().chain(&OBJECTS).find(|(handle, ..)| *handle == object) else {
         return NvStatus::OBJECT_NOT_FOUND;

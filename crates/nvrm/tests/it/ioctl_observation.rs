@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use sluice_nvrm::abi::{AllocBlock, ControlBlock, FreeBlock, GroupParams, Request, class, engine, timeslice};
-use sluice_nvrm::sniff::{Registry, Seen, Unannounced, observe};
+use sluice_nvrm::ioctl_observation::{AnnouncementError, ObjectRegistry, ObservedIoctl, observe};
 
 const CLIENT: u32 = 0xc1d0_0007;
 const DEVICE: u32 = 0x5c00_0001;
@@ -14,7 +14,7 @@ const FD: RawFd = 9;
 /// A process that makes ioctls, and the registry that records them.
 #[derive(Default)]
 struct Process {
-    registry: Registry,
+    registry: ObjectRegistry,
     ordinal: Option<u32>,
     /// Uses the long block of allocations.
     with_rights: bool,
@@ -43,8 +43,8 @@ impl Process {
         } else {
             observe(Request::ALLOC, &block.encode())
         };
-        let before = self.registry.changes();
-        seen.is_some_and(|seen| self.registry.note(&seen, params, fd, self.ordinal, before))
+        let before = self.registry.newest_entry();
+        seen.is_some_and(|seen| self.registry.record(&seen, params, fd, self.ordinal, before))
     }
 
     fn group(&mut self, group: u32, engine: u32) -> bool {
@@ -69,14 +69,14 @@ impl Process {
     }
 
     fn free(&mut self, object: u32) -> bool {
-        let before = self.registry.changes();
+        let before = self.registry.newest_entry();
         self.free_begun(object, before)
     }
 
     fn free_begun(&mut self, object: u32, before: u64) -> bool {
         let block = FreeBlock { client: CLIENT, object, ..FreeBlock::default() }.encode();
         observe(Request::FREE, &block)
-            .is_some_and(|seen| self.registry.note(&seen, &[], FD, self.ordinal, before))
+            .is_some_and(|seen| self.registry.record(&seen, &[], FD, self.ordinal, before))
     }
 
     fn groups(&self) -> Vec<u32> {
@@ -94,7 +94,7 @@ fn only_the_compute_group_of_a_context_is_found_with_its_channels() {
         let handles = &found[0].handles;
         assert_eq!((handles.client, handles.subdevice, handles.channel_group), (CLIENT, SUBDEVICE, GROUP));
         assert_eq!(handles.channels, (GROUP + 1..GROUP + 9).collect::<Vec<_>>());
-        assert_eq!((found[0].fd, found[0].owner, found[0].uncertain), (FD, Some(0), false));
+        assert_eq!((found[0].fd, found[0].device_ordinal, found[0].has_unknown_engine), (FD, Some(0), false));
     }
 }
 
@@ -142,11 +142,11 @@ fn no_more_parameter_bytes_are_read_than_the_program_passed() {
         assert_eq!(seen.params().map(|params| params.len), read, "{params_len} bytes");
         let mut process = Process::started();
         let params = GroupParams { engine: engine::GR0 }.encode();
-        let before = process.registry.changes();
-        process.registry.note(&seen, &params[..read.unwrap_or(0)], FD, process.ordinal, before);
+        let before = process.registry.newest_entry();
+        process.registry.record(&seen, &params[..read.unwrap_or(0)], FD, process.ordinal, before);
         process.channels(GROUP, GROUP + 1..GROUP + 2);
         let announced = process.registry.announcement(0, false).map(|announced| announced.contexts.len());
-        assert_eq!(announced, if read.is_some() { Ok(1) } else { Err(Unannounced::UnknownEngine) });
+        assert_eq!(announced, if read.is_some() { Ok(1) } else { Err(AnnouncementError::UnknownEngine) });
     }
 }
 
@@ -155,8 +155,9 @@ fn serialised_or_missing_parameters_are_not_read() {
     let group =
         AllocBlock { client: CLIENT, object: GROUP, class: class::CHANNEL_GROUP, ..AllocBlock::default() };
     let given = AllocBlock { params: 0x1000, ..group };
-    let params =
-        |seen: Option<Seen>| seen.and_then(|seen| seen.params()).map(|params| (params.address, params.len));
+    let params = |seen: Option<ObservedIoctl>| {
+        seen.and_then(|seen| seen.params()).map(|params| (params.address, params.len))
+    };
     assert_eq!(params(observe(Request::ALLOC, &given.encode())), Some((0x1000, 16)));
     assert_eq!(params(observe(Request::ALLOC, &group.encode())), None);
     let packed = AllocBlock { flags: AllocBlock::SERIALISED, ..given };
@@ -195,7 +196,7 @@ fn channel_made_later_is_added_to_its_group() {
 fn free_that_began_before_its_handle_was_reused_does_not_remove_the_new_object() {
     let mut process = Process::started();
     process.context(GROUP);
-    let before = process.registry.changes();
+    let before = process.registry.newest_entry();
     // Another thread makes a group with that handle between the driver's answer to the free and its observation.
     process.context(GROUP);
     assert!(!process.free_begun(GROUP, before));
@@ -218,12 +219,12 @@ fn second_object_with_a_handle_replaces_the_first() {
 fn group_made_outside_a_context_call_has_the_ordinal_known_for_its_device() {
     let mut process = Process { ordinal: None, ..Process::started() };
     process.context(0x100);
-    assert_eq!(process.registry.groups()[0].owner, None);
+    assert_eq!(process.registry.groups()[0].device_ordinal, None);
     process.ordinal = Some(3);
     process.context(0x200);
     process.ordinal = None;
     process.context(0x300);
-    let owners: Vec<_> = process.registry.groups().into_iter().map(|found| found.owner).collect();
+    let owners: Vec<_> = process.registry.groups().into_iter().map(|found| found.device_ordinal).collect();
     assert_eq!(owners, [Some(3); 3]);
 }
 
@@ -242,7 +243,7 @@ fn time_slice_set_by_the_process_is_recorded() {
     };
     let seen = observe(Request::CONTROL, &block.encode()).unwrap();
     assert_eq!(seen.params().map(|params| params.len), Some(8));
-    process.registry.note(&seen, &timeslice::encode(2048), FD, None, 0);
+    process.registry.record(&seen, &timeslice::encode(2048), FD, None, 0);
     assert_eq!(process.registry.groups()[0].timeslice_us, Some(2048));
     let other = ControlBlock { command: 0xa06c_0104, ..block };
     assert_eq!(observe(Request::CONTROL, &other.encode()), None);
@@ -310,16 +311,16 @@ fn no_group_is_announced_if_one_cannot_be_controlled() {
     };
     assert!(with(&|_| {}).is_ok());
     let no_subdevice = |process: &mut Process| assert!(process.free(SUBDEVICE));
-    assert_eq!(with(&no_subdevice), Err(Unannounced::NoSubdevice));
+    assert_eq!(with(&no_subdevice), Err(AnnouncementError::NoSubdevice));
     let large = |process: &mut Process| process.channels(0x100, 0x1000..0x1039);
-    assert_eq!(with(&large), Err(Unannounced::Channels(65)));
+    assert_eq!(with(&large), Err(AnnouncementError::TooManyChannels(65)));
     let unread = |process: &mut Process| {
         process.alloc(FD, CLIENT, DEVICE, 0x500, class::CHANNEL_GROUP, &[]);
         process.channels(0x500, 0x501..0x502);
     };
-    assert_eq!(with(&unread), Err(Unannounced::UnknownEngine));
+    assert_eq!(with(&unread), Err(AnnouncementError::UnknownEngine));
     let many = |process: &mut Process| (2..66).for_each(|at| process.context(at * 0x100));
-    assert_eq!(with(&many), Err(Unannounced::Groups(65)));
+    assert_eq!(with(&many), Err(AnnouncementError::TooManyGroups(65)));
     let strange = |process: &mut Process| {
         process.ordinal = None;
         process.alloc(FD, CLIENT, CLIENT, 0x5d00_0001, class::DEVICE, &[]);
@@ -333,7 +334,7 @@ fn no_group_is_announced_if_one_cannot_be_controlled() {
         );
         process.channels(0x900, 0x901..0x902);
     };
-    assert_eq!(with(&strange), Err(Unannounced::UnknownDevice));
+    assert_eq!(with(&strange), Err(AnnouncementError::UnknownDevice));
     let scattered = |process: &mut Process| {
         for fd in 20..28_i32 {
             let client = 0xc1d0_1000 + fd.unsigned_abs();
@@ -344,13 +345,13 @@ fn no_group_is_announced_if_one_cannot_be_controlled() {
             process.alloc(fd, client, 3, 4, class::HOPPER_CHANNEL, &[]);
         }
     };
-    assert_eq!(with(&scattered), Err(Unannounced::Descriptors(9)));
+    assert_eq!(with(&scattered), Err(AnnouncementError::TooManyDescriptors(9)));
 }
 
 #[test]
 fn unknown_device_is_accepted_if_the_process_sees_only_one() {
     let mut process = Process { ordinal: None, ..Process::started() };
     process.context(0x100);
-    assert_eq!(process.registry.announcement(0, false), Err(Unannounced::UnknownDevice));
+    assert_eq!(process.registry.announcement(0, false), Err(AnnouncementError::UnknownDevice));
     assert_eq!(process.registry.announcement(0, true).unwrap().contexts.len(), 1);
 }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_nvrm::abi::{AllocBlock, FreeBlock, GroupParams, Request, class};
-use sluice_nvrm::sniff::{Registry, observe};
+use sluice_nvrm::ioctl_observation::{ObjectRegistry, observe};
 
 const FD: std::os::fd::RawFd = 9;
 
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn registry_has_the_same_groups_as_the_driver(steps in vec(step(), 0..120)) {
         let mut driver = Driver::default();
-        let mut registry = Registry::default();
+        let mut registry = ObjectRegistry::default();
         for step in steps {
             let ok = driver.step(&step);
             let before = registry.groups();
@@ -117,8 +117,8 @@ proptest! {
                 }
             };
             prop_assert_eq!(seen.is_some(), ok);
-            let since = registry.changes();
-            let changed = seen.is_some_and(|seen| registry.note(&seen, &params, FD, Some(0), since));
+            let since = registry.newest_entry();
+            let changed = seen.is_some_and(|seen| registry.record(&seen, &params, FD, Some(0), since));
             let found = registry.groups();
             prop_assert!(changed || found == before, "a change was not reported");
             let mut groups: Vec<_> = found

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::thread::{self, JoinHandle};
 
 use sluice_nvrm::abi::ControlBlock;
-use sluice_nvrm::transport::{adopt, wire};
+use sluice_nvrm::transport::{open_transport, wire};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 use sluice_sys::socket::{recv_with_fds, send_with_fds, try_send_with_fds};
 
@@ -44,8 +44,8 @@ fn daemon(
 }
 
 fn refused(fd: OwnedFd, simulated: bool) -> String {
-    let refused = adopt(fd, simulated).unwrap_err();
-    assert!(sluice_sys::kind::of(refused.fd.as_fd()).is_ok(), "the refused descriptor is returned open");
+    let refused = open_transport(fd, simulated).unwrap_err();
+    assert!(sluice_sys::file_kind::of(refused.fd.as_fd()).is_ok(), "the refused descriptor is returned open");
     refused.to_string()
 }
 
@@ -62,7 +62,7 @@ fn only_the_control_device_and_if_simulated_a_packet_socket_are_accepted() {
     let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     assert!(refused(stream.into(), true).contains("a socket (domain 1, type 1)"));
     let (ours, _theirs) = packets();
-    assert!(adopt(ours.try_clone().unwrap(), true).is_ok());
+    assert!(open_transport(ours.try_clone().unwrap(), true).is_ok());
     assert!(refused(ours, false).contains("a socket (domain 1, type 5)"));
 }
 
@@ -77,7 +77,7 @@ fn control_device_is_recognised_by_its_number() {
     }
     // Without the driver the device cannot be opened except with O_PATH.
     let fd = File::options().read(true).custom_flags(libc::O_PATH).open(path).unwrap();
-    let device = adopt(fd.into(), false).unwrap();
+    let device = open_transport(fd.into(), false).unwrap();
     let mut slice = ControlBlock { command: 0xa06c_0103, params_len: 8, ..ControlBlock::default() }.encode();
     let error = device.escape(0x2a, &mut slice, &mut [0; 8]).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF), "the escape reached the system call");
@@ -103,7 +103,7 @@ fn escape_over_the_socket_returns_the_daemons_bytes() {
         params[0] = 1;
         0
     });
-    let transport = adopt(ours, true).unwrap();
+    let transport = open_transport(ours, true).unwrap();
     let mut block = ControlBlock { client: 5, params: 77, params_len: 8, ..ControlBlock::default() }.encode();
     let mut params = [9, 8, 7, 6, 5, 4, 3, 2];
     transport.escape(0x2a, &mut block, &mut params).unwrap();
@@ -116,7 +116,7 @@ fn escape_over_the_socket_returns_the_daemons_bytes() {
 fn errno_of_the_simulator_is_returned() {
     let (ours, theirs) = packets();
     let daemon = daemon(theirs, 1, |_, _, _| libc::EINVAL);
-    let error = adopt(ours, true).unwrap().escape(0x29, &mut [0; 16], &mut []).unwrap_err();
+    let error = open_transport(ours, true).unwrap().escape(0x29, &mut [0; 16], &mut []).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     daemon.join().unwrap();
 }
@@ -131,7 +131,7 @@ fn two_users_of_one_socket_receive_their_own_answers() {
     });
     let users = [(ours, 1_u8), (shared, 2)].map(|(fd, mark)| {
         thread::spawn(move || {
-            let transport = adopt(fd, true).unwrap();
+            let transport = open_transport(fd, true).unwrap();
             for _ in 0..100 {
                 let mut params = [mark; 8];
                 transport.escape(0x2a, &mut [0; 32], &mut params).unwrap();
@@ -146,7 +146,7 @@ fn two_users_of_one_socket_receive_their_own_answers() {
 #[test]
 fn daemon_that_dies_before_or_during_a_request_is_an_io_error() {
     let (ours, theirs) = packets();
-    let controls = Controls::over(ours, true).unwrap();
+    let controls = Controls::from_descriptor(ours, true).unwrap();
     let dies = thread::spawn(move || {
         let (len, _fds) = recv_with_fds(theirs.as_fd(), &mut vec![0; wire::MAX_REQUEST]).unwrap();
         assert!(len > 0);
@@ -159,13 +159,13 @@ fn daemon_that_dies_before_or_during_a_request_is_an_io_error() {
 #[test]
 fn daemon_that_does_not_answer_is_a_timeout() {
     let (ours, _theirs) = packets();
-    let controls = Controls::over(ours, true).unwrap();
+    let controls = Controls::from_descriptor(ours, true).unwrap();
     assert!(matches!(controls.set_timeslice(1, 2, 3), Err(ControlError::Timeout)));
 }
 
 /// The count of requests that the other end receives when this many controls are made.
 fn requests_received(ours: OwnedFd, theirs: &OwnedFd, tries: usize) -> usize {
-    let controls = Controls::over(ours, true).unwrap();
+    let controls = Controls::from_descriptor(ours, true).unwrap();
     for _ in 0..tries {
         assert!(matches!(controls.set_timeslice(1, 2, 3), Err(ControlError::Timeout)));
     }
@@ -197,7 +197,7 @@ fn refusal_of_the_simulated_driver_is_returned() {
         block[28] = 0x33;
         0
     });
-    let refused = Controls::over(ours, true).unwrap().enable(1, 2, &[3]);
+    let refused = Controls::from_descriptor(ours, true).unwrap().enable(1, 2, &[3]);
     assert!(matches!(refused, Err(ControlError::Refused(NvStatus::INVALID_OBJECT_HANDLE))));
     daemon.join().unwrap();
 }

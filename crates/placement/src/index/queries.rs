@@ -17,7 +17,7 @@ impl Index {
     }
 
     /// Pods that may have ended according to the caller, on those nodes where the demand would fit if they had.
-    pub fn in_the_way<'a>(
+    pub fn possibly_ended_pods<'a>(
         &self,
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
@@ -43,7 +43,7 @@ impl Index {
     }
 
     /// The reservations of the pod.
-    pub fn claims(&self, pod: &str) -> &[Reservation] {
+    pub fn reservations(&self, pod: &str) -> &[Reservation] {
         self.pods.get(pod).map(Vec::as_slice).unwrap_or_default()
     }
 

@@ -11,7 +11,7 @@ pub(crate) use snapshot::SnapshotSources;
 
 use crate::clients::Definition;
 use crate::config::ClientSource;
-use crate::control::Outdated;
+use crate::message::Outdated;
 use tracing::info;
 
 /// Which set of clients is in force, and for which GPU.

@@ -1,9 +1,9 @@
 //! The control socket: a thread with a runtime of its own, which asks the event loop by messages.
 
 use super::ClientSet;
-use crate::control::{Message, Outdated, Remote};
 use crate::error::{Attempt, Error, Result};
 use crate::listen::UnpublishedSocket;
+use crate::message::{Message, Outdated, Remote};
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse};
 use std::io;

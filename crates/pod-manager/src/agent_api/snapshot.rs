@@ -1,11 +1,11 @@
 //! What the node agent reads: the promise and the use of every client, at one moment.
 
 use super::AgentApi;
-use crate::adopt::ObstacleKind;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, ClientKey, Clients, Process, Processes};
 use crate::grants::Grants;
 use crate::io::Io;
+use crate::unhooked::scanning::ObstacleKind;
 use crate::unhooked::{Unhooked, scheduled};
 use sluice_core::ledger::Class;
 use sluice_core::{ClientId, ProcessId};

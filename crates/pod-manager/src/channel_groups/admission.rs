@@ -5,7 +5,7 @@ use crate::clients::Processes;
 use crate::io::Io;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::ProcessId;
-use sluice_core::rate_limiter::{Rate, RateLimiter};
+use sluice_rate_limiter::{Rate, RateLimiter};
 use std::os::fd::OwnedFd;
 use tracing::warn;
 

@@ -5,9 +5,9 @@
 
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::closer::Closer;
-use crate::control::{Message, Remote};
+use crate::message::{Message, Remote};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::steering::{
+use sluice_core::channel_groups::{
     ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
 };
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(crate) enum ControlRequest {
     /// No more groups follow: close the descriptor unless a group is controlled through it.
     Close(ControlDescriptorId),
     /// Make a control and report.
-    Make(sluice_core::steering::Control),
+    Make(sluice_core::channel_groups::Control),
     /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
     Forget(GroupId),
     /// Return every group to the driver's defaults, as far as the time allows, report that and end.
@@ -38,7 +38,7 @@ pub(crate) enum ControlRequest {
 /// The outcome of a control.
 #[derive(Debug)]
 pub(crate) struct ControlReport {
-    pub(crate) control: sluice_core::steering::Control,
+    pub(crate) control: sluice_core::channel_groups::Control,
     pub(crate) result: Result<(), ControlFailure>,
     pub(crate) took: Duration,
 }

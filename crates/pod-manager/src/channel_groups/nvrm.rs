@@ -2,7 +2,7 @@
 
 use super::{Cause, ChannelControl, ControlDriver, ControlFailure};
 use sluice_comm::attach::{ContextHandles, MAX_CONTEXTS};
-use sluice_nvrm::{ControlError, Controls, NvStatus, selftest};
+use sluice_nvrm::{ControlError, Controls, NvStatus, self_test};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
@@ -25,7 +25,7 @@ impl Nvrm {
 
 impl ControlDriver for Nvrm {
     fn open(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)> {
-        match Controls::over(fd, self.simulated) {
+        match Controls::from_descriptor(fd, self.simulated) {
             Ok(controls) => Ok(Box::new(Driver { controls, checked: BTreeSet::new() })),
             Err(refused) => {
                 let why = refused.to_string();
@@ -53,7 +53,7 @@ impl Driver {
     fn checked(&mut self, context: &ContextHandles) -> Result<&Controls, ControlFailure> {
         let group = (context.client, context.channel_group);
         if !self.checked.contains(&group) {
-            selftest::answers(&self.controls, context).map_err(failure)?;
+            self_test::check_handles(&self.controls, context).map_err(failure)?;
             if self.checked.len() >= MAX_CHECKED {
                 self.checked.clear();
             }

@@ -7,8 +7,10 @@ use crate::effect::{Effect, Effects};
 use crate::io::Io;
 use crate::metrics::EnforcementLevel;
 use sluice_core::ProcessId;
+use sluice_core::channel_groups::{
+    Activity, ControlOp, ControlOutcome, Event, GroupId, QuantumState, Released,
+};
 use sluice_core::ledger::{Action, TokenLedger};
-use sluice_core::steering::{Activity, ControlOp, ControlOutcome, Event, GroupId, QuantumState, Released};
 use tracing::{debug, warn};
 
 impl ChannelGroups {

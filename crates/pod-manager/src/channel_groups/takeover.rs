@@ -6,8 +6,8 @@ use crate::effect::{Effect, Effects};
 use crate::io::Io;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::ProcessId;
+use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::TokenLedger;
-use sluice_core::steering::GroupId;
 use std::collections::BTreeSet;
 use tracing::debug;
 

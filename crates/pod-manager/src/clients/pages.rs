@@ -1,7 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
-use sluice_core::steering::Activity;
+use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 use std::io;

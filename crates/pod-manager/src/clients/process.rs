@@ -9,7 +9,7 @@ use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::page::{Flags, PAGE_VERSION, report};
-use sluice_core::steering::Activity;
+use sluice_core::channel_groups::Activity;
 use sluice_core::{ClientId, ProcessId};
 use std::io;
 use std::os::fd::OwnedFd;

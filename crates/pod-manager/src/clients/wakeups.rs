@@ -3,7 +3,7 @@
 //! Each wake-up costs a round of the event loop. A process that exceeds the limit is polled only: the manager removes its eventfd from
 //! the poller.
 
-use sluice_core::rate_limiter::{Rate, RateLimiter};
+use sluice_rate_limiter::{Rate, RateLimiter};
 use std::os::fd::OwnedFd;
 
 /// Whether a wake-up came with news.

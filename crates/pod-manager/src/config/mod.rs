@@ -8,8 +8,8 @@ pub use check::ConfigMistakes;
 pub use choices::{AgentConfig, ClientSource, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling};
 pub(crate) use policies::nanos;
 
-use sluice_core::gates::GatePolicy;
 use sluice_core::share::Share;
+use sluice_core::stream_gates::GatePolicy;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! The policies of ledger, stream gates and channel-group scheduling that follow from a configuration.
 
 use super::Config;
-use sluice_core::gates::GatePolicy;
+use sluice_core::channel_groups::ChannelGroupPolicy;
 use sluice_core::ledger::Policy;
 use sluice_core::quota::QuotaPolicy;
-use sluice_core::steering::ChannelGroupPolicy;
+use sluice_core::stream_gates::GatePolicy;
 use std::time::Duration;
 
 /// What each GPU of the node adds to the shortest quantum.

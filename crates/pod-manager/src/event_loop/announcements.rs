@@ -1,10 +1,10 @@
 //! Announcements of channel groups: admitted, checked for ownership where the manager can look at processes from outside, and taken.
 
 use super::EventLoop;
-use crate::adopt::{Obstacle, ObstacleKind, OwnershipProof};
 use crate::channel_groups::{Admission, Announcement, PostponedUntil};
 use crate::connections::{ConnectionId, Outcome, Reason};
 use crate::unhooked;
+use crate::unhooked::scanning::{Obstacle, ObstacleKind, OwnershipProof};
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_core::ProcessId;
 use std::os::fd::OwnedFd;

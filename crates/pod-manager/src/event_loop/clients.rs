@@ -3,7 +3,7 @@
 use super::EventLoop;
 use crate::agent_api::ClientSet;
 use crate::clients::{ClientKey, Definition, Process};
-use crate::control::Outdated;
+use crate::message::Outdated;
 use sluice_core::ledger::{Class, GrantRequest};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeSet, HashSet};

@@ -94,7 +94,7 @@ impl Grants {
                 return open(process, epoch, deadline, clients, processes, io);
             }
             Action::Extend { process, epoch, deadline } => prolong(process, epoch, deadline, processes, io),
-            Action::Revoke { process, why } => revoke(process, why, clients, processes, io),
+            Action::Revoke { process, reason: why } => revoke(process, why, clients, processes, io),
             Action::Disable { .. } => {}
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
             Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {

@@ -1,7 +1,7 @@
 //! The series of channel-group scheduling.
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
-use sluice_core::steering::{ControlOp, ControlOutcome};
+use sluice_core::channel_groups::{ControlOp, ControlOutcome};
 use sluice_proto::control;
 use std::collections::HashMap;
 use std::time::Duration;

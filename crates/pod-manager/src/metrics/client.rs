@@ -1,7 +1,7 @@
 //! The series of one client.
 
-use crate::adopt::ObstacleKind;
 use crate::clients::ClientKey;
+use crate::unhooked::scanning::ObstacleKind;
 use prometheus::core::Collector;
 use prometheus::{Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, Opts};
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ pub(crate) struct ClientMetrics {
     pub(crate) processes: IntGauge,
     /// Processes without the hook that are scheduled.
     pub(crate) unhooked: IntGauge,
-    /// Processes without the hook that are not scheduled, by [`Why::index`].
+    /// Processes without the hook that are not scheduled, by [`ObstacleKind::index`].
     pub(crate) unscheduled: Vec<IntGauge>,
 }
 

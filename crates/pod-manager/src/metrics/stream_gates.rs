@@ -1,7 +1,7 @@
 //! The series of the stream gates.
 
 use prometheus::{IntCounter, IntGauge, Opts, Registry};
-use sluice_core::gates::GateState;
+use sluice_core::stream_gates::GateState;
 use std::collections::HashMap;
 
 /// The state of the stream gates, and its changes.

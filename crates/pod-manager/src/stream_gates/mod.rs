@@ -5,9 +5,9 @@ use crate::clients::{Clients, Process, Processes};
 use crate::config::GatedProcesses;
 use crate::io::Io;
 use sluice_core::ProcessId;
-use sluice_core::gates::{Announced, GatePolicy, GateState, Gates};
+use sluice_core::channel_groups::Activity;
 use sluice_core::ledger::TokenLedger;
-use sluice_core::steering::Activity;
+use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};
 use std::collections::HashMap;
 
 /// The state of the gates, and which processes have gates.

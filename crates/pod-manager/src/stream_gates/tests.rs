@@ -5,9 +5,9 @@ use crate::connections::ConnectionId;
 use crate::io::test_io;
 use sluice_comm::page::{Flags, PAGE_VERSION};
 use sluice_core::ClientId;
+use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::{Class, ClientSpec, Policy, ReturnKind};
 use sluice_core::share::Share;
-use sluice_core::steering::{ChannelGroupPolicy, ChannelGroupScheduler};
 use std::collections::BTreeSet;
 
 /// A best-effort and a latency-critical client with one process each.
@@ -24,7 +24,7 @@ struct Parts {
 impl Parts {
     fn new() -> Self {
         let (io, mut clients, mut processes) = (test_io(), Clients::default(), Processes::default());
-        let remote = crate::control::pair().unwrap().0;
+        let remote = crate::message::pair().unwrap().0;
         let executor = ControlExecutor::start(remote, io.closer.clone(), None, true).unwrap();
         let mut groups =
             ChannelGroups::new(ChannelGroupScheduler::new(ChannelGroupPolicy::default()), None, executor);

@@ -2,16 +2,16 @@
 //! fails.
 
 use super::{OtherParts, Unhooked};
-use crate::adopt::{ControlDescriptor, ControllableProcess, Obstacle, ObstacleKind, ProcessKey};
 use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
 use crate::clients::{Process, Processes};
 use crate::effect::{Effect, Effects};
 use crate::io::Io;
+use crate::unhooked::scanning::{ControlDescriptor, ControllableProcess, Obstacle, ObstacleKind, ProcessKey};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::backoff::Backoff;
+use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::ReturnKind;
-use sluice_core::steering::GroupId;
 use sluice_core::{ClientId, ProcessId};
+use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeSet, HashSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! A process without the hook that is held by the driver's lock, because its groups cannot be controlled.
 
 use super::{OtherParts, Unhooked};
-use crate::adopt::{DriverLocks, Obstacle};
 use crate::channel_groups::{Admission, handles_of};
 use crate::clients::Clients;
+use crate::unhooked::scanning::{DriverLocks, Obstacle};
 use sluice_core::ledger::{Class, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::BTreeSet;

@@ -1,26 +1,27 @@
 //! Processes that run without the hook: when they are searched for, and what becomes of those that were found.
 //!
-//! The search itself runs on a thread of its own (`crate::adopt`). This part decides when to search, keeps which processes cannot be
+//! The search itself runs on a thread of its own ([`scanning`]). This part decides when to search, keeps which processes cannot be
 //! scheduled and why, and takes the groups of the others under control.
 
 mod groups;
 mod locked;
 mod ownership;
+pub mod scanning;
 
 pub(crate) use ownership::was_found_elsewhere;
 
-use crate::adopt::{
-    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UncontrollableProcess,
-    UnhookedScanner,
-};
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
 use crate::identity::Identity;
 use crate::io::Io;
-use sluice_core::backoff::Backoff;
+use crate::unhooked::scanning::{
+    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UncontrollableProcess,
+    UnhookedScanner,
+};
 use sluice_core::ledger::TokenLedger;
 use sluice_core::{ClientId, ProcessId};
+use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use tracing::warn;
@@ -181,7 +182,7 @@ impl Unhooked {
         }
     }
 
-    /// How many processes of a client run without the hook and are not scheduled, by [`Why::index`].
+    /// How many processes of a client run without the hook and are not scheduled, by [`ObstacleKind::index`].
     pub(crate) fn unscheduled(&self, client: ClientId) -> [i64; ObstacleKind::LABELS.len()] {
         let mut counts = [0; ObstacleKind::LABELS.len()];
         for (_, why) in self.unscheduled.values().filter(|(of, _)| *of == client) {

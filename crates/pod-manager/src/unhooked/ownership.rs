@@ -2,10 +2,10 @@
 //! announces it, because any process can name the handles of any group.
 
 use super::Unhooked;
-use crate::adopt::OwnershipCheck;
 use crate::channel_groups::{Announcement, ChannelGroups, handles_of};
 use crate::clients::{Clients, Processes};
 use crate::io::Io;
+use crate::unhooked::scanning::OwnershipCheck;
 use sluice_core::ProcessId;
 use std::os::fd::AsFd;
 

@@ -5,8 +5,8 @@ use crate::support::hook::Hook;
 use crate::support::{MS, World, until};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
-use sluice_comm::custody::{EscrowMessage, MAX_LEN};
-use sluice_sys::kind::{self, Kind};
+use sluice_comm::escrow::{EscrowMessage, MAX_LEN};
+use sluice_sys::file_kind::{self, Kind};
 use sluice_sys::socket::recv_with_fds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,9 +67,9 @@ fn group_is_escrowed_before_any_control_of_it() {
     assert!(supervisor.has_next());
     let Some((EscrowMessage::Descriptor(line), fds)) = supervisor.next() else { panic!("no line") };
     let [descriptor, _process] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
-    assert!(matches!(kind::of(descriptor.as_fd()).unwrap(), Kind::Socket { .. }));
+    assert!(matches!(file_kind::of(descriptor.as_fd()).unwrap(), Kind::Socket { .. }));
     assert!(supervisor.has_next());
-    let Some((EscrowMessage::Group { line: behind, handles, .. }, _)) = supervisor.next() else {
+    let Some((EscrowMessage::Group { descriptor: behind, handles, .. }, _)) = supervisor.next() else {
         panic!("no group")
     };
     assert_eq!((behind, handles.channel_group), (line, 1));
@@ -115,7 +115,7 @@ fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
         while supervisor.has_next() {
             match supervisor.next().unwrap() {
                 (EscrowMessage::Descriptor(line), fds) => drop(lines.insert(line, fds)),
-                (EscrowMessage::Group { group, line, handles }, _) => {
+                (EscrowMessage::Group { group, descriptor: line, handles }, _) => {
                     assert!(lines.contains_key(&line), "a group of a line that was not given");
                     groups.insert(group, handles.channel_group);
                 }

@@ -4,13 +4,13 @@
 
 pub mod agent;
 pub mod clock;
+pub mod discovery;
 pub mod driver;
 pub mod gemini;
 pub mod hook;
 pub mod http;
 pub mod logs;
 pub mod peers;
-pub mod scout;
 pub mod steered;
 
 use clock::ManualClock;
@@ -52,7 +52,7 @@ pub struct World {
     pub driver: FakeDriver,
     pub config: Config,
     /// For the next start: the search for processes without the hook.
-    pub scout: Option<scout::FakeDiscovery>,
+    pub scout: Option<discovery::FakeDiscovery>,
     /// For the next start: where copies of control descriptors go.
     pub escrow: Option<OwnedFd>,
     handle: Option<Handle>,

@@ -137,7 +137,7 @@ impl Extender {
 
     fn is_binding(&self, args: &ExtenderBindingArgs) -> bool {
         let state = self.state();
-        state.index.claims(&args.pod_uid).iter().any(|claim| {
+        state.index.reservations(&args.pod_uid).iter().any(|claim| {
             *claim.node == *args.node
                 && matches!(claim.state, sluice_placement::ReservationState::Binding { .. })
         })

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ObjectMeta, PostParams};
 use prometheus::IntCounter;
 use sluice_placement::Placement;
+use sluice_rate_limiter::{Rate, RateLimiter};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -75,14 +76,15 @@ impl Writer {
             while self.queue.recv().await.is_some() {}
             return;
         }
-        let gap = Duration::from_secs(1) / self.per_second;
-        let credit = gap * self.per_second * BURST_SECONDS;
-        let mut next = Instant::now();
+        let rate = Rate::per_second(u64::from(self.per_second * BURST_SECONDS), u64::from(self.per_second));
+        let mut limiter = RateLimiter::full(rate);
+        let began = Instant::now();
         while let Some(assignment) = self.queue.recv().await {
-            let now = Instant::now();
-            // The virtual scheduling form of a token bucket: `next` is at most one burst behind the clock.
-            next = next.max(now.checked_sub(credit).unwrap_or(now)) + gap;
-            tokio::time::sleep_until(next).await;
+            if let Some(ready_ns) = limiter.ready_at(1) {
+                tokio::time::sleep_until(began + Duration::from_nanos(ready_ns)).await;
+            }
+            let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            limiter.try_take(1, elapsed_ns);
             let api: Api<Event> = Api::namespaced(client.clone(), &assignment.namespace);
             if let Err(error) = api.create(&PostParams::default(), &event(assignment, &source)).await {
                 tracing::debug!(%error, "event not written");

@@ -114,7 +114,7 @@ impl Extender {
     /// Answers prioritize: filter's order of the nodes, as scores.
     pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
         let state = self.state();
-        let claims = state.index.claims(&args.pod.metadata.uid);
+        let claims = state.index.reservations(&args.pod.metadata.uid);
         let score = |name: &str| {
             let ranked = claims.iter().zip((1..=MAX_SCORE).rev().chain(std::iter::repeat(1)));
             ranked.into_iter().find(|(claim, _)| *claim.node == *name).map_or(0, |(_, score)| score)

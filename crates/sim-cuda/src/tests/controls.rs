@@ -23,7 +23,7 @@ fn newest() -> u32 {
 fn context_has_a_channel_group_controlled_through_its_file() {
     let test = begin_test();
     let (file, client, subdevice) = driver().unwrap().devices[0].control.opened().unwrap();
-    let controls = Controls::over(file, true).unwrap();
+    let controls = Controls::from_descriptor(file, true).unwrap();
     let group = newest();
     let channels: Vec<u32> = (group + 1..=group + 8).collect();
     assert_eq!(groups(), [(2_048_000, true)]);
@@ -79,7 +79,7 @@ fn failed_context_creation_leaves_no_channel_groups() {
     assert_eq!((done, AllocBlock::decode(&block).unwrap().status), (0, 0));
     let mut other = std::ptr::null_mut();
     assert!(cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).is_err());
-    let controls = Controls::over(file, true).unwrap();
+    let controls = Controls::from_descriptor(file, true).unwrap();
     assert_eq!(controls.class(client, coming).unwrap(), None);
     cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
     cuCtxDestroy_v2(handle(other)).unwrap();

@@ -208,7 +208,7 @@ impl Rm {
         fields: &ControlBlock,
         params: &mut [u8],
     ) -> Result<(), NvStatus> {
-        let (handle, what) = handle_info::question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let (handle, what) = handle_info::decode_query(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let client = self.client(call.file, fields.client)?;
         let (class, parent) = if handle == fields.client {
             (class::ROOT_CLIENT, 0)

@@ -237,7 +237,7 @@ fn statistics_show_which_controls_had_an_effect() {
     let (tenant, _other) = (world.tenant(), world.tenant());
     world.run_for(100 * MS);
     let ask = |world: &mut World, reset| {
-        let params = abi::CtxswStats::ask(GROUP, reset);
+        let params = abi::CtxswStats::query(GROUP, reset);
         let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_CTXSW_STATS, &params);
         assert_eq!(status, NvStatus::OK);
         abi::CtxswStats::decode(&params).unwrap()
@@ -324,12 +324,12 @@ fn controls_before_a_context_exists_apply_to_it() {
 
 #[test]
 fn handle_information_is_available_on_its_file_even_without_control_support() {
-    use sluice_nvrm::abi::handle_info::{CLASS, PARENT, ask, decode};
+    use sluice_nvrm::abi::handle_info::{CLASS, PARENT, decode, query};
     let mut world = World::new(Support::None);
     let tenant = world.tenant();
     let mut info = |object, what| {
         let (status, params, _) =
-            world.control(&tenant, tenant.client, Number::GET_HANDLE_INFO, &ask(object, what));
+            world.control(&tenant, tenant.client, Number::GET_HANDLE_INFO, &query(object, what));
         if status == NvStatus::OK { Ok(decode(&params).unwrap()) } else { Err(status) }
     };
     let device = info(GROUP, PARENT).unwrap();
@@ -346,7 +346,7 @@ fn handle_information_is_available_on_its_file_even_without_control_support() {
     assert_eq!(info(GROUP, 3), Err(NvStatus::INVALID_ARGUMENT));
     let stranger = world.tenant();
     let asks = Tenant { client: tenant.client, ..stranger };
-    let (status, ..) = world.control(&asks, tenant.client, Number::GET_HANDLE_INFO, &ask(GROUP, CLASS));
+    let (status, ..) = world.control(&asks, tenant.client, Number::GET_HANDLE_INFO, &query(GROUP, CLASS));
     assert_eq!(status, NvStatus::INVALID_CLIENT);
 }
 
@@ -354,7 +354,7 @@ fn handle_information_is_available_on_its_file_even_without_control_support() {
 fn subdevice_reports_its_gpu() {
     let mut world = World::new(Support::None);
     let tenant = world.tenant();
-    let ask = abi::gid::ask();
+    let ask = abi::gid::query();
     let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_GID_INFO, &ask);
     assert_eq!(
         (status, abi::gid::decode(&params)),

@@ -1,6 +1,6 @@
 //! Kinds of descriptors.
 
-use sluice_sys::kind::{Kind, identity, of};
+use sluice_sys::file_kind::{Kind, identity, of};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};

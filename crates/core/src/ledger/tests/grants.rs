@@ -23,7 +23,7 @@ fn grant_is_revoked_only_after_the_return_timeout() {
     assert_eq!(ledger.next_deadline(), Some(50 * MS + 2 * S));
     assert_eq!(ledger.advance(50 * MS + 2 * S - 1), []);
     let actions = ledger.advance(50 * MS + 2 * S);
-    let revoked = Action::Revoke { process: ProcessId(0), why: GrantEnd::NotReturned };
+    let revoked = Action::Revoke { process: ProcessId(0), reason: GrantEnd::NotReturned };
     assert!(actions.contains(&revoked), "{actions:?}");
     assert_eq!(ended(&actions), [(0, 2 * S + 50 * MS, 2 * S + 50 * MS)]);
     assert_eq!(granted(&actions).len(), 1);
@@ -108,7 +108,7 @@ fn latency_critical_client_never_waits_and_leaves_other_grants_alone() {
     assert_eq!(ledger.returned(ProcessId(9), 2 * MS, MS, 0), Ok(Returned::NothingHeld));
     // It becomes best-effort: its grant is revoked, and it waits for the next one.
     ledger.set_client(ClientId(9), spec(0.2, 1.0), 3 * MS);
-    let revoked = Action::Revoke { process: ProcessId(9), why: GrantEnd::Withdrawn };
+    let revoked = Action::Revoke { process: ProcessId(9), reason: GrantEnd::Withdrawn };
     assert_eq!(ledger.advance(3 * MS), [revoked]);
     ask(&mut ledger, 9, 4 * MS);
     assert_eq!(granted(&ledger.advance(4 * MS)), []);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_load::commanded::{Command, RunResult, ServeResult, unix_ns};
+use sluice_load::command_driven::{Command, RunResult, ServeResult, unix_ns};
 
 use super::Arguments;
 use super::arm_order::{Arm, ArmOrder};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use sluice_load::commanded::{Answer, Command, RunResult, ServeResult};
+use sluice_load::command_driven::{Answer, Command, RunResult, ServeResult};
 
 use super::time_limit::TimeLimit;
 use sluice_test_bed::{TestBed, Worker};

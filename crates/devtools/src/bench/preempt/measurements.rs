@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_load::commanded::{RunResult, ServeResult};
+use sluice_load::command_driven::{RunResult, ServeResult};
 use sluice_load::samples::Samples;
 
 use super::preemption_level::PreemptionLevel;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use nvml_wrapper::Nvml;
-use sluice_load::commanded::unix_ns;
+use sluice_load::command_driven::unix_ns;
 
 /// Name of a simulated GPU's driver in results.
 const SIMULATED: &str = "simulated";

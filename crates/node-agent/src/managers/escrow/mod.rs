@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use sluice_comm::custody::MAX_LEN;
+use sluice_comm::escrow::MAX_LEN;
 use sluice_sys::socket::recv_with_fds;
 use tokio::sync::oneshot;
 use tracing::{info, warn};

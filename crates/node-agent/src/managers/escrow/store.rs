@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::{DESCRIPTORS_PER_MESSAGE, EscrowMessage};
-use sluice_core::steering::{ControlOp, KnownSetting, ReleaseSequence};
+use sluice_comm::escrow::{DESCRIPTORS_PER_MESSAGE, EscrowMessage};
+use sluice_core::channel_groups::{ControlOp, KnownSetting, ReleaseSequence};
 use sluice_nvrm::Controls;
 
 use super::background_closer::BackgroundCloser;
@@ -99,7 +99,7 @@ impl EscrowStore {
                 self.close(line);
                 self.make_space(&owner)?;
                 let (controls, process) = (descriptors.swap_remove(0), descriptors.swap_remove(0));
-                match Controls::over(controls, self.simulated) {
+                match Controls::from_descriptor(controls, self.simulated) {
                     Ok(controls) => {
                         drop(self.descriptors.insert(line, EscrowedDescriptor { controls, process, owner }))
                     }
@@ -110,7 +110,7 @@ impl EscrowStore {
                     }
                 }
             }
-            EscrowMessage::Group { group, line, handles } => {
+            EscrowMessage::Group { group, descriptor: line, handles } => {
                 if self.descriptors.contains_key(&line) {
                     self.groups.insert(group, EscrowedGroup { descriptor: line, handles });
                 }

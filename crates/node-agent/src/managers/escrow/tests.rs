@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::EscrowMessage;
+use sluice_comm::escrow::EscrowMessage;
 use sluice_nvrm::abi::{Command, ControlBlock, DisableChannels, timeslice};
 use sluice_nvrm::transport::wire;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
@@ -93,7 +93,7 @@ fn group(number: u32, line: u64) -> EscrowMessage {
         channel_group: number,
         channels: vec![number],
     };
-    EscrowMessage::Group { group: number.into(), line, handles }
+    EscrowMessage::Group { group: number.into(), descriptor: line, handles }
 }
 
 /// A manager with these groups behind one descriptor, whose process is the child.

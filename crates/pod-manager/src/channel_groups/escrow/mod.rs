@@ -8,8 +8,8 @@ use nix::sys::socket::{setsockopt, sockopt::SendTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
 use queue::EscrowQueue;
 use sluice_comm::attach::ContextHandles;
-use sluice_comm::custody::EscrowMessage;
-use sluice_core::steering::GroupId;
+use sluice_comm::escrow::EscrowMessage;
+use sluice_core::channel_groups::GroupId;
 use sluice_sys::socket::{send_with_fds, try_send_with_fds};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,7 +67,7 @@ impl EscrowClient {
         id: ControlDescriptorId,
         handles: &ContextHandles,
     ) -> Vec<EscrowCopy> {
-        self.send(EscrowMessage::Group { group: group.0, line: id.0, handles: handles.clone() }, None)
+        self.send(EscrowMessage::Group { group: group.0, descriptor: id.0, handles: handles.clone() }, None)
     }
 
     pub(crate) fn remove_group(&mut self, group: GroupId) -> Vec<EscrowCopy> {

@@ -2,7 +2,7 @@
 //! revoked before it was sent is dropped.
 
 use super::EscrowCopy;
-use sluice_comm::custody::EscrowMessage;
+use sluice_comm::escrow::EscrowMessage;
 use std::collections::{HashSet, VecDeque};
 
 /// The queue, and what the node agent keeps already.
@@ -31,7 +31,7 @@ impl EscrowQueue {
             EscrowMessage::Close(line) => {
                 let concerns = |message: &EscrowMessage| match message {
                     EscrowMessage::Descriptor(number) => number == line,
-                    EscrowMessage::Group { line: of_group, .. } => of_group == line,
+                    EscrowMessage::Group { descriptor: of_group, .. } => of_group == line,
                     EscrowMessage::Forget(_) | EscrowMessage::Close(_) => false,
                 };
                 self.waiting.retain_mut(|(message, copy)| {
@@ -98,7 +98,7 @@ mod tests {
     fn group(group: u64, line: u64) -> EscrowMessage {
         let handles =
             ContextHandles { descriptor: 0, client: 1, subdevice: 2, channel_group: 3, channels: Vec::new() };
-        EscrowMessage::Group { group, line, handles }
+        EscrowMessage::Group { group, descriptor: line, handles }
     }
 
     fn queued(queue: &EscrowQueue) -> Vec<&EscrowMessage> {

@@ -7,7 +7,7 @@ use crate::support::hook::Hook;
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
 use sluice_comm::page::UNLIMITED;
-use sluice_pod_manager::adopt::ObstacleKind;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::os::fd::AsFd;
 
 #[test]

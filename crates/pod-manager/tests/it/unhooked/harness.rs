@@ -1,10 +1,10 @@
 //! A manager with a discovery that the test controls, and an agent.
 
 use crate::support::agent::{Agent, pod, uid};
+use crate::support::discovery::FakeDiscovery;
 use crate::support::driver::{Descriptor, context};
 use crate::support::hook::Hook;
 use crate::support::peers::FakeProcess;
-use crate::support::scout::FakeDiscovery;
 use crate::support::steered::quiet;
 use crate::support::{MS, World, until};
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};

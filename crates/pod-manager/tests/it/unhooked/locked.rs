@@ -4,7 +4,7 @@ use super::harness::Harness;
 use crate::support::agent::{pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
-use sluice_pod_manager::adopt::ObstacleKind;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::path::{Path, PathBuf};
 
 /// A lock helper that records its commands and its end in a log.

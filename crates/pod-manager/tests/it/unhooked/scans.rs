@@ -4,7 +4,7 @@ use super::harness::Harness;
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::steered::quiet;
 use crate::support::{MS, until};
-use sluice_pod_manager::adopt::ObstacleKind;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 
 #[test]
 fn groups_made_and_freed_later_are_followed() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::api::Api;
 use sluice_placement::Demand;
+use sluice_rate_limiter::{Rate, RateLimiter};
 use tokio::time::{Instant, timeout};
 
 use super::super::extender::Extender;
@@ -15,26 +16,25 @@ use super::RecheckOutcome;
 
 /// Most pods that are rechecked for one filter call.
 const MAX_PODS: usize = 16;
-/// Token bucket of requests: its size, and its refill per second.
-const BURST: u32 = 32;
-const PER_SECOND: f64 = 20.0;
+/// Rate of the requests: 32 at once, 20 a second in the long run.
+const RATE: Rate = Rate::per_second(32, 20);
 /// Timeout of the requests; an answer takes one or two milliseconds. Tests must not depend on the machine's speed.
 const TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(10) } else { Duration::from_millis(250) };
 /// After a timeout no request is made for this many times the time waited, because filter calls wait for the requests.
 const PAUSE_FACTOR: u32 = 20;
 
-/// Rate limiter of the requests.
+/// Limits the requests. The limiter's clock begins with it.
 #[derive(Debug)]
 pub(super) struct RequestLimiter {
-    tokens: f64,
-    refilled_at: Instant,
+    limiter: RateLimiter,
+    began: Instant,
     /// No requests before this time.
     paused_until: Instant,
 }
 
 impl RequestLimiter {
-    pub(super) fn full(now: Instant) -> Self {
-        Self { tokens: f64::from(BURST), refilled_at: now, paused_until: now }
+    pub(super) const fn full(now: Instant) -> Self {
+        Self { limiter: RateLimiter::full(RATE), began: now, paused_until: now }
     }
 
     /// Records a timeout after this time.
@@ -48,15 +48,9 @@ impl RequestLimiter {
         if now < self.paused_until {
             return 0;
         }
-        let refill = now.duration_since(self.refilled_at).as_secs_f64() * PER_SECOND;
-        self.tokens = f64::from(BURST).min(self.tokens + refill);
-        self.refilled_at = now;
-        let mut taken = 0;
-        while taken < wanted && self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            taken += 1;
-        }
-        taken
+        let elapsed_ns = u64::try_from(now.duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
+        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+        usize::try_from(self.limiter.take_up_to(wanted, elapsed_ns)).unwrap_or(usize::MAX)
     }
 }
 
@@ -103,7 +97,7 @@ impl Extender {
         nodes: impl Iterator<Item = &'a str>,
     ) -> Vec<(Arc<str>, DeletingPod)> {
         let state = self.state();
-        let pods = state.index.in_the_way(demand, nodes, |pod| state.deleting.contains_key(pod));
+        let pods = state.index.possibly_ended_pods(demand, nodes, |pod| state.deleting.contains_key(pod));
         let pods = pods.into_iter().filter_map(|pod| Some((pod.clone(), state.deleting.get(&*pod)?.clone())));
         pods.filter(|(_, pod)| pod.checked_at.is_none_or(|checked| checked < asked)).collect()
     }

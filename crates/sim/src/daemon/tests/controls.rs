@@ -5,7 +5,7 @@ use crate::client::ControlGroup;
 use sluice_nvrm::abi::{
     AllocBlock, ChannelParams, Command, ControlBlock, GroupParams, Request, class, engine, timeslice,
 };
-use sluice_nvrm::transport::{Transport, adopt, wire};
+use sluice_nvrm::transport::{Transport, open_transport, wire};
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 use sluice_sys::clock::monotonic_ns;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +35,7 @@ impl Owner {
     fn new(bench: &Bench, label: &str) -> Self {
         let gpu = Arc::new(Gpu::connect(bench.handle.socket(), label).unwrap());
         let file = gpu.open_control().unwrap();
-        let over = adopt(file.try_clone().unwrap(), true).unwrap();
+        let over = open_transport(file.try_clone().unwrap(), true).unwrap();
         let root = AllocBlock { class: class::ROOT_CLIENT, ..AllocBlock::default() };
         let client = alloc(&*over, root, &mut []);
         let object = |parent, class| AllocBlock { client, parent, class, ..AllocBlock::default() };
@@ -53,7 +53,7 @@ impl Owner {
 
     /// The controls over a descriptor as another process gets it.
     fn passed_on(&self) -> Controls {
-        Controls::over(self.file.try_clone().unwrap(), true).unwrap()
+        Controls::from_descriptor(self.file.try_clone().unwrap(), true).unwrap()
     }
 
     fn stream(&self) -> Stream {

@@ -1,0 +1,43 @@
+//! Channel-group scheduling: which channel groups may run on the GPU, and with which time slice, enforced by the
+//! driver.
+//!
+//! [`Steering`] is the only public entry. It requests and returns grants in the [token ledger](crate::ledger) for the
+//! hardware-scheduled processes, turns the grants into a setting for each channel group, and returns the next control
+//! to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
+//! and none is made where nothing changes.
+//!
+//! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups
+//!   of a client without a limit keep the driver's default slice.
+//! * *Quanta*: another client waits or holds a grant. The groups of the holder are enabled, all others are disabled.
+//! * *Guarded*: a latency-critical process is attached. Best-effort groups have the shortest slice that exists, and at
+//!   most one of them is enabled: two of them would switch contexts without making progress. The enabled group changes
+//!   while no latency-critical process is busy, or after a bounded wait.
+//!
+//! At most one enabled group has a slice below [`TINY_SLICE_US`], also between two controls and when one fails.
+//! [`Reconciler`] keeps this invariant while the manager lives. [`Release`] keeps it where no later control can correct
+//! the setting.
+
+mod activity;
+mod announcement_limit;
+mod announcements;
+mod control;
+mod group;
+mod hand_off_window;
+mod plan;
+mod policy;
+mod process;
+mod quanta;
+mod reconciler;
+mod release_sequence;
+mod scheduler;
+#[cfg(test)]
+mod tests;
+
+pub use activity::Activity;
+pub use announcement_limit::AnnouncementLimit;
+pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
+pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};
+pub use process::QuantumState;
+pub use reconciler::{Change, Reconciler, Released};
+pub use release_sequence::{KnownSetting, ReleaseSequence};
+pub use scheduler::{ChannelGroupScheduler, Event};

@@ -1,0 +1,114 @@
+//! Requests and returns grants in the token ledger for the hardware-scheduled processes, which do not do so themselves.
+
+use super::process::{Process, QuantumState};
+use super::scheduler::ChannelGroupScheduler;
+use crate::ids::ProcessId;
+use crate::ledger::{Action, GrantEnd, GrantRequest, TokenLedger};
+
+impl ChannelGroupScheduler {
+    /// Requests grants for processes that became busy, and returns the grants of those that are idle or were disabled.
+    /// Call it before each [`TokenLedger::advance`].
+    pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
+        self.read_ledger(tokens);
+        let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
+        let control_earned = now >= self.control_ready_at();
+        for id in ids {
+            let Some(process) = self.processes.get(&id) else { continue };
+            let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
+            let returns = match process.quantum {
+                QuantumState::Granted => {
+                    let idle = process.idle_for(now);
+                    control_earned && idle.is_some_and(|idle| idle >= self.allowed_idle_ns(id))
+                }
+                QuantumState::Ending => disabled,
+                QuantumState::Idle | QuantumState::Waiting => false,
+            };
+            let Some(process) = self.processes.get_mut(&id) else { continue };
+            if returns {
+                // Its usage is the time for which it was enabled, which the ledger counts.
+                let _ = tokens.returned(id, now, 0, 0);
+                process.quantum = QuantumState::Idle;
+            }
+            let busy = process.activity.busy;
+            let wants = busy || control_earned && disabled && now >= process.probe_at(&self.policy);
+            if process.quantum == QuantumState::Idle
+                && wants
+                && tokens.request(id, now, GrantRequest::default()).is_ok()
+            {
+                process.quantum = QuantumState::Waiting;
+                process.probes = if busy { 0 } else { process.probes + 1 };
+            }
+        }
+        self.read_ledger(tokens);
+    }
+
+    /// Copies the part of the ledger's state that the plan depends on.
+    fn read_ledger(&mut self, tokens: &TokenLedger) {
+        self.contended = tokens.waiting().next().is_some();
+        self.holders = tokens.holders().map(|(client, _)| client).collect();
+        for process in self.processes.values_mut() {
+            process.limited = tokens.is_limited(process.client);
+        }
+    }
+
+    /// Applies a decision of the ledger. Returns `false` if it concerns no hardware-scheduled process.
+    pub fn apply_action(&mut self, action: &Action) -> bool {
+        let (id, state) = match action {
+            Action::Grant { process, .. } => (*process, QuantumState::Granted),
+            Action::Disable { process } => (*process, QuantumState::Ending),
+            Action::Revoke { process, reason: GrantEnd::NotReturned } => (*process, QuantumState::Ending),
+            Action::Revoke { process, .. } => (*process, QuantumState::Idle),
+            Action::Extend { process, .. } => (*process, QuantumState::Granted),
+            Action::Contended { .. } | Action::Ended { .. } => return false,
+        };
+        let scheduled = |process: &&mut Process| process.is_hardware_scheduled();
+        let Some(process) = self.processes.get_mut(&id).filter(scheduled) else { return false };
+        self.quanta_granted += u64::from(matches!(action, Action::Grant { .. }));
+        self.rotate |= matches!(action, Action::Extend { .. });
+        process.quantum = state;
+        true
+    }
+
+    /// How long a process that holds a grant may be idle.
+    fn allowed_idle_ns(&self, id: ProcessId) -> u64 {
+        // While a latency-critical process is present, another process of the same client cannot run beside this one.
+        let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
+        let mut others = self.hardware_scheduled();
+        let sibling_waits = self.guarded && others.any(|(other, process)| other != id && busy(process));
+        if self.contended || sibling_waits { self.policy.idle_ns } else { self.policy.uncontended_idle_ns }
+    }
+
+    /// When to call [`Self::begin`] again if nothing else happens.
+    #[must_use]
+    pub fn next_wakeup(&self, now: u64) -> Option<u64> {
+        // While a control is in flight no other can begin: the caller waits for its end.
+        let can_begin = self.reconciler.in_flight().is_none();
+        let earned_at = self.control_ready_at();
+        let window = self.window.wake_at(&self.policy, now).filter(|_| can_begin);
+        let processes = self.hardware_scheduled().filter_map(|(id, process)| match process.quantum {
+            QuantumState::Granted => {
+                let allowed = self.allowed_idle_ns(id);
+                let poll = if self.contended { self.policy.poll_ns } else { allowed };
+                let unearned = earned_at.saturating_sub(now);
+                let left = process.idle_for(now).map(|idle| allowed.saturating_sub(idle).max(unearned));
+                Some(now.saturating_add(left.unwrap_or(poll).max(self.policy.window_poll_ns)))
+            }
+            QuantumState::Idle => {
+                let poll = now.saturating_add(self.policy.idle_poll_ns);
+                let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
+                let probe = disabled.then(|| process.probe_at(&self.policy).max(earned_at).max(now));
+                Some(probe.map_or(poll, |probe| probe.min(poll)))
+            }
+            QuantumState::Ending => self.extended_until(process).filter(|until| can_begin && *until > now),
+            QuantumState::Waiting => None,
+        });
+        let disconnected = self.disconnected.values().copied().filter(|_| can_begin);
+        processes.chain(window).chain(disconnected).min()
+    }
+
+    /// The hardware-scheduled processes.
+    pub(super) fn hardware_scheduled(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        let processes = self.processes.iter().filter(|(_, process)| process.is_hardware_scheduled());
+        processes.map(|(id, process)| (*id, process))
+    }
+}

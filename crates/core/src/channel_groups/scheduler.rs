@@ -1,0 +1,281 @@
+//! The state of channel-group scheduling, and the controls made for it.
+
+use super::activity::Activity;
+use super::control::{Control, ControlOp, ControlOutcome, GroupId};
+use super::hand_off_window::HandOffWindow;
+use super::policy::ChannelGroupPolicy;
+use super::process::{Process, QuantumState};
+use super::reconciler::{Change, Reconciler, Released};
+use crate::ids::{ClientId, ProcessId};
+use crate::ledger::{Class, ReturnKind, TokenLedger};
+use sluice_rate_limiter::{Rate, RateLimiter};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the caller has to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A control of the process's client failed. The process is token-scheduled from now on.
+    ControlFailed(ProcessId),
+    /// The last group of the process was destroyed. The process is token-scheduled until it announces others.
+    GroupsDestroyed(ProcessId),
+    /// A group is not controlled any more.
+    Released(Released),
+}
+
+/// The channel-group scheduler of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelGroupScheduler {
+    pub(super) policy: ChannelGroupPolicy,
+    pub(super) processes: BTreeMap<ProcessId, Process>,
+    /// Clients of which a control failed.
+    pub(super) failed_clients: BTreeSet<ClientId>,
+    pub(super) reconciler: Reconciler,
+    pub(super) window: HandOffWindow,
+    /// Controls that enable or disable best-effort groups; a token is a nanosecond in which controls are earned. A
+    /// control that can wait does so until one is earned. One that cannot is made at once and earned afterwards.
+    controls: RateLimiter,
+    /// A client waits for a grant.
+    pub(super) contended: bool,
+    /// Best-effort clients that hold a grant.
+    pub(super) holders: BTreeSet<ClientId>,
+    /// A latency-critical process is present.
+    pub(super) guarded: bool,
+    /// The best-effort group that is enabled while a latency-critical process is present.
+    pub(super) enabled_group: Option<GroupId>,
+    /// The grant of that group's client was prolonged: another group of the client is next.
+    pub(super) rotate: bool,
+    /// Changes of `enabled_group` so far.
+    pub(super) choices: u64,
+    pub(super) last_choice: BTreeMap<GroupId, u64>,
+    pub(super) quanta_granted: u64,
+    /// Groups of disconnected processes, and when they are released unless the process has ended by then.
+    pub(super) disconnected: BTreeMap<GroupId, u64>,
+}
+
+impl ChannelGroupScheduler {
+    /// A scheduler without processes.
+    #[must_use]
+    pub fn new(policy: ChannelGroupPolicy) -> Self {
+        let burst = policy.control_burst.max(1).saturating_mul(policy.control_ns);
+        Self {
+            policy,
+            processes: BTreeMap::new(),
+            failed_clients: BTreeSet::new(),
+            reconciler: Reconciler::new(policy.slices),
+            window: HandOffWindow::default(),
+            controls: RateLimiter::full(Rate::one_per(burst, 1)),
+            contended: false,
+            holders: BTreeSet::new(),
+            guarded: false,
+            enabled_group: None,
+            rotate: false,
+            choices: 0,
+            last_choice: BTreeMap::new(),
+            quanta_granted: 0,
+            disconnected: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the activity that a process reports.
+    pub fn set_activity(&mut self, id: ProcessId, activity: Activity) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.activity = activity;
+        }
+    }
+
+    /// The next control to make, if none is in flight.
+    pub fn begin_control(&mut self, now: u64) -> Option<Control> {
+        if self.reconciler.in_flight().is_some() {
+            return None;
+        }
+        self.release_disconnected(now);
+        self.plan(now);
+        let control = self.reconciler.begin()?;
+        let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
+        if matches!(control.op, ControlOp::Disable | ControlOp::Enable)
+            && self.owner(control.group).is_some_and(best_effort)
+        {
+            self.count_control(now);
+        }
+        Some(control)
+    }
+
+    /// Counts a control that is made. The debt is bounded: after the hand-off of a client with many groups, others
+    /// would otherwise be late for long.
+    pub(super) fn count_control(&mut self, now: u64) {
+        self.controls.take(self.policy.control_ns, self.policy.max_extension_ns, now);
+    }
+
+    /// From when on a control that can wait may be made.
+    pub(super) fn control_ready_at(&self) -> u64 {
+        self.controls.ready_at(self.policy.control_ns).unwrap_or_default()
+    }
+
+    /// The control in flight has ended at `now`.
+    pub fn finish_control(
+        &mut self,
+        outcome: ControlOutcome,
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        match self.reconciler.done(outcome) {
+            Some(Change::Started(group) | Change::Stopped(group)) => {
+                if let Some(id) = self.owner(group) {
+                    self.update_running(id, tokens, now);
+                }
+            }
+            Some(Change::Gone(group)) => {
+                let owner = self.owner(group);
+                self.forget_group(group);
+                if let Some(id) = owner {
+                    self.update_running(id, tokens, now);
+                    events.extend(self.remove_if_without_groups(id, tokens, now));
+                }
+                events.push(Event::Released(Released { group, is_free: true }));
+            }
+            Some(Change::Failed(group)) => events.extend(self.give_up(group, tokens, now)),
+            Some(Change::Sliced(_)) | None => {}
+        }
+        events.extend(self.take_released().into_iter().map(Event::Released));
+        events
+    }
+
+    /// The groups that were released since the last call. Some need no control for that.
+    pub fn take_released(&mut self) -> Vec<Released> {
+        self.reconciler.take_released()
+    }
+
+    /// Stops hardware-scheduling a client: a control that failed once is not relied on again.
+    fn give_up(&mut self, group: GroupId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
+        let owner = self.owner(group).and_then(|id| self.processes.get(&id));
+        // A group without an owner is being released already.
+        let Some(client) = owner.map(|process| process.client) else { return Vec::new() };
+        self.failed_clients.insert(client);
+        let processes = self.processes.iter().filter(|(_, process)| process.client == client);
+        let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
+        for id in &ids {
+            let Some(process) = self.processes.get_mut(id) else { continue };
+            for group in std::mem::take(&mut process.groups) {
+                self.reconciler.release(group);
+            }
+            if process.is_best_effort() {
+                self.remove_process(*id, tokens, now);
+            }
+        }
+        ids.into_iter().map(Event::ControlFailed).collect()
+    }
+
+    fn remove_if_without_groups(
+        &mut self,
+        id: ProcessId,
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) -> Option<Event> {
+        let without_groups = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
+        self.processes.get(&id).filter(without_groups)?;
+        self.remove_process(id, tokens, now);
+        Some(Event::GroupsDestroyed(id))
+    }
+
+    /// Updates since when a process is enabled, and reports to the ledger whether its client is.
+    pub(super) fn update_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let enabled = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
+        let Some(process) = self.processes.get(&id).filter(|process| process.is_best_effort()) else {
+            return;
+        };
+        let (client, enabled) = (process.client, enabled(process));
+        self.update_client_running(client, tokens, now);
+        if let Some(process) = self.processes.get_mut(&id) {
+            if process.enabled_since.is_some() && !enabled {
+                process.disabled_at = now;
+            }
+            process.enabled_since = if enabled { process.enabled_since.or(Some(now)) } else { None };
+        }
+    }
+
+    pub(super) fn update_client_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
+        let mut groups =
+            self.processes.values().filter(|process| process.client == client).flat_map(|p| &p.groups);
+        let enabled = groups.any(|group| self.reconciler.may_run(*group));
+        tokens.set_enabled(client, enabled, now);
+    }
+
+    fn owner(&self, group: GroupId) -> Option<ProcessId> {
+        self.processes.iter().find(|(_, process)| process.groups.contains(&group)).map(|(id, _)| *id)
+    }
+
+    /// The processes whose activity the scheduler reads.
+    pub fn observed_processes(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.processes.keys().copied()
+    }
+
+    /// Whether a latency-critical process is attached.
+    #[must_use]
+    pub fn has_critical(&self) -> bool {
+        self.processes.values().any(|process| !process.is_best_effort())
+    }
+
+    /// Whether channel groups of a process are under control.
+    #[must_use]
+    pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
+    }
+
+    /// Whether a group belongs to a process and is under control.
+    #[must_use]
+    pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
+    }
+
+    /// Whether the scheduler reads the activity of a process.
+    #[must_use]
+    pub fn is_observed(&self, id: ProcessId) -> bool {
+        self.processes.contains_key(&id)
+    }
+
+    /// Changes the class of a client. The ledger has been changed already.
+    pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
+        for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
+            (process.class, process.quantum) = (class, QuantumState::Idle);
+            let scheduled = class == Class::BestEffort && !process.groups.is_empty();
+            let _ = tokens.set_kind(
+                *id,
+                if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns },
+                now,
+            );
+        }
+        // Best-effort processes without groups are not hardware-scheduled.
+        self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
+        let processes = self.processes.iter().filter(|(_, process)| process.client == client);
+        let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.update_running(id, tokens, now));
+    }
+
+    /// State of a process in the ledger, if it is hardware-scheduled.
+    #[must_use]
+    pub fn quantum_state(&self, id: ProcessId) -> Option<QuantumState> {
+        self.processes
+            .get(&id)
+            .filter(|process| process.is_hardware_scheduled())
+            .map(|process| process.quantum)
+    }
+
+    /// Quanta granted so far.
+    #[must_use]
+    pub const fn quanta_granted(&self) -> u64 {
+        self.quanta_granted
+    }
+
+    /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
+    #[must_use]
+    pub const fn forced_hand_offs(&self) -> u64 {
+        self.window.forced()
+    }
+
+    /// Whether no control is in flight and none is to be made.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.reconciler.is_settled()
+    }
+}

@@ -1,0 +1,306 @@
+//! A simulated GPU that groups share as on the hardware, a driver that takes the measured time for each control, and
+//! processes with work at fixed times. Tests read each process's GPU time from the simulated GPU.
+
+use crate::channel_groups::{
+    Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
+    Setting,
+};
+use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
+use crate::{ClientId, ProcessId, Share};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const US: u64 = 1_000;
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const S: u64 = 1_000_000_000;
+
+/// When a process has work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Always,
+    Never,
+    /// Busy for the first part of each period, from `from` on.
+    Periodic {
+        from: u64,
+        period: u64,
+        busy: u64,
+    },
+}
+
+impl Work {
+    fn at(self, now: u64) -> (bool, u64, u64) {
+        match self {
+            Self::Always => (true, 0, u64::MAX),
+            Self::Never => (false, 0, u64::MAX),
+            Self::Periodic { from, .. } if now < from => (false, 0, from),
+            Self::Periodic { from, period, busy } => {
+                let begun = now - (now - from) % period;
+                if now < begun + busy {
+                    (true, begun, begun + busy)
+                } else {
+                    (false, begun + busy, begun + period)
+                }
+            }
+        }
+    }
+}
+
+pub(super) struct Process {
+    client: ClientId,
+    pub(super) class: Class,
+    pub(super) work: Work,
+    pub(super) groups: Vec<GroupId>,
+}
+
+/// A control in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    control: Control,
+    begun: u64,
+    takes_effect_at: u64,
+    effective: bool,
+    done_at: u64,
+    outcome: ControlOutcome,
+}
+
+pub(super) struct Simulation {
+    pub(super) now: u64,
+    pub(super) tokens: TokenLedger,
+    pub(super) scheduler: ChannelGroupScheduler,
+    pub(super) processes: BTreeMap<ProcessId, Process>,
+    /// The setting that each group has on the GPU.
+    pub(super) gpu: BTreeMap<GroupId, Setting>,
+    /// GPU time that each process used, nanoseconds.
+    pub(super) gpu_time: BTreeMap<ProcessId, u64>,
+    pub(super) controls: Vec<(u64, u64, Control)>,
+    pub(super) events: Vec<Event>,
+    /// Processes that report idle even while they have work.
+    pub(super) false_idle: BTreeSet<ProcessId>,
+    /// The result of each control, by its number.
+    pub(super) fails: Box<dyn Fn(u64, Control) -> ControlOutcome>,
+    pub(super) failures_take_effect: bool,
+    /// Controls never end.
+    pub(super) hangs: bool,
+    /// Controls begun.
+    pub(super) begun: u64,
+    flight: Option<Flight>,
+    random: u64,
+}
+
+impl Simulation {
+    pub(super) fn new() -> Self {
+        Self::with(Policy::default())
+    }
+
+    pub(super) fn with(policy: Policy) -> Self {
+        Self {
+            now: S,
+            tokens: TokenLedger::new(policy),
+            scheduler: ChannelGroupScheduler::new(ChannelGroupPolicy::default()),
+            processes: BTreeMap::new(),
+            gpu: BTreeMap::new(),
+            gpu_time: BTreeMap::new(),
+            controls: Vec::new(),
+            events: Vec::new(),
+            false_idle: BTreeSet::new(),
+            fails: Box::new(|_, _| ControlOutcome::Done),
+            failures_take_effect: false,
+            hangs: false,
+            begun: 0,
+            flight: None,
+            random: 1,
+        }
+    }
+
+    /// Replaces the scheduler by a new one with this policy.
+    pub(super) fn set_policy(&mut self, policy: ChannelGroupPolicy) {
+        self.scheduler = ChannelGroupScheduler::new(policy);
+    }
+
+    pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
+        let share = |percent| Share::from_ppm(percent * 10_000).unwrap();
+        let spec = ClientSpec { request: share(percent), limit: share(limit), class, weight: 1 };
+        self.tokens.set_client(ClientId(id), spec, self.now);
+    }
+
+    /// A best-effort client with one process of one group, all of the same number.
+    pub(super) fn best_effort(&mut self, id: u64, percent: u32, work: Work) {
+        self.client(id, percent, 100, Class::BestEffort);
+        self.process(id, id, &[id], Class::BestEffort, work);
+    }
+
+    pub(super) fn critical(&mut self, id: u64, work: Work) {
+        self.client(id, 0, 100, Class::LatencyCritical);
+        self.process(id, id, &[id], Class::LatencyCritical, work);
+    }
+
+    pub(super) fn process(&mut self, id: u64, client: u64, groups: &[u64], class: Class, work: Work) {
+        let (process, client) = (ProcessId(id), ClientId(client));
+        self.tokens.add_process(process, client, ReturnKind::Returns).unwrap();
+        let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
+        self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
+        self.scheduler.announce(
+            process,
+            (client, class),
+            (groups.clone(), &BTreeSet::new()),
+            &mut self.tokens,
+            self.now,
+        );
+        self.processes.insert(process, Process { client, class, work, groups });
+    }
+
+    /// A process announces only the first `left` of its groups, which may be none.
+    pub(super) fn announces_only(&mut self, id: u64, left: usize) {
+        let Some(process) = self.processes.get_mut(&ProcessId(id)) else { return };
+        process.groups.truncate(left);
+        let (groups, class) = (process.groups.clone(), process.class);
+        let owner = (process.client, class);
+        self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
+    }
+
+    pub(super) fn dies(&mut self, id: u64) {
+        let process = self.processes.remove(&ProcessId(id)).unwrap();
+        for group in process.groups {
+            self.scheduler.forget_group(group);
+            self.gpu.remove(&group);
+        }
+        self.scheduler.remove_process(ProcessId(id), &mut self.tokens, self.now);
+        self.tokens.process_gone(ProcessId(id), self.now);
+    }
+
+    /// Advances the simulated time.
+    pub(super) fn run(&mut self, ns: u64) {
+        let end = self.now + ns;
+        loop {
+            self.settle();
+            let next = self.next_event().clamp(self.now + 1, end.max(self.now + 1));
+            if next > end {
+                return;
+            }
+            self.share_gpu(next);
+            self.now = next;
+            self.advance_control();
+            if self.now == end {
+                return self.settle();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        for (id, process) in &self.processes {
+            let (busy, since_ns, _) = process.work.at(self.now);
+            let reports_idle = self.false_idle.contains(id);
+            let activity =
+                Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
+            self.scheduler.set_activity(*id, activity);
+        }
+        for _ in 0..8 {
+            self.scheduler.request_and_return_grants(&mut self.tokens, self.now);
+            let actions = self.tokens.advance(self.now);
+            if actions.is_empty() {
+                break;
+            }
+            for action in &actions {
+                self.scheduler.apply_action(action);
+            }
+        }
+        let released = self.scheduler.take_released();
+        self.events.extend(released.into_iter().map(Event::Released));
+        if let Some(control) = self.scheduler.begin_control(self.now) {
+            self.random =
+                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let spread = |from: u64, to: u64| from + (self.random >> 33) % (to - from);
+            let cost = match control.op {
+                ControlOp::SetSlice(_) => spread(250 * US, 410 * US),
+                ControlOp::Disable => spread(670 * US, 860 * US),
+                ControlOp::Enable => spread(220 * US, 300 * US),
+            };
+            let outcome = (self.fails)(self.begun, control);
+            self.begun += 1;
+            // The holder runs on during 85 % of the control that disables it.
+            let takes_effect_at = self.now + cost * 85 / 100;
+            let done_at = if self.hangs { u64::MAX } else { self.now + cost };
+            let begun = self.now;
+            self.flight =
+                Some(Flight { control, begun, takes_effect_at, effective: false, done_at, outcome });
+        }
+    }
+
+    fn next_event(&self) -> u64 {
+        let work = self.processes.values().map(|process| process.work.at(self.now).2);
+        let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
+        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight];
+        work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
+    }
+
+    fn advance_control(&mut self) {
+        let Some(flight) = &mut self.flight else { return };
+        let Control { group, op } = flight.control;
+        if self.now >= flight.takes_effect_at && !flight.effective {
+            flight.effective = true;
+            if flight.outcome == ControlOutcome::Gone {
+                self.gpu.remove(&group);
+            }
+            if (flight.outcome == ControlOutcome::Done || self.failures_take_effect)
+                && let Some(setting) = self.gpu.get_mut(&group)
+            {
+                match op {
+                    ControlOp::SetSlice(us) => setting.slice_us = us,
+                    ControlOp::Disable => setting.enabled = false,
+                    ControlOp::Enable => setting.enabled = true,
+                }
+            }
+            let running = self.gpu.values().filter(|s| s.enabled && s.slice_us < 1000).count();
+            assert!(
+                running <= 1,
+                "{running} groups are enabled with tiny slices at {}: {:?}",
+                self.now,
+                self.gpu
+            );
+        }
+        if self.now >= flight.done_at {
+            let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
+            self.flight = None;
+            self.controls.push((begun, self.now, control));
+            self.events.extend(self.scheduler.finish_control(outcome, &mut self.tokens, self.now));
+        }
+    }
+
+    /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only
+    /// among those.
+    fn share_gpu(&mut self, until: u64) {
+        let span = until - self.now;
+        let runs = |process: &Process| {
+            process.work.at(self.now).0
+                && process
+                    .groups
+                    .iter()
+                    .any(|group| self.gpu.get(group).is_some_and(|setting| setting.enabled))
+        };
+        let ready: Vec<ProcessId> =
+            self.processes.iter().filter(|(_, process)| runs(process)).map(|(id, _)| *id).collect();
+        let critical = |id: &&ProcessId| self.processes[*id].class == Class::LatencyCritical;
+        let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
+        let served = if first.is_empty() { ready } else { first };
+        for id in &served {
+            *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
+        }
+    }
+
+    /// Shares of the GPU time of all best-effort processes, in percent, in the order of their ids.
+    pub(super) fn shares(&self) -> Vec<f64> {
+        let best_effort = self.processes.iter().filter(|(_, p)| p.class == Class::BestEffort);
+        let gpu_time: Vec<u64> =
+            best_effort.map(|(id, _)| self.gpu_time.get(id).copied().unwrap_or(0)).collect();
+        let sum: u64 = gpu_time.iter().sum();
+        gpu_time.iter().map(|gpu_time| 100.0 * *gpu_time as f64 / sum as f64).collect()
+    }
+
+    pub(super) fn reset_counts(&mut self) {
+        self.gpu_time.clear();
+        self.controls.clear();
+    }
+
+    pub(super) fn count(&self, which: impl Fn(ControlOp) -> bool) -> usize {
+        self.controls.iter().filter(|(_, _, control)| which(control.op)).count()
+    }
+}

@@ -1,0 +1,109 @@
+//! A process that is controlled without its cooperation.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use sluice_comm::attach::ContextHandles;
+
+use super::discovered_descriptor::{DiscoveredDescriptor, Group};
+use super::group_discovery::{GroupDiscovery, ScannedProcess};
+use super::{DiscoveryError, WalkLimits};
+use crate::{ControlError, Controls};
+
+/// A process of which the channel groups were found.
+#[derive(Debug)]
+pub struct DiscoveredProcess {
+    pid: i32,
+    pidfd: OwnedFd,
+    descriptors: Vec<DiscoveredDescriptor>,
+}
+
+impl DiscoveredProcess {
+    /// Finds the compute groups of a process. `newest` is the handle of a client made just now ([`super::newest_client`]): older
+    /// clients are below it.
+    ///
+    /// # Errors
+    /// [`DiscoveryError`]; also if one of the groups could not be disabled, because a process of which a part continues is not
+    /// stopped.
+    pub fn find(pid: i32, simulated: bool, newest: Option<u32>) -> Result<Self, DiscoveryError> {
+        let pidfd = sluice_sys::pidfd::open(pid).map_err(|why| DiscoveryError::NoAccess { pid, why })?;
+        let process = ScannedProcess { key: (pid, 0), pidfd: pidfd.as_fd(), pod: "" };
+        let descriptors =
+            GroupDiscovery::single_scan(simulated, newest).inspect(&process, None, &WalkLimits::default())?;
+        Ok(Self { pid, pidfd, descriptors })
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether the process has ended. The caller then drops this value, because its descriptors keep the process's GPU memory.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        sluice_sys::pidfd::has_ended(self.pidfd.as_fd())
+    }
+
+    /// Its compute groups.
+    pub fn groups(&self) -> impl Iterator<Item = &ContextHandles> {
+        self.descriptors.iter().flat_map(|descriptor| &descriptor.groups).map(|group| &group.handles)
+    }
+
+    /// Disables all groups. If one cannot be disabled, enables the others again.
+    ///
+    /// # Errors
+    /// [`ControlError`] of the first group that could not be disabled.
+    pub fn stop(&self) -> Result<(), ControlError> {
+        let stopped = self.for_each_group(|controls, group| {
+            controls.disable(group.handles.client, group.handles.subdevice, &group.handles.channels)
+        });
+        if stopped.is_err() {
+            let _ = self.start();
+        }
+        stopped
+    }
+
+    /// Enables all groups, also those after one that could not be enabled.
+    ///
+    /// # Errors
+    /// [`ControlError`] of the first group that could not be enabled.
+    pub fn start(&self) -> Result<(), ControlError> {
+        self.for_each_group(|controls, group| {
+            controls.enable(group.handles.client, group.handles.subdevice, &group.handles.channels)
+        })
+    }
+
+    /// Sets the time slice of all groups, at least 1 µs.
+    ///
+    /// # Errors
+    /// [`ControlError`] of the first group for which the driver refused it.
+    pub fn set_slice(&self, us: u64) -> Result<(), ControlError> {
+        self.for_each_group(|controls, group| {
+            controls.set_timeslice(group.handles.client, group.handles.channel_group, us)
+        })
+    }
+
+    /// Sets all groups to the time slices that they had when they were found.
+    ///
+    /// # Errors
+    /// [`ControlError`] of the first group for which the driver refused it.
+    pub fn restore_slices(&self) -> Result<(), ControlError> {
+        self.for_each_group(|controls, group| {
+            controls.set_timeslice(group.handles.client, group.handles.channel_group, group.slice_us)
+        })
+    }
+
+    /// Makes a control on every group, also after an error; returns the first error.
+    fn for_each_group(
+        &self,
+        control: impl Fn(&Controls, &Group) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        let mut result = Ok(());
+        for descriptor in &self.descriptors {
+            for group in &descriptor.groups {
+                result = result.and(control(&descriptor.controls, group));
+            }
+        }
+        result
+    }
+}

@@ -1,0 +1,86 @@
+//! Messages from other threads to the event loop.
+
+use crate::agent_api::ClientSet;
+use crate::channel_groups::ControlReport;
+use crate::clients::Definition;
+use crate::unhooked::scanning::{OwnershipProof, ScanResult};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_proto::control::SnapshotResponse;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+/// A message.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The resource file has changed and is valid.
+    Clients(Vec<Definition>),
+    /// The set of clients from the node agent. The event loop answers whether it is in force.
+    SetClients(ClientSet, oneshot::Sender<Result<(), Outdated>>),
+    /// Asks for what every client was promised and has used.
+    Snapshot(oneshot::Sender<SnapshotResponse>),
+    /// Asks for up-to-date gauges.
+    Refresh(oneshot::Sender<()>),
+    /// A control of a channel group has ended.
+    Controlled(ControlReport),
+    /// The result of a search for processes without the hook.
+    ScanResult(ScanResult),
+    /// The result of an ownership check.
+    OwnershipProof(OwnershipProof),
+    /// Stop serving.
+    Stop,
+}
+
+/// A set of clients that is older than the one in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outdated {
+    pub(crate) in_force: u64,
+}
+
+/// The sending end: any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    sender: Sender<Message>,
+    wake: Arc<EventFd>,
+}
+
+impl Remote {
+    /// Sends a message and wakes the event loop. Without an event loop the message is dropped.
+    pub(crate) fn send(&self, message: Message) {
+        if self.sender.send(message).is_ok() {
+            // The counter is full only after 2^64 - 2 unread messages.
+            let _ = self.wake.write(1);
+        }
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    receiver: Receiver<Message>,
+    wake: Arc<EventFd>,
+}
+
+impl Inbox {
+    /// Readable when a message may be there.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// All messages, oldest first.
+    pub(crate) fn take(&self) -> Vec<Message> {
+        // Read before the messages are taken, so that a message sent meanwhile wakes the loop again.
+        let _ = self.wake.read();
+        self.receiver.try_iter().collect()
+    }
+}
+
+/// A new channel.
+pub(crate) fn pair() -> io::Result<(Remote, Inbox)> {
+    let (sender, receiver) = channel();
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let wake = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+    Ok((Remote { sender, wake: Arc::clone(&wake) }, Inbox { receiver, wake }))
+}

@@ -1,0 +1,159 @@
+//! A discovery of unhooked processes that the test controls.
+
+use super::driver::{Descriptor, context};
+use super::peers::container;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::pod_cgroup::PodCgroup;
+use sluice_pod_manager::unhooked::scanning::{
+    Candidate, ControlDescriptor, Inspection, Obstacle, ObstacleKind, OwnershipCheck, ProcessDiscovery,
+    ProcessKey,
+};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// An unhooked process of a pod.
+struct Unhooked {
+    pod: String,
+    end: EventFd,
+    /// Its control descriptor with the groups behind it, or why it cannot be controlled.
+    open: Result<(OwnedFd, Vec<u32>), ObstacleKind>,
+}
+
+#[derive(Default)]
+struct State {
+    processes: BTreeMap<ProcessKey, Unhooked>,
+    scans: usize,
+    inspected: Vec<ProcessKey>,
+    fails: bool,
+    /// Driver queries of one inspection, by process id; 1 otherwise.
+    queries: BTreeMap<i32, u32>,
+    /// Processes with a client that the continued search has newly found.
+    found: HashSet<ProcessKey>,
+    /// Results of ownership checks, by process id; `Ok(true)` otherwise.
+    ownership: BTreeMap<i32, Result<bool, ObstacleKind>>,
+}
+
+/// Finds the processes that the test has added.
+#[derive(Clone, Default)]
+pub struct FakeDiscovery(Arc<Mutex<State>>);
+
+impl FakeDiscovery {
+    /// Adds a process of this pod with these groups. Returns its control descriptor, of which the test keeps the other end.
+    pub fn add_process(&self, pid: i32, pod: &str, groups: &[u32]) -> Descriptor {
+        let descriptor = Descriptor::new();
+        let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
+        self.add(pid, pod, Ok((copy, groups.to_vec())));
+        descriptor
+    }
+
+    /// Adds a process that cannot be controlled.
+    pub fn add_uncontrollable(&self, pid: i32, pod: &str, why: ObstacleKind) {
+        self.add(pid, pod, Err(why));
+    }
+
+    fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), ObstacleKind>) {
+        let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
+        let process = Unhooked { pod: pod.to_owned(), end, open };
+        self.0.lock().unwrap().processes.insert((pid, 7), process);
+    }
+
+    /// Replaces the groups of a process; its descriptor stays.
+    pub fn set_groups(&self, pid: i32, groups: &[u32]) {
+        let mut state = self.0.lock().unwrap();
+        state.processes.get_mut(&(pid, 7)).unwrap().open.as_mut().unwrap().1 = groups.to_vec();
+    }
+
+    /// Makes a process uncontrollable.
+    pub fn set_uncontrollable(&self, pid: i32, why: ObstacleKind) {
+        self.0.lock().unwrap().processes.get_mut(&(pid, 7)).unwrap().open = Err(why);
+    }
+
+    /// Ends a process.
+    pub fn end_process(&self, pid: i32) {
+        self.0.lock().unwrap().processes.remove(&(pid, 7)).unwrap().end.write(1).unwrap();
+    }
+
+    /// Makes every scan fail, or succeed again.
+    pub fn set_failing(&self, fails: bool) {
+        self.0.lock().unwrap().fails = fails;
+    }
+
+    /// Sets the driver queries of one inspection of a process.
+    pub fn set_queries(&self, pid: i32, queries: u32) {
+        self.0.lock().unwrap().queries.insert(pid, queries);
+    }
+
+    /// Makes the continued search find these groups of a process that could not be controlled.
+    pub fn find_groups(&self, pid: i32, groups: &[u32]) -> Descriptor {
+        let descriptor = Descriptor::new();
+        let copy = descriptor.sent.as_fd().try_clone_to_owned().unwrap();
+        let mut state = self.0.lock().unwrap();
+        state.processes.get_mut(&(pid, 7)).unwrap().open = Ok((copy, groups.to_vec()));
+        state.found.insert((pid, 7));
+        descriptor
+    }
+
+    /// Sets the result of the next ownership checks of a process.
+    pub fn set_ownership(&self, pid: i32, owns: Result<bool, ObstacleKind>) {
+        self.0.lock().unwrap().ownership.insert(pid, owns);
+    }
+
+    /// The count of scans.
+    pub fn scans(&self) -> usize {
+        self.0.lock().unwrap().scans
+    }
+
+    /// The processes inspected since the last call.
+    pub fn take_inspected(&self) -> Vec<i32> {
+        let inspected = std::mem::take(&mut self.0.lock().unwrap().inspected);
+        inspected.into_iter().map(|(pid, _)| pid).collect()
+    }
+}
+
+impl ProcessDiscovery for FakeDiscovery {
+    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
+        let mut state = self.0.lock().unwrap();
+        state.scans += 1;
+        if state.fails {
+            return Err(io::Error::other("/proc: too many open files"));
+        }
+        let in_pods = state.processes.iter().filter(|(_, process)| pods.contains(&process.pod));
+        let candidate = |(key, process): (&ProcessKey, &Unhooked)| Candidate {
+            key: *key,
+            command: "raw".into(),
+            pod: PodCgroup { uid: process.pod.clone(), container: Some(container(&process.pod)) },
+            pidfd: process.end.as_fd().try_clone_to_owned().unwrap(),
+            descriptors: vec![3],
+        };
+        Ok(in_pods.map(candidate).collect())
+    }
+
+    fn inspect(&mut self, candidate: &Candidate) -> Inspection {
+        let mut state = self.0.lock().unwrap();
+        state.inspected.push(candidate.key);
+        let queries = state.queries.get(&candidate.key.0).copied().unwrap_or(1);
+        let result = match &state.processes[&candidate.key].open {
+            Ok((descriptor, groups)) => Ok(vec![ControlDescriptor {
+                descriptor: descriptor.try_clone().unwrap(),
+                contexts: groups.iter().map(|group| context(*group)).collect(),
+            }]),
+            Err(why) => Err(obstacle(*why)),
+        };
+        Inspection { result, queries }
+    }
+
+    fn continue_search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+        std::mem::take(&mut self.0.lock().unwrap().found)
+    }
+
+    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle> {
+        let owns = self.0.lock().unwrap().ownership.get(&claim.key.0).copied().unwrap_or(Ok(true));
+        owns.map_err(obstacle)
+    }
+}
+
+fn obstacle(why: ObstacleKind) -> Obstacle {
+    Obstacle { kind: why, text: "the test set this obstacle".into() }
+}
