@@ -1,4 +1,4 @@
-//! Any text is a cgroup file or refused, and nothing that a tenant can make below its container's cgroup changes whose it is.
+//! Any text is a cgroup file or refused. No name that a tenant can give below its container changes the pod that is read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
