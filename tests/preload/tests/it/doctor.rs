@@ -212,7 +212,7 @@ fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
     let mut faulty = node("--controls status-only");
     assert_eq!(self_test(&faulty, &result_file), Some(2));
     faulty.start_manager();
-    faulty.logged(&["channel groups cannot be stopped", "nothing comes of it"]);
+    faulty.logged(&["channel groups cannot be disabled", "nothing comes of it"]);
     // Another GPU: the result in the file does not apply.
     let mut working = node("");
     assert_eq!(self_test(&working, &result_file), Some(0));

@@ -144,7 +144,7 @@ fn a_program_without_discoverable_groups_is_scheduled_by_the_drivers_lock_and_su
     first.expect("ready");
     let second = hooked(&bed, 2, "1000 8");
     bed.when_scheduled_without_hook(1, 1.0);
-    bed.node.logged(&["takes turns by the driver's lock", "too_many", "ml/pod-1"]);
+    bed.node.logged(&["is scheduled by the driver's lock", "too_many", "ml/pod-1"]);
     let window = bed.node.window(bed.node.let_pass(6000 * MS));
     let share = window.share_of_busy(first.pid());
     assert!((0.2..0.4).contains(&share), "{share}");
