@@ -129,11 +129,8 @@ mod tests {
             devices: 1,
             name: "GPU".to_owned(),
             uuid: "GPU-1".to_owned(),
-            capability: (9, 0),
             compute_mode: 0,
             mps: Some(false),
-            memory_ops: Some(true),
-            read_only_registration: Some(true),
         };
         let mut nvml = NvmlFacts { driver: "580.1".to_owned(), mig: Some(false) };
         change(&mut facts, &mut nvml);
