@@ -135,7 +135,6 @@ pub enum PageError {
     },
 }
 
-/// The versions that are read.
 const READABLE_VERSIONS: std::ops::RangeInclusive<u64> = OLDEST_PAGE_VERSION as u64..=PAGE_VERSION as u64;
 
 /// Word index of the version in every page.
