@@ -71,7 +71,8 @@ pub mod grant {
     pub const LATENCY_CRITICAL: u64 = 1 << 2;
 }
 
-/// Word indices of the report page, spaced as in [`grant`].
+/// Word indices of the report page, spaced as in [`grant`]. Words 20, 22 and 48 stay free: hooks of earlier builds write
+/// the number of gated streams, the time of an announcement and the number of launches there.
 pub mod report {
     /// "SLUICERP" as a little-endian word.
     pub const MAGIC_VALUE: u64 = u64::from_le_bytes(*b"SLUICERP");
@@ -89,16 +90,10 @@ pub mod report {
     /// Work that the client's gates hold back: 0 none or unknown, [`GATES_HOST`], [`GATES_DEVICE`]. A client that
     /// reports 0 is charged as if it ran on while its gates are closed. From version 2 on.
     pub const GATES: usize = 19;
-    /// Number of streams with such gates: so many kernels may be running when the gates close. From version 2 on; zero
-    /// if the hook does not count them.
-    pub const GATED_STREAMS: usize = 20;
     /// Expected time of the request that the process announced last, on CLOCK_MONOTONIC, in nanoseconds; 0: none yet.
     /// It carries the contents of HINT without the connection; the client writes its wake-up eventfd afterwards. The
     /// manager uses it only for a latency-critical process and only for a short time. From version 2 on.
     pub const ANNOUNCED_NS: usize = 21;
-    /// Time of that announcement on CLOCK_MONOTONIC, in nanoseconds: work that ended before is not the announced work.
-    /// From version 2 on; zero if the hook does not report it.
-    pub const ANNOUNCED_AT_NS: usize = 22;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached: time that a latency-critical
@@ -106,8 +101,6 @@ pub mod report {
     /// overlap while a hold kernel lasts until the program waits. From version 2 on; zero if the hook does not count
     /// it.
     pub const HOLD_NS: usize = 34;
-    /// Launches admitted since the process attached.
-    pub const LAUNCHES: usize = 48;
     /// First of [`BYPASS_REASONS`] counters of calls that bypassed the launch gate, by reason.
     pub const BYPASS: usize = 64;
 
@@ -142,7 +135,6 @@ pub enum PageError {
     },
 }
 
-/// The versions that are read.
 const READABLE_VERSIONS: std::ops::RangeInclusive<u64> = OLDEST_PAGE_VERSION as u64..=PAGE_VERSION as u64;
 
 /// Word index of the version in every page.

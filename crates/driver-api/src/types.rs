@@ -18,11 +18,6 @@ pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 pub type CUstreamCallback =
     Option<unsafe extern "C" fn(stream: CUstream, status: CUresult, user_data: *mut c_void)>;
 
-/// The explicit handle of the legacy default stream.
-pub const CU_STREAM_LEGACY: CUstream = std::ptr::without_provenance_mut(1);
-/// The explicit handle of the default stream of the calling thread.
-pub const CU_STREAM_PER_THREAD: CUstream = std::ptr::without_provenance_mut(2);
-
 macro_rules! structs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $kind:ty,)* })*) => { $(
         $(#[$meta])*

@@ -22,8 +22,6 @@ pub struct Config {
     pub client: Option<String>,
     /// `SLUICE_ON_MANAGER_LOSS`: `open` (default) or `closed`, until the manager's grant page states otherwise.
     pub fail_closed: bool,
-    /// `SLUICE_REAL_LIBCUDA`: the driver library to use instead of the one that the search finds.
-    pub real_libcuda: Option<PathBuf>,
     /// `SLUICE_PREDICTOR`: `p90` (default) or `max`.
     pub quantile: Quantile,
     /// `SLUICE_LOG`: file to append to; nothing is logged by default.
@@ -76,7 +74,6 @@ impl Config {
                 &[("open", false), ("closed", true)],
                 "open or closed",
             ),
-            real_libcuda: reader.text("SLUICE_REAL_LIBCUDA").map(PathBuf::from),
             quantile: reader.choice(
                 "SLUICE_PREDICTOR",
                 &[("p90", Quantile::P90), ("max", Quantile::Maximum)],

@@ -80,7 +80,7 @@ impl FakeLink {
     }
 
     fn check(&self) -> Result<(), LinkError> {
-        if self.dead.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
+        if self.dead.load(SeqCst) { Err(LinkError::Gone) } else { Ok(()) }
     }
 }
 
@@ -138,7 +138,7 @@ impl TokenLink for FakeLink {
 
     fn announce(&self) -> Result<(), LinkError> {
         self.announcements.fetch_add(1, SeqCst);
-        if self.fails_announcements.load(SeqCst) { Err(LinkError::Gone { errno: 32 }) } else { Ok(()) }
+        if self.fails_announcements.load(SeqCst) { Err(LinkError::Gone) } else { Ok(()) }
     }
 
     fn set_activity(&self, busy: bool, now_ns: u64) {
@@ -249,7 +249,7 @@ impl FakeMemory {
 impl MemoryLink for FakeMemory {
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
         if self.dead.load(SeqCst) {
-            return Err(LinkError::Gone { errno: 111 });
+            return Err(LinkError::Gone);
         }
         self.used.fetch_add(used_bytes, SeqCst);
         self.connected.store(true, SeqCst);

@@ -110,7 +110,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
     fn without_manager(&self, bytes: u64, error: LinkError) -> Outcome<()> {
         let reason = match error {
             LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
-            LinkError::Gone { .. } | LinkError::Malformed => Bypass::ManagerGone,
+            LinkError::Gone | LinkError::Malformed => Bypass::ManagerGone,
         };
         let limit = self.limit.load(SeqCst);
         let fits = self.charged.load(SeqCst).checked_add(bytes).is_some_and(|total| total <= limit);

@@ -107,22 +107,16 @@ pub trait Driver {
 }
 
 /// Why a manager cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkError {
     /// No process listens, or the connection broke.
-    #[error("manager is gone (errno {errno})")]
-    Gone {
-        /// The error number; 0 for an orderly close.
-        errno: i32,
-    },
+    Gone,
     /// The manager refused the attachment.
-    #[error("manager refused to attach: status {status}")]
     NotAdmitted {
         /// The status of its answer.
         status: i32,
     },
     /// The manager's bytes could not be decoded.
-    #[error("manager sent a malformed answer")]
     Malformed,
 }
 

@@ -12,8 +12,12 @@
 //! ```
 //!
 //! The binary calls [`run`] with the parsed [`Arguments`]. Tests call [`wiring::serve`] with a [`wiring::Environment`] of their own: a
-//! fake driver ([`gpus::fake`]) and a client of a fake API server.
+//! fake driver and a client of a fake API server.
 #![forbid(unsafe_code)]
+
+// The fake driver of the tests names this crate as the integration tests do.
+#[cfg(test)]
+extern crate self as sluice_node_agent;
 
 mod cleanup;
 mod config;

@@ -84,7 +84,7 @@ impl Demand {
 }
 
 /// The memory that belongs to a share of a GPU, rounded down.
-pub(crate) fn memory_of_share(gpu_memory_bytes: u64, quota_milli: u32) -> u64 {
+fn memory_of_share(gpu_memory_bytes: u64, quota_milli: u32) -> u64 {
     let share = u128::from(gpu_memory_bytes) * u128::from(quota_milli) / u128::from(WHOLE_MILLI);
     // At most the GPU's memory for quotas up to 1000.
     u64::try_from(share).unwrap_or(u64::MAX)

@@ -53,7 +53,7 @@ impl Announcer {
     pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announcement>, LinkError> {
         let mut last = self.lock();
         if last.state != AnnouncementKey::default() && !self.recovery.is_watching() {
-            return Err(LinkError::Gone { errno: libc::EBADF });
+            return Err(LinkError::Gone);
         }
         let changes = channel_groups::announcement_changes();
         if last.refused || std::mem::replace(&mut last.changes, changes) == changes {

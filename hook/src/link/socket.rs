@@ -48,7 +48,7 @@ impl Socket {
             Address::Tcp(ip, port) => connect_tcp(ip, *port),
         }
         .map_err(link_error)?;
-        let ours = above_standard(stream.as_fd()).ok_or_else(|| link_error(io::Error::last_os_error()))?;
+        let ours = above_standard(stream.as_fd()).ok_or(LinkError::Gone)?;
         self.fd.set(ours);
         self.set_receive_timeout(Some(HOOK_TIMEOUT))
     }
@@ -157,7 +157,7 @@ impl Socket {
                     length,
                 )
             };
-            if set == 0 { Ok(()) } else { Err(link_error(io::Error::last_os_error())) }
+            if set == 0 { Ok(()) } else { Err(LinkError::Gone) }
         })
     }
 
@@ -194,7 +194,7 @@ impl Socket {
 
     fn with<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> Result<T, LinkError>) -> Result<T, LinkError> {
         // If the program closed the descriptor, its number may belong to a file of the program, which must not be written to.
-        let Some(fd) = self.fd.checked() else { return Err(LinkError::Gone { errno: libc::ENOTCONN }) };
+        let Some(fd) = self.fd.checked() else { return Err(LinkError::Gone) };
         // SAFETY: the descriptor is open: inside the hook only the owner of the connection closes it, and does so between calls.
         call(unsafe { BorrowedFd::borrow_raw(fd) })
     }
@@ -216,7 +216,7 @@ fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), 
     let mut received = Vec::new();
     loop {
         match recv_with_fds(fd, reader.spare()) {
-            Ok((0, _)) => return Err(LinkError::Gone { errno: 0 }),
+            Ok((0, _)) => return Err(LinkError::Gone),
             Ok((read, fds)) => {
                 reader.filled(read);
                 received.extend(fds);
@@ -237,6 +237,7 @@ fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {
     Ok(stream.into())
 }
 
-pub(super) fn link_error(error: io::Error) -> LinkError {
-    LinkError::Gone { errno: error.raw_os_error().unwrap_or(0) }
+/// Without the connection the manager is gone, for whatever reason.
+pub(super) fn link_error(_: io::Error) -> LinkError {
+    LinkError::Gone
 }

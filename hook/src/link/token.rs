@@ -77,11 +77,10 @@ impl TokenConnection {
         (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders())
     }
 
-    /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0), and how many
-    /// streams they gate.
-    pub(crate) fn report_stream_gates(&self, gates: u64, streams: u64) {
+    /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0).
+    pub(crate) fn report_stream_gates(&self, gates: u64) {
         if let Some(report) = self.report_view() {
-            report.set_gates(gates, streams);
+            report.set_gates(gates);
         }
     }
 
@@ -90,7 +89,7 @@ impl TokenConnection {
         if self.critical_contenders().is_some()
             && let Some(report) = self.report_view()
         {
-            report.announce(sluice_sys::clock::monotonic_ns(), at_ns);
+            report.announce(at_ns);
             self.wake_manager();
         }
     }

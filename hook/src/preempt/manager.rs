@@ -132,8 +132,8 @@ fn follow_once(managed: &'static ManagedDevice) {
     let is_followed = gate.is_some() && link.critical_contenders().is_none() && link.is_alive();
     let wants = is_followed && word & GATES_WANTED != 0;
     let closed = wants && word & GATE_CLOSED != 0;
-    let GateReport { gates, streams, is_settled } = apply_gate_word(bit(managed), wants, closed);
-    link.report_stream_gates(if wants { gates } else { 0 }, streams);
+    let GateReport { gates, is_settled } = apply_gate_word(bit(managed), wants, closed);
+    link.report_stream_gates(if wants { gates } else { 0 });
     let look = match (closed, is_settled) {
         (false, _) => POLL_OPEN,
         (true, true) => POLL_CLOSED,
@@ -149,14 +149,12 @@ fn follow_once(managed: &'static ManagedDevice) {
 struct GateReport {
     /// Which kind of gates is in force, for the manager.
     gates: u64,
-    /// Number of streams.
-    streams: u64,
     /// Whether nothing has to be tried again.
     is_settled: bool,
 }
 
 impl GateReport {
-    const NOTHING: Self = Self { gates: 0, streams: 0, is_settled: true };
+    const NOTHING: Self = Self { gates: 0, is_settled: true };
 }
 
 /// Gives streams gates, closes and opens them.
@@ -180,8 +178,6 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     // level is that of the other streams, if there are any.
     let (mut levels, mut is_settled) = (Vec::new(), true);
     let queues = streams::all();
-    // Kernels of the legacy stream may be running like those of others, so it counts.
-    let streams = queues.len() as u64;
     // Gates open first: a thread may be in the driver until its streams run, holding a lock of the driver that other
     // threads need.
     if before.1 && !after.1 {
@@ -203,7 +199,7 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
         Some(level) if *level >= PreemptionLevel::Device => GATES_DEVICE,
         _ => GATES_HOST,
     };
-    GateReport { gates, streams, is_settled }
+    GateReport { gates, is_settled }
 }
 
 /// Enables preemption, unless the program has done so itself. Returns the level at which the stream stops. A refusal

@@ -67,7 +67,6 @@ pub(super) fn library(reported: &Reported) -> Finding {
     }
 }
 
-/// The driver's branch.
 pub(super) fn branch(driver: &DriverVersion) -> Finding {
     match driver {
         DriverVersion::Compared(version) => {
@@ -88,7 +87,6 @@ pub(super) fn branch(driver: &DriverVersion) -> Finding {
     }
 }
 
-/// The GPU's compute mode.
 pub(super) fn compute_mode(reported: &Reported) -> Finding {
     let Ok(facts) = &reported.driver else { return Finding::skipped("compute_mode", "no driver") };
     let found = match facts.compute_mode {
@@ -100,7 +98,6 @@ pub(super) fn compute_mode(reported: &Reported) -> Finding {
     Finding::of("compute_mode", CheckStatus::Broken, found, "nvidia-smi -c DEFAULT")
 }
 
-/// Whether the GPU is in MIG mode.
 pub(super) fn mig_mode(reported: &Reported) -> Finding {
     match reported.nvml.as_ref().map(|nvml| nvml.mig) {
         Ok(Some(true)) => Finding::of(
@@ -129,11 +126,8 @@ mod tests {
             devices: 1,
             name: "GPU".to_owned(),
             uuid: "GPU-1".to_owned(),
-            capability: (9, 0),
             compute_mode: 0,
             mps: Some(false),
-            memory_ops: Some(true),
-            read_only_registration: Some(true),
         };
         let mut nvml = NvmlFacts { driver: "580.1".to_owned(), mig: Some(false) };
         change(&mut facts, &mut nvml);

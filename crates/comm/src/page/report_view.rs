@@ -24,12 +24,6 @@ impl<'a> ReportView<'a> {
         init(self.0, report::MAGIC_VALUE, version);
     }
 
-    /// The version for which it was initialised.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        read(self.0, super::VERSION)
-    }
-
     /// Whether this is a report page of a readable version.
     ///
     /// # Errors
@@ -63,15 +57,8 @@ impl<'a> ReportView<'a> {
         read(self.0, report::GATES)
     }
 
-    /// How many streams have such gates; 0: unknown.
-    #[must_use]
-    pub fn gated_streams(&self) -> u64 {
-        read(self.0, report::GATED_STREAMS)
-    }
-
-    /// Reports the gates and the number of their streams.
-    pub fn set_gates(&self, gates: u64, streams: u64) {
-        self.0[report::GATED_STREAMS].store(streams, Ordering::Relaxed);
+    /// Reports the gates.
+    pub fn set_gates(&self, gates: u64) {
         self.0[report::GATES].store(gates, Ordering::Release);
     }
 
@@ -81,15 +68,8 @@ impl<'a> ReportView<'a> {
         read(self.0, report::ANNOUNCED_NS)
     }
 
-    /// Time of that announcement or of a newer one, on CLOCK_MONOTONIC; 0: unknown. Read it after [`Self::announced_ns`].
-    #[must_use]
-    pub fn announced_at_ns(&self) -> u64 {
-        read(self.0, report::ANNOUNCED_AT_NS)
-    }
-
-    /// Announces, at `now_ns`, a request that is expected at `at_ns`.
-    pub fn announce(&self, now_ns: u64, at_ns: u64) {
-        self.0[report::ANNOUNCED_AT_NS].store(now_ns, Ordering::Relaxed);
+    /// Announces a request that is expected at `at_ns`.
+    pub fn announce(&self, at_ns: u64) {
         self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
     }
 
@@ -113,17 +93,6 @@ impl<'a> ReportView<'a> {
     /// Adds GPU time of a hold kernel, in nanoseconds.
     pub fn add_hold_ns(&self, ns: u64) {
         self.0[report::HOLD_NS].fetch_add(ns, Ordering::Relaxed);
-    }
-
-    /// Launches admitted since the process attached.
-    #[must_use]
-    pub fn launches(&self) -> u64 {
-        read(self.0, report::LAUNCHES)
-    }
-
-    /// Adds launches.
-    pub fn add_launches(&self, count: u64) {
-        self.0[report::LAUNCHES].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Calls that bypassed the launch gate for a reason; 0 for a reason of 32 or above.

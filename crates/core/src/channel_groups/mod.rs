@@ -18,7 +18,6 @@
 //! the setting.
 
 mod activity;
-mod announcement_limit;
 mod announcements;
 mod control;
 mod group;
@@ -34,7 +33,6 @@ mod scheduler;
 mod tests;
 
 pub use activity::Activity;
-pub use announcement_limit::AnnouncementLimit;
 pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
 pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};
 pub use process::QuantumState;

@@ -140,6 +140,4 @@ pub struct Usage {
     pub charged_ns: u64,
     /// Time held since it was added, without the running grant, ns.
     pub held_ns: u64,
-    /// Time that the running grant has lasted, ns.
-    pub running_ns: u64,
 }

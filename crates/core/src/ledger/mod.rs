@@ -241,7 +241,6 @@ impl TokenLedger {
             share: entry.share(now, self.policy.window_ns, running),
             charged_ns: entry.charged_ns,
             held_ns: entry.held_ns,
-            running_ns: running,
         })
     }
 

@@ -29,16 +29,6 @@ impl TokenLedger {
         }
     }
 
-    /// A process continued to run while grants were withheld, against its report: its grant is charged as never
-    /// suspended.
-    pub fn mark_ran_on(&mut self, process: ProcessId) {
-        self.set_gated(process, false);
-        let holds = |grant: &&mut Grant| grant.members.iter().any(|member| member.process == process);
-        for grant in self.grants.iter_mut().filter(holds) {
-            (grant.ungated, grant.suspended_ns) = (true, 0);
-        }
-    }
-
     /// Whether grants are withheld.
     #[must_use]
     pub const fn is_withheld(&self) -> bool {

@@ -115,7 +115,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     fn check_alive(&self, state: &mut State, now: u64) -> NextStep {
         if !self.link.is_alive() {
-            self.handle_loss(state, LinkError::Gone { errno: 0 });
+            self.handle_loss(state, LinkError::Gone);
             return NextStep::Immediately;
         }
         NextStep::At(now + LIVENESS_INTERVAL_NS)
@@ -263,7 +263,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !self.link.fail_closed().unwrap_or(self.settings.fail_closed) {
             self.set_bypass(Some(match error {
                 LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
-                LinkError::Gone { .. } | LinkError::Malformed => Bypass::ManagerGone,
+                LinkError::Gone | LinkError::Malformed => Bypass::ManagerGone,
             }));
         }
         self.launch_waiters.notify_all();

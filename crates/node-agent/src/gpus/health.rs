@@ -125,11 +125,6 @@ pub enum Observation {
 }
 
 impl Health {
-    /// Whether pods may get the GPU.
-    pub fn is_healthy(&self) -> bool {
-        matches!(self, Health::Healthy)
-    }
-
     /// Why pods may not get it.
     pub fn reason(&self) -> Option<&Fault> {
         match self {

@@ -27,8 +27,8 @@ fn recovery_needs_consecutive_good_scans() {
         matches!(after(&nearly), Health::Recovering { since_ns: 0, good_scans, .. } if good_scans.get() == 2)
     );
     let interrupted = [&nearly[..], &[Bad(Fault::Lost), Good, Good]].concat();
-    assert!(!after(&interrupted).is_healthy());
-    assert!(after(&[&interrupted[..], &[Good]].concat()).is_healthy());
+    assert_ne!(after(&interrupted), Health::Healthy);
+    assert_eq!(after(&[&interrupted[..], &[Good]].concat()), Health::Healthy);
 }
 
 #[test]
@@ -67,7 +67,7 @@ proptest! {
         let good = observations.iter().rev().take_while(|one| **one == Observation::Good).count();
         let never_sick = good == observations.len();
         let expected = never_sick || good >= usize::try_from(needed.get()).unwrap();
-        prop_assert_eq!(health.is_healthy(), expected);
+        prop_assert_eq!(health == Health::Healthy, expected);
     }
 
     #[test]
@@ -76,7 +76,7 @@ proptest! {
         let mut began = None;
         for (now, one) in (0..).zip(observations) {
             health = health.after(one, now, THREE);
-            began = if health.is_healthy() { None } else { began.or(Some(now)) };
+            began = if health == Health::Healthy { None } else { began.or(Some(now)) };
             prop_assert_eq!(health.since_ns(), began);
             prop_assert_eq!(health.reason().is_some(), began.is_some());
         }

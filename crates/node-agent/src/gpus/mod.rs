@@ -1,7 +1,7 @@
 //! The node's GPUs: which exist, and which of them may be given to pods now.
 //!
-//! * [`driver`] is the interface: the trait [`GpuDriver`], implemented by the real driver ([`nvml`]) and for tests
-//!   ([`fake`]).
+//! * [`driver`] is the interface: the trait [`GpuDriver`], implemented by the real driver ([`nvml`]) and by the
+//!   tests.
 //! * [`xid`] explains the driver's error numbers and which of them are the GPU's fault.
 //! * [`health`] is the state machine of one GPU. Pure.
 //! * [`registry`] holds all GPUs of the node: observations in, inventory and events out. Pure.
@@ -9,7 +9,7 @@
 //!
 //! # Example
 //! ```ignore
-//! let gpus = Arc::new(gpus::NvmlDriver::new(flags.paths()));                // or gpus::fake::FakeDriver::healthy(2)
+//! let gpus = Arc::new(gpus::NvmlDriver::new(flags.paths()));
 //! let watched = gpus::watch(gpus, flags.settings(slots), stop /* CancellationToken */).await; // none if stopped
 //! let inventory: tokio::sync::watch::Receiver<NodeInventory> = watched.inventory.clone();
 //! let events: tokio::sync::broadcast::Receiver<gpus::GpuEvent> = watched.events.subscribe();
@@ -24,7 +24,10 @@
 //! (watch).
 
 pub mod driver;
-pub mod fake;
+#[cfg(test)]
+#[path = "../../tests/support/fake_gpus.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the integration tests use the rest")]
+pub(crate) mod fake;
 mod flags;
 pub mod health;
 pub mod nvml;

@@ -7,6 +7,8 @@
 
 mod agent;
 mod device_plugin;
+#[path = "../support/fake_gpus.rs"]
+mod fake_gpus;
 mod library;
 mod library_cleanup;
 mod library_usage;

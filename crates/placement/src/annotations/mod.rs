@@ -19,6 +19,7 @@ mod quantity;
 mod read;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
 mod write;
 
 pub use amount::{Amount, MAX_WHOLE_GPUS};
@@ -27,8 +28,6 @@ pub use duration::parse_duration;
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
 pub use quantity::{QuantityError, parse_quantity};
-
-use crate::demand::memory_of_share;
 
 /// Thousandths of a GPU in a whole one.
 pub const WHOLE_MILLI: u32 = 1000;
@@ -55,17 +54,6 @@ pub struct GpuRequest {
 }
 
 impl GpuRequest {
-    /// Memory on one GPU of this size: the requested bytes, else the share's part, rounded down. A whole GPU includes all
-    /// of its memory.
-    #[must_use]
-    pub fn memory_on(&self, gpu_memory_bytes: u64) -> u64 {
-        match (self.amount, self.memory_bytes) {
-            (Amount::Whole { .. }, _) => gpu_memory_bytes,
-            (Amount::Share { .. }, Some(bytes)) => bytes,
-            (Amount::Share { quota_milli, .. }, None) => memory_of_share(gpu_memory_bytes, quota_milli),
-        }
-    }
-
     /// Device slots (`sluice.dev/gpu`) of the pod: one for a share, one per whole GPU.
     #[must_use]
     pub const fn device_slots(&self) -> u32 {

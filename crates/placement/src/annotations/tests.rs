@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use crate::demand::Demand;
+
 use super::keys;
 use super::{Amount, GpuRequest, Priority, assigned, parse_duration, parse_quantity};
 
@@ -33,7 +35,7 @@ fn quota_alone_is_a_share_of_time_and_memory() {
     let request = read(&[("quota", "0.3")]);
     assert_eq!(request.priority, Priority::BestEffort);
     assert_eq!(request.amount, Amount::Share { quota_milli: 300, limit_milli: 1000 });
-    assert_eq!(request.memory_on(10_001), 3_000);
+    assert_eq!(Demand::from(&request).memory_on(10_001), 3_000);
     assert_eq!(request.device_slots(), 1);
 }
 
@@ -60,7 +62,7 @@ fn shares_are_decimals_or_percent() {
 fn whole_gpus_include_all_of_their_memory() {
     let request = read(&[("quota", "4")]);
     assert_eq!(request.amount, Amount::Whole { gpus: 4 });
-    assert_eq!((request.device_slots(), request.memory_on(80 << 30)), (4, 80 << 30));
+    assert_eq!((request.device_slots(), Demand::from(&request).memory_on(80 << 30)), (4, 80 << 30));
     assert_eq!(read(&[("quota", "2.0")]).amount, Amount::Whole { gpus: 2 });
 }
 
@@ -327,7 +329,7 @@ proptest! {
     #[test]
     fn default_memory_is_the_share_rounded_down(milli in 1..=1000u32, gpu: u64) {
         let request = read(&[("quota", &format!("0.{milli:03}").replace("0.1000", "1"))]);
-        let memory = request.memory_on(gpu);
+        let memory = Demand::from(&request).memory_on(gpu);
         prop_assert!(u128::from(memory) * 1000 <= u128::from(gpu) * u128::from(milli));
         prop_assert!((u128::from(memory) + 1) * 1000 > u128::from(gpu) * u128::from(milli));
     }

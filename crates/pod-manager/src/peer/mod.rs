@@ -73,7 +73,7 @@ impl KernelPeers {
 
 impl<P: ProcFs> KernelPeers<P> {
     /// With another source of /proc files than the kernel.
-    #[must_use]
+    #[cfg(test)]
     pub fn with_proc(proc: P) -> Self {
         Self { proc, reads_place: true }
     }

@@ -126,7 +126,7 @@ fn process_that_waits_for_its_gate_is_woken_at_each_change() {
 fn grants_are_withheld_while_the_gates_are_closed() {
     let world = World::new();
     let (mut a, mut b, lc) = (world.process("be-a"), world.process("be-b"), world.process("lc"));
-    a.report().set_gates(report::GATES_DEVICE, 1);
+    a.report().set_gates(report::GATES_DEVICE);
     world.settle();
     a.want();
     assert_eq!(a.granted(), 50.0);
@@ -148,7 +148,7 @@ fn grants_are_withheld_while_the_gates_are_closed() {
 fn grant_behind_closed_gates_is_neither_overdue_nor_charged() {
     let world = World::with(crate::support::CLIENTS, |config| config.gate_share = sluice_core::Share::ZERO);
     let (mut a, lc) = (world.process("be-a"), world.process("lc"));
-    a.report().set_gates(report::GATES_HOST, 1);
+    a.report().set_gates(report::GATES_HOST);
     world.settle();
     a.want();
     a.granted();
@@ -243,8 +243,8 @@ fn change_of_class_and_end_of_the_manager_open_the_gates() {
 fn process_is_counted_by_the_level_of_its_gates() {
     let world = World::new();
     let (a, b) = (world.process("be-a"), world.process("be-b"));
-    a.report().set_gates(report::GATES_DEVICE, 1);
-    b.report().set_gates(report::GATES_HOST, 1);
+    a.report().set_gates(report::GATES_DEVICE);
+    b.report().set_gates(report::GATES_HOST);
     let level = |level: &str| world.metric(&format!("sluice_level{{level=\"{level}\"}}"));
     assert_eq!((level("device"), level("host"), level("token")), (Some(1.0), Some(1.0), Some(0.0)));
 }

@@ -25,17 +25,6 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         queues.iter().for_each(|queue| self.resume(queue, None));
     }
 
-    /// Renews the lease of a preemption.
-    pub fn renew(&self, queue: &Queue, lease_ns: u64) -> Result<(), Error> {
-        let until = self.clock.now_ns().saturating_add(lease_ns);
-        let mut table = self.lock_table();
-        let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
-        if queue_state.state.is_under_preemption() {
-            queue_state.preemption.until_ns = Some(until);
-        }
-        Ok(())
-    }
-
     /// Restores the queue after a failed preemption, unless it was preempted before.
     pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: StreamState) {
         if !before.is_under_preemption() {

@@ -27,7 +27,7 @@ fn stream_is_restored_when_its_lease_is_not_renewed() {
     rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
     rig.launch_tagged(&queue, 1);
     live(&rig, 90 * MS);
-    rig.engine.renew(&queue, 100 * MS).unwrap();
+    rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
     live(&rig, 90 * MS);
     assert_eq!((rig.submitted(&queue), rig.observer.all().len()), (0, 0));
     live(&rig, 10 * MS);

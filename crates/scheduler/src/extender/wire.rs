@@ -103,9 +103,6 @@ pub(crate) struct ExtenderFilterResult {
     /// Nodes that remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node_names: Option<Vec<String>>,
-    /// Reasons of other nodes, where evicting pods would help.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) failed_nodes: BTreeMap<String, String>,
     /// Reasons of other nodes, where evicting pods would not help.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failed_and_unresolvable_nodes: BTreeMap<String, String>,

@@ -48,18 +48,6 @@ fn client_that_returns_while_grants_are_withheld_is_charged_its_report() {
 }
 
 #[test]
-fn client_that_ran_on_is_charged_in_full_and_revoked_after_its_deadline() {
-    let mut ledger = withheld(true);
-    ledger.set_withheld(false, 20 * MS);
-    ledger.set_withheld(true, 30 * MS);
-    assert_eq!(ledger.next_deadline(), None);
-    ledger.mark_ran_on(ProcessId(0));
-    assert_eq!(ledger.next_deadline(), Some(50 * MS + Policy::default().return_timeout_ns));
-    ledger.returned(ProcessId(0), 50 * MS, 45 * MS, 0).unwrap();
-    assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 45 * MS)]);
-}
-
-#[test]
 fn suspended_grant_is_not_revoked_while_its_work_is_held_back() {
     let mut ledger = withheld(true);
     assert_eq!(ledger.next_deadline(), None);

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use clap::Parser;
 use serde_json::{Value, json};
-use sluice_node_agent::gpus::fake::{self, FakeDriver};
 use sluice_node_agent::wiring::{self, Environment};
 use sluice_node_agent::{Arguments, Config};
 use sluice_proto::control::{Client, SetClientsRequest};
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::{Api, Kind, NODE};
 use super::manager::{Manager, Received};
+use crate::fake_gpus::{self, FakeDriver};
 
 #[derive(Parser)]
 struct Program {
@@ -177,7 +177,7 @@ impl Agent {
 }
 
 pub fn uuid(index: u32) -> String {
-    fake::gpu(index).uuid
+    fake_gpus::gpu(index).uuid
 }
 
 /// A pod on the node, with annotations given without the prefix of Sluice's keys.

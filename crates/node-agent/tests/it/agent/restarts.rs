@@ -3,8 +3,8 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::fake_gpus::DRIVER;
 use sluice_node_agent::gpus::driver::Usage;
-use sluice_node_agent::gpus::fake::DRIVER;
 
 use super::manager::Behaviour;
 use super::node::{Node, is_there, last_set, names, soon, uuid};

@@ -1,12 +1,14 @@
-//! A driver whose answers a test sets.
+//! A driver whose answers a test sets: for the unit tests and for the program `it`.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::driver::{Condition, DriverEvent, DriverUnavailable, Gpu, GpuDriver, ScannedGpu, Usage};
-use super::health::Fault;
+use sluice_node_agent::gpus::driver::{
+    Condition, DriverEvent, DriverUnavailable, Gpu, GpuDriver, ScannedGpu, Usage,
+};
+use sluice_node_agent::gpus::health::Fault;
 
 /// A driver that a test controls. An Xid reaches the current listener, or else the next one.
 pub struct FakeDriver {
