@@ -206,11 +206,6 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether an image begins like a module of the simulated GPU.
-    pub fn recognise(image: &[u8]) -> bool {
-        image.starts_with(MAGIC.as_bytes())
-    }
-
     /// The module of a PTX text: of PTX one kernel is understood, `sluice_hold(u64 word, u32 value, u64 timeout_ns)`, and that
     /// by its name. None if the text has no such kernel.
     pub fn of_ptx(text: &str) -> Option<Self> {
