@@ -1,4 +1,4 @@
-//! The command line: one variant for each subcommand. A module of the same name handles it.
+//! The command line: one variant for each subcommand. A module of the same name, or the crate of the daemon, handles it.
 
 use std::process::ExitCode;
 
@@ -25,13 +25,13 @@ enum Command {
     PodManager(Box<commands::pod_manager::Arguments>),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
     #[cfg(feature = "cluster")]
-    NodeAgent(commands::node_agent::Arguments),
+    NodeAgent(sluice_node_agent::Arguments),
     /// Run the scheduler extender that picks the GPU of each pod
     #[cfg(feature = "cluster")]
-    Scheduler(commands::scheduler::Arguments),
+    Scheduler(sluice_scheduler::extender::Arguments),
     /// Run the admission webhook that reads the pods' annotations
     #[cfg(feature = "cluster")]
-    Webhook(commands::webhook::Arguments),
+    Webhook(sluice_scheduler::webhook::Arguments),
     /// Run a simulated GPU, or print its ledger
     Sim(commands::sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
@@ -59,11 +59,11 @@ impl Arguments {
             Command::Demo(arguments) => demo::run(&arguments),
             Command::PodManager(arguments) => commands::pod_manager::run(&arguments),
             #[cfg(feature = "cluster")]
-            Command::NodeAgent(arguments) => commands::node_agent::run(arguments),
+            Command::NodeAgent(arguments) => commands::daemon(sluice_node_agent::run(arguments)),
             #[cfg(feature = "cluster")]
-            Command::Scheduler(arguments) => commands::scheduler::run(arguments),
+            Command::Scheduler(arguments) => commands::daemon(sluice_scheduler::extender::run(arguments)),
             #[cfg(feature = "cluster")]
-            Command::Webhook(arguments) => commands::webhook::run(arguments),
+            Command::Webhook(arguments) => commands::daemon(sluice_scheduler::webhook::run(arguments)),
             Command::Sim(arguments) => commands::sim::run(&arguments),
             Command::Load(arguments) => commands::load::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),

@@ -2,21 +2,15 @@
 
 pub(crate) mod check;
 pub(crate) mod load;
-#[cfg(feature = "cluster")]
-pub(crate) mod node_agent;
 pub(crate) mod pod_manager;
-#[cfg(feature = "cluster")]
-pub(crate) mod scheduler;
 pub(crate) mod sim;
-#[cfg(feature = "cluster")]
-pub(crate) mod webhook;
 
 #[cfg(feature = "cluster")]
 use std::process::ExitCode;
 
 /// Runs a daemon to its end, with logs on standard error, filtered by `RUST_LOG`.
 #[cfg(feature = "cluster")]
-fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+pub(crate) fn daemon(serve: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
     use anyhow::Context;
     use std::io::IsTerminal;
     use tracing_subscriber::EnvFilter;

@@ -179,11 +179,11 @@ fn conclude(
 ) -> (DemoReport, Option<Quantiles>, Quantiles) {
     let outcomes: Vec<_> = tenants
         .iter()
-        .map(|tenant| (tenant.plan.clone(), tenant.outcome(reading.of(tenant.pid()))))
+        .map(|tenant| (tenant.plan.clone(), tenant.outcome(reading.of(tenant.process.pid()))))
         .collect();
     let critical = tenants.iter().find(|tenant| tenant.plan.class == Class::LatencyCritical);
     let alone = critical.and_then(DemoTenant::latency_alone);
-    let shared = critical.map(|tenant| tenant.lc().latency_us).unwrap_or_default();
+    let shared = critical.map(|tenant| tenant.process.lc.latency_us).unwrap_or_default();
     (evaluate(run, &outcomes), alone, shared)
 }
 

@@ -7,18 +7,20 @@ mod lock_server;
 mod process_groups;
 mod quantum_schedule;
 mod release_guard;
-mod stdin;
 mod stopped_process;
 mod worker;
 
+use std::io::{self, Read};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::signals::Interrupts;
+use sluice_test_bed::Interrupts;
 
 /// Limit for the worker to release all processes: the driver may be waiting for a process to end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,7 +107,7 @@ fn supervise_worker(arguments: &Arguments, interrupts: &Interrupts) -> anyhow::R
     let mut worker =
         worker.stdin(Stdio::piped()).process_group(0).spawn().context("cannot start a worker")?;
     let mut worker_input = worker.stdin.take();
-    let input_has_ended = stdin::watch_end();
+    let input_has_ended = watch_input_end();
     let mut deadline: Option<Instant> = None;
     loop {
         if let Some(status) = worker.try_wait().context("cannot wait for the worker")? {
@@ -126,4 +128,16 @@ fn supervise_worker(arguments: &Arguments, interrupts: &Interrupts) -> anyhow::R
             bail!("the worker did not end within {} s", RELEASE_TIMEOUT.as_secs());
         }
     }
+}
+
+/// A flag that a thread sets when standard input ends.
+fn watch_input_end() -> Arc<AtomicBool> {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&has_ended);
+    thread::spawn(move || {
+        let mut buffer = [0; 256];
+        while matches!(io::stdin().read(&mut buffer), Ok(1..)) {}
+        flag.store(true, Ordering::Release);
+    });
+    has_ended
 }

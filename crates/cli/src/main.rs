@@ -1,6 +1,6 @@
 //! The `sluice` program: the daemons, the simulator, load generators, the doctor and the demo as subcommands.
 //!
-//! [`arguments`] has one variant for each subcommand; a module of the same name handles it. Programs and test beds that the demo and
+//! [`arguments`] has one variant for each subcommand; a module of the same name, or the crate of a daemon, handles it. Programs and test beds that the demo and
 //! the doctor start come from `sluice-test-bed`. Benchmarks are in `sluice-devtools`.
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,6 @@ mod demo;
 mod doctor;
 mod hold;
 mod quantity;
-mod signals;
 
 use clap::Parser;
 use std::process::ExitCode;

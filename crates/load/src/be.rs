@@ -8,8 +8,8 @@ use crate::driver::Error;
 use crate::growth::Growth;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{BeCounts, BufferState, PROGRESS_EVERY, Record};
-use crate::run_error::RunError;
+use crate::record::{BeCounts, PROGRESS_EVERY, Record, write_line};
+use crate::run_error::{RunError, final_buffer};
 use crate::session::{Event, Session, Stream};
 use crate::stop::StopCondition;
 
@@ -53,27 +53,14 @@ pub struct BeConfig {
 pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;
-    let (_, memory_total) = session.memory_info()?;
-    Record::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total }
-        .write_to(out)?;
+    write_line(&Record::started(&session)?, out)?;
     if config.start_with_mark {
         config.stop.wait_for_mark();
         run.begin = Instant::now();
     }
-    let mut errors = Vec::new();
-    if let Err(why) = run.until_end(out) {
-        match why {
-            RunError::Driver(why) => errors.push(why.to_string()),
-            other => return Err(other),
-        }
-    }
-    let buffer = run.drain().and_then(|()| run.buffer.words()).map(|words| BufferState::of(&words));
-    let buffer = buffer.unwrap_or_else(|why| {
-        errors.push(why.to_string());
-        BufferState::default()
-    });
-    Record::BeFinal { counts: run.counts(), buffer, errors }.write_to(out)?;
-    Ok(())
+    let ended = run.until_end(out);
+    let (buffer, errors) = final_buffer(ended, || run.drain().and_then(|()| run.buffer.words()))?;
+    Ok(write_line(&Record::BeFinal { counts: run.counts(), buffer, errors }, out)?)
 }
 
 /// The state of a run. `begin` is the time at which the first kernel was completed.
@@ -128,7 +115,7 @@ impl<'s> Run<'s> {
             }
             if now - reported >= PROGRESS_EVERY {
                 reported = now;
-                Record::BeProgress(self.counts()).write_to(out)?;
+                write_line(&Record::BeProgress(self.counts()), out)?;
             }
             if now - grown >= GROW_EVERY {
                 grown = now;

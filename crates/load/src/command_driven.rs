@@ -8,13 +8,20 @@ pub mod lc;
 mod progress;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Write};
+use std::io::BufRead;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::Error;
+use crate::memory::DeviceBuffer;
 use crate::record::BufferState;
 use crate::run_error::RunError;
+use crate::session::Session;
+use hook_api::HookApi;
+
+/// Words of the buffer that every kernel changes.
+const WORDS: u32 = 64;
 
 /// A command. Times are nanoseconds since the Unix epoch, which are the same for all processes of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +115,11 @@ pub struct LaunchEvidence {
 }
 
 impl LaunchEvidence {
+    /// Reads the buffer, which is complete after a synchronisation.
+    fn read(launches: u64, buffer: &DeviceBuffer<'_>) -> Result<Self, Error> {
+        Ok(Self { launches, buffer: BufferState::of(&buffer.words()?) })
+    }
+
     /// Whether exactly this many kernels ran.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
@@ -116,15 +128,13 @@ impl LaunchEvidence {
 }
 
 impl Answer {
-    /// Writes the answer as one line and flushes it.
-    ///
-    /// # Errors
-    /// The sink's error.
-    pub fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        sink.write_all(&line)?;
-        sink.flush()
+    /// The first answer of a generator in this session.
+    fn ready(session: &Session, hook: &HookApi) -> Self {
+        Self::Ready {
+            pid: std::process::id(),
+            device: session.device_name().to_owned(),
+            hooked: hook.is_loaded(),
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::driver::Error;
 use crate::kernel;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
-use crate::record::{BufferState, LcCounts, PROGRESS_EVERY, Record};
-use crate::run_error::RunError;
+use crate::record::{LcCounts, PROGRESS_EVERY, Record, write_line};
+use crate::run_error::{RunError, final_buffer};
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
 use crate::stop::StopCondition;
@@ -53,26 +53,12 @@ pub struct LcConfig {
 pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;
-    let (_, memory_total) = session.memory_info()?;
-    Record::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total }
-        .write_to(out)?;
-    let mut errors = Vec::new();
-    if let Err(why) = run.until_end(out) {
-        match why {
-            RunError::Driver(why) => errors.push(why.to_string()),
-            other => return Err(other),
-        }
-    }
-    let buffer =
-        run.stream.synchronize().and_then(|()| run.state.words()).map(|words| BufferState::of(&words));
-    let buffer = buffer.unwrap_or_else(|why| {
-        errors.push(why.to_string());
-        BufferState::default()
-    });
+    write_line(&Record::started(&session)?, out)?;
+    let ended = run.until_end(out);
+    let (buffer, errors) = final_buffer(ended, || run.stream.synchronize().and_then(|()| run.state.words()))?;
     let histogram_us = run.samples.histogram();
     let earlier_us = run.earlier.iter().map(Samples::quantiles).collect();
-    Record::LcFinal { counts: run.counts(), buffer, earlier_us, histogram_us, errors }.write_to(out)?;
-    Ok(())
+    Ok(write_line(&Record::LcFinal { counts: run.counts(), buffer, earlier_us, histogram_us, errors }, out)?)
 }
 
 struct Run<'s> {
@@ -143,7 +129,7 @@ impl<'s> Run<'s> {
             scheduled += self.config.period;
             if now - reported >= self.config.report_every.unwrap_or(PROGRESS_EVERY) {
                 reported = now;
-                Record::LcProgress(self.counts()).write_to(out)?;
+                write_line(&Record::LcProgress(self.counts()), out)?;
                 if self.config.report_every.is_some() {
                     self.samples = Samples::default();
                 }

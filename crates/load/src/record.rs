@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::Error;
 use crate::samples::Quantiles;
+use crate::session::Session;
 
 /// Time between two progress records.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -122,16 +124,22 @@ fn hexadecimal(sum: u64) -> String {
     format!("{sum:016x}")
 }
 
+/// Writes a value as one line of JSON and flushes it.
+///
+/// # Errors
+/// The sink's error: `BrokenPipe` if its reader has ended.
+pub fn write_line(value: &impl Serialize, sink: &mut impl Write) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    sink.write_all(&line)?;
+    sink.flush()
+}
+
 impl Record {
-    /// Writes the record as one line and flushes it.
-    ///
-    /// # Errors
-    /// The sink's error: `BrokenPipe` if its reader has ended.
-    pub fn write_to(&self, sink: &mut impl Write) -> io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        sink.write_all(&line)?;
-        sink.flush()
+    /// The first record of a generator in this session.
+    pub(crate) fn started(session: &Session) -> Result<Self, Error> {
+        let (_, memory_total) = session.memory_info()?;
+        Ok(Self::Started { pid: std::process::id(), device: session.device_name().to_owned(), memory_total })
     }
 
     /// Decodes one line.
@@ -155,7 +163,7 @@ mod tests {
             errors: vec!["cuEventSynchronize: 719".to_owned()],
         };
         let mut out = Vec::new();
-        record.write_to(&mut out).unwrap();
+        write_line(&record, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         assert_eq!(Record::parse(text.trim()).unwrap(), record);

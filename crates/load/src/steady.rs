@@ -4,7 +4,7 @@
 //! Commands are lines on standard input: `go` begins the work, `count` requests a [`Line::Count`]. The program ends with its input. A
 //! separate thread answers, so that a program of which the GPU work or the driver calls are stopped still answers.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -13,9 +13,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::be::BLOCKS;
-use crate::driver::Error;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
+use crate::record::write_line;
+use crate::run_error::RunError;
 use crate::session::{Event, Session};
 
 /// The configuration of a run.
@@ -69,29 +70,12 @@ pub fn run(config: Config) -> io::Result<()> {
     let shared = Arc::new(Shared::default());
     match work(config, &shared) {
         Ok(()) => Ok(()),
-        Err(WorkError::Output(error)) => Err(error),
-        Err(WorkError::Driver(error)) => print_line(&Line::Failed { why: error.to_string() }),
+        Err(RunError::Output(error)) => Err(error),
+        Err(error) => print_line(&Line::Failed { why: error.to_string() }),
     }
 }
 
-enum WorkError {
-    Driver(Error),
-    Output(io::Error),
-}
-
-impl From<Error> for WorkError {
-    fn from(error: Error) -> Self {
-        Self::Driver(error)
-    }
-}
-
-impl From<io::Error> for WorkError {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
-fn work(config: Config, shared: &Arc<Shared>) -> Result<(), WorkError> {
+fn work(config: Config, shared: &Arc<Shared>) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let stream = session.stream()?;
     // The contents do not matter, and a copy might have to wait for a quantum.
@@ -152,9 +136,5 @@ fn execute_commands(shared: &Shared) {
 }
 
 fn print_line(line: &Line) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    let mut out = io::stdout().lock();
-    out.write_all(&text)?;
-    out.flush()
+    write_line(line, &mut io::stdout().lock())
 }

@@ -67,7 +67,7 @@ impl DeviceOracle {
         let used = self.device_used_now()?;
         let gained = used.saturating_sub(self.device_used);
         self.device_used = used;
-        let pid = tenant.pid();
+        let pid = tenant.process.pid();
         let held = tenant.plan.holds_at_start;
         self.tenants.push(TenantMemory {
             pid,
@@ -84,7 +84,7 @@ impl DeviceOracle {
     pub(crate) fn read(&mut self, tenants: &[DemoTenant]) -> anyhow::Result<OracleReading> {
         let gained = self.device_used_now()?.saturating_sub(self.device_used);
         let percent = self.nvml.device_by_uuid(self.uuid.as_str())?.utilization_rates()?.gpu;
-        if !tenants.iter().any(DemoTenant::has_ended) {
+        if !tenants.iter().any(|tenant| tenant.process.final_record.is_some()) {
             self.utilization = (self.utilization.0 + u64::from(percent), self.utilization.1 + 1);
         }
         let mut reading = OracleReading { busy: self.busy(), ..OracleReading::default() };
@@ -92,7 +92,9 @@ impl DeviceOracle {
             let now = self.tenants.get(index).map(|tenant| self.used_by(tenant.pid)).transpose()?.flatten();
             let Some(memory) = self.tenants.get_mut(index) else { continue };
             memory.update(now, gained);
-            let Some(tenant) = tenants.iter().find(|tenant| tenant.pid() == memory.pid) else { continue };
+            let Some(tenant) = tenants.iter().find(|tenant| tenant.process.pid() == memory.pid) else {
+                continue;
+            };
             let (submitted, completed) = tenant.claimed_kernels();
             let gpu_ns = completed * u64::from(tenant.plan.kernel_us) * 1000;
             let of_tenant =

@@ -85,7 +85,7 @@ fn block(snapshot: &Snapshot<'_>) -> Vec<String> {
     )];
     for tenant in snapshot.tenants {
         let share = share(snapshot, tenant);
-        let reading = snapshot.reading.of(tenant.pid());
+        let reading = snapshot.reading.of(tenant.process.pid());
         let promise = match tenant.plan.class {
             Class::BestEffort => format!("quota {:2.0} %", tenant.plan.quota * 100.0),
             Class::LatencyCritical => "goes first".to_owned(),
@@ -111,7 +111,7 @@ fn line(snapshot: &Snapshot<'_>) -> String {
     for tenant in snapshot.tenants {
         match tenant.plan.class {
             Class::BestEffort => {
-                let reading = snapshot.reading.of(tenant.pid());
+                let reading = snapshot.reading.of(tenant.process.pid());
                 text += &format!(
                     "  | {} {:.1} % (quota {:.0} %), {}{}",
                     tenant.plan.name,
@@ -122,7 +122,7 @@ fn line(snapshot: &Snapshot<'_>) -> String {
                 );
             }
             Class::LatencyCritical => {
-                let latency = tenant.lc().latency_us;
+                let latency = tenant.process.lc.latency_us;
                 text +=
                     &format!("  | {} p50 {} p99 {}", tenant.plan.name, time(latency.p50), time(latency.p99));
             }
@@ -133,7 +133,7 @@ fn line(snapshot: &Snapshot<'_>) -> String {
 
 /// Share of the best-effort GPU time for best-effort tenants, of all time for the others.
 fn share(snapshot: &Snapshot<'_>, tenant: &DemoTenant) -> f64 {
-    let gpu_ns = |tenant: &DemoTenant| snapshot.reading.of(tenant.pid()).gpu_ns as f64;
+    let gpu_ns = |tenant: &DemoTenant| snapshot.reading.of(tenant.process.pid()).gpu_ns as f64;
     let whole = match tenant.plan.class {
         Class::BestEffort => {
             snapshot.tenants.iter().filter(|p| p.plan.class == Class::BestEffort).map(gpu_ns).sum::<f64>()
@@ -149,18 +149,18 @@ fn bar(share: f64) -> String {
 }
 
 fn refusals(tenant: &DemoTenant) -> String {
-    match tenant.be().denied {
+    match tenant.process.be.denied {
         0 => String::new(),
         denied => format!(", {denied} requests refused"),
     }
 }
 
 fn latency(tenant: &DemoTenant) -> String {
-    let q = tenant.lc().latency_us;
+    let q = tenant.process.lc.latency_us;
     format!(
         "  {} answered {} requests: p50 {}, p99 {}",
         tenant.plan.name,
-        tenant.lc().requests,
+        tenant.process.lc.requests,
         time(q.p50),
         time(q.p99)
     )

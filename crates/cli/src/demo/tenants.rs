@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sluice_load::record::{BeCounts, LcCounts, Record};
+use sluice_load::record::Record;
 use sluice_load::samples::Quantiles;
 use sluice_test_bed::{Tenant, TestBed};
 
@@ -34,31 +34,11 @@ impl DemoTenant {
         Ok(Self { plan: plan.clone(), process })
     }
 
-    /// Process id.
-    pub(crate) fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
-    /// Its last progress, best effort.
-    pub(crate) fn be(&self) -> &BeCounts {
-        &self.process.be
-    }
-
-    /// Its last progress, latency-critical.
-    pub(crate) fn lc(&self) -> &LcCounts {
-        &self.process.lc
-    }
-
-    /// Whether it has printed its final record.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.process.final_record.is_some()
-    }
-
     /// Kernels launched and kernels completed by its own count. Its buffer has to prove them.
     pub(crate) fn claimed_kernels(&self) -> (u64, u64) {
         match self.plan.class {
-            Class::BestEffort => (self.be().launches, self.be().completed),
-            Class::LatencyCritical => (self.lc().launches, self.lc().launches),
+            Class::BestEffort => (self.process.be.launches, self.process.be.completed),
+            Class::LatencyCritical => (self.process.lc.launches, self.process.lc.launches),
         }
     }
 
@@ -70,7 +50,7 @@ impl DemoTenant {
             }
             _ => (None, vec![format!("it ended without a result{}", self.process.log_tail())]),
         };
-        Outcome { reading, denied: self.be().denied, buffer, errors }
+        Outcome { reading, denied: self.process.be.denied, buffer, errors }
     }
 
     /// Latency before the other tenants began, if it is latency-critical.

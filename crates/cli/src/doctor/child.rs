@@ -1,6 +1,6 @@
 //! Parts of the doctor that call the driver. Each runs in a process of its own, so that a driver that hangs does not hang the doctor.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::Driver;
 use sluice_load::driver_facts::DriverFacts;
+use sluice_load::record::write_line;
 use sluice_load::session::Session;
 use sluice_load::{checkpoint, steady, stream_gate_test};
 
@@ -138,9 +139,7 @@ fn lock(pid: i32) -> anyhow::Result<()> {
 }
 
 fn print(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(value)?)?;
-    Ok(out.flush()?)
+    Ok(write_line(value, &mut io::stdout().lock())?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The worker: the process that makes the controls. It releases all processes when its input ends, when the time is over and after
 //! every error.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,13 +11,13 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use sluice_load::checkpoint;
 use sluice_load::driver::Driver;
+use sluice_load::record::write_line;
 
-use super::Arguments;
 use super::process_groups::{ProcessGroups, find, read_newest_client};
 use super::quantum_schedule::QuantumSchedule;
 use super::release_guard::ReleaseGuard;
-use super::stdin;
 use super::stopped_process::StoppedProcess;
+use super::{Arguments, watch_input_end};
 
 /// Interval at which the end is checked.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
@@ -30,7 +30,7 @@ struct End {
 
 /// Stops one process, or gives several processes quanta, until the end.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let input_has_ended = stdin::watch_end();
+    let input_has_ended = watch_input_end();
     let after =
         arguments.seconds.map(Duration::try_from_secs_f64).transpose().context("--seconds is not a time")?;
     let end = End { at: after.map(|after| Instant::now() + after), input_has_ended };
@@ -125,7 +125,5 @@ impl End {
 }
 
 fn print_line(line: &Value) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
+    Ok(write_line(line, &mut io::stdout().lock())?)
 }

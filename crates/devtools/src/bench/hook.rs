@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Common;
-use super::launch_worker::{self, Launches};
-use super::percentiles::{Percentiles, median};
+use super::launch_worker::{self, LaunchTimes};
+use super::percentiles::median;
 use super::requests::{self, Requests};
 use super::setup::{answer, next_line, start_bed, worker_command};
 use super::syscall_tracer::SyscallTracer;
@@ -21,8 +21,8 @@ pub(crate) struct HookFigures {
     gpu: String,
     /// One thread.
     #[serde(flatten)]
-    one: Nanoseconds,
-    threads16: Nanoseconds,
+    one: LaunchTimes,
+    threads16: LaunchTimes,
     /// System calls of the launching thread per hooked launch, counted by a tracer; absent where tracing is not permitted. The
     /// median of blocks, so that a block in which the grant expired does not count.
     syscalls_per_launch: Option<f64>,
@@ -32,21 +32,11 @@ pub(crate) struct HookFigures {
     request: Requests,
 }
 
-#[derive(Debug, Serialize)]
-struct Nanoseconds {
-    bare_ns: Percentiles,
-    hooked_ns: Percentiles,
-    added_ns: Percentiles,
-    /// Difference of bare launches from bare launches.
-    noise_ns: f64,
-    samples: usize,
-}
-
 /// Measures and prints the figures.
 pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<HookFigures> {
     let bed = start_bed(common.options(&[(CLIENT, 1.0, 1.0, 8 << 30)]), || interrupts.pause())?;
-    let one = run_worker(&bed, &["--rounds", "400"], interrupts)?;
-    let many = run_worker(&bed, &["--rounds", "60", "--threads", "16"], interrupts)?;
+    let (one, gpu) = run_worker(&bed, &["--rounds", "400"], interrupts)?;
+    let (many, _) = run_worker(&bed, &["--rounds", "60", "--threads", "16"], interrupts)?;
     let calls = |side| match count_calls(&bed, side, interrupts) {
         Ok(calls) => Some(calls),
         Err(why) => {
@@ -55,23 +45,16 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
         }
     };
     let figures = HookFigures {
-        gpu: one.device.clone(),
+        gpu,
         syscalls_per_launch: calls("hooked"),
         bare_syscalls_per_launch: calls("bare"),
-        one: one.into(),
-        threads16: many.into(),
+        one,
+        threads16: many,
         request: requests::measure(common, interrupts)?,
     };
     figures.print()?;
     requests::print(&figures.request)?;
     Ok(figures)
-}
-
-impl From<Launches> for Nanoseconds {
-    fn from(launches: Launches) -> Self {
-        let Launches { bare_ns, hooked_ns, added_ns, noise_ns, samples, .. } = launches;
-        Self { bare_ns, hooked_ns, added_ns, noise_ns, samples }
-    }
 }
 
 impl HookFigures {
@@ -109,7 +92,11 @@ fn start(bed: &TestBed, flags: &[&str]) -> anyhow::Result<Worker> {
     Worker::start("hook-worker", command, bed.path())
 }
 
-fn run_worker(bed: &TestBed, flags: &[&str], interrupts: &Interrupts) -> anyhow::Result<Launches> {
+fn run_worker(
+    bed: &TestBed,
+    flags: &[&str],
+    interrupts: &Interrupts,
+) -> anyhow::Result<(LaunchTimes, String)> {
     answer(&mut start(bed, flags)?, interrupts)
 }
 

@@ -53,7 +53,7 @@ pub(crate) enum Side {
 
 /// What the worker measured, nanoseconds per launch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Launches {
+pub(crate) struct LaunchTimes {
     /// Through the driver's own function.
     pub(crate) bare_ns: Percentiles,
     /// Through the hook, under grants that expire and are renewed.
@@ -64,11 +64,9 @@ pub(crate) struct Launches {
     pub(crate) noise_ns: f64,
     /// Number of measured launches of each kind.
     pub(crate) samples: usize,
-    /// Name of the device.
-    pub(crate) device: String,
 }
 
-/// Measures and prints one line of JSON, or makes blocks for the tracer to count.
+/// Measures and prints the times and the name of the device as one line of JSON, or makes blocks for the tracer to count.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bare = Session::open(0).context("the driver itself")?;
     let hooked = Session::with_driver(Driver::open_library(&arguments.hook).context("the hook")?, 0)
@@ -77,8 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(Side::Bare) => counted(&bare),
         Some(Side::Hooked) => counted(&hooked),
         None => {
-            let launches = measure(&bare, &hooked, arguments.threads, arguments.rounds)?;
-            Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&launches)?)?)
+            let times = measure(&bare, &hooked, arguments.threads, arguments.rounds)?;
+            Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&(times, bare.device_name()))?)?)
         }
     }
 }
@@ -91,7 +89,7 @@ struct Series {
     rounds: Vec<[f64; 4]>,
 }
 
-fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> anyhow::Result<Launches> {
+fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> anyhow::Result<LaunchTimes> {
     let barrier = Barrier::new(threads);
     let all = thread::scope(|scope| {
         let workers: Vec<_> =
@@ -115,13 +113,12 @@ fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> a
     let rounds = || all.iter().flat_map(|series| &series.rounds);
     let added = median(rounds().map(|[a, b, c, d]| f64::midpoint(b - a, c - d)).collect());
     let noise = median(rounds().map(|[a, _, _, d]| d - a).collect());
-    Ok(Launches {
+    Ok(LaunchTimes {
         bare_ns,
         hooked_ns,
         added_ns: Percentiles { p50: ns(added), p99: hooked_ns.p99 - bare_ns.p99 },
         noise_ns: ns(noise),
         samples,
-        device: bare.device_name().to_owned(),
     })
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::hook_api::HookApi;
 use super::progress::{gaps_around, kernels_within};
-use super::{Answer, Command, LaunchEvidence, RunResult, next_command, unix_ns};
+use super::{Answer, Command, LaunchEvidence, RunResult, WORDS, next_command, unix_ns};
 use crate::be::BLOCKS;
 use crate::driver::Error;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::BufferState;
+use crate::record::write_line;
 use crate::run_error::RunError;
 use crate::session::{Event, Session, Stream};
 
@@ -21,8 +21,6 @@ use crate::session::{Event, Session, Stream};
 const DEPTH: usize = 8;
 /// Kernels share an event up to this much work, because waiting for each very short kernel would slow the generator down.
 const WORK_PER_EVENT: Duration = Duration::from_micros(100);
-/// Words of the buffer that every kernel changes.
-const WORDS: u32 = 64;
 
 /// The stream of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +55,7 @@ pub fn run(
     };
     worker.launch(1, 0)?;
     worker.drain()?;
-    let name = session.device_name().to_owned();
-    Answer::Ready { pid: std::process::id(), device: name, hooked: HookApi::find().is_loaded() }
-        .write_to(out)?;
+    write_line(&Answer::ready(&session, &HookApi::find()), out)?;
     let (sender, commands) = channel();
     thread::Builder::new().name("commands".to_owned()).spawn(move || {
         loop {
@@ -76,7 +72,7 @@ pub fn run(
             Some(Command::Run { kernel_us }) => {
                 let length = Duration::try_from_secs_f64(kernel_us / 1e6).unwrap_or_default();
                 let Some((from_ns, to_ns)) = worker.run(length, &commands, out)? else { break };
-                Answer::Ran(worker.measurement(from_ns, to_ns)?).write_to(out)?;
+                write_line(&Answer::Ran(worker.measurement(from_ns, to_ns)?), out)?;
             }
             Some(_) => {}
         }
@@ -116,7 +112,7 @@ impl Worker<'_> {
             }
             if !has_answered && self.completed.len() > 1 {
                 has_answered = true;
-                Answer::Running.write_to(out)?;
+                write_line(&Answer::Running, out)?;
             }
             match commands.try_recv() {
                 Err(TryRecvError::Empty) => {}
@@ -168,8 +164,7 @@ impl Worker<'_> {
         let (kernels, span_ns) =
             (kernels_within(&self.completed, from_ns, to_ns), to_ns.saturating_sub(from_ns));
         let (before_ns, first_ns) = gaps_around(&self.completed, from_ns);
-        let proof =
-            LaunchEvidence { launches: self.launches, buffer: BufferState::of(&self.buffer.words()?) };
+        let proof = LaunchEvidence::read(self.launches, &self.buffer)?;
         Ok(RunResult { kernels, span_ns, before_ns, first_ns, proof })
     }
 }

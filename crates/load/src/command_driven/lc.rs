@@ -5,12 +5,12 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use super::hook_api::HookApi;
-use super::{Answer, Command, LaunchEvidence, ServeResult, next_command, unix_ns};
+use super::{Answer, Command, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
 use crate::driver::Error;
 use crate::kernel;
 use crate::lc::{ArrivalJitter, BLOCKS, wait_until};
 use crate::memory::DeviceBuffer;
-use crate::record::BufferState;
+use crate::record::write_line;
 use crate::run_error::RunError;
 use crate::session::{Session, Stream};
 
@@ -25,8 +25,6 @@ const FIRST_ARRIVAL: Duration = Duration::from_micros(MAX_LEAD_US as u64);
 const POLL_TIME: Duration = Duration::from_millis(1);
 /// A block ends early if a request has a latency above this.
 const MAX_LATENCY: Duration = Duration::from_secs(5);
-/// Words of the buffer that every kernel changes.
-const WORDS: u32 = 64;
 
 /// The kernels of a request.
 #[derive(Debug, Clone)]
@@ -54,12 +52,11 @@ pub fn run(config: &LcConfig, input: &mut impl BufRead, out: &mut impl Write) ->
         launches: 0,
     };
     server.answer_one()?;
-    let device = session.device_name().to_owned();
-    Answer::Ready { pid: std::process::id(), device, hooked: server.hook.is_loaded() }.write_to(out)?;
+    write_line(&Answer::ready(&session, &server.hook), out)?;
     while let Some(command) = next_command(input)? {
         if let Command::Serve { requests, warm_up, period_us, lead_us } = command {
             let period = Duration::try_from_secs_f64(period_us / 1e6).unwrap_or_default();
-            Answer::Served(server.serve(requests, warm_up, period, lead_us)?).write_to(out)?;
+            write_line(&Answer::Served(server.serve(requests, warm_up, period, lead_us)?), out)?;
         }
     }
     Ok(())
@@ -113,8 +110,7 @@ impl Server<'_> {
         }
         let hints = hints.into_iter().filter(|(_, times)| *times > 0);
         let hints = hints.map(|(code, times): (i32, u64)| (code.to_string(), times)).collect();
-        let buffer = BufferState::of(&self.buffer.words()?);
-        let proof = LaunchEvidence { launches: self.launches, buffer };
+        let proof = LaunchEvidence::read(self.launches, &self.buffer)?;
         Ok(ServeResult {
             latencies_ns,
             from_ns,

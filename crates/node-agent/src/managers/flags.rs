@@ -63,17 +63,6 @@ pub enum UnhookedDiscovery {
     Off,
 }
 
-impl UnhookedDiscovery {
-    /// The word that agent and manager use for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Off => "off",
-        }
-    }
-}
-
 /// Whose stream gates are closed for latency-critical pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Gates {
@@ -85,29 +74,9 @@ pub enum Gates {
     Off,
 }
 
-impl Gates {
-    /// The word that agent and manager use for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Off => "off",
-        }
-    }
-}
-
-impl Controls {
-    /// The word that agent and manager use for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::AnyDriver => "any-driver",
-            Self::Simulated => "simulated",
-            Self::Off => "off",
-        }
-    }
+/// The word that agent and manager use for a value: both read it with `clap`.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 impl Flags {
@@ -124,10 +93,10 @@ impl Flags {
     /// The arguments of a pod-manager. A flag that is not set keeps the manager's own default.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
-        let mut arguments = vec![format!("--controls={}", self.controls.as_str())];
-        arguments.extend(self.adopt.map(|adopt| format!("--adopt={}", adopt.as_str())));
+        let mut arguments = vec![format!("--controls={}", word(self.controls))];
+        arguments.extend(self.adopt.map(|adopt| format!("--adopt={}", word(adopt))));
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
-        arguments.extend(self.gates.map(|gates| format!("--gates={}", gates.as_str())));
+        arguments.extend(self.gates.map(|gates| format!("--gates={}", word(gates))));
         arguments.into_iter().map(OsString::from).collect()
     }
 }

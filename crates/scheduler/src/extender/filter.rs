@@ -5,6 +5,7 @@
 //! is bound.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,11 +167,7 @@ fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {
 
 fn refuse_all(names: &[NodeName<'_>], why: &str) -> ExtenderFilterResult {
     let failed = names.iter().map(|name| (name.0.to_string(), why.to_owned())).collect();
-    ExtenderFilterResult {
-        node_names: Some(Vec::new()),
-        failed_and_unresolvable_nodes: failed,
-        ..ExtenderFilterResult::default()
-    }
+    ExtenderFilterResult { failed_and_unresolvable_nodes: failed, ..nodes(iter::empty()) }
 }
 
 /// The answer for nodes that cannot take the pod.
@@ -183,9 +180,5 @@ fn refused(reasons: &[(Arc<str>, NodeReasons)]) -> ExtenderFilterResult {
     let is_short = reasons.len() <= DETAILED_NODES;
     let text = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
     let failed = reasons.iter().map(|(name, reason)| (name.to_string(), text(reason))).collect();
-    ExtenderFilterResult {
-        node_names: Some(Vec::new()),
-        failed_and_unresolvable_nodes: failed,
-        ..ExtenderFilterResult::default()
-    }
+    ExtenderFilterResult { failed_and_unresolvable_nodes: failed, ..nodes(iter::empty()) }
 }

@@ -1,6 +1,14 @@
 //! Contexts.
 
 pub(crate) use super::device::*;
+// Functions that differ in name only.
+pub(crate) use self::{
+    cuCtxCreate_v2 as cuCtxCreate, cuCtxDestroy_v2 as cuCtxDestroy, cuCtxDestroy_v2 as cuCtxDetach,
+    cuCtxPopCurrent_v2 as cuCtxPopCurrent, cuCtxPushCurrent_v2 as cuCtxPushCurrent,
+    cuDevicePrimaryCtxRelease_v2 as cuDevicePrimaryCtxRelease,
+    cuDevicePrimaryCtxReset_v2 as cuDevicePrimaryCtxReset,
+    cuDevicePrimaryCtxSetFlags_v2 as cuDevicePrimaryCtxSetFlags,
+};
 
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none, pop, push};
@@ -17,19 +25,11 @@ fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
     driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)
 }
 
-fn create(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
+pub(crate) fn cuCtxCreate_v2(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
     let driver = driver()?;
     let context = Context::open(driver, driver.device(device)?, flags)?;
     push(context.clone());
     handle.write_handle(context.handle)
-}
-
-pub(crate) fn cuCtxCreate(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
-    create(handle, flags, device)
-}
-
-pub(crate) fn cuCtxCreate_v2(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
-    create(handle, flags, device)
 }
 
 pub(crate) fn cuCtxCreate_v3(
@@ -42,7 +42,7 @@ pub(crate) fn cuCtxCreate_v3(
     if count != 0 {
         return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY);
     }
-    create(handle, flags, device)
+    cuCtxCreate_v2(handle, flags, device)
 }
 
 pub(crate) fn cuCtxCreate_v4(
@@ -51,21 +51,13 @@ pub(crate) fn cuCtxCreate_v4(
     flags: c_uint,
     device: CUdevice,
 ) -> Status {
-    create(handle, flags, device)
-}
-
-pub(crate) fn cuCtxDestroy(handle: Ptr<CUctx_st>) -> Status {
-    cuCtxDestroy_v2(handle)
+    cuCtxCreate_v2(handle, flags, device)
 }
 
 pub(crate) fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>) -> Status {
     let driver = driver()?;
     let context = driver.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
     context.destroy(driver)
-}
-
-pub(crate) fn cuCtxDetach(handle: Ptr<CUctx_st>) -> Status {
-    cuCtxDestroy_v2(handle)
 }
 
 pub(crate) fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) -> Status {
@@ -85,10 +77,6 @@ pub(crate) fn cuCtxSetCurrent(handle: Ptr<CUctx_st>) -> Status {
     Ok(())
 }
 
-pub(crate) fn cuCtxPushCurrent(handle: Ptr<CUctx_st>) -> Status {
-    cuCtxPushCurrent_v2(handle)
-}
-
 pub(crate) fn cuCtxPushCurrent_v2(handle: Ptr<CUctx_st>) -> Status {
     driver()?;
     if handle.is_null() {
@@ -96,10 +84,6 @@ pub(crate) fn cuCtxPushCurrent_v2(handle: Ptr<CUctx_st>) -> Status {
     }
     push(context(handle)?);
     Ok(())
-}
-
-pub(crate) fn cuCtxPopCurrent(handle: Ptr<CUcontext>) -> Status {
-    cuCtxPopCurrent_v2(handle)
 }
 
 pub(crate) fn cuCtxPopCurrent_v2(handle: Ptr<CUcontext>) -> Status {
@@ -195,26 +179,14 @@ pub(crate) fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice)
     handle.write_handle(context.handle)
 }
 
-pub(crate) fn cuDevicePrimaryCtxRelease(device: CUdevice) -> Status {
-    cuDevicePrimaryCtxRelease_v2(device)
-}
-
 pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status {
     let driver = driver()?;
     driver.device(device)?.release(driver, false)
 }
 
-pub(crate) fn cuDevicePrimaryCtxReset(device: CUdevice) -> Status {
-    cuDevicePrimaryCtxReset_v2(device)
-}
-
 pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Status {
     let driver = driver()?;
     driver.device(device)?.release(driver, true)
-}
-
-pub(crate) fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: c_uint) -> Status {
-    cuDevicePrimaryCtxSetFlags_v2(device, flags)
 }
 
 pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) -> Status {

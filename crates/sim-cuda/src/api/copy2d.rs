@@ -99,49 +99,40 @@ fn copy_box(to: End, from: End, extent: Extent, stream: &Stream, waits: Waits) -
     if must_wait && !is_captured { stream.synchronize() } else { Ok(()) }
 }
 
+/// Both ends of a copy. The struct for two dimensions has no height of slices and no third offset.
+macro_rules! ends {
+    ($copy:ident, to: ($to_height:expr, $to_z:expr), from: ($from_height:expr, $from_z:expr)) => {{
+        let to = End {
+            kind: $copy.dstMemoryType,
+            host: Ptr::to_address($copy.dstHost.expose_provenance()),
+            device: $copy.dstDevice,
+            array: Ptr::to_address($copy.dstArray.expose_provenance()),
+            pitch: $copy.dstPitch,
+            height: $to_height,
+            at: [$copy.dstXInBytes, $copy.dstY, $to_z],
+        };
+        let from = End {
+            kind: $copy.srcMemoryType,
+            host: Ptr::to_address($copy.srcHost.expose_provenance()),
+            device: $copy.srcDevice,
+            array: Ptr::to_address($copy.srcArray.expose_provenance()),
+            pitch: $copy.srcPitch,
+            height: $from_height,
+            at: [$copy.srcXInBytes, $copy.srcY, $from_z],
+        };
+        (to, from)
+    }};
+}
+
 fn copy_2d(copy: Ptr<CUDA_MEMCPY2D>, stream: &Stream, waits: Waits) -> Status {
     let copy = copy.read()?;
-    let to = End {
-        kind: copy.dstMemoryType,
-        host: Ptr::to_address(copy.dstHost.expose_provenance()),
-        device: copy.dstDevice,
-        array: Ptr::to_address(copy.dstArray.expose_provenance()),
-        pitch: copy.dstPitch,
-        height: 0,
-        at: [copy.dstXInBytes, copy.dstY, 0],
-    };
-    let from = End {
-        kind: copy.srcMemoryType,
-        host: Ptr::to_address(copy.srcHost.expose_provenance()),
-        device: copy.srcDevice,
-        array: Ptr::to_address(copy.srcArray.expose_provenance()),
-        pitch: copy.srcPitch,
-        height: 0,
-        at: [copy.srcXInBytes, copy.srcY, 0],
-    };
+    let (to, from) = ends!(copy, to: (0, 0), from: (0, 0));
     copy_box(to, from, [copy.WidthInBytes, copy.Height, 1], stream, waits)
 }
 
 fn copy_3d(copy: Ptr<CUDA_MEMCPY3D>, stream: &Stream, waits: Waits) -> Status {
     let copy = copy.read()?;
-    let to = End {
-        kind: copy.dstMemoryType,
-        host: Ptr::to_address(copy.dstHost.expose_provenance()),
-        device: copy.dstDevice,
-        array: Ptr::to_address(copy.dstArray.expose_provenance()),
-        pitch: copy.dstPitch,
-        height: copy.dstHeight,
-        at: [copy.dstXInBytes, copy.dstY, copy.dstZ],
-    };
-    let from = End {
-        kind: copy.srcMemoryType,
-        host: Ptr::to_address(copy.srcHost.expose_provenance()),
-        device: copy.srcDevice,
-        array: Ptr::to_address(copy.srcArray.expose_provenance()),
-        pitch: copy.srcPitch,
-        height: copy.srcHeight,
-        at: [copy.srcXInBytes, copy.srcY, copy.srcZ],
-    };
+    let (to, from) = ends!(copy, to: (copy.dstHeight, copy.dstZ), from: (copy.srcHeight, copy.srcZ));
     copy_box(to, from, [copy.WidthInBytes, copy.Height, copy.Depth], stream, waits)
 }
 

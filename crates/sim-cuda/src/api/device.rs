@@ -1,6 +1,8 @@
 //! Initialisation, devices, errors.
 
 pub(crate) use super::fallback::*;
+// Functions that differ in name only.
+pub(crate) use self::{cuDeviceGetUuid as cuDeviceGetUuid_v2, cuGetErrorName as cuGetErrorString};
 
 use crate::border::{Ptr, Status};
 use crate::state::driver::{driver, init};
@@ -27,10 +29,6 @@ pub(crate) fn cuGetErrorName(error: CUresult, text: Ptr<*const c_char>) -> Statu
     name.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
 }
 
-pub(crate) fn cuGetErrorString(error: CUresult, text: Ptr<*const c_char>) -> Status {
-    cuGetErrorName(error, text)
-}
-
 pub(crate) fn cuGetExportTable(table: Ptr<*const c_void>, _id: Ptr<CUuuid>) -> Status {
     table.write_if_wanted(std::ptr::null());
     Err(CUresult::ERROR_NOT_FOUND)
@@ -52,10 +50,6 @@ pub(crate) fn cuDeviceGetName(name: Ptr<c_char>, len: c_int, device: CUdevice) -
 
 pub(crate) fn cuDeviceGetUuid(uuid: Ptr<CUuuid>, device: CUdevice) -> Status {
     uuid.write(CUuuid { bytes: driver()?.device(device)?.gpu.info().uuid })
-}
-
-pub(crate) fn cuDeviceGetUuid_v2(uuid: Ptr<CUuuid>, device: CUdevice) -> Status {
-    cuDeviceGetUuid(uuid, device)
 }
 
 pub(crate) fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) -> Status {

@@ -1,6 +1,8 @@
 //! Events.
 
 pub(crate) use super::capture::*;
+// Functions that differ in name only.
+pub(crate) use self::{cuEventDestroy_v2 as cuEventDestroy, cuEventElapsedTime_v2 as cuEventElapsedTime};
 
 use super::with_twin;
 use crate::border::{Ptr, Status};
@@ -29,10 +31,6 @@ pub(crate) fn cuEventCreate(handle: Ptr<CUevent>, flags: c_uint) -> Status {
     let event =
         driver()?.events.add(|handle| Event { handle, context, word, recorded: Mutex::new(Recorded::Never) });
     handle.write_handle(event.handle)
-}
-
-pub(crate) fn cuEventDestroy(handle: Ptr<CUevent_st>) -> Status {
-    cuEventDestroy_v2(handle)
 }
 
 pub(crate) fn cuEventDestroy_v2(handle: Ptr<CUevent_st>) -> Status {
@@ -71,14 +69,19 @@ with_twin! {
     }
 }
 
-pub(crate) fn cuEventQuery(of: Ptr<CUevent_st>) -> Status {
+/// What an event has last recorded. If that belongs to a capture, the call is an error and ends the capture.
+fn recorded(of: Ptr<CUevent_st>) -> Result<Recorded, CUresult> {
     let recorded = event(of)?.recorded();
     if let Recorded::Captured(tips) = &recorded {
         tips.capture.invalidate();
         return Err(CUresult::ERROR_CAPTURED_EVENT);
     }
     driver()?.captures.unsafe_call()?;
-    match recorded {
+    Ok(recorded)
+}
+
+pub(crate) fn cuEventQuery(of: Ptr<CUevent_st>) -> Status {
+    match recorded(of)? {
         Recorded::At { context, mark } if !context.device.gpu.is_done(mark) => Err(CUresult::ERROR_NOT_READY),
         Recorded::At { context, .. } => context.healthy(),
         _ => Ok(()),
@@ -86,13 +89,7 @@ pub(crate) fn cuEventQuery(of: Ptr<CUevent_st>) -> Status {
 }
 
 pub(crate) fn cuEventSynchronize(of: Ptr<CUevent_st>) -> Status {
-    let recorded = event(of)?.recorded();
-    if let Recorded::Captured(tips) = &recorded {
-        tips.capture.invalidate();
-        return Err(CUresult::ERROR_CAPTURED_EVENT);
-    }
-    driver()?.captures.unsafe_call()?;
-    match recorded {
+    match recorded(of)? {
         Recorded::At { context, mark } => {
             context.device.gpu.wait_for(mark).map_err(|error| status_of(&error))?;
             context.healthy()
@@ -108,8 +105,4 @@ pub(crate) fn cuEventSynchronize(of: Ptr<CUevent_st>) -> Status {
 pub(crate) fn cuEventElapsedTime_v2(out: Ptr<f32>, from: Ptr<CUevent_st>, to: Ptr<CUevent_st>) -> Status {
     let (from, to) = (event(from)?.time()?, event(to)?.time()?);
     out.write((to as f64 - from as f64) as f32 / 1e6)
-}
-
-pub(crate) fn cuEventElapsedTime(out: Ptr<f32>, from: Ptr<CUevent_st>, to: Ptr<CUevent_st>) -> Status {
-    cuEventElapsedTime_v2(out, from, to)
 }

@@ -1,6 +1,8 @@
 //! Graphs.
 
 pub(crate) use super::launch::*;
+// Functions that differ in name only.
+pub(crate) use self::cuGraphInstantiate_v2 as cuGraphInstantiate;
 
 use super::with_twin;
 use crate::border::{Ptr, Status};
@@ -52,16 +54,6 @@ pub(crate) fn cuGraphGetNodes(of: Ptr<CUgraph_st>, nodes: Ptr<CUgraphNode>, coun
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
     count.write(lock(&graph(of)?.nodes).len())
-}
-
-pub(crate) fn cuGraphInstantiate(
-    handle: Ptr<CUgraphExec>,
-    of: Ptr<CUgraph_st>,
-    _error_node: Ptr<CUgraphNode>,
-    _log: Ptr<c_char>,
-    _log_len: usize,
-) -> Status {
-    instantiate(handle, of)
 }
 
 pub(crate) fn cuGraphInstantiate_v2(

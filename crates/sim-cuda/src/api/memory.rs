@@ -1,6 +1,8 @@
 //! Allocation, registration, and what a pointer is.
 
 pub(crate) use super::module::*;
+// Functions that differ in name only.
+pub(crate) use self::cuMemHostRegister_v2 as cuMemHostRegister;
 
 use crate::border::{Ptr, Span, Status};
 use crate::state::context::current;
@@ -91,7 +93,7 @@ pub(crate) fn cuMemGetInfo_v2(free: Ptr<usize>, total: Ptr<usize>) -> Status {
     Ok(())
 }
 
-fn allocate_host(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
+pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
     let driver = driver()?;
     driver.captures.unsafe_call()?;
     let address = driver.memory.allocate(&*current()?, len, Origin::Host, flags)?;
@@ -99,15 +101,11 @@ fn allocate_host(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status
 }
 
 pub(crate) fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) -> Status {
-    allocate_host(pointer, len as usize, 0)
+    cuMemHostAlloc(pointer, len as usize, 0)
 }
 
 pub(crate) fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) -> Status {
-    allocate_host(pointer, len, 0)
-}
-
-pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
-    allocate_host(pointer, len, flags)
+    cuMemHostAlloc(pointer, len, 0)
 }
 
 pub(crate) fn cuMemFreeHost(pointer: Ptr<c_void>) -> Status {
@@ -121,10 +119,6 @@ pub(crate) fn cuMemFreeHost(pointer: Ptr<c_void>) -> Status {
 pub(crate) fn cuMemHostRegister_v2(pointer: Ptr<c_void>, len: usize, flags: c_uint) -> Status {
     driver()?.captures.unsafe_call()?;
     driver()?.memory.register(&*current()?, pointer.address(), len, flags)
-}
-
-pub(crate) fn cuMemHostRegister(pointer: Ptr<c_void>, len: usize, flags: c_uint) -> Status {
-    cuMemHostRegister_v2(pointer, len, flags)
 }
 
 pub(crate) fn cuMemHostUnregister(pointer: Ptr<c_void>) -> Status {

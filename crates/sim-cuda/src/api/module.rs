@@ -1,6 +1,8 @@
 //! Modules, libraries, functions and kernels.
 
 pub(crate) use super::context::*;
+// Functions that differ in name only.
+pub(crate) use self::cuModuleLoadData as cuModuleLoadFatBinary;
 
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none};
@@ -43,10 +45,6 @@ pub(crate) fn cuModuleLoadDataEx(
     _options: Ptr<CUjit_option>,
     _values: Ptr<*mut c_void>,
 ) -> Status {
-    load(handle, image)
-}
-
-pub(crate) fn cuModuleLoadFatBinary(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
     load(handle, image)
 }
 

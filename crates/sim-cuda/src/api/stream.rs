@@ -1,6 +1,8 @@
 //! Streams.
 
 pub(crate) use super::memop::*;
+// Functions that differ in name only.
+pub(crate) use self::cuStreamDestroy_v2 as cuStreamDestroy;
 
 use super::with_twin;
 use crate::border::{Ptr, Status};
@@ -18,7 +20,7 @@ use sluice_sim::engine::StreamKind;
 /// The most urgent priority; 0 is the least.
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
-fn create(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
+pub(crate) fn cuStreamCreateWithPriority(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
     let kind = match flags {
         CU_STREAM_DEFAULT => StreamKind::Blocking,
         CU_STREAM_NON_BLOCKING => StreamKind::NonBlocking,
@@ -30,15 +32,7 @@ fn create(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
 }
 
 pub(crate) fn cuStreamCreate(handle: Ptr<CUstream>, flags: c_uint) -> Status {
-    create(handle, flags, 0)
-}
-
-pub(crate) fn cuStreamCreateWithPriority(handle: Ptr<CUstream>, flags: c_uint, priority: c_int) -> Status {
-    create(handle, flags, priority)
-}
-
-pub(crate) fn cuStreamDestroy(handle: Ptr<CUstream_st>) -> Status {
-    cuStreamDestroy_v2(handle)
+    cuStreamCreateWithPriority(handle, flags, 0)
 }
 
 pub(crate) fn cuStreamDestroy_v2(handle: Ptr<CUstream_st>) -> Status {

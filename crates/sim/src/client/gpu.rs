@@ -207,17 +207,6 @@ impl Gpu {
         self.ask(&Request::DropGraph { graph }).map(drop)
     }
 
-    /// What the processes on this GPU use: the ledger.
-    ///
-    /// # Errors
-    /// [`GpuError`]: gone.
-    pub fn ledger(&self) -> Result<crate::ledger::Ledger, GpuError> {
-        match self.ask(&Request::Ledger)? {
-            Answer::Ledger(ledger) => Ok(*ledger),
-            answer => Err(out_of_place(&answer)),
-        }
-    }
-
     /// Takes a word for an event's time.
     ///
     /// # Errors

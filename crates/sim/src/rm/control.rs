@@ -9,8 +9,10 @@ use sluice_nvrm::abi::{
     Command, ControlBlock, CtxswStats, DisableChannels, Preempt, class, gid, handle_info, timeslice,
 };
 
+/// The result of a control, for which the resource manager returns a status.
+type Done = Result<(), NvStatus>;
 /// The part of a group that a control reads and changes.
-type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Result<(), NvStatus>;
+type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Done;
 
 impl Rm {
     /// Executes a control request on an object.
@@ -83,17 +85,12 @@ impl Rm {
         }
     }
 
-    fn nothing(&mut self, call: &mut Call<'_>, _: &ControlBlock, _: &mut [u8]) -> Result<(), NvStatus> {
+    fn nothing(&mut self, call: &mut Call<'_>, _: &ControlBlock, _: &mut [u8]) -> Done {
         self.occupy(call, params::ASK_NS);
         Ok(())
     }
 
-    fn set_timeslice(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn set_timeslice(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         let us = timeslice::decode(params).filter(|us| *us > 0).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let group = self.group(call, fields, fields.object)?;
         group.timeslice_us = us;
@@ -103,32 +100,17 @@ impl Rm {
         Ok(())
     }
 
-    fn get_timeslice(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn get_timeslice(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         params.copy_from_slice(&timeslice::encode(self.group(call, fields, fields.object)?.timeslice_us));
         Ok(())
     }
 
-    fn get_info(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn get_info(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         params.copy_from_slice(&self.group(call, fields, fields.object)?.id.to_le_bytes());
         Ok(())
     }
 
-    fn preempt(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn preempt(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         let preempt = Preempt::decode(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let context = self.group(call, fields, fields.object)?.context;
         let wait = if preempt.wait { params::PREEMPT_NS } else { 0 };
@@ -137,12 +119,7 @@ impl Rm {
         Ok(())
     }
 
-    fn disable_channels(
-        &mut self,
-        call: &mut Call<'_>,
-        _: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn disable_channels(&mut self, call: &mut Call<'_>, _: &ControlBlock, params: &mut [u8]) -> Done {
         let wanted = DisableChannels::decode(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let access = match (wanted.disable, wanted.only_scheduling) {
             (false, _) => Access::Enabled,
@@ -202,12 +179,7 @@ impl Rm {
     }
 
     /// Class or parent of an object. The client itself is an object without a parent.
-    fn handle_info(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn handle_info(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         let (handle, what) = handle_info::decode_query(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let client = self.client(call.file, fields.client)?;
         let (class, parent) = if handle == fields.client {
@@ -225,22 +197,12 @@ impl Rm {
         Ok(())
     }
 
-    fn get_gid_info(
-        &mut self,
-        _: &mut Call<'_>,
-        _: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn get_gid_info(&mut self, _: &mut Call<'_>, _: &ControlBlock, params: &mut [u8]) -> Done {
         params.copy_from_slice(&gid::encode(&self.gpu));
         Ok(())
     }
 
-    fn get_ctxsw_stats(
-        &mut self,
-        call: &mut Call<'_>,
-        fields: &ControlBlock,
-        params: &mut [u8],
-    ) -> Result<(), NvStatus> {
+    fn get_ctxsw_stats(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
         let (handle, reset) = question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let group = self.group(call, fields, handle)?;
         let now = group.context.and_then(|context| call.engine.switches(context)).unwrap_or_default();

@@ -35,10 +35,7 @@ impl Files {
                     warn!("certificate: {error:#}; retrying in {interval:?}");
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(interval) => {}
-                () = stop.cancelled() => {}
-            }
+            let _ = stop.run_until_cancelled(tokio::time::sleep(interval)).await;
         }
     }
 

@@ -45,10 +45,7 @@ impl<C: Cluster> CertificateRenewer<C> {
                     warn!("certificate: {error:#}; retrying in {interval:?}");
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(interval) => {}
-                () = stop.cancelled() => {}
-            }
+            let _ = stop.run_until_cancelled(tokio::time::sleep(interval)).await;
         }
     }
 
