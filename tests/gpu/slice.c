@@ -1,6 +1,6 @@
 /* Preloaded into a best-effort program that knows nothing of it: gives the compute channel group of each of its contexts a time
  * slice of SLICE_US microseconds, SLICE_AFTER_MS after the group was made (the driver sets one of its own first). Layouts:
- * driver-controls.md of the design, checked on 580.159 and 595.45. For tests without a manager. */
+ * docs/reference/driver-controls.md §3, checked on 580.159 and 595.45. For tests without a manager. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-//! Channel-group scheduling from outside through the resource manager, compared with `gpu-measurements.md` §8 (duty
+//! Channel-group scheduling from outside through the resource manager, compared with `docs/reference/gpu.md` §8 (duty
 //! cycle), §13 (quanta, with and without an LC tenant) and §7 (time slices set while tenants run).
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, assert_near, submit};
