@@ -23,7 +23,7 @@ struct group {
     uint32_t client, handle;
 };
 
-static void *steer(void *argument) {
+static void *set_slice(void *argument) {
     struct group group = *(struct group *)argument;
     free(argument);
     const char *after = getenv("SLICE_AFTER_MS"), *us = getenv("SLICE_US");
@@ -68,7 +68,7 @@ int ioctl(int fd, unsigned long request, ...) {
         memcpy(&group->client, block, 4);
         memcpy(&group->handle, block + 8, 4);
         pthread_t thread;
-        if (pthread_create(&thread, NULL, steer, group) == 0)
+        if (pthread_create(&thread, NULL, set_slice, group) == 0)
             pthread_detach(thread);
         else
             free(group);

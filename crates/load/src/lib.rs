@@ -3,11 +3,11 @@
 //! They are ordinary CUDA programs. They find `libcuda.so.1` as any program does, so a preloaded hook schedules them, and the same
 //! code runs on a GPU (PTX) and on the simulator (its module text).
 //!
-//! * [`be::run`] and [`lc::run`] generate load until a [`stop::Stop`] condition, and print [`record::Record`]s.
-//! * [`commanded`] has generators that execute commands from standard input, for measurements in blocks.
+//! * [`be::run`] and [`lc::run`] generate load until a [`stop::StopCondition`], and print [`record::Record`]s.
+//! * [`command_driven`] has generators that execute commands from standard input, for measurements in blocks.
 //! * [`steady`] is a program that is always busy and reports its count of kernels on request.
 //! * [`driver`], [`session`], [`memory`], [`graph`] and [`checkpoint`] are safe wrappers of the driver functions that these need.
-//! * [`gate`] and [`facts`] test what a driver supports.
+//! * [`stream_gate_test`] and [`driver_facts`] test what a driver supports.
 //!
 //! The output can be checked: the checksum of a generator's buffer follows from the number of kernels that ran.
 //!

@@ -95,7 +95,8 @@ impl EventLoop {
         let search = search.attempt("start the thread that searches for processes without the hook")?;
         let executor = ControlExecutor::start(remote, io.closer.clone(), escrow, slices)
             .attempt("start the control executor")?;
-        let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.steering_policy() });
+        let scheduler =
+            ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
         let mut event_loop = Self {
             connections: Connections::new(config, connections, &io).attempt("epoll_ctl")?,
             clients: Clients::default(),

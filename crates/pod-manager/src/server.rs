@@ -41,7 +41,7 @@ pub struct Parts {
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
     pub scout: Option<Box<dyn ProcessDiscovery>>,
-    /// A packet socket to the keeper of copies of control descriptors; `None`: copies are not kept.
+    /// A packet socket to the descriptor escrow; `None`: copies are not kept.
     pub escrow: Option<OwnedFd>,
 }
 
@@ -50,7 +50,7 @@ impl Parts {
     /// of the node agent by the peer's cgroup.
     ///
     /// # Errors
-    /// When the timer cannot be opened, or standard input is not what [`Config::custody`] says.
+    /// When the timer cannot be opened, or standard input is not what [`Config::escrow`] says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
         let (peers, identify): (_, Box<dyn Identify>) = match config.clients {

@@ -1,9 +1,9 @@
 //! Channel-group scheduling: which channel groups may run on the GPU, and with which time slice, enforced by the
 //! driver.
 //!
-//! [`Steering`] is the only public entry. It requests and returns grants in the [token ledger](crate::ledger) for the
-//! hardware-scheduled processes, turns the grants into a setting for each channel group, and returns the next control
-//! to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
+//! [`ChannelGroupScheduler`] is the only public entry. It requests and returns grants in the [token
+//! ledger](crate::ledger) for the hardware-scheduled processes, derives a setting for each channel group from the
+//! grants, and returns the next control to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
 //! and none is made where nothing changes.
 //!
 //! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups

@@ -159,7 +159,7 @@ fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
     second.token.announce(&contexts, &[sent.sent.as_fd()]);
     until("it is refused", || world.metric("sluice_announcements_refused_total") == Some(1.0));
     quiet(&world);
-    assert_eq!(second.page().deadline_ns(), 0, "takes turns by token");
+    assert_eq!(second.page().deadline_ns(), 0, "it is token-scheduled");
     assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (UNLIMITED, UNLIMITED));
     sent.closes();
     second.token.announce(&contexts[..24], &[Descriptor::new().sent.as_fd()]);
@@ -187,7 +187,7 @@ fn process_that_announces_without_end_is_token_scheduled() {
     world.advance(99 * MS);
     assert_ne!(a.page().deadline_ns(), UNLIMITED);
     world.advance(MS);
-    until("it is steered again", || {
+    until("it is hardware-scheduled again", || {
         world.settle();
         a.page().deadline_ns() == UNLIMITED
     });

@@ -82,7 +82,7 @@ fn process_idle_for_three_milliseconds_hands_off_to_waiting_ones() {
     world.advance(MS);
     quiet(&world);
     assert_eq!(world.driver.calls(), [Call::Stop(1), Call::Start(2)], "it might not be as idle as it says");
-    // It rings, and waits for its turn.
+    // It writes to its wake-up eventfd and waits for its quantum.
     assert!(a.page().wakeup_requested());
     works(&world, &a);
     assert_eq!(world.driver.group(1), (false, 2048));
@@ -390,7 +390,7 @@ fn failed_hand_off_is_undone_and_counted_by_its_cause() {
         quiet(&world);
         assert_eq!((count(label), count("success")), (Some(1.0), before), "{label}");
         assert_eq!(world.driver.group(1), (true, 2048), "as it was");
-        assert_eq!(a.page().deadline_ns(), 0, "it takes turns by token");
+        assert_eq!(a.page().deadline_ns(), 0, "it is token-scheduled");
         assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), UNLIMITED));
     }
 }

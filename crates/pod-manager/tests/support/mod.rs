@@ -37,7 +37,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Two clients that take turns, one that does not.
+/// Two best-effort clients, which share the token, and a latency-critical one.
 pub const CLIENTS: &str = "
 clients:
   - { name: be-a, request: 0.3, memory: 8Gi }
