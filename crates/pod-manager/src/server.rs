@@ -40,7 +40,7 @@ pub struct Parts {
     /// Opens control descriptors; `None`: no channel group is controlled.
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
-    pub scout: Option<Box<dyn ProcessDiscovery>>,
+    pub discovery: Option<Box<dyn ProcessDiscovery>>,
     /// A packet socket to the descriptor escrow; `None`: copies are not kept.
     pub escrow: Option<OwnedFd>,
 }
@@ -67,8 +67,8 @@ impl Parts {
         };
         let escrow = config.escrow.then(escrow_socket).transpose();
         let escrow = escrow.attempt("socket on standard input (custody)")?;
-        let scout = driver.as_ref().and_then(|_| scout(config));
-        Ok(Self { clock, peers: Box::new(peers), identify, driver, scout, escrow })
+        let discovery = driver.as_ref().and_then(|_| process_discovery(config));
+        Ok(Self { clock, peers: Box::new(peers), identify, driver, discovery, escrow })
     }
 }
 
@@ -85,7 +85,7 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
 }
 
 /// The search for processes without the hook. Only processes of pods are recognised from outside, by their cgroups.
-fn scout(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
+fn process_discovery(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
     (config.unhooked == UnhookedScheduling::Auto)
@@ -242,7 +242,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, driver, scout, escrow } = parts;
+        let Parts { clock, peers, identify, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let inputs = Inputs {
             connections: ConnectionInputs { unix, tcp, peers, identify },
@@ -252,7 +252,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             clock,
             driver,
             escrow,
-            scout,
+            discovery,
             remote: remote.clone(),
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;
