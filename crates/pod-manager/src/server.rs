@@ -66,7 +66,7 @@ impl Parts {
             Controls::Off => None,
         };
         let escrow = config.escrow.then(escrow_socket).transpose();
-        let escrow = escrow.attempt("socket on standard input (custody)")?;
+        let escrow = escrow.attempt("escrow socket on standard input (--custody)")?;
         let discovery = driver.as_ref().and_then(|_| process_discovery(config));
         Ok(Self { clock, peers: Box::new(peers), identify, driver, discovery, escrow })
     }
