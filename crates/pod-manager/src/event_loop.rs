@@ -2,7 +2,7 @@
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide once, and carries out
 //! the [effects](crate::effect::Effect) that the parts return. The loop takes no lock and waits only in the poller. It reads no file
-//! except /proc, once per connection. Other threads reach it by [`Control`] messages.
+//! except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
 //! announcements, the set of clients, and the end of processes.

@@ -14,7 +14,7 @@
 //!   while no latency-critical process is busy, or after a bounded wait.
 //!
 //! At most one enabled group has a slice below [`TINY_SLICE_US`], also between two controls and when one fails.
-//! [`Reconciler`] keeps this invariant while the manager lives. [`Release`] keeps it where no later control can correct
+//! [`Reconciler`] keeps this invariant while the manager lives. [`ReleaseSequence`] keeps it where no later control can correct
 //! the setting.
 
 mod activity;
