@@ -3,8 +3,8 @@
 //!
 //! [`ChannelGroupScheduler`] is the only public entry. It requests and returns grants in the [token
 //! ledger](crate::ledger) for the hardware-scheduled processes, derives a setting for each channel group from the
-//! grants, and returns the next control to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
-//! and none is made where nothing changes.
+//! grants, and returns the next control to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node.
+//! Therefore at most one is in flight, and none is made where nothing changes.
 //!
 //! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups
 //!   of a client without a limit keep the driver's default slice.
