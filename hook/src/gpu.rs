@@ -116,7 +116,7 @@ impl Driver for Gpu {
 
     fn drain_context(&self, context: u64) {
         with_context(context, || {
-            // SAFETY: no arguments; waits for the context that `within` made current.
+            // SAFETY: no arguments; waits for the context that `with_context` made current.
             real::table().cuCtxSynchronize.map(|wait| unsafe { wait() })
         });
     }

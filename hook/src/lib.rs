@@ -5,7 +5,7 @@
 //!
 //! * `exports` expands the table of driver functions: every symbol, and what each policy word calls in [`governed`].
 //! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` replaces the answers of `cuGetProcAddress`.
-//! * `ioctl` passes every call on and observes those that the NVIDIA driver accepted. `groups` derives the process's channel groups from
+//! * `ioctl` passes every call on and observes those that the NVIDIA driver accepted. `channel_groups` derives the process's channel groups from
 //!   them. `group_recovery` enables the groups again when the connection to the manager that may have disabled them is lost.
 //! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
 //! * `hold_kernel` switches the GPU to a latency-critical process before its kernels arrive.

@@ -21,7 +21,7 @@ def run(name, env, patience):
 
 
 def compare(name, manager, limit, patience):
-    plain = [run(f"{name}-{turn}", rig.plain_env(), patience) for turn in ("plain", "again")]
+    plain = [run(f"{name}-{label}", rig.plain_env(), patience) for label in ("plain", "again")]
     hooked = run(f"{name}-hooked", manager.env(name), patience)
     seen = hooked.get("total") or hooked.get("bytes_limit")
     result = {

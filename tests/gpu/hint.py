@@ -8,7 +8,7 @@ can run too). Arms:
   plain     hints off
   auto      a hold at each request's first copy
   api       the program's hint 300 us ahead
-Expected (gpu-measurements.md 16): p99 of auto / alone 0.98, api 0.87, plain 1.03. Under 90 s on a GPU.
+Expected (docs/reference/gpu.md §16): p99 of auto / alone 0.98, api 0.87, plain 1.03. Under 90 s on a GPU.
 """
 
 import argparse

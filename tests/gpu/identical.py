@@ -2,7 +2,7 @@
 """Are results with preemption bit-identical?
 
 Parts (--parts), each compared with an undisturbed run of the same calls without the hook:
-  train   ResNet-50 is trained for a fixed number of steps under a pod-manager: it takes turns with a second best-effort program, and a
+  train   ResNet-50 is trained for a fixed number of steps under a pod-manager: it shares the token with a second best-effort program, and a
           latency-critical service preempts the running program; loss, weights and moments are compared
   api     the steps before the checkpoint, the training's stream preempted and restored from a thread of the process: at 1 kHz at
           levels host and device, at 50 Hz at level full
@@ -101,7 +101,7 @@ class Stage:
         return told, {"service": served, "metrics": metrics}
 
 
-def turns(metrics):
+def quanta(metrics):
     return sum(value for key, value in metrics.items() if key.startswith("sluice_turns_total"))
 
 
@@ -115,7 +115,7 @@ def train(stage):
     if "train" in options.parts:
         told, beside = stage.managed("preempted", command("--steps", ready["steps"], "--checkpoint", options.checkpoint))
         result["training"]["managed"] = {"ready": told[0], "checkpoint": told[1], "final": told[2], **beside}
-        stage.check("training: turns were taken", turns(beside["metrics"]) > 10)
+        stage.check("training: quanta were given", quanta(beside["metrics"]) > 10)
         stage.check("training: loss is the same", told[2]["loss_hex"] == final["loss_hex"])
         stage.check("training: weights are the same", told[2]["digest"] == final["digest"])
         stage.save()

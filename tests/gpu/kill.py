@@ -81,7 +81,7 @@ def levels(manager):
     return {key.split('"')[1]: value for key, value in manager.metrics().items() if key.startswith("sluice_level") and value}
 
 
-def turns(manager):
+def quanta(manager):
     return sum(value for key, value in manager.metrics().items() if key.startswith("sluice_turns_total"))
 
 
@@ -108,8 +108,8 @@ def manager_killed(stage, chance):
     tenants = [stage.tenant(manager, client) for client in ("be0", "be1")]
     for tenant in tenants:
         tenant.begin(wait=False)
-    before = turns(manager)
-    until("turns", lambda: turns(manager) >= before + 6)
+    before = quanta(manager)
+    until("quanta", lambda: quanta(manager) >= before + 6)
     achieved = levels(manager)
     time.sleep(0.1 + 0.1 * chance.random())
     moment = unix_ns()

@@ -91,7 +91,7 @@ def main():
         child.process.kill()
         child.process.wait(10)
         options.seconds = 4.0
-        rate_a, _ = window("after the keeper was killed")
+        rate_a, _ = window("after the command was killed")
         checks["a killed command leaves no program held"] = rate_a >= 0.2 * alone
 
         result["endings"] = []

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Throughput of one program alone under the hook against the same program without it.
 
-Four processes of the workload are kept: two without the hook (u1, u2), two under it (h1, h2). They take turns in blocks, one
-at a time, so that drift of the GPU hits all alike; the order turns by one each round. u2/u1 and h2/h1 are the A/A noise that
+Four processes of the workload are kept: two without the hook (u1, u2), two under it (h1, h2). They run in blocks, one
+at a time, so that drift of the GPU hits all alike; the order rotates by one each round. u2/u1 and h2/h1 are the A/A noise that
 (h1+h2)/(u1+u2) has to be read against.
 """
 

@@ -1,6 +1,6 @@
 /* Preloaded into a best-effort program that knows nothing of it: gives the compute channel group of each of its contexts a time
  * slice of SLICE_US microseconds, SLICE_AFTER_MS after the group was made (the driver sets one of its own first). Layouts:
- * driver-controls.md of the design, checked on 580.159 and 595.45. For tests without a manager. */
+ * docs/reference/driver-controls.md §3, checked on 580.159 and 595.45. For tests without a manager. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ struct group {
     uint32_t client, handle;
 };
 
-static void *steer(void *argument) {
+static void *set_slice(void *argument) {
     struct group group = *(struct group *)argument;
     free(argument);
     const char *after = getenv("SLICE_AFTER_MS"), *us = getenv("SLICE_US");
@@ -68,7 +68,7 @@ int ioctl(int fd, unsigned long request, ...) {
         memcpy(&group->client, block, 4);
         memcpy(&group->handle, block + 8, 4);
         pthread_t thread;
-        if (pthread_create(&thread, NULL, steer, group) == 0)
+        if (pthread_create(&thread, NULL, set_slice, group) == 0)
             pthread_detach(thread);
         else
             free(group);

@@ -13,9 +13,9 @@ import threading
 
 ATTACH, MEM_LIMIT, MEM_UPDATE, QUOTA, DETACH = 16, 1, 2, 0, 19
 F_ADD_SEALS, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 2, 4
-FLAGS, DEADLINE_TSC, DEADLINE_NS, EPOCH, COMPANY = 2, 16, 17, 18, 34
+FLAGS, DEADLINE_TSC, DEADLINE_NS, EPOCH, CONTENDERS = 2, 16, 17, 18, 34
 LATENCY_CRITICAL = 4
-STANDING = 2**64 - 1
+UNLIMITED = 2**64 - 1
 PAGE_VERSION = 1
 
 
@@ -35,7 +35,7 @@ class StubManager:
                 self._write(page)
 
     def _write(self, page):
-        for word, value in ((FLAGS, LATENCY_CRITICAL if self.critical else 0), (COMPANY, self.contenders)):
+        for word, value in ((FLAGS, LATENCY_CRITICAL if self.critical else 0), (CONTENDERS, self.contenders)):
             page[word * 8 : word * 8 + 8] = struct.pack("<Q", value)
 
     def _accept(self):
@@ -66,7 +66,7 @@ class StubManager:
                 _, channel = struct.unpack_from("<II", payload)
                 answer = struct.pack("<iII", number, 0, PAGE_VERSION)
                 if channel == 1:
-                    grant, page = self._page(b"SLUICEGR", {DEADLINE_TSC: STANDING, DEADLINE_NS: STANDING, EPOCH: 1})
+                    grant, page = self._page(b"SLUICEGR", {DEADLINE_TSC: UNLIMITED, DEADLINE_NS: UNLIMITED, EPOCH: 1})
                     report, _ = self._page(b"SLUICERP", {})
                     fds = [grant, report]
                     with self.lock:

@@ -89,16 +89,16 @@ def main():
         rig.write(options.name, {"ok": None, "rows": rows, "alone_rates": alone, "batch": options.batch}, quiet=True)
         rig.say(name, {k: [round(v, 4) for v in rows[name][k]] for k in ("of_alone", "of_sum")}, "sum", round(rows[name]["sum_of_alone"], 4))
 
-    def of_steering(group):
+    def of_channel_groups(group):
         return {k: v for k, v in group.manager.metrics().items() if any(word in k for word in ("control", "turn", "level"))}
 
     measure_alone()
     arm("pair 30/70", pair, options.seconds)
-    metrics["pair"] = of_steering(pair)
+    metrics["pair"] = of_channel_groups(pair)
     pair.stop()
     arm("four 10/20/30/40", four, options.seconds)
     arm("the fourth idle half of the time", four, options.idle_seconds, [1.0, 1.0, 1.0, 0.5])
-    metrics["four"] = of_steering(four)
+    metrics["four"] = of_channel_groups(four)
     four.stop()
     measure_alone()
     lone.stop()

@@ -19,7 +19,7 @@ use thiserror::Error;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLCU");
 /// The most bytes of a packet.
 pub const MAX_LEN: usize = HEADER + GROUP + 4 * MAX_CHANNELS;
-/// The descriptors beside a [`EscrowMessage::Line`]: the control descriptor, then the process's pidfd.
+/// The descriptors beside an [`EscrowMessage::Descriptor`]: the control descriptor, then the process's pidfd.
 pub const DESCRIPTORS_PER_MESSAGE: usize = 2;
 
 const HEADER: usize = 4 + 4 + 8;

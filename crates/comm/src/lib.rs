@@ -7,7 +7,7 @@
 //!   on are extensions for the unix socket. [`FrameReader`] assembles them from a stream.
 //! * [`attach::AttachPayload`]: the contexts of a process, sent beside ATTACH in a sealed memfd.
 //! * [`page::GrantView`] and [`page::ReportView`]: the two shared pages of a process.
-//! * [`custody`]: control descriptors that the pod-manager deposits with the node agent.
+//! * [`escrow`]: copies of control descriptors that the pod-manager sends to the node agent.
 //!
 //! ```
 //! use sluice_comm::{Name, Request, RequestBody};

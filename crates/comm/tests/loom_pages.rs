@@ -49,7 +49,7 @@ fn client_that_sees_a_deadline_sees_the_epoch_and_contenders_of_its_grant_or_a_l
     model(
         |page| {
             for epoch in 1..=2 {
-                page.set_company(epoch);
+                page.set_contenders(epoch);
                 open(page, epoch);
             }
         },
@@ -59,7 +59,7 @@ fn client_that_sees_a_deadline_sees_the_epoch_and_contenders_of_its_grant_or_a_l
                 let granted = deadline - 1000;
                 assert!(page.epoch() >= granted);
                 assert!(page.deadline_ns() >= 2000 + granted);
-                assert!(page.company() >= granted);
+                assert!(page.contenders() >= granted);
             }
         },
     );
@@ -70,7 +70,7 @@ fn client_that_sees_the_deadline_in_ns_sees_the_same() {
     model(
         |page| {
             for epoch in 1..=2 {
-                page.set_company(epoch);
+                page.set_contenders(epoch);
                 open(page, epoch);
             }
         },
@@ -79,7 +79,7 @@ fn client_that_sees_the_deadline_in_ns_sees_the_same() {
             if deadline != 0 {
                 let granted = deadline - 2000;
                 assert!(page.epoch() >= granted);
-                assert!(page.company() >= granted);
+                assert!(page.contenders() >= granted);
             }
         },
     );
@@ -109,13 +109,13 @@ fn replaced(write: fn(GrantView<'_>), after: (u64, u64, u64), reads: usize) {
         let theirs = Arc::clone(&page);
         let manager = thread::spawn(move || write(theirs.grant()));
         let mut replaced = false;
-        for grant in (0..reads).filter_map(|_| page.grant().look()) {
+        for grant in (0..reads).filter_map(|_| page.grant().try_grant()) {
             let seen = (grant.deadline_tsc, grant.deadline_ns, grant.epoch);
             assert!(seen == after || (!replaced && seen == (1001, 2001, 1)), "found {seen:?}");
             replaced = seen == after;
         }
         manager.join().unwrap();
-        assert!(page.grant().look().is_some());
+        assert!(page.grant().try_grant().is_some());
     });
 }
 
@@ -147,7 +147,7 @@ fn client_notified_after_the_close_finds_the_gate_closed() {
         });
         if notified.load(Ordering::Acquire) {
             assert_eq!((page.grant().deadline_tsc(), page.grant().deadline_ns()), (0, 0));
-            assert_eq!(page.grant().look().map(|grant| grant.deadline_tsc), Some(0));
+            assert_eq!(page.grant().try_grant().map(|grant| grant.deadline_tsc), Some(0));
         }
         manager.join().unwrap();
         assert_eq!(page.grant().epoch(), 1);

@@ -4,20 +4,20 @@
 //! million ([`Share`]).
 //!
 //! * [`ledger::TokenLedger`] decides which clients may submit work, until when, and charges them.
-//! * [`channel_groups::Steering`] enforces its grants by enabling and disabling channel groups.
-//! * [`gates`] decides when stream gates are closed.
+//! * [`channel_groups::ChannelGroupScheduler`] enforces its grants by enabling and disabling channel groups.
+//! * [`stream_gates`] decides when stream gates are closed.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
 //! * [`resources`] parses the resource file; [`pod_cgroup`] reads a process's pod from its cgroup path.
 //!
 //! ```
-//! use sluice_core::ledger::{Action, Ask, Class, ClientSpec, ReturnKind, Policy, TokenLedger};
+//! use sluice_core::ledger::{Action, Class, ClientSpec, GrantRequest, Policy, ReturnKind, TokenLedger};
 //! use sluice_core::{ClientId, ProcessId, Share};
 //!
 //! let mut ledger = TokenLedger::new(Policy::default());
 //! let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort, weight: 1 };
 //! ledger.set_client(ClientId(1), spec, 0);
 //! ledger.add_process(ProcessId(7), ClientId(1), ReturnKind::Returns)?;
-//! ledger.request(ProcessId(7), 0, Ask::default())?;
+//! ledger.request(ProcessId(7), 0, GrantRequest::default())?;
 //! assert!(matches!(ledger.advance(0)[..], [Action::Grant { process: ProcessId(7), .. }]));
 //! # Ok::<(), sluice_core::ledger::Refused>(())
 //! ```

@@ -224,10 +224,10 @@ mod tests {
                 let before = ledger.client(POD).unwrap();
                 match step {
                     0 | 1 => {
-                        let verdict = ledger.reserve(id, bytes);
+                        let result = ledger.reserve(id, bytes);
                         let after = ledger.client(POD).unwrap();
                         let expected = before.used.checked_add(bytes).filter(|used| *used <= before.limit);
-                        prop_assert_eq!(verdict == ReserveResult::Granted, expected.is_some());
+                        prop_assert_eq!(result == ReserveResult::Granted, expected.is_some());
                         prop_assert_eq!(after.used, expected.unwrap_or(before.used));
                     }
                     2 => prop_assert!(ledger.release(id, bytes) <= bytes),

@@ -1,4 +1,4 @@
-//! How long one grant lasts: Gemini's self-adapting quota per client (comm-protocol §6.4).
+//! How long one grant lasts: Gemini's self-adapting quota per client (`docs/reference/wire.md`, "Grant length").
 
 use crate::share::Share;
 

@@ -14,7 +14,7 @@ pub const DEFAULT_SOCKET_DIR: &str = "/run/sluice";
 /// The hook's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` turns the hook off.
+    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` disables the hook.
     pub disabled: bool,
     /// Where the managers listen.
     pub managers: Managers,

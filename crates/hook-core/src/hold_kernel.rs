@@ -177,7 +177,7 @@ impl HoldKernels {
         self.with(|state| state.learn_times(seen));
     }
 
-    /// Turns hold kernels off for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
+    /// Disables hold kernels for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
     pub fn abandon(&self) {
         self.word.store(ABANDONED, SeqCst);
     }

@@ -44,8 +44,8 @@ impl<L: MemoryLink> MemoryAccount<L> {
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
         let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
-        let verdict = ask().or_else(|_| ask());
-        let outcome = match verdict {
+        let answer = ask().or_else(|_| ask());
+        let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
             Ok(false) => Outcome::Refused(Refusal::MemoryLimit),
             Err(error) => self.without_manager(bytes, error),

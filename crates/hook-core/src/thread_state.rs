@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::launch_gate::SHARDS;
 
-/// Streams that a thread remembers. If a thread uses more in turn, some of its launches take the slow path.
+/// Streams that a thread remembers. If a thread alternates between more, some of its launches take the slow path.
 const REMEMBERED: usize = 16;
 
 /// Threads count launches only in shards below this number.

@@ -146,7 +146,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     Ok(())
 }
 
-/// Turns a task that cannot fail into one with a result.
+/// Converts a task that cannot fail into one with a result.
 async fn infallible(part: impl Future<Output = ()>) -> anyhow::Result<()> {
     part.await;
     Ok(())

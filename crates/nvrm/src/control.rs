@@ -63,7 +63,7 @@ impl Controls {
     /// Controls through a descriptor that another process sent.
     ///
     /// # Errors
-    /// As [`transport::adopt`].
+    /// As [`transport::open_transport`].
     pub fn from_descriptor(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
         transport::open_transport(fd, simulated).map(Self::new)
     }

@@ -7,14 +7,14 @@
 //! 2. [`ClientSearch`] finds the driver's clients on one open file by querying their numbers ([`ClientNumbering`]).
 //! 3. [`walk_objects`] finds the objects of these clients, and [`ObjectTree`] the channel groups among them.
 //! 4. [`GroupDiscovery`] does all of it for processes, scan by scan, and remembers which numbers were queried on which file.
-//!    [`Tenant`] does it once for one process.
+//!    [`DiscoveredProcess`] does it once for one process.
 //!
 //! [`owns_clients`] is the reverse question: whether clients that a process announces are its own.
 //!
 //! The cost is bounded in driver queries by `limits`; the pod-manager's module on unhooked processes explains what a scan costs a
 //! pod and a node, and what it does not find.
 //!
-//! A copy keeps the GPU memory of a process that has ended. So the owner of a [`Tenant`] or a [`DiscoveredDescriptor`] checks whether the
+//! A copy keeps the GPU memory of a process that has ended. So the owner of a [`DiscoveredProcess`] or a [`DiscoveredDescriptor`] checks whether the
 //! process has ended, and drops the copy. A controller that dies while groups are disabled leaves them disabled; another process
 //! must enable them.
 

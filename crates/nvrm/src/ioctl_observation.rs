@@ -1,7 +1,7 @@
 //! Observation of this process's own ioctls: which channel groups it allocates, and the handles by which they are controlled.
 //!
-//! [`observe`] decodes one ioctl that the driver has accepted. [`Registry`] keeps the objects that are alive.
-//! [`Registry::announcement`] is what the hook sends to a manager.
+//! [`observe`] decodes one ioctl that the driver has accepted. [`ObjectRegistry`] keeps the objects that are alive.
+//! [`ObjectRegistry::announcement`] is what the hook sends to a manager.
 
 mod announcement;
 mod compute_groups;
@@ -81,7 +81,7 @@ impl Params {
 }
 
 impl ObservedIoctl {
-    /// The parameters that the caller reads before it calls [`Registry::note`].
+    /// The parameters that the caller reads before it calls [`ObjectRegistry::record`].
     #[must_use]
     pub fn params(&self) -> Option<Params> {
         match self {

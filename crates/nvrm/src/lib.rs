@@ -5,10 +5,10 @@
 //!
 //! * [`abi`] knows every offset and size, over byte slices.
 //! * [`transport`] carries one escape (ioctl) to the driver, or to the simulated driver.
-//! * [`sniff`] records the channel groups that this process allocates, from its own ioctls.
-//! * [`outside`] finds the channel groups of an unhooked process through copies of its descriptors.
+//! * [`ioctl_observation`] records the channel groups that this process allocates, from its own ioctls.
+//! * [`discovery`] finds the channel groups of an unhooked process through copies of its descriptors.
 //! * [`control`] makes the controls: [`Controls`].
-//! * [`selftest`] evaluates whether the controls of this driver have an effect.
+//! * [`self_test`] evaluates whether the controls of this driver have an effect.
 //!
 //! ```
 //! use sluice_nvrm::Controls;
@@ -16,7 +16,7 @@
 //!
 //! # fn example(descriptor: OwnedFd) -> Result<(), Box<dyn std::error::Error>> {
 //! // `descriptor` was sent by the process that owns the group.
-//! let controls = Controls::over(descriptor, false)?;
+//! let controls = Controls::from_descriptor(descriptor, false)?;
 //! let (client, subdevice, group) = (0xc1d0_0007, 0x5c00_0003, 0x5c00_0015);
 //! controls.set_timeslice(client, group, 2_000)?;
 //! controls.disable(client, subdevice, &[0x5c00_001c])?;

@@ -62,7 +62,7 @@ pub enum Error {
 
 /// Names what was attempted when a system call fails.
 pub(crate) trait Attempt<T> {
-    /// Turns the error into [`Error::System`].
+    /// Converts the error into [`Error::System`].
     fn attempt(self, what: &'static str) -> Result<T>;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide once, and carries out
 //! the [effects](crate::effect::Effect) that the parts return. The loop takes no lock and waits only in the poller. It reads no file
-//! except /proc, once per connection. Other threads reach it by [`Control`] messages.
+//! except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
 //! announcements, the set of clients, and the end of processes.
@@ -52,7 +52,7 @@ pub(crate) struct Inputs {
     /// Where copies of control descriptors go.
     pub(crate) escrow: Option<EscrowClient>,
     /// Searches for processes without the hook; `None`: there is no search.
-    pub(crate) scout: Option<Box<dyn ProcessDiscovery>>,
+    pub(crate) discovery: Option<Box<dyn ProcessDiscovery>>,
     /// Where the control executor and the searching thread report.
     pub(crate) remote: Remote,
 }
@@ -76,7 +76,8 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Registers all sources of events; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { connections, signals, inbox, metrics, clock, driver, escrow, scout, remote } = inputs;
+        let Inputs { connections, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
+            inputs;
         let poller = Poller::new()?;
         poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         poller.add(inbox.fd(), Source::Messages, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
@@ -91,11 +92,12 @@ impl EventLoop {
             tsc_valid: io.clock.ticks_at(now).is_some(),
         };
         let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
-        let search = scout.map(|scout| UnhookedScanner::start(scout, remote.clone())).transpose();
+        let search = discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
         let executor = ControlExecutor::start(remote, io.closer.clone(), escrow, slices)
             .attempt("start the control executor")?;
-        let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.steering_policy() });
+        let scheduler =
+            ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
         let mut event_loop = Self {
             connections: Connections::new(config, connections, &io).attempt("epoll_ctl")?,
             clients: Clients::default(),

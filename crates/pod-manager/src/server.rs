@@ -40,8 +40,8 @@ pub struct Parts {
     /// Opens control descriptors; `None`: no channel group is controlled.
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
-    pub scout: Option<Box<dyn ProcessDiscovery>>,
-    /// A packet socket to the keeper of copies of control descriptors; `None`: copies are not kept.
+    pub discovery: Option<Box<dyn ProcessDiscovery>>,
+    /// A packet socket to the descriptor escrow; `None`: copies are not kept.
     pub escrow: Option<OwnedFd>,
 }
 
@@ -50,7 +50,7 @@ impl Parts {
     /// of the node agent by the peer's cgroup.
     ///
     /// # Errors
-    /// When the timer cannot be opened, or standard input is not what [`Config::custody`] says.
+    /// When the timer cannot be opened, or standard input is not what [`Config::escrow`] says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
         let (peers, identify): (_, Box<dyn Identify>) = match config.clients {
@@ -66,9 +66,9 @@ impl Parts {
             Controls::Off => None,
         };
         let escrow = config.escrow.then(escrow_socket).transpose();
-        let escrow = escrow.attempt("socket on standard input (custody)")?;
-        let scout = driver.as_ref().and_then(|_| scout(config));
-        Ok(Self { clock, peers: Box::new(peers), identify, driver, scout, escrow })
+        let escrow = escrow.attempt("escrow socket on standard input (--custody)")?;
+        let discovery = driver.as_ref().and_then(|_| process_discovery(config));
+        Ok(Self { clock, peers: Box::new(peers), identify, driver, discovery, escrow })
     }
 }
 
@@ -85,7 +85,7 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
 }
 
 /// The search for processes without the hook. Only processes of pods are recognised from outside, by their cgroups.
-fn scout(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
+fn process_discovery(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
     (config.unhooked == UnhookedScheduling::Auto)
@@ -242,7 +242,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, driver, scout, escrow } = parts;
+        let Parts { clock, peers, identify, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let inputs = Inputs {
             connections: ConnectionInputs { unix, tcp, peers, identify },
@@ -252,7 +252,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             clock,
             driver,
             escrow,
-            scout,
+            discovery,
             remote: remote.clone(),
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;

@@ -35,7 +35,7 @@ fn thirty_two_connections_are_taken_and_the_others_wait_their_turn() {
     let mut last = TcpStream::connect(address).unwrap();
     last.set_read_timeout(Some(PATIENCE)).unwrap();
     last.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    until("all seats are taken", || taken(address) == 32);
+    until("all connections are taken", || taken(address) == 32);
     // Clients are served all the while.
     for _ in 0..20 {
         let mut hook = world.process("be-a");

@@ -48,7 +48,7 @@ impl Admission {
     }
 
     /// Whether a thread may be in the middle of a submission. Exact once admission is closed, except for threads that
-    /// are about to turn away.
+    /// are about to find it closed.
     pub(crate) fn has_entrants(&self) -> bool {
         self.0.load(Ordering::Acquire) & !CLOSED != 0
     }

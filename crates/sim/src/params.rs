@@ -1,6 +1,6 @@
 //! Every number of the simulated GPU, with its source.
 //!
-//! "M §n" is `gpu-measurements.md` section n: one NVIDIA H200, driver 580, unpatched. All times are nanoseconds.
+//! "M §n" is `docs/reference/gpu.md` section n: one NVIDIA H200, driver 580, unpatched. All times are nanoseconds.
 
 /// Streaming multiprocessors (M, header).
 pub const SMS: u32 = 132;
@@ -49,7 +49,7 @@ pub const FILL_BYTES_PER_US: u64 = 3_000_000;
 /// Fixed cost of one copy or memset: an estimate.
 pub const COPY_LATENCY_NS: u64 = 1_500;
 
-/// Commands that one stream holds before a launch waits: the usual 1,024 (`preemption.md` §9.1).
+/// Commands that one stream holds before a launch waits: the usual 1,024 (`docs/reference/preemption-contract.md`, "Principle").
 pub const STREAM_DEPTH: u64 = 1_024;
 /// A launch that met a full stream continues when this many commands are left in it.
 pub const STREAM_RESUME: u64 = 960;

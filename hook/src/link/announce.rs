@@ -19,7 +19,7 @@ pub(super) struct Announcer {
 
 #[derive(Debug, Default)]
 struct AnnouncementState {
-    /// [`groups::announcement_changes`] at the last announcement.
+    /// [`channel_groups::announcement_changes`] at the last announcement.
     changes: u64,
     /// The identity of the last announcement.
     state: AnnouncementKey,

@@ -111,7 +111,7 @@ fn wanted() -> MutexGuard<'static, GateRequests> {
 }
 
 extern "C" fn body(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is the device that `look_after` passed, which is never freed.
+    // SAFETY: the argument is the device that `follow_gate_word` passed, which is never freed.
     let managed: &'static ManagedDevice = unsafe { &*argument.cast::<ManagedDevice>() };
     thread::configure_current(c"sluice-gate");
     while !process::has_forked() && !is_ending() {

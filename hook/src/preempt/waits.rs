@@ -123,7 +123,7 @@ pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult
 }
 
 /// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
-/// since the driver would wait for them. The context is not used until `context_ended` or `context_stays`.
+/// since the driver would wait for them. The context is not used until `finish_context_end` or `cancel_context_end`.
 pub(crate) fn begin_context_end(context: u64) {
     if is_engaged()
         && let Some(engine) = engine_for_call()

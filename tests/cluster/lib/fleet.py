@@ -12,7 +12,7 @@ FAKE = "kwok.x-k8s.io/node"
 # What a pod needs to go there, and nothing else goes there.
 TOLERATION = {"key": FAKE, "operator": "Equal", "value": "fake", "effect": "NoSchedule"}
 SELECTOR = {"type": "kwok"}
-SEATS = 10
+SLOTS_PER_GPU = 10
 GPUS = 8
 MEMORY_BYTES = 141 << 30
 PLAIN = "test.sluice.dev/plain"
@@ -52,8 +52,8 @@ def _ready() -> int:
 
 
 def _node(name: str, resource: str) -> dict:
-    seats = str(GPUS * SEATS)
-    capacity = {"cpu": "256", "memory": "2Ti", "pods": "250", resource: seats, PLAIN: seats}
+    slots = str(GPUS * SLOTS_PER_GPU)
+    capacity = {"cpu": "256", "memory": "2Ti", "pods": "250", resource: slots, PLAIN: slots}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
     labels |= {"sluice.dev/gpu.present": "true", "sluice.dev/gpu.count": str(GPUS), "sluice.dev/gpu.model": "NVIDIA-H200"}
     annotations = {FAKE: "fake", "sluice.dev/gpus": json.dumps(_inventory(name))}
@@ -80,4 +80,4 @@ def _inventory(name: str) -> dict:
         }
         for index, own in enumerate(uuids)
     ]
-    return {"version": 1, "seats_per_gpu": SEATS, "gpus": gpus}
+    return {"version": 1, "seats_per_gpu": SLOTS_PER_GPU, "gpus": gpus}

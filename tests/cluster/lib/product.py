@@ -34,7 +34,7 @@ def install(**values) -> None:
     api.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
     words = ["upgrade", "--install", RELEASE, REPOSITORY / "charts/sluice", "-n", NAMESPACE, "--create-namespace"]
     api.command("helm", *words, "--wait", "--timeout", "120s", "-f", "-", stdin=json.dumps(merged(VALUES, values)), seconds=180)
-    until("seats on the node", 60, lambda: allocatable() > 0)
+    until("device slots on the node", 60, lambda: allocatable() > 0)
 
 
 def merged(base: dict, over: dict) -> dict:

@@ -45,8 +45,8 @@ def test_every_manager_has_a_self_test_result_for_its_gpu(cluster):
     (agent,) = running("node-agent")
     managers = {gpu: command_line(one) for gpu in GPUS for one in running("pod-manager", gpu)}
     for gpu in GPUS:
-        verdict = managers[gpu][managers[gpu].index("--self-test") + 1]
-        about = json.loads(Path(f"/proc/{agent}/root{verdict}").read_text())["about"]
+        result_file = managers[gpu][managers[gpu].index("--self-test") + 1]
+        about = json.loads(Path(f"/proc/{agent}/root{result_file}").read_text())["about"]
         assert about["gpu"] == gpu, about
     # Each was tried as itself: both have seen programs that Sluice started.
     tests = {gpu: [row["label"] for row in ledger(gpu)["processes"] if row["label"].startswith("doctor-")] for gpu in GPUS}

@@ -84,7 +84,7 @@ def arrives(cluster, ns: str, pod: str) -> None:
 def test_kubelet_restart(cluster):
     with working(cluster) as ns:
         cluster.restart(cluster.kubelet)
-        cluster.until("seats again", 60, lambda: product.allocatable() > 0)
+        cluster.until("device slots again", 60, lambda: product.allocatable() > 0)
         product.create(ns, product.idle("later", memory="64Mi"))
         arrives(cluster, ns, "later")
 

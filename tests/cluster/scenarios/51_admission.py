@@ -141,9 +141,9 @@ def test_a_pod_cannot_request_devices_directly(cluster):
         made = api.request("PATCH", path, extra, "application/strategic-merge-patch+json")
         (debug,) = made["spec"]["ephemeralContainers"]
         assert debug["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], debug
-        seats = product.tenant("none", quota=0.2, memory="64Mi")
-        seats["spec"]["containers"][0]["resources"] = {"limits": {product.RESOURCE: "0"}}
-        assert product.RESOURCE in refused("POST", f"/api/v1/namespaces/{ns}/pods", seats), "a GPU without its library"
+        no_slots = product.tenant("none", quota=0.2, memory="64Mi")
+        no_slots["spec"]["containers"][0]["resources"] = {"limits": {product.RESOURCE: "0"}}
+        assert product.RESOURCE in refused("POST", f"/api/v1/namespaces/{ns}/pods", no_slots), "a GPU without its library"
 
 
 def test_exec_children_and_empty_environments_count_as_their_pod(cluster):

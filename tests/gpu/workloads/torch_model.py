@@ -8,7 +8,7 @@ import window
 
 
 def resnet50(batch):
-    """Training as in gpu-measurements.md §12: bf16 autocast, channels_last, synthetic data."""
+    """Training as in docs/reference/gpu.md §12: bf16 autocast, channels_last, synthetic data."""
     import torchvision
 
     torch.backends.cudnn.benchmark = True

@@ -196,7 +196,7 @@ static void legacy(void) {
     DO(launch(gpu.mix, data, N, MICROS, on));
     DO(launch(gpu.mix, data, N, MICROS, NULL));
     DO(launch(gpu.mix, data, N, MICROS, on));
-    /* A synchronous call on the default stream comes in its turn as well. */
+    /* A synchronous call on the default stream keeps its place in the order as well. */
     uint64_t host[N];
     DO(cuMemcpyDtoH_v2(host, data, sizeof host));
     EXPECT(host[0] != 0);

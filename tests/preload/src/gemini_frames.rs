@@ -102,7 +102,7 @@ pub fn i32_at(bytes: &[u8], at: usize) -> i32 {
 mod tests {
     use super::*;
 
-    /// The vectors were recorded from Gemini itself (comm-protocol.md §2.4).
+    /// The vectors were recorded from Gemini itself (`docs/reference/wire.md`, "Golden vectors").
     #[test]
     fn requests_are_packed_as_gemini_packs_them() {
         let hex = |text: &str| -> Vec<u8> {

@@ -100,7 +100,7 @@ impl RecordingManager {
     pub fn set_contenders(&self, latency_critical: bool, contenders: u64) {
         let mut state = lock(&self.state);
         (state.latency_critical, state.contenders) = (latency_critical, contenders);
-        // Grant pages and report pages in turn.
+        // Grant pages and report pages alternately.
         state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     /// Whether the manager discovers processes of the clients' pods that run without the hook and schedules their channel groups.
     /// Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
     #[arg(long, value_enum)]
-    adopt: Option<Adopt>,
+    adopt: Option<UnhookedChoice>,
     /// Result of `sluice self-test` on this GPU: used instead of the driver's version while driver and boot are the same
     #[arg(long, value_name = "FILE")]
     self_test: Option<PathBuf>,
@@ -153,7 +153,7 @@ enum ControlsOf {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Adopt {
+enum UnhookedChoice {
     /// Where possible; otherwise the reason is logged and counted
     Auto,
     /// Never
@@ -226,8 +226,8 @@ impl Arguments {
             },
             unhooked: match self.adopt {
                 None => d.unhooked,
-                Some(Adopt::Auto) => UnhookedScheduling::Auto,
-                Some(Adopt::Off) => UnhookedScheduling::Off,
+                Some(UnhookedChoice::Auto) => UnhookedScheduling::Auto,
+                Some(UnhookedChoice::Off) => UnhookedScheduling::Off,
             },
             lock_program: std::env::current_exe().ok(),
             self_test: self.self_test.clone(),

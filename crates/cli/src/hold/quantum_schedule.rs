@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The time of one cycle through all shares. Quanta of 30 to 100 ms cost a few percent (`gpu-measurements.md` §13).
+/// The time of one cycle through all shares. Quanta of 30 to 100 ms cost a few percent (`docs/reference/gpu.md` §13).
 const CYCLE: Duration = Duration::from_millis(150);
 /// The shortest quantum. A shorter one would not be worth its controls.
 const MIN_QUANTUM: Duration = Duration::from_millis(15);

@@ -124,9 +124,9 @@ impl ChannelGroupScheduler {
         self.failed_clients.remove(&client)
     }
 
-    /// Restores the failure that [`Self::pardon`] cleared, if it did. Groups announced in between stay.
-    pub fn restore_failure(&mut self, client: ClientId, pardoned: bool) {
-        if pardoned {
+    /// Restores the failure that [`Self::clear_failure`] cleared, if it did. Groups announced in between stay.
+    pub fn restore_failure(&mut self, client: ClientId, had_failed: bool) {
+        if had_failed {
             self.failed_clients.insert(client);
         }
     }

@@ -1,10 +1,10 @@
 //! Channel-group scheduling: which channel groups may run on the GPU, and with which time slice, enforced by the
 //! driver.
 //!
-//! [`Steering`] is the only public entry. It requests and returns grants in the [token ledger](crate::ledger) for the
-//! hardware-scheduled processes, turns the grants into a setting for each channel group, and returns the next control
-//! to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node. Therefore at most one is in flight,
-//! and none is made where nothing changes.
+//! [`ChannelGroupScheduler`] is the only public entry. It requests and returns grants in the [token
+//! ledger](crate::ledger) for the hardware-scheduled processes, derives a setting for each channel group from the
+//! grants, and returns the next control to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node.
+//! Therefore at most one is in flight, and none is made where nothing changes.
 //!
 //! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups
 //!   of a client without a limit keep the driver's default slice.
@@ -14,7 +14,7 @@
 //!   while no latency-critical process is busy, or after a bounded wait.
 //!
 //! At most one enabled group has a slice below [`TINY_SLICE_US`], also between two controls and when one fails.
-//! [`Reconciler`] keeps this invariant while the manager lives. [`Release`] keeps it where no later control can correct
+//! [`Reconciler`] keeps this invariant while the manager lives. [`ReleaseSequence`] keeps it where no later control can correct
 //! the setting.
 
 mod activity;

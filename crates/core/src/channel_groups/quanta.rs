@@ -78,7 +78,7 @@ impl ChannelGroupScheduler {
         if self.contended || sibling_waits { self.policy.idle_ns } else { self.policy.uncontended_idle_ns }
     }
 
-    /// When to call [`Self::begin`] again if nothing else happens.
+    /// When to call [`Self::begin_control`] again if nothing else happens.
     #[must_use]
     pub fn next_wakeup(&self, now: u64) -> Option<u64> {
         // While a control is in flight no other can begin: the caller waits for its end.

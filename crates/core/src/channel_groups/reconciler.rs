@@ -1,6 +1,6 @@
 //! Brings the groups from their known settings to the wanted ones, one control after the other.
 //!
-//! The invariant: at most one group that may be enabled may have a slice below [`TINY_SLICE_US`](super::TINY_US). An unknown
+//! The invariant: at most one group that may be enabled may have a slice below [`TINY_SLICE_US`](super::TINY_SLICE_US). An unknown
 //! setting counts as the worst case: a group that was just announced, or whose control failed, may be enabled with any
 //! slice. A longer slice may always be set and any group may always be disabled, so that every state can be left.
 

@@ -72,7 +72,7 @@ impl<G: Copy> ReleaseSequence<G> {
         Self { entries, in_flight: None }
     }
 
-    /// Begins the next control, [`Op::SetSlice`] or [`Op::Start`]. `None` if no safe control is left, or one is in
+    /// Begins the next control, [`ControlOp::SetSlice`] or [`ControlOp::Enable`]. `None` if no safe control is left, or one is in
     /// flight. The caller may stop at any point without undoing anything.
     pub fn begin(&mut self) -> Option<(G, ControlOp)> {
         if self.in_flight.is_some() {

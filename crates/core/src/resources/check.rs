@@ -20,7 +20,7 @@ pub(super) struct RawEntry {
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
 
-/// Turns raw entries into clients and appends every mistake to `mistakes`.
+/// Converts raw entries into clients and appends every mistake to `mistakes`.
 pub(super) fn check(
     raw: Vec<RawEntry>,
     reading: ParseOptions,

@@ -1,4 +1,4 @@
-//! Tests whether hold kernels shorten requests: times requests with and without one in turn, then keeps the better choice.
+//! Tests whether hold kernels shorten requests: times requests alternately with and without one, then keeps the better choice.
 //!
 //! The timed interval is the request as the program sees it: from its first copy or launch to the end of the wait for it. That costs two
 //! readings of the host's clock, and includes the cost of the hold kernel's own launches. Times on the GPU would need events in the

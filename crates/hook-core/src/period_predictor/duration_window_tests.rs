@@ -11,29 +11,29 @@ fn an_empty_window_predicts_nothing() {
 
 #[test]
 fn record_expires_after_three_seconds_and_its_millisecond() {
-    let mut keeper = DurationWindow::default();
-    keeper.add(0, 7.0);
-    assert_eq!(keeper.predict(3000 * MS + 999_999, Quantile::Maximum), 7.0);
-    assert_eq!(keeper.predict(3001 * MS, Quantile::Maximum), 0.0);
+    let mut records_window = DurationWindow::default();
+    records_window.add(0, 7.0);
+    assert_eq!(records_window.predict(3000 * MS + 999_999, Quantile::Maximum), 7.0);
+    assert_eq!(records_window.predict(3001 * MS, Quantile::Maximum), 0.0);
 }
 
 #[test]
 fn the_percentile_leaves_one_outlier_in_eleven_out() {
-    let mut keeper = DurationWindow::default();
+    let mut records_window = DurationWindow::default();
     for _ in 0..10 {
-        keeper.add(0, 1.0);
+        records_window.add(0, 1.0);
     }
-    keeper.add(0, 100.0);
-    assert_eq!(keeper.predict(0, Quantile::P90), 1.0);
-    assert_eq!(keeper.predict(0, Quantile::Maximum), 100.0);
+    records_window.add(0, 100.0);
+    assert_eq!(records_window.predict(0, Quantile::P90), 1.0);
+    assert_eq!(records_window.predict(0, Quantile::Maximum), 100.0);
 }
 
 #[test]
 fn value_that_is_not_finite_is_dropped() {
-    let mut keeper = DurationWindow::default();
-    keeper.add(0, f64::NAN);
-    keeper.add(0, f64::INFINITY);
-    assert_eq!(keeper.predict(0, Quantile::Maximum), 0.0);
+    let mut records_window = DurationWindow::default();
+    records_window.add(0, f64::NAN);
+    records_window.add(0, f64::INFINITY);
+    assert_eq!(records_window.predict(0, Quantile::Maximum), 0.0);
 }
 
 /// The expected quantile, by sorting a copy of all records.
@@ -60,30 +60,30 @@ proptest! {
         steps in proptest::collection::vec((0u64..400 * MS, 0.0f64..500.0), 1..200),
         wait in 0u64..4000 * MS,
     ) {
-        let mut keeper = DurationWindow::default();
+        let mut records_window = DurationWindow::default();
         let mut records = Vec::new();
         let mut now = 0;
         for (pause, value) in steps {
             now += pause;
-            keeper.add(now, value);
+            records_window.add(now, value);
             records.push((now, value));
             for quantile in [Quantile::P90, Quantile::Maximum] {
-                prop_assert_eq!(keeper.predict(now, quantile), naive(&records, now, quantile));
+                prop_assert_eq!(records_window.predict(now, quantile), naive(&records, now, quantile));
             }
         }
         now += wait;
-        prop_assert_eq!(keeper.predict(now, Quantile::P90), naive(&records, now, Quantile::P90));
+        prop_assert_eq!(records_window.predict(now, Quantile::P90), naive(&records, now, Quantile::P90));
     }
 
     #[test]
     fn a_full_window_forgets_the_oldest_first(values in proptest::collection::vec(0.0f64..9.0, CAPACITY..CAPACITY + 300)) {
-        let mut keeper = DurationWindow::default();
+        let mut records_window = DurationWindow::default();
         let mut records = Vec::new();
         for value in values {
-            keeper.add(0, value);
+            records_window.add(0, value);
             records.push((0, value));
         }
-        prop_assert_eq!(keeper.predict(0, Quantile::Maximum), naive(&records, 0, Quantile::Maximum));
-        prop_assert_eq!(keeper.predict(0, Quantile::P90), naive(&records, 0, Quantile::P90));
+        prop_assert_eq!(records_window.predict(0, Quantile::Maximum), naive(&records, 0, Quantile::Maximum));
+        prop_assert_eq!(records_window.predict(0, Quantile::P90), naive(&records, 0, Quantile::P90));
     }
 }

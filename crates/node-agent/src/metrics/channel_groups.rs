@@ -7,7 +7,7 @@ use super::families::take;
 
 /// Series of each GPU.
 pub(super) struct Series {
-    turns: IntCounterVec,
+    quanta: IntCounterVec,
     forced: IntCounterVec,
     given_up: IntCounterVec,
     descriptors_refused: IntCounterVec,
@@ -27,7 +27,7 @@ impl Series {
         let level =
             Opts::new("sluice_level", "Attached processes, by the mechanism that makes them yield the GPU");
         Ok(Self {
-            turns: of_gpu(
+            quanta: of_gpu(
                 "sluice_turns_total",
                 "Quanta enforced by enabling and disabling channel groups",
                 &[],
@@ -73,7 +73,7 @@ impl Series {
 
     /// Adds the counts that the manager of a GPU reported.
     pub(super) fn add(&self, own: [&str; 2], reported: &Steering) {
-        self.turns.with_label_values(&own).inc_by(reported.turns);
+        self.quanta.with_label_values(&own).inc_by(reported.turns);
         self.forced.with_label_values(&own).inc_by(reported.hand_overs_forced);
         self.given_up.with_label_values(&own).inc_by(reported.given_up);
         self.descriptors_refused.with_label_values(&own).inc_by(reported.descriptors_refused);

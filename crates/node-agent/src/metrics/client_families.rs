@@ -25,8 +25,8 @@ pub(super) struct ClientFamilies {
     bypassed: IntCounterVec,
     processes: IntGaugeVec,
     process_memory: IntGaugeVec,
-    adopted: IntGaugeVec,
-    unsteered: IntGaugeVec,
+    unhooked: IntGaugeVec,
+    unscheduled: IntGaugeVec,
     info: IntGaugeVec,
 }
 
@@ -72,11 +72,11 @@ impl ClientFamilies {
                 ),
             )?,
             processes: gauge("processes", "Attached processes; the label container is where each runs")?,
-            adopted: gauge(
+            unhooked: gauge(
                 "adopted_processes",
                 "Unhooked processes whose channel groups are scheduled by the manager",
             )?,
-            unsteered: take(
+            unscheduled: take(
                 registry,
                 IntGaugeVec::new(
                     opts(
@@ -131,10 +131,10 @@ impl ClientFamilies {
             let labels = [own.as_slice(), &[reason.as_str()]].concat();
             self.bypassed.with_label_values(&labels).inc_by(*launches);
         }
-        self.adopted.with_label_values(&own).set(i64::from(usage.adopted_processes));
+        self.unhooked.with_label_values(&own).set(i64::from(usage.adopted_processes));
         for (reason, processes) in &usage.unsteered_processes {
             let labels = [own.as_slice(), &[reason.as_str()]].concat();
-            self.unsteered.with_label_values(&labels).set(i64::from(*processes));
+            self.unscheduled.with_label_values(&labels).set(i64::from(*processes));
         }
         for process in &usage.processes {
             let container = pod.and_then(|pod| pod.container_names.get(&process.container_id));

@@ -2,7 +2,7 @@
 //! kubelet.
 //!
 //! * [`scrape`]: asks all managers concurrently, each with a deadline. A manager that hangs costs only its own series.
-//! * [`families`]: turns the facts into Prometheus's series. Pure, and built anew for each scrape: a pod that ended
+//! * [`families`]: converts the facts into Prometheus's series. Pure, and built anew for each scrape: a pod that ended
 //!   leaves no series.
 //!   The series are in `client_families`, `gpu_families` and `channel_groups`.
 //! * [`state`]: the same facts as JSON, with the wanted clients beside those in force.

@@ -1,4 +1,4 @@
-//! The rule that turns bound pods into clients of GPUs. Pure: the same pods and GPUs give the same clients.
+//! The rule by which bound pods become clients of GPUs. Pure: the same pods and GPUs give the same clients.
 //!
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.

@@ -11,7 +11,7 @@ use super::object_tree::{ObjectTree, Objects};
 use crate::abi::class;
 use crate::{ControlError, Controls, NvStatus};
 
-/// The first handle of libcuda's objects (`gpu-measurements.md` §1).
+/// The first handle of libcuda's objects (`docs/reference/driver-controls.md` §4).
 const FIRST_OBJECT: u32 = 0x5c00_0000;
 
 /// Queries about handles.

@@ -16,7 +16,7 @@ pub struct Announcement {
     pub contexts: Vec<ContextHandles>,
     /// Descriptor numbers of this process. Each was open when an ioctl was last observed on it.
     pub descriptors: Vec<RawFd>,
-    /// The groups' registry numbers ([`Found::number`]).
+    /// The groups' registry numbers ([`ComputeGroup::number`]).
     pub numbers: Vec<u64>,
 }
 

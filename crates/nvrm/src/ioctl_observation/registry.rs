@@ -51,8 +51,8 @@ impl ObjectRegistry {
         self.changes
     }
 
-    /// Records an ioctl observed on descriptor `fd`. `params` are the bytes at [`Seen::params`]; `ordinal` is the device for which the
-    /// calling thread is making a context; `before` is [`Self::changes`] from before the ioctl.
+    /// Records an ioctl observed on descriptor `fd`. `params` are the bytes at [`ObservedIoctl::params`]; `ordinal` is the device for which the
+    /// calling thread is making a context; `before` is [`Self::newest_entry`] from before the ioctl.
     ///
     /// Returns whether the result of [`Self::groups`] may have changed.
     pub fn record(

@@ -15,7 +15,7 @@ pub struct Device(OwnedFd);
 struct Block([u8; MAX_BLOCK_LEN]);
 
 impl Device {
-    /// The system calls made here are harmless on any descriptor; [`super::adopt`] checks its kind.
+    /// The system calls made here are harmless on any descriptor; [`super::open_transport`] checks its kind.
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self(fd)
     }

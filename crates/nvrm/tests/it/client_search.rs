@@ -65,7 +65,7 @@ impl ObjectQueries for File {
     }
 }
 
-/// As on an H200 (`gpu-measurements.md` §1): a compute group and a copy group.
+/// As on an H200 (`docs/reference/gpu.md` §1): a compute group and a copy group.
 const CONTEXT: &[Object] = &[
     (2, DEVICE, 0),
     (3, SUBDEVICE, 2),

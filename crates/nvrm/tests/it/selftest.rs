@@ -62,18 +62,18 @@ fn increasing_switch_counts_prove_them() {
 
 #[test]
 fn result_applies_only_to_its_boot_driver_and_gpu() {
-    let verdict = verdict(Effect::Proven, Effect::NoEffect);
+    let result = self_test_result(Effect::Proven, Effect::NoEffect);
     let unknown = DriverVersion::Unknown("600.1".into());
-    assert!(verdict.applies_to(&unknown, Some("GPU-1"), "b"));
-    assert!(verdict.applies_to(&DriverVersion::NotVisible, None, "b"), "an invisible version is accepted");
-    assert!(!verdict.applies_to(&DriverVersion::Compared("580.1".into()), Some("GPU-1"), "b"));
-    assert!(!verdict.applies_to(&unknown, Some("GPU-2"), "b"));
-    assert!(!verdict.applies_to(&unknown, Some("GPU-1"), "c"));
-    let unsure = SelfTestResult { stops: Effect::inconclusive("few"), ..verdict };
+    assert!(result.applies_to(&unknown, Some("GPU-1"), "b"));
+    assert!(result.applies_to(&DriverVersion::NotVisible, None, "b"), "an invisible version is accepted");
+    assert!(!result.applies_to(&DriverVersion::Compared("580.1".into()), Some("GPU-1"), "b"));
+    assert!(!result.applies_to(&unknown, Some("GPU-2"), "b"));
+    assert!(!result.applies_to(&unknown, Some("GPU-1"), "c"));
+    let unsure = SelfTestResult { stops: Effect::inconclusive("few"), ..result };
     assert!(!unsure.applies_to(&unknown, Some("GPU-1"), "b"), "the test decided nothing");
 }
 
-fn verdict(stops: Effect, slices: Effect) -> SelfTestResult {
+fn self_test_result(stops: Effect, slices: Effect) -> SelfTestResult {
     let about = SelfTestSubject { driver: "600.1".into(), gpu: "GPU-1".into(), boot: "b".into() };
     SelfTestResult { about, slices, stops, counts: Effect::Proven }
 }
@@ -81,29 +81,35 @@ fn verdict(stops: Effect, slices: Effect) -> SelfTestResult {
 #[test]
 fn quanta_need_the_disabling_control_and_slices_alone_are_not_enough() {
     let refused = || Effect::refused("0x56");
-    assert_eq!(verdict(Effect::Proven, Effect::Proven).usable_controls(), UsableControls::All);
-    assert_eq!(verdict(Effect::Proven, refused()).usable_controls(), UsableControls::DisableOnly);
-    assert_eq!(verdict(Effect::NoEffect, Effect::Proven).usable_controls(), UsableControls::NoControls);
-    assert_eq!(verdict(Effect::NotUndone, Effect::Proven).usable_controls(), UsableControls::NoControls);
+    assert_eq!(self_test_result(Effect::Proven, Effect::Proven).usable_controls(), UsableControls::All);
+    assert_eq!(self_test_result(Effect::Proven, refused()).usable_controls(), UsableControls::DisableOnly);
     assert_eq!(
-        verdict(Effect::inconclusive("few"), Effect::Proven).usable_controls(),
+        self_test_result(Effect::NoEffect, Effect::Proven).usable_controls(),
+        UsableControls::NoControls
+    );
+    assert_eq!(
+        self_test_result(Effect::NotUndone, Effect::Proven).usable_controls(),
+        UsableControls::NoControls
+    );
+    assert_eq!(
+        self_test_result(Effect::inconclusive("few"), Effect::Proven).usable_controls(),
         UsableControls::NoControls
     );
 }
 
 #[test]
 fn result_is_about_exactly_one_driver_gpu_and_boot() {
-    let verdict = verdict(Effect::Proven, Effect::Proven);
-    let same = verdict.about.clone();
-    assert!(verdict.is_for(&same));
+    let result = self_test_result(Effect::Proven, Effect::Proven);
+    let same = result.about.clone();
+    assert!(result.is_for(&same));
     for other in [
         SelfTestSubject { driver: "600.2".into(), ..same.clone() },
         SelfTestSubject { gpu: "GPU-2".into(), ..same.clone() },
         SelfTestSubject { boot: "c".into(), ..same.clone() },
     ] {
-        assert!(!verdict.is_for(&other), "{other:?}");
+        assert!(!result.is_for(&other), "{other:?}");
     }
     let nowhere = SelfTestSubject { boot: String::new(), ..same };
-    let unknown = SelfTestResult { about: nowhere.clone(), ..verdict };
+    let unknown = SelfTestResult { about: nowhere.clone(), ..result };
     assert!(!unknown.is_for(&nowhere), "unknown boot ids do not match");
 }

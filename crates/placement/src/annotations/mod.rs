@@ -1,7 +1,7 @@
 //! The annotations of a pod: its GPU request and its assigned GPUs, read in the same way by every component.
 //!
 //! [`GpuRequest::from_annotations`] reads a request. [`GpuRequest::admit`] also refuses unknown keys. [`assigned`]
-//! reads the assigned GPUs. [`kubeshare::translate`] turns KubeShare's labels into the same annotations. Shares are
+//! reads the assigned GPUs. [`kubeshare::translate`] translates KubeShare's labels into the same annotations. Shares are
 //! thousandths of one GPU, memory is bytes, durations are nanoseconds; no floating-point numbers are used.
 
 mod amount;

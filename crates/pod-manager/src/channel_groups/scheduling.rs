@@ -30,14 +30,14 @@ impl ChannelGroups {
 
     /// Whether a process uses the GPU, or `None` if it is not hardware-scheduled.
     pub(crate) fn is_using_gpu(&self, id: ProcessId) -> Option<bool> {
-        self.scheduler.quantum_state(id).map(|turn| turn != QuantumState::Idle)
+        self.scheduler.quantum_state(id).map(|state| state != QuantumState::Idle)
     }
 
     /// Takes an action that concerns a hardware-scheduled process. `false` if the action is for the page.
     pub(crate) fn act(&mut self, action: &Action, io: &Io) -> bool {
         let before = self.scheduler.quanta_granted();
         let taken = self.scheduler.apply_action(action);
-        io.metrics.channel_groups.turns.inc_by(self.scheduler.quanta_granted() - before);
+        io.metrics.channel_groups.quanta.inc_by(self.scheduler.quanta_granted() - before);
         taken
     }
 

@@ -58,7 +58,7 @@ mod tests {
     /// Decides for an unknown and for a known driver, with a result about the first.
     fn decide(stops: Effect, slices: Effect) -> [UsableControls; 2] {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("verdict.json");
+        let path = folder.path().join("result.json");
         let about = SelfTestSubject::now("700.1", "GPU-1");
         let result = SelfTestResult { about, slices, stops, counts: Effect::Proven };
         std::fs::write(&path, serde_json::to_vec(&result).unwrap()).unwrap();
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn known_driver_without_proven_effect_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("verdict.json");
+        let path = folder.path().join("result.json");
         let about = SelfTestSubject::now("580.1", "GPU-1");
         let result = SelfTestResult {
             about,
@@ -91,7 +91,7 @@ mod tests {
         let config = Config { self_test: Some(path.clone()), ..Config::new("socket", "resources") };
         let compared = DriverVersion::Compared("580.1".into());
         assert_eq!(allowed_controls(&config, &compared), UsableControls::NoControls);
-        std::fs::write(&path, "not a verdict").unwrap();
+        std::fs::write(&path, "not a result").unwrap();
         assert_eq!(allowed_controls(&config, &compared), UsableControls::All, "as without one");
     }
 }

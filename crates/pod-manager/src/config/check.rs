@@ -60,7 +60,7 @@ impl Config {
         span("base_quota", self.base_quota, self.min_quota, self.max_quota, "min_quota to max_quota");
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
-        span("turn", self.quantum, ms(30), ms(100), "30 to 100 ms");
+        span("quantum", self.quantum, ms(30), ms(100), "30 to 100 ms");
         let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
         let within = (1..=64).contains(&gpus);
         span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");

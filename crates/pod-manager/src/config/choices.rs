@@ -74,7 +74,7 @@ pub struct AgentConfig {
     /// The GPU's uuid as the driver spells it, for snapshots.
     pub gpu_uuid: String,
     /// How long the attach of an unknown pod's process waits before it is refused: less than
-    /// [`HOOK_TIMEOUT`](sluice_comm::HOOK_PATIENCE), because a hook that has given up does not read the reason and runs without limits.
+    /// [`HOOK_TIMEOUT`](sluice_comm::HOOK_TIMEOUT), because a hook that has given up does not read the reason and runs without limits.
     /// Default 3 s.
     pub pending_time: Duration,
     /// Attaches that wait at once, 0 to 65536; further ones are refused. At most 64 of them are of one pod. Default 1024.

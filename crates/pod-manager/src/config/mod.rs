@@ -58,7 +58,7 @@ pub struct Config {
     /// from their length. Default 50 ms.
     pub quantum: Duration,
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many GPUs
-    /// quanta are longer than [`Self::turn`]: see [`Self::turn_on_node`]. Default 1.
+    /// quanta are longer than [`Self::quantum`]: see [`Self::quantum_on_node`]. Default 1.
     pub node_gpus: u32,
     /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
     /// gates for frameworks on a GPU is not measured yet (docs/benchmarks.md).

@@ -31,7 +31,7 @@ pub enum Identity {
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// Turns a claim into an identity, whether there is such a client or not.
+/// Derives an identity from what a peer claims, whether there is such a client or not.
 pub trait Identify: Send {
     /// The identity of the peer.
     ///

@@ -35,7 +35,7 @@ pub(crate) struct ChannelGroupMetrics {
     seconds: Vec<Histogram>,
     /// 1 while a control is being made.
     pub(crate) in_flight: IntGauge,
-    pub(crate) turns: IntCounter,
+    pub(crate) quanta: IntCounter,
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
     pub(crate) descriptors_refused: IntCounter,
@@ -85,7 +85,7 @@ impl ChannelGroupMetrics {
             announcements_waiting,
             controls: controls.collect::<prometheus::Result<_>>()?,
             seconds: seconds.collect::<prometheus::Result<_>>()?,
-            turns: counter(Opts::new("sluice_turns_total", "Quanta given to hardware-scheduled processes"))?,
+            quanta: counter(Opts::new("sluice_turns_total", "Quanta given to hardware-scheduled processes"))?,
             forced: counter(Opts::new(
                 "sluice_hand_overs_forced_total",
                 "Hand-offs made while a latency-critical process was busy or about to be",
@@ -129,7 +129,7 @@ impl ChannelGroupMetrics {
         });
         let levels = LEVELS.iter().zip(&self.levels);
         control::Steering {
-            turns: self.turns.get(),
+            turns: self.quanta.get(),
             hand_overs_forced: self.forced.get(),
             given_up: self.given_up.get(),
             descriptors_refused: self.descriptors_refused.get(),

@@ -172,7 +172,7 @@ impl Unhooked {
         parts: &mut OtherParts<'_>,
     ) {
         let noted = self.unscheduled.insert(key, (client, obstacle.kind));
-        if noted != Some((client, obstacle.kind)) && parts.io.may_log("unsteered").is_some() {
+        if noted != Some((client, obstacle.kind)) && parts.io.may_log("unscheduled").is_some() {
             let client = parts.clients.name(client);
             let (pid, reason) = (key.0, obstacle.kind.label());
             warn!(

@@ -1,8 +1,8 @@
 //! What processes announce of their channel groups, once and again, and what the manager takes of it.
 
 use crate::support::driver::{Call, Descriptor, context};
+use crate::support::group_processes::{process_with_groups, quiet, two, works};
 use crate::support::hook::Hook;
-use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::channel_groups::ControlFailure;
@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 #[test]
 fn later_announcement_replaces_the_earlier_one() {
     let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-a", &[1]);
     works(&world, &a);
     let mut b = world.process("be-b");
     b.want();
@@ -40,7 +40,7 @@ fn later_announcement_replaces_the_earlier_one() {
 #[test]
 fn wakeups_are_requested_again_once_a_process_announces_contexts_again() {
     let world = World::new();
-    let (mut a, _a) = steered(&world, "be-a", &[1]);
+    let (mut a, _a) = process_with_groups(&world, "be-a", &[1]);
     until("it is to ring", || a.page().wakeup_requested());
     a.token.announce(&[], &[]);
     until("it is not to ring", || !a.page().wakeup_requested());
@@ -104,9 +104,9 @@ fn contexts_beside_the_memory_channel_or_with_other_descriptors_than_announced_a
 #[test]
 fn disabled_group_that_is_not_announced_again_is_enabled() {
     let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-a", &[1]);
     works(&world, &a);
-    let (mut b, sent) = steered(&world, "be-b", &[2, 3]);
+    let (mut b, sent) = process_with_groups(&world, "be-b", &[2, 3]);
     works(&world, &b);
     assert_eq!((world.driver.group(2), world.driver.group(3)), ((false, 2048), (false, 2048)));
     b.token.announce(&[context(2)], &[sent.sent.as_fd()]);
@@ -150,8 +150,8 @@ fn contexts_announced_again_stay_and_only_their_last_descriptor_is_kept() {
 #[test]
 fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
     let world = World::new();
-    let (a, _sent) = steered(&world, "be-a", &(1..=40).collect::<Vec<_>>());
-    let (b, _other) = steered(&world, "be-b", &[100]);
+    let (a, _sent) = process_with_groups(&world, "be-a", &(1..=40).collect::<Vec<_>>());
+    let (b, _other) = process_with_groups(&world, "be-b", &[100]);
     world.advance(60_000 * MS);
     quiet(&world);
     let (mut second, sent) = (world.process("be-a"), Descriptor::new());
@@ -159,7 +159,7 @@ fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
     second.token.announce(&contexts, &[sent.sent.as_fd()]);
     until("it is refused", || world.metric("sluice_announcements_refused_total") == Some(1.0));
     quiet(&world);
-    assert_eq!(second.page().deadline_ns(), 0, "takes turns by token");
+    assert_eq!(second.page().deadline_ns(), 0, "it is token-scheduled");
     assert_eq!((a.page().deadline_ns(), b.page().deadline_ns()), (UNLIMITED, UNLIMITED));
     sent.closes();
     second.token.announce(&contexts[..24], &[Descriptor::new().sent.as_fd()]);
@@ -169,7 +169,7 @@ fn client_has_a_maximum_of_groups_however_slowly_it_announces_them() {
 #[test]
 fn process_that_announces_without_end_is_token_scheduled() {
     let world = World::new();
-    let (mut a, sent) = steered(&world, "be-a", &[1]);
+    let (mut a, sent) = process_with_groups(&world, "be-a", &[1]);
     let refused = || world.metric("sluice_announcements_refused_total");
     for group in 2..65 {
         a.token.announce(&[context(group)], &[sent.sent.as_fd()]);
@@ -187,13 +187,13 @@ fn process_that_announces_without_end_is_token_scheduled() {
     world.advance(99 * MS);
     assert_ne!(a.page().deadline_ns(), UNLIMITED);
     world.advance(MS);
-    until("it is steered again", || {
+    until("it is hardware-scheduled again", || {
         world.settle();
         a.page().deadline_ns() == UNLIMITED
     });
     assert_eq!(refused(), Some(1.0));
     works(&world, &a);
-    let (b, _bd) = steered(&world, "be-b", &[100]);
+    let (b, _bd) = process_with_groups(&world, "be-b", &[100]);
     works(&world, &b);
     world.advance(50 * MS);
     quiet(&world);
@@ -203,7 +203,7 @@ fn process_that_announces_without_end_is_token_scheduled() {
 #[test]
 fn postponed_announcement_is_dropped_when_its_process_ends_or_announces_another() {
     let world = World::new();
-    let (mut a, _sent) = steered(&world, "be-a", &(1..=64).collect::<Vec<_>>());
+    let (mut a, _sent) = process_with_groups(&world, "be-a", &(1..=64).collect::<Vec<_>>());
     let refused = || world.metric("sluice_announcements_refused_total");
     let (first, second) = (Descriptor::new(), Descriptor::new());
     a.token.announce(&[context(65)], &[first.sent.as_fd()]);

@@ -1,8 +1,8 @@
 //! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
 
 use crate::support::driver::{Call, Descriptor, FakeDriver, context};
+use crate::support::group_processes::{process_with_groups, quiet, two, works};
 use crate::support::hook::Hook;
-use crate::support::steered::{quiet, steered, two, works};
 use crate::support::{MS, World, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
@@ -58,7 +58,7 @@ fn gpu_is_handed_off_at_the_end_of_the_quantum() {
 #[test]
 fn no_group_is_disabled_while_only_one_process_has_work() {
     let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-a", &[1]);
     works(&world, &a);
     world.driver.take_calls();
     for _ in 0..100 {
@@ -82,7 +82,7 @@ fn process_idle_for_three_milliseconds_hands_off_to_waiting_ones() {
     world.advance(MS);
     quiet(&world);
     assert_eq!(world.driver.calls(), [Call::Stop(1), Call::Start(2)], "it might not be as idle as it says");
-    // It rings, and waits for its turn.
+    // It writes to its wake-up eventfd and waits for its quantum.
     assert!(a.page().wakeup_requested());
     works(&world, &a);
     assert_eq!(world.driver.group(1), (false, 2048));
@@ -92,7 +92,7 @@ fn process_idle_for_three_milliseconds_hands_off_to_waiting_ones() {
 #[test]
 fn clients_with_and_without_controlled_groups_share_the_gpu() {
     let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-a", &[1]);
     let mut b = world.process("be-b");
     works(&world, &a);
     b.want();
@@ -116,7 +116,7 @@ fn clients_with_and_without_controlled_groups_share_the_gpu() {
 fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
     let world = World::new();
     let ((a, _a), (b, _b)) = two(&world);
-    let (mut lc, _lc) = steered(&world, "lc", &[3]);
+    let (mut lc, _lc) = process_with_groups(&world, "lc", &[3]);
     quiet(&world);
     assert_eq!(world.driver.group(3), (true, 1_000_000));
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
@@ -160,7 +160,7 @@ fn a_latency_critical_process_is_served_while_a_control_hangs() {
     world.driver.hold();
     world.advance(50 * MS);
     assert_eq!(world.driver.next(), Call::Stop(1));
-    let (mut lc, _lc) = steered(&world, "lc", &[3]);
+    let (mut lc, _lc) = process_with_groups(&world, "lc", &[3]);
     lc.want();
     assert!(lc.granted() > 1000.0);
     assert!(lc.reserve(1 << 20));
@@ -279,7 +279,7 @@ fn driver_without_slices_is_used_for_quanta_only_and_the_level_stays_turn() {
     let mut world = World::new();
     world.restart_with(FakeDriver::without_slices());
     let ((_a, _ad), (_b, _bd)) = two(&world);
-    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
     quiet(&world);
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 2048), (false, 2048)));
     assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(3.0));
@@ -291,7 +291,7 @@ fn driver_without_slices_is_used_for_quanta_only_and_the_level_stays_turn() {
 #[test]
 fn nothing_is_kept_of_a_disconnected_process_that_needs_no_control() {
     let world = World::new();
-    let (a, descriptor) = steered(&world, "be-a", &[1]);
+    let (a, descriptor) = process_with_groups(&world, "be-a", &[1]);
     works(&world, &a);
     let Hook { token, memory, .. } = a;
     drop((token, memory));
@@ -302,7 +302,7 @@ fn nothing_is_kept_of_a_disconnected_process_that_needs_no_control() {
 fn all_groups_are_enabled_when_the_manager_stops() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
-    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
     quiet(&world);
     assert_eq!(world.driver.group(2), (false, 1));
     world.stop();
@@ -315,7 +315,7 @@ fn all_groups_are_enabled_when_the_manager_stops() {
 fn group_is_enabled_when_the_manager_stops_even_if_its_slice_cannot_be_restored() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
-    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
     quiet(&world);
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     world.driver.refuse_slices(2);
@@ -348,7 +348,7 @@ clients:
 fn every_process_of_a_client_that_cannot_be_freed_is_disconnected() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
-    let (mut c, _c) = steered(&world, "be-b", &[3]);
+    let (mut c, _c) = process_with_groups(&world, "be-b", &[3]);
     works(&world, &c);
     for group in [2, 3] {
         world.driver.fail(group, Some(refused(Cause::Refused)));
@@ -390,7 +390,7 @@ fn failed_hand_off_is_undone_and_counted_by_its_cause() {
         quiet(&world);
         assert_eq!((count(label), count("success")), (Some(1.0), before), "{label}");
         assert_eq!(world.driver.group(1), (true, 2048), "as it was");
-        assert_eq!(a.page().deadline_ns(), 0, "it takes turns by token");
+        assert_eq!(a.page().deadline_ns(), 0, "it is token-scheduled");
         assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), UNLIMITED));
     }
 }
@@ -400,7 +400,7 @@ fn failed_hand_off_is_undone_and_counted_by_its_cause() {
 fn disconnected_process_that_could_not_be_freed_does_not_lengthen_other_slices() {
     let world = World::new();
     let ((_a, _ad), (mut b, _b)) = two(&world);
-    let (_lc, _lcd) = steered(&world, "lc", &[3]);
+    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
     quiet(&world);
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     world.driver.fail(2, Some(refused(Cause::Refused)));

@@ -78,7 +78,7 @@ fn change_applies_to_running_processes_and_leaves_the_others_undisturbed() {
     agent.set(&[critical, b]);
     assert!(first.reserve(GIB) && !first.reserve(1));
     world.settle();
-    assert_eq!(first.page().deadline_ns(), u64::MAX, "it holds a standing grant now");
+    assert_eq!(first.page().deadline_ns(), u64::MAX, "it holds an unlimited grant now");
     assert_eq!((second.page().epoch(), second.page().deadline_ns()), (epoch, deadline));
     assert_eq!(second.account(), (7, GIB));
 }
@@ -96,7 +96,7 @@ fn a_removed_pods_processes_lose_everything_but_their_memory_is_remembered() {
     agent.set(std::slice::from_ref(&b));
     assert!(gone.token.is_closed() && gone.memory.is_closed());
     assert_eq!(gone.page().deadline_ns(), 0);
-    assert_eq!(stays.granted(), 50.0, "its grant has ended, so the next one's turn has come");
+    assert_eq!(stays.granted(), 50.0, "its grant has ended, so the next client has the token");
     // It is refused from now on, without waiting for a pod that is known to have gone.
     let mut again = Line::open(&world.socket(), &gone.process, "any-name").unwrap();
     assert_eq!(again.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);

@@ -48,7 +48,7 @@ impl Supervisor {
     }
 }
 
-fn steered(world: &World, client: &str, group: u32) -> (Hook, Descriptor) {
+fn process_with_groups(world: &World, client: &str, group: u32) -> (Hook, Descriptor) {
     let descriptor = Descriptor::new();
     let contexts = [context(group)];
     let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
@@ -61,7 +61,7 @@ fn steered(world: &World, client: &str, group: u32) -> (Hook, Descriptor) {
 fn group_is_escrowed_before_any_control_of_it() {
     let (world, supervisor) = Supervisor::of_a_world();
     world.driver.hold();
-    let (_a, _da) = steered(&world, "be-a", 1);
+    let (_a, _da) = process_with_groups(&world, "be-a", 1);
     // The first control of it is on its way, and does not end.
     assert_eq!(world.driver.next().group(), 1);
     assert!(supervisor.has_next());
@@ -80,7 +80,7 @@ fn group_is_escrowed_before_any_control_of_it() {
 #[test]
 fn escrow_of_groups_that_are_no_longer_controlled_is_revoked() {
     let (world, supervisor) = Supervisor::of_a_world();
-    let (a, descriptor) = steered(&world, "be-a", 1);
+    let (a, descriptor) = process_with_groups(&world, "be-a", 1);
     let Some((EscrowMessage::Descriptor(line), fds)) = supervisor.next() else { panic!("no line") };
     drop(fds);
     let Some((EscrowMessage::Group { group, .. }, _)) = supervisor.next() else { panic!("no group") };
@@ -96,8 +96,9 @@ const MANY: u32 = 16;
 #[test]
 fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
     let (world, supervisor) = Supervisor::of_a_world_with_room_for(Some(1));
-    let hooks: Vec<_> =
-        (1..=MANY).map(|group| steered(&world, ["be-a", "be-b"][group as usize % 2], group)).collect();
+    let hooks: Vec<_> = (1..=MANY)
+        .map(|group| process_with_groups(&world, ["be-a", "be-b"][group as usize % 2], group))
+        .collect();
     let take_turns = || {
         world.settle();
         world.advance(MS);
@@ -143,7 +144,8 @@ fn agent_that_pauses_reading_has_all_descriptors_in_the_end() {
 #[test]
 fn manager_that_stops_in_order_revokes_the_whole_escrow() {
     let (mut world, supervisor) = Supervisor::of_a_world();
-    let ((_a, _da), (_b, _db)) = (steered(&world, "be-a", 1), steered(&world, "be-b", 2));
+    let ((_a, _da), (_b, _db)) =
+        (process_with_groups(&world, "be-a", 1), process_with_groups(&world, "be-b", 2));
     until("a group is disabled", || {
         world.settle();
         world.advance(MS);

@@ -43,7 +43,7 @@ fn two_peers_get_thirty_and_seventy_percent_of_a_gpu_that_they_use_exactly() {
             peers[index].want(0.0, 0.0);
         }
         world.settle();
-        // A grant may come a moment later, when the turn that is held back for a peer has passed.
+        // A grant may come a moment later, when the linger time of another client has passed.
         world.advance(0);
     }
     let share = used[0] / (used[0] + used[1]);

@@ -120,7 +120,7 @@ fn pending_attach_is_forgotten_when_its_connection_closes() {
 
 #[test]
 fn event_reported_before_the_attach_became_pending_does_not_end_it() {
-    // One more than is accepted in a turn, and room for all but that one.
+    // One more than is accepted in one round of the event loop, and room for all but that one.
     let world = World::for_agent(|config| config.max_connections = 33);
     let mut agent = Agent::connect(&world);
     agent.set(&[]);

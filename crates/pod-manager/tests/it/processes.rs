@@ -78,17 +78,17 @@ fn role_of_a_child() {
     std::io::stdin().read_line(&mut rest).unwrap();
 }
 
-/// A child that plays a part; ended when dropped.
-struct Actor {
+/// A child process that runs one role of the tests; killed when dropped.
+struct ChildProcess {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
-impl Actor {
-    fn start(part: &str, socket: &str) -> Self {
+impl ChildProcess {
+    fn start(role: &str, socket: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "processes::role_of_a_child", "--nocapture"])
-            .envs([(PART, part), (SOCKET, socket)])
+            .envs([(PART, role), (SOCKET, socket)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -97,12 +97,15 @@ impl Actor {
         Self { child, output }
     }
 
-    /// The number that the child says after this word.
-    fn says(&mut self, word: &str) -> i32 {
+    /// The number that the child prints after this word.
+    fn read_number(&mut self, word: &str) -> i32 {
         let mut line = String::new();
         loop {
             line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the child ended before it said {word}");
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the child ended before it printed {word}"
+            );
             // The test harness may have begun the line.
             if let Some((_, rest)) = line.split_once(word) {
                 return rest.trim().parse().unwrap();
@@ -116,7 +119,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -160,11 +163,11 @@ fn until(handle: &Handle, sample: &str) {
 fn a_killed_processs_token_and_memory_come_back() {
     let real = Real::new();
     let handle = real.start();
-    let mut actor = Actor::start("alone", &real.socket());
-    actor.says("ready ");
+    let mut process = ChildProcess::start("alone", &real.socket());
+    process.read_number("ready ");
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 1000");
     until(&handle, "sluice_processes{client=\"be-a\"} 1");
-    actor.kill();
+    process.kill();
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 0");
     until(&handle, "sluice_processes{client=\"be-a\"} 0");
     handle.stop().unwrap();
@@ -174,14 +177,14 @@ fn a_killed_processs_token_and_memory_come_back() {
 fn a_parent_that_dies_gives_back_what_it_held_although_its_child_holds_the_sockets() {
     let real = Real::new();
     let handle = real.start();
-    let mut actor = Actor::start("with a child", &real.socket());
-    let sleeper = Orphan(Pid::from_raw(actor.says("sleeper ")));
-    actor.says("ready ");
+    let mut process = ChildProcess::start("with a child", &real.socket());
+    let sleeper = Orphan(Pid::from_raw(process.read_number("sleeper ")));
+    process.read_number("ready ");
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 1000");
-    actor.kill();
-    let mut next = Actor::start("alone", &real.socket());
+    process.kill();
+    let mut next = ChildProcess::start("alone", &real.socket());
     // It gets the token, which the dead one had; and the dead one's memory is free, though the child still lives.
-    next.says("ready ");
+    next.read_number("ready ");
     until(&handle, "sluice_memory_used_bytes{client=\"be-a\"} 1000");
     assert_eq!(kill(sleeper.0, None), Ok(()), "the child was to outlive its parent");
     handle.stop().unwrap();

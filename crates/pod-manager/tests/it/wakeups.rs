@@ -1,7 +1,7 @@
 //! Wake-ups: which ones the manager accepts.
 
+use crate::support::group_processes::{process_with_groups, quiet, two};
 use crate::support::hook::{Hook, Line};
-use crate::support::steered::{quiet, steered, two};
 use crate::support::{MS, World, logs, until};
 use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
 use sluice_comm::{Channel, RequestKind};
@@ -71,7 +71,7 @@ fn requested_wakeups_without_activity_above_the_limit_are_ignored() {
     until("wake-ups are requested", || lc.page().wakeup_requested());
     wake_until_ignored(&world, &lc);
     // Wake-ups are requested from a hardware-scheduled process as well.
-    let (a, _a) = steered(&world, "be-b", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-b", &[1]);
     until("wake-ups are requested", || a.page().wakeup_requested());
     wake_until_ignored(&world, &a);
 }
@@ -80,7 +80,7 @@ fn requested_wakeups_without_activity_above_the_limit_are_ignored() {
 fn wakeups_for_thousands_of_requests_a_second_are_accepted() {
     logs::collect();
     let world = World::new();
-    let (a, _a) = steered(&world, "be-a", &[1]);
+    let (a, _a) = process_with_groups(&world, "be-a", &[1]);
     for _ in 0..20_000 {
         // Its work nearly always ends before the manager reads the page.
         world.clock.rest();

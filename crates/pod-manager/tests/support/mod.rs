@@ -7,11 +7,11 @@ pub mod clock;
 pub mod discovery;
 pub mod driver;
 pub mod gemini;
+pub mod group_processes;
 pub mod hook;
 pub mod http;
 pub mod logs;
 pub mod peers;
-pub mod steered;
 
 use clock::ManualClock;
 use driver::FakeDriver;
@@ -37,7 +37,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Two clients that take turns, one that does not.
+/// Two best-effort clients, which share the token, and a latency-critical one.
 pub const CLIENTS: &str = "
 clients:
   - { name: be-a, request: 0.3, memory: 8Gi }
@@ -52,7 +52,7 @@ pub struct World {
     pub driver: FakeDriver,
     pub config: Config,
     /// For the next start: the search for processes without the hook.
-    pub scout: Option<discovery::FakeDiscovery>,
+    pub discovery: Option<discovery::FakeDiscovery>,
     /// For the next start: where copies of control descriptors go.
     pub escrow: Option<OwnedFd>,
     handle: Option<Handle>,
@@ -96,7 +96,7 @@ impl World {
             peers: ScriptedPeers::default(),
             driver: FakeDriver::default(),
             config,
-            scout: None,
+            discovery: None,
             escrow: None,
             handle: None,
             file,
@@ -125,7 +125,7 @@ impl World {
             peers,
             identify,
             driver: Some(Box::new(self.driver.clone())),
-            scout: self.scout.clone().map(|scout| Box::new(scout) as _),
+            discovery: self.discovery.clone().map(|discovery| Box::new(discovery) as _),
             escrow: self.escrow.take(),
         };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());

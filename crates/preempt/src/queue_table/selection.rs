@@ -37,7 +37,7 @@ enum HeadStatus {
 }
 
 impl QueueTable {
-    /// Takes the next operation that may go; queues take turns.
+    /// Takes the next operation that may go; queues are served round-robin.
     pub(crate) fn select_next(&mut self) -> Selection {
         let mut full = Vec::new();
         let mut order: Vec<QueueId> = self.queue_states.keys().copied().collect();

@@ -173,7 +173,7 @@ fn eight_streams_in_a_ring_of_events_keep_their_order() {
     let mut expected = 0u64;
     for n in 0..4000u64 {
         let (here, next) = ((n % 8) as usize, ((n + 1) % 8) as usize);
-        // All streams change one memory word in turn: only the events order them.
+        // All streams change one memory word one after the other: only the events order them.
         rig.launch(&queues[here], Effect::Affine { to: 1, add: n }, 5_000, n).unwrap();
         expected = expected.wrapping_mul(3).wrapping_add(n);
         rig.engine.record(&queues[here], events[here]).unwrap();

@@ -1,4 +1,4 @@
-//! The admission webhook: turns annotations into what kubelet, scheduler and container runtime need.
+//! The admission webhook: translates annotations into what kubelet, scheduler and container runtime need.
 //!
 //! `plan` determines what a pod needs, `admission` decides on requests, `serve` is the HTTP server,
 //! `certificates` renews its certificate. It fails closed. The webhook configurations ensure that only pods with

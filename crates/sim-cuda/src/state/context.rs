@@ -169,7 +169,7 @@ impl Context {
         lock(&self.legacy).clone().ok_or(CUresult::ERROR_CONTEXT_IS_DESTROYED)
     }
 
-    pub(super) fn adopt(&self, stream: &Arc<Stream>) {
+    pub(super) fn add_stream(&self, stream: &Arc<Stream>) {
         lock(&self.streams).insert(stream.handle, stream.clone());
     }
 

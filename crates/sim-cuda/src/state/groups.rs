@@ -23,7 +23,7 @@ const SUBDEVICE: u32 = 0x5c00_0002;
 const DEVICE_PARAMS: [u8; 56] = [0; 56];
 const SUBDEVICE_PARAMS: [u8; 4] = [0; 4];
 
-/// Engine and channels of each group of a context (`gpu-measurements.md` §1).
+/// Engine and channels of each group of a context (`docs/reference/gpu.md` §1).
 const GROUPS: [(u32, u32); 4] =
     [(engine::GR0, 8), (engine::COPY0 + 2, 4), (engine::COPY0 + 3, 4), (engine::COPY0 + 4, 4)];
 

@@ -61,7 +61,7 @@ impl Stream {
             host_order: Mutex::new(()),
             capture: Mutex::new(None),
         });
-        context.adopt(&stream);
+        context.add_stream(&stream);
         Ok(stream)
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause between two readings: the time that the GPU itself takes to see a store of the host (`gpu-measurements.md`
+/// Pause between two readings: the time that the GPU itself takes to see a store of the host (`docs/reference/gpu.md`
 /// §15: 9.6 µs), and a load that a machine with few cores can bear.
 const PAUSE: Duration = Duration::from_micros(30);
 /// Pause when nothing has changed for [`QUIET_TIME`].

@@ -1,6 +1,6 @@
 //! The runlist: which context has the multiprocessors, for how long, and what a context switch costs.
 //!
-//! As long as more than one context has kernels, they run in turn, each for its time slice. A context without kernels is skipped at
+//! As long as more than one context has kernels, they run round-robin, each for its time slice. A context without kernels is skipped at
 //! once. A context that is taken off keeps its kernels where they are and continues them later. Restarting them takes part of its
 //! slice, so contexts with slices shorter than that make no progress beside each other.
 
@@ -165,7 +165,7 @@ impl Runlist {
         }
     }
 
-    /// The next runnable group after this one, in turn; itself last.
+    /// The next runnable group after this one in round-robin order; itself last.
     fn next_after(&self, id: Option<GroupId>) -> Option<GroupId> {
         let runnable = |(id, group): (&GroupId, &Group)| group.is_runnable().then_some(*id);
         let Some(id) = id else { return self.groups.iter().find_map(runnable) };

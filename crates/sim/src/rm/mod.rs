@@ -69,7 +69,7 @@ pub struct Rm {
     busy_until: u64,
 }
 
-/// First handle of a client (`driver-controls.md` §4).
+/// First handle of a client (`docs/reference/driver-controls.md` §4).
 const CLIENTS: u32 = 0xc1d0_0000;
 
 impl Rm {

@@ -59,7 +59,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Whether the request needs the driver's lock, which controls hold while they run (`gpu-measurements.md` §15).
+    /// Whether the request needs the driver's lock, which controls hold while they run (`docs/reference/gpu.md` §15).
     pub(crate) fn needs_driver(&self) -> bool {
         matches!(
             self,

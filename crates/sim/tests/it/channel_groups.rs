@@ -1,4 +1,4 @@
-//! Channel-group scheduling from outside through the resource manager, compared with `gpu-measurements.md` §8 (duty
+//! Channel-group scheduling from outside through the resource manager, compared with `docs/reference/gpu.md` §8 (duty
 //! cycle), §13 (quanta, with and without an LC tenant) and §7 (time slices set while tenants run).
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, assert_near, submit};
@@ -115,7 +115,7 @@ impl Controller {
     }
 
     /// Passes the quantum of one of two tenants to the other. Returns the new holder and the end of its quantum.
-    fn hand_over(&mut self, handles: &[Handles], holder: usize, ms: [u64; 2]) -> (usize, u64) {
+    fn hand_off(&mut self, handles: &[Handles], holder: usize, ms: [u64; 2]) -> (usize, u64) {
         let next = 1 - holder;
         self.enable(&handles[holder], false);
         self.enable(&handles[next], true);
@@ -156,13 +156,13 @@ fn lone_tenant_can_be_limited_to_half_of_the_time() {
 
 /// Two tenants with quanta of these lengths. Returns the share of the first, and the sum relative to running alone,
 /// in %.
-fn turns(ms: [u64; 2]) -> (f64, f64) {
+fn shares_by_quanta(ms: [u64; 2]) -> (f64, f64) {
     let (mut controller, handles) = controller(2);
     controller.enable(&handles[1], false);
     let (begin, before) = (controller.now(), controller.completed());
     while controller.now() < begin + 20 * SECOND {
-        for (holder, turn) in ms.into_iter().enumerate() {
-            controller.run_for(turn * MS);
+        for (holder, quantum) in ms.into_iter().enumerate() {
+            controller.run_for(quantum * MS);
             controller.enable(&handles[holder], false);
             controller.enable(&handles[1 - holder], true);
         }
@@ -176,9 +176,9 @@ fn turns(ms: [u64; 2]) -> (f64, f64) {
 #[test]
 fn quanta_share_as_measured() {
     for (ms, share, sum) in [([9, 21], 30.4, 97.9), ([30, 70], 30.2, 100.1)] {
-        let (got_share, got_sum) = turns(ms);
-        assert_near(&format!("turns of {ms:?} ms: share"), got_share, share, 0.5);
-        assert_near(&format!("turns of {ms:?} ms: sum"), got_sum, sum, 1.0);
+        let (got_share, got_sum) = shares_by_quanta(ms);
+        assert_near(&format!("quanta of {ms:?} ms: share"), got_share, share, 0.5);
+        assert_near(&format!("quanta of {ms:?} ms: sum"), got_sum, sum, 1.0);
     }
 }
 
@@ -203,12 +203,12 @@ fn time_slices_set_from_outside_share_as_measured() {
 
 /// How two tenants are scheduled beside an LC tenant.
 #[derive(Clone, Copy, PartialEq)]
-enum Turns {
-    /// They do not: all three are sliced.
+enum HandOffs {
+    /// By time slices only.
     None,
-    /// Of so many ms, handed over when they are over.
+    /// Quanta of so many ms, each followed by a hand-off at once.
     Any([u64; 2]),
-    /// The same, handed over when the LC tenant is next done.
+    /// The same, but the hand-off waits until the LC tenant is next idle.
     WhenIdle([u64; 2]),
 }
 
@@ -225,41 +225,41 @@ struct Beside {
 }
 
 /// An LC request every 10 ms beside two busy tenants.
-fn beside(turns: Turns) -> Beside {
+fn beside(hand_offs: HandOffs) -> Beside {
     let (mut controller, handles) = controller(2);
     let mut lc = controller.bench.tenant(2_048, 0);
     lc.kernel_ns = REQUEST_NS / 20;
     let its = controller.take(lc.group);
-    let (ms, when_idle) = match turns {
-        Turns::None => ([u64::MAX / SECOND; 2], false),
-        Turns::Any(ms) => (ms, false),
-        Turns::WhenIdle(ms) => (ms, true),
+    let (ms, when_idle) = match hand_offs {
+        HandOffs::None => ([u64::MAX / SECOND; 2], false),
+        HandOffs::Any(ms) => (ms, false),
+        HandOffs::WhenIdle(ms) => (ms, true),
     };
-    if turns != Turns::None {
+    if hand_offs != HandOffs::None {
         controller.enable(&handles[1], false);
         controller.set_slice(&its, 1_000_000);
         handles.iter().for_each(|of| controller.set_slice(of, 1));
     }
     let (begin, before) = (controller.now(), controller.completed());
-    let (mut holder, mut turn_ends) = (0, begin + ms[0] * MS);
+    let (mut holder, mut quantum_ends) = (0, begin + ms[0] * MS);
     let (mut numbers, mut arrival, mut latencies) = (RandomNumbers(1), begin, Vec::new());
     for _ in 0..2_000 {
         arrival += 10 * MS + numbers.below(40_000);
         (0..20).for_each(|_| submit(&mut controller.bench.engine, &lc, arrival));
         while controller.seen.len() < 20 {
             let next = controller.bench.engine.next_event().expect("there is work");
-            if when_idle || next < turn_ends {
+            if when_idle || next < quantum_ends {
                 controller.run_to(next);
             } else {
-                (holder, turn_ends) = controller.hand_over(&handles, holder, ms);
+                (holder, quantum_ends) = controller.hand_off(&handles, holder, ms);
             }
         }
         let (_, last) = controller.seen[19];
         controller.seen.clear();
         latencies.push((last + REST_NS - arrival) as f64 / 1e3);
-        if when_idle && controller.now() >= turn_ends {
+        if when_idle && controller.now() >= quantum_ends {
             controller.run_to(last + REST_NS);
-            (holder, turn_ends) = controller.hand_over(&handles, holder, ms);
+            (holder, quantum_ends) = controller.hand_off(&handles, holder, ms);
         }
     }
     latencies.sort_by(f64::total_cmp);
@@ -279,15 +279,20 @@ fn lc_tenant_beside_two_in_quanta_waits_as_long_as_measured() {
     // Medians and 99th percentiles in µs, sum of the two against alone and share of the first in %, as in §13. Where all
     // three are sliced the LC tenant's part of the sum was not seen there.
     let rows = [
-        (Turns::None, 3_271.0, 5_544.0, 90.0, 50.0),
-        (Turns::Any([50, 50]), 1_030.0, 1_212.0, 92.0, 50.0),
-        (Turns::WhenIdle([50, 50]), 1_019.0, 1_043.0, 92.5, 49.5),
+        (HandOffs::None, 3_271.0, 5_544.0, 90.0, 50.0),
+        (HandOffs::Any([50, 50]), 1_030.0, 1_212.0, 92.0, 50.0),
+        (HandOffs::WhenIdle([50, 50]), 1_019.0, 1_043.0, 92.5, 49.5),
     ];
-    for (row, (turns, p50, p99, sum, share)) in rows.into_iter().enumerate() {
-        let got = beside(turns);
+    for (row, (hand_offs, p50, p99, sum, share)) in rows.into_iter().enumerate() {
+        let got = beside(hand_offs);
         assert_near(&format!("row {row}: p50"), got.p50_us, p50, p50 * 0.10);
         assert_near(&format!("row {row}: p99"), got.p99_us, p99, p99 * 0.15);
-        assert_near(&format!("row {row}: sum"), got.sum, sum, if turns == Turns::None { 5.0 } else { 1.5 });
+        assert_near(
+            &format!("row {row}: sum"),
+            got.sum,
+            sum,
+            if hand_offs == HandOffs::None { 5.0 } else { 1.5 },
+        );
         assert_near(&format!("row {row}: share"), got.share, share, 1.0);
     }
 }

@@ -1,5 +1,6 @@
-//! The engine compared with measurements on an H200: `gpu-measurements.md` §2 (latency beside a busy tenant) and §7
-//! (shares of busy tenants). The tolerances are those of design.md §7: medians within 10 %, shares within 1 point.
+//! The engine compared with measurements on an H200: `docs/reference/gpu.md` §2 (latency beside a busy tenant) and §7
+//! (shares of busy tenants). The tolerances are those of `docs/design/simulator.md`, "Calibration": medians within 10 %,
+//! shares within 1 point.
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, assert_near, submit};
 use sluice_sim::engine::{Access, Control};

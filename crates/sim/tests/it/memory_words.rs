@@ -1,4 +1,4 @@
-//! Streams that wait for words and kernels that poll them, compared with `gpu-measurements.md` §3 and §16 (hold
+//! Streams that wait for words and kernels that poll them, compared with `docs/reference/gpu.md` §3 and §16 (hold
 //! kernels) and §4 (stream gates).
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, Tenant, assert_near, submit};

@@ -22,7 +22,7 @@
 //! | 20 | two contexts (the simulated node has one GPU for a process) | `one_context_does_not_stop_another` |
 //! | 21 | the manager  is killed | `a_process_goes_on_when_its_manager_is_killed`; stopped by it: `channel_group_scheduling.rs`, `stopped_processes_run_again_when_the_manager_is_killed` |
 //! | 22 | a process that has preempted  is killed | `the_gpu_is_free_again_when_a_process_with_a_preempted_stream_is_killed` |
-//! | 26 | an endless kernel at level full | on a real GPU; here a long one: `preemption.rs`, `a_kernel_is_stopped_in_its_middle_and_goes_on_...` |
+//! | 26 | an endless kernel at level full | on a real GPU; here a long one: `preemption.rs`, `a_kernel_is_stopped_in_its_middle_and_resumes_...` |
 //! | 27 | the cost without preemption | runs here, is measured on a real GPU |
 //! | 28 | enabling and disabling again and again | `preemption_is_enabled_and_disabled_again_and_again` |
 //! | 29 | freeing memory in another context | `memory_of_another_context_is_freed_meanwhile` |

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs requests every 10 ms, each `jitter` late or early in turn, until the next one is predicted with a hold kernel. Returns the server
+/// Runs requests every 10 ms, alternately late and early by `jitter`, until the next one is predicted with a hold kernel. Returns the server
 /// just after a launch, that hold kernel, and when its request is due.
 fn in_step(jitter: u64) -> (Server, HoldPlan, u64) {
     let mut server = Server::new();

@@ -167,7 +167,7 @@ impl EscrowStore {
         }
     }
 
-    /// Gives every group the driver's default time slice and enables it, in the order of [`Release`]. Starts no
+    /// Gives every group the driver's default time slice and enables it, in the order of [`ReleaseSequence`]. Starts no
     /// control after `until`.
     pub(super) fn release_all(&self, until: Instant) -> ReleaseCounts {
         let in_time = || Instant::now() < until;

@@ -14,7 +14,7 @@
 //!    that had it open in an earlier scan. The pidfd is opened first, then cgroup, start time and descriptors are read, then the
 //!    pidfd is checked: a reused process id is never attributed to the wrong process.
 //! 3. **Inspections.** A candidate has two seconds to attach by itself. Then its control descriptors are copied (`pidfd_getfd`) and
-//!    the driver is queried through them ([`sluice_nvrm::outside`]). The next inspection follows after 2, 4 and then every 8 s, and at
+//!    the driver is queried through them ([`sluice_nvrm::discovery`]). The next inspection follows after 2, 4 and then every 8 s, and at
 //!    the next scan if its descriptors have changed.
 //! 4. **Continued search.** The driver has no list of its clients; it answers whether a client with a given number exists, in about
 //!    1 µs. There are 2^20 numbers, given out in ascending order to all processes. A client made shortly before the inspection is found
@@ -51,7 +51,7 @@
 //! * which instance of a GPU (MIG) a group is on: the driver names only the GPU.
 //!
 //! A process whose groups are found but cannot be controlled ([`ObstacleKind`]) is counted, and reported once. In the cases `too_many` and
-//! `driver` it is stopped by the driver's lock instead (`Locks`).
+//! `driver` it is stopped by the driver's lock instead (`DriverLocks`).
 
 mod driver_lock;
 mod inspection_schedule;

@@ -3,8 +3,8 @@
 use super::harness::{Harness, failure};
 use crate::support::agent::uid;
 use crate::support::driver::{Call, context};
+use crate::support::group_processes::quiet;
 use crate::support::hook::Hook;
-use crate::support::steered::quiet;
 use crate::support::{MS, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
@@ -14,10 +14,10 @@ use std::os::fd::AsFd;
 fn attached_process_is_never_inspected_and_a_process_that_attaches_later_keeps_its_groups() {
     let node = Harness::new();
     let (hook, descriptor) = node.hooked(1, 1);
-    let _same = node.scout.add_process(hook.process.pid, &uid(1), &[1]);
-    let _raw = node.scout.add_process(500, &uid(2), &[2]);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
+    let _raw = node.discovery.add_process(500, &uid(2), &[2]);
     node.scan_until_scheduled();
-    assert!(node.scout.take_inspected().iter().all(|pid| *pid == 500));
+    assert!(node.discovery.take_inspected().iter().all(|pid| *pid == 500));
     // The second process attaches with the group that is controlled already, while the group is disabled.
     until("the group is disabled", || {
         node.world.advance(10 * MS);
@@ -37,7 +37,7 @@ fn attached_process_is_never_inspected_and_a_process_that_attaches_later_keeps_i
     assert_eq!(node.unhooked(2), 0.0);
     let enabled = node.enabled_ms([1, 2]);
     assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
-    assert_eq!(node.scout.take_inspected(), [] as [i32; 0]);
+    assert_eq!(node.discovery.take_inspected(), [] as [i32; 0]);
 }
 
 /// Otherwise a pod could end its quanta by one hooked process that cannot be controlled.
@@ -46,7 +46,7 @@ fn unhooked_process_is_scheduled_again_at_once_after_a_control_of_a_hooked_one_f
     let node = Harness::new();
     let (bad, _bad) = node.hooked(1, 1);
     let (_other, _descriptor) = node.hooked(2, 2);
-    let _raw = node.scout.add_process(500, &uid(1), &[11]);
+    let _raw = node.discovery.add_process(500, &uid(1), &[11]);
     // After these scans the process is inspected every 8 s.
     (0..10).for_each(|_| node.scan());
     assert_eq!(node.unhooked(1), 1.0);
@@ -77,7 +77,7 @@ fn hooked_parent_receives_its_groups_from_the_child_that_inherited_the_file() {
     };
     announce(100..160);
     announce(200..250);
-    let _child = node.scout.add_process(500, &uid(1), &[200]);
+    let _child = node.discovery.add_process(500, &uid(1), &[200]);
     until("the child's group is scheduled", || {
         node.world.advance(100 * MS);
         quiet(&node.world);
@@ -97,7 +97,7 @@ fn hooked_parent_receives_its_groups_from_the_child_that_inherited_the_file() {
 fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
     let node = Harness::new();
     let (_other, _descriptor) = node.hooked(2, 2);
-    let _raw = node.scout.add_process(500, &uid(1), &[1]);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
     node.scan_until_scheduled();
     assert_eq!(node.unhooked(1), 1.0);
     let refused = || node.world.metric("sluice_announcements_refused_total").unwrap();
@@ -105,7 +105,7 @@ fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
         [(0.0, Ok(false)), (1.0, Err(ObstacleKind::NotPermitted)), (2.0, Err(ObstacleKind::Driver))]
     {
         let other = node.world.peers.process_of(&uid(1));
-        node.scout.set_ownership(other.pid, owns);
+        node.discovery.set_ownership(other.pid, owns);
         assert_eq!(refused(), before);
         let (other, _sent) = node.announce(other, 1);
         assert_eq!((refused(), node.unhooked(1)), (before + 1.0, 1.0), "{owns:?}");
@@ -118,7 +118,7 @@ fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
     assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
     // If the check is not permitted, groups that no unhooked process has are accepted.
     let unchecked = node.world.peers.process_of(&uid(1));
-    node.scout.set_ownership(unchecked.pid, Err(ObstacleKind::NotPermitted));
+    node.discovery.set_ownership(unchecked.pid, Err(ObstacleKind::NotPermitted));
     let (unchecked, _sent) = node.announce(unchecked, 11);
     assert_eq!((refused(), unchecked.page().deadline_ns()), (3.0, UNLIMITED));
 }

@@ -3,9 +3,9 @@
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::discovery::FakeDiscovery;
 use crate::support::driver::{Descriptor, context};
+use crate::support::group_processes::quiet;
 use crate::support::hook::Hook;
 use crate::support::peers::FakeProcess;
-use crate::support::steered::quiet;
 use crate::support::{MS, World, until};
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
 use sluice_proto::control::Client;
@@ -17,7 +17,7 @@ pub(crate) const S: u64 = 1000 * MS;
 /// A manager with a discovery that the test controls, and an agent.
 pub(crate) struct Harness {
     pub(crate) world: World,
-    pub(crate) scout: FakeDiscovery,
+    pub(crate) discovery: FakeDiscovery,
     pub(crate) agent: Agent,
 }
 
@@ -35,20 +35,20 @@ impl Harness {
     pub(crate) fn with_locks(clients: &[Client], program: Option<PathBuf>) -> Self {
         let mut world = World::for_agent(|config| config.lock_program = program);
         world.stop();
-        let scout = FakeDiscovery::default();
-        world.scout = Some(scout.clone());
+        let discovery = FakeDiscovery::default();
+        world.discovery = Some(discovery.clone());
         world.start();
         let mut agent = Agent::connect(&world);
         agent.set(clients);
-        Self { world, scout, agent }
+        Self { world, discovery, agent }
     }
 
     /// Waits for one whole scan and its effects: the scan after it begins when the manager has handled its result.
     pub(crate) fn scan(&self) {
-        let scans = self.scout.scans();
+        let scans = self.discovery.scans();
         until("a scan", || {
             self.world.advance(100 * MS);
-            self.scout.scans() >= scans + 2
+            self.discovery.scans() >= scans + 2
         });
         quiet(&self.world);
     }

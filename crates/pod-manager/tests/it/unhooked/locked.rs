@@ -2,7 +2,7 @@
 
 use super::harness::Harness;
 use crate::support::agent::{pod, uid};
-use crate::support::steered::quiet;
+use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() 
     let log = || std::fs::read_to_string(&log).unwrap_or_default();
     let mut node = Harness::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
     let (_hook, _descriptor) = node.hooked(2, 2);
-    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::TooMany);
-    node.scout.add_uncontrollable(501, &uid(1), ObstacleKind::NoGroups);
+    node.discovery.add_uncontrollable(500, &uid(1), ObstacleKind::TooMany);
+    node.discovery.add_uncontrollable(501, &uid(1), ObstacleKind::NoGroups);
     until("it is locked", || {
         node.scan();
         log().contains("lock 500 1000")

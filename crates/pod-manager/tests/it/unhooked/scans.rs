@@ -2,7 +2,7 @@
 
 use super::harness::Harness;
 use crate::support::agent::{Agent, pod, uid};
-use crate::support::steered::quiet;
+use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 
@@ -10,20 +10,20 @@ use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 fn groups_made_and_freed_later_are_followed() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let _raw = node.scout.add_process(500, &uid(1), &[1]);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
     node.scan_until_scheduled();
-    node.scout.set_groups(500, &[1, 11]);
-    node.scout.take_inspected();
+    node.discovery.set_groups(500, &[1, 11]);
+    node.discovery.take_inspected();
     until("the process is inspected", || {
         node.scan();
-        !node.scout.take_inspected().is_empty()
+        !node.discovery.take_inspected().is_empty()
     });
     until("the new group is disabled too", || {
         node.world.advance(10 * MS);
         quiet(&node.world);
         !node.group(1).0 && !node.group(11).0
     });
-    node.scout.set_groups(500, &[11]);
+    node.discovery.set_groups(500, &[11]);
     until("the freed group is released", || {
         node.scan();
         node.group(1) == (true, 2048)
@@ -33,12 +33,12 @@ fn groups_made_and_freed_later_are_followed() {
 #[test]
 fn restarted_manager_finds_the_process_again() {
     let mut node = Harness::new();
-    let _raw = node.scout.add_process(500, &uid(1), &[1]);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
     let (_hook, _descriptor) = node.hooked(2, 2);
     node.scan_until_scheduled();
     node.world.stop();
     assert_eq!(node.group(1), (true, 2048));
-    node.world.scout = Some(node.scout.clone());
+    node.world.discovery = Some(node.discovery.clone());
     node.world.start();
     node.agent = Agent::connect(&node.world);
     node.agent.set(&[pod(&uid(1)), pod(&uid(2))]);
@@ -50,16 +50,16 @@ fn restarted_manager_finds_the_process_again() {
 fn failed_scan_changes_nothing() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let _raw = node.scout.add_process(500, &uid(1), &[1]);
-    node.scout.add_uncontrollable(501, &uid(1), ObstacleKind::NotPermitted);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
+    node.discovery.add_uncontrollable(501, &uid(1), ObstacleKind::NotPermitted);
     until("both processes are known", || {
         node.scan();
         (node.unhooked(1), node.uncontrolled(1, "not_permitted")) == (1.0, 1.0)
     });
-    node.scout.set_failing(true);
+    node.discovery.set_failing(true);
     node.scan_until_scheduled();
     assert_eq!((node.unhooked(1), node.uncontrolled(1, "not_permitted")), (1.0, 1.0));
-    node.scout.set_failing(false);
+    node.discovery.set_failing(false);
     node.scan();
     assert_eq!((node.unhooked(1), node.uncontrolled(1, "not_permitted")), (1.0, 1.0));
 }
@@ -68,16 +68,16 @@ fn failed_scan_changes_nothing() {
 fn process_found_by_the_continued_search_is_inspected_in_the_same_scan() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::NoGroups);
+    node.discovery.add_uncontrollable(500, &uid(1), ObstacleKind::NoGroups);
     // After these scans the process is inspected every 8 s.
     (0..20).for_each(|_| node.scan());
-    node.scout.take_inspected();
+    node.discovery.take_inspected();
     until("an inspection", || {
         node.scan();
-        !node.scout.take_inspected().is_empty()
+        !node.discovery.take_inspected().is_empty()
     });
     assert_eq!(node.uncontrolled(1, "no_groups"), 1.0);
-    let _descriptor = node.scout.find_groups(500, &[1]);
+    let _descriptor = node.discovery.find_groups(500, &[1]);
     node.scan();
     assert_eq!((node.unhooked(1), node.uncontrolled(1, "no_groups")), (1.0, 0.0));
 }
@@ -87,17 +87,17 @@ fn pod_with_expensive_inspections_delays_only_its_own_processes_and_only_for_a_t
     let node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), pod(&uid(3))]);
     let (_hook, _descriptor) = node.hooked(2, 2);
     for pid in 500..520 {
-        node.scout.add_uncontrollable(pid, &uid(1), ObstacleKind::NoGroups);
-        node.scout.set_queries(pid, 1 << 18);
+        node.discovery.add_uncontrollable(pid, &uid(1), ObstacleKind::NoGroups);
+        node.discovery.set_queries(pid, 1 << 18);
     }
-    let _own = node.scout.add_process(530, &uid(1), &[1]);
-    let _others = node.scout.add_process(600, &uid(3), &[3]);
+    let _own = node.discovery.add_process(530, &uid(1), &[1]);
+    let _others = node.discovery.add_process(600, &uid(3), &[3]);
     node.scan_until_scheduled();
     assert_eq!((node.unhooked(3), node.unhooked(1)), (1.0, 0.0));
-    let scans = node.scout.scans();
+    let scans = node.discovery.scans();
     until("the process of the expensive pod is scheduled", || {
         node.scan();
         node.unhooked(1) == 1.0
     });
-    assert!(node.scout.scans() - scans < 80, "{} scans", node.scout.scans() - scans);
+    assert!(node.discovery.scans() - scans < 80, "{} scans", node.discovery.scans() - scans);
 }

@@ -2,7 +2,7 @@
 
 use super::harness::{Harness, S, failure};
 use crate::support::agent::{pod, uid};
-use crate::support::steered::quiet;
+use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use sluice_proto::control::{Class, Client};
@@ -13,7 +13,7 @@ fn unhooked_and_hooked_process_share_the_gpu_by_their_quotas() {
         [Client { quota_ppm: 300_000, ..pod(&uid(1)) }, Client { quota_ppm: 700_000, ..pod(&uid(2)) }];
     let mut node = Harness::with(&clients);
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let _raw = node.scout.add_process(500, &uid(1), &[1]);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
     node.scan();
     assert_eq!((node.unhooked(1), node.group(1)), (0.0, (true, 2048)), "it still has time to attach");
     node.scan_until_scheduled();
@@ -31,7 +31,7 @@ fn latency_critical_process_is_protected_from_unhooked_ones() {
     let critical = Client { class: Class::LatencyCritical.into(), ..pod(&uid(3)) };
     let node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), critical]);
     let (_first, _second) =
-        (node.scout.add_process(500, &uid(1), &[1]), node.scout.add_process(501, &uid(2), &[2]));
+        (node.discovery.add_process(500, &uid(1), &[1]), node.discovery.add_process(501, &uid(2), &[2]));
     node.scan_until_scheduled();
     let (lc, _descriptor) = node.hooked(3, 3);
     lc.becomes(false, node.world.clock.now());
@@ -46,10 +46,10 @@ fn latency_critical_process_is_protected_from_unhooked_ones() {
 fn descriptors_of_an_ended_process_are_closed_and_the_others_continue() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let raw = node.scout.add_process(500, &uid(1), &[1]);
+    let raw = node.discovery.add_process(500, &uid(1), &[1]);
     node.scan_until_scheduled();
     assert_eq!(node.unhooked(1), 1.0);
-    node.scout.end_process(500);
+    node.discovery.end_process(500);
     raw.closes();
     quiet(&node.world);
     assert_eq!(node.unhooked(1), 0.0);
@@ -61,7 +61,7 @@ fn descriptors_of_an_ended_process_are_closed_and_the_others_continue() {
 fn process_of_a_pod_that_is_removed_as_client_is_released() {
     let mut node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let raw = node.scout.add_process(500, &uid(1), &[1]);
+    let raw = node.discovery.add_process(500, &uid(1), &[1]);
     node.scan_until_scheduled();
     until("its group is disabled", || {
         node.world.advance(10 * MS);
@@ -71,7 +71,7 @@ fn process_of_a_pod_that_is_removed_as_client_is_released() {
     node.agent.set(&[pod(&uid(2))]);
     quiet(&node.world);
     assert_eq!(node.group(1), (true, 2048));
-    node.scout.set_uncontrollable(500, ObstacleKind::NoGroups);
+    node.discovery.set_uncontrollable(500, ObstacleKind::NoGroups);
     raw.closes();
 }
 
@@ -79,12 +79,12 @@ fn process_of_a_pod_that_is_removed_as_client_is_released() {
 fn child_with_its_parents_file_is_not_counted_as_a_second_process() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let _parent = node.scout.add_process(500, &uid(1), &[1]);
-    let _child = node.scout.add_process(501, &uid(1), &[1]);
+    let _parent = node.discovery.add_process(500, &uid(1), &[1]);
+    let _child = node.discovery.add_process(501, &uid(1), &[1]);
     node.scan_until_scheduled();
     assert_eq!(node.unhooked(1), 1.0);
     // The process recorded as owner ends. The other one lives, and its next inspection finds the group.
-    node.scout.end_process(500);
+    node.discovery.end_process(500);
     until("the other process is scheduled", || {
         node.scan();
         node.unhooked(1) == 1.0
@@ -96,9 +96,9 @@ fn child_with_its_parents_file_is_not_counted_as_a_second_process() {
 #[test]
 fn uncontrolled_processes_are_counted_by_reason() {
     let mut node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), pod(&uid(3))]);
-    node.scout.add_uncontrollable(500, &uid(1), ObstacleKind::NotPermitted);
-    let _raw = node.scout.add_process(501, &uid(2), &[2]);
-    let _many = node.scout.add_process(502, &uid(3), &(100..200).collect::<Vec<_>>());
+    node.discovery.add_uncontrollable(500, &uid(1), ObstacleKind::NotPermitted);
+    let _raw = node.discovery.add_process(501, &uid(2), &[2]);
+    let _many = node.discovery.add_process(502, &uid(3), &(100..200).collect::<Vec<_>>());
     node.world.driver.fail(2, Some(failure()));
     let expected = [(1, "not_permitted"), (2, "control_failed"), (3, "too_many")];
     until("all processes are counted", || {
@@ -107,7 +107,7 @@ fn uncontrolled_processes_are_counted_by_reason() {
     });
     assert_eq!([1, 2, 3].map(|n| node.unhooked(n)), [0.0; 3]);
     assert_eq!(node.agent.usage(&uid(1)).unwrap().unsteered_processes["not_permitted"], 1);
-    node.scout.end_process(500);
+    node.discovery.end_process(500);
     node.scan();
     assert_eq!(node.uncontrolled(1, "not_permitted"), 0.0);
 }
@@ -117,8 +117,8 @@ fn uncontrolled_processes_are_counted_by_reason() {
 fn process_that_cannot_be_controlled_does_not_end_the_scheduling_of_its_pod() {
     let node = Harness::new();
     let (_hook, _descriptor) = node.hooked(2, 2);
-    let _bad = node.scout.add_process(500, &uid(1), &[1]);
-    let _good = node.scout.add_process(501, &uid(1), &[11]);
+    let _bad = node.discovery.add_process(500, &uid(1), &[1]);
+    let _good = node.discovery.add_process(501, &uid(1), &[11]);
     node.world.driver.fail(1, Some(failure()));
     until("one process is scheduled, the other one is not", || {
         node.scan();

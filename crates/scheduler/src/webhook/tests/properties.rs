@@ -212,9 +212,9 @@ proptest! {
                 prop_assert_eq!(visible.len(), 1);
                 let gpu = visible[0].get("valueFrom").is_some();
                 for name in ["limits", "requests"] {
-                    let seats = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
+                    let slots = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
                     // Every generated pod requests at most one GPU.
-                    prop_assert_eq!(seats.unwrap_or("0"), if gpu { "1" } else { "0" });
+                    prop_assert_eq!(slots.unwrap_or("0"), if gpu { "1" } else { "0" });
                 }
                 with_gpu += usize::from(gpu);
             }

@@ -73,23 +73,23 @@ fn named_containers_must_exist_and_at_most_one_is_long_running() {
 
 #[test]
 fn slots_that_contradict_the_annotations_are_refused() {
-    let seat = |name: &str, seats: &str| json!({"name": name, "image": "x", "resources": {"limits": {"sluice.dev/gpu": seats}}});
+    let slot = |name: &str, slots: &str| json!({"name": name, "image": "x", "resources": {"limits": {"sluice.dev/gpu": slots}}});
     assert_eq!(
-        refused(&with(json!([seat("main", "2")]))),
+        refused(&with(json!([slot("main", "2")]))),
         "spec.containers[main].resources[sluice.dev/gpu]: \"2\" is not allowed: 1 is what the pod's annotations come to"
     );
     assert_eq!(
         refused(&pod(
             &[("container", "a"), ("quota", "0.3")],
-            &json!({"containers": [{"name": "a", "image": "x"}, seat("b", "1")]})
+            &json!({"containers": [{"name": "a", "image": "x"}, slot("b", "1")]})
         )),
         "sluice.dev/container: \"a\" is not allowed: container b names the resource sluice.dev/gpu as well: name it too"
     );
-    assert!(refused(&pod(&[], &json!({"containers": [seat("a", "1"), seat("b", "2")]}))).contains(
+    assert!(refused(&pod(&[], &json!({"containers": [slot("a", "1"), slot("b", "2")]}))).contains(
         "spec.containers[b].resources[sluice.dev/gpu]: \"2\" is not allowed: 1, as in spec.containers[a]"
     ));
     assert!(
-        refused(&pod(&[], &json!({"containers": [seat("a", "99")]}))).starts_with("sluice.dev/quota: \"99\"")
+        refused(&pod(&[], &json!({"containers": [slot("a", "99")]}))).starts_with("sluice.dev/quota: \"99\"")
     );
 }
 

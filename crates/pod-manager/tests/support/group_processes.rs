@@ -6,7 +6,7 @@ use super::{World, until};
 use std::os::fd::AsFd;
 
 /// A process with these channel groups, all on one descriptor.
-pub fn steered(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
+pub fn process_with_groups(world: &World, client: &str, groups: &[u32]) -> (Hook, Descriptor) {
     let descriptor = Descriptor::new();
     let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
     let hook = Hook::attach_with(
@@ -35,7 +35,7 @@ pub fn works(world: &World, hook: &Hook) {
 
 /// Two best-effort clients with work; the first holds the GPU.
 pub fn two(world: &World) -> ((Hook, Descriptor), (Hook, Descriptor)) {
-    let (a, b) = (steered(world, "be-a", &[1]), steered(world, "be-b", &[2]));
+    let (a, b) = (process_with_groups(world, "be-a", &[1]), process_with_groups(world, "be-b", &[2]));
     works(world, &a.0);
     works(world, &b.0);
     (a, b)
