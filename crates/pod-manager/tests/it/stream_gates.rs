@@ -68,7 +68,7 @@ fn announced_request_finds_the_gates_closed_and_they_open_if_it_does_not_come() 
     be.granted();
     // One that comes is what they are closed for from then on, as long as it lasts. It may be announced on the page.
     assert!(lc.page().wakeup_requested());
-    announce_on_page(&lc, 0, world.clock.now() + MS / 5);
+    announce_on_page(&lc, world.clock.now() + MS / 5);
     until("the gates are closed", || told(&be) == CLOSED);
     world.clock.advance(MS / 5);
     lc.becomes(true, world.clock.now());
@@ -79,7 +79,7 @@ fn announced_request_finds_the_gates_closed_and_they_open_if_it_does_not_come() 
     assert_eq!(told(&be), grant::GATES_WANTED);
     // It may be read when its time has come, and the work has not.
     until("a wake-up is requested", || lc.page().wakeup_requested());
-    announce_on_page(&lc, 0, world.clock.now() - MS / 10);
+    announce_on_page(&lc, world.clock.now() - MS / 10);
     until("the gates are closed", || told(&be) == CLOSED);
 }
 
@@ -94,9 +94,9 @@ fn announcement_of_a_best_effort_process_closes_no_gates() {
     assert_eq!((told(&be), told(&other)), (grant::GATES_WANTED, grant::GATES_WANTED));
 }
 
-/// Announces a request on the page, and wakes the manager. A hook may say when it did that.
-fn announce_on_page(hook: &Hook, said_ns: u64, at_ns: u64) {
-    hook.report().announce(said_ns, at_ns);
+/// Announces a request on the page, and wakes the manager.
+fn announce_on_page(hook: &Hook, at_ns: u64) {
+    hook.report().announce(at_ns);
     nix::unistd::write(&hook.eventfd, &1_u64.to_ne_bytes()).unwrap();
 }
 
