@@ -29,7 +29,7 @@ impl ChannelGroupScheduler {
                     Setting { enabled: true, slice_us: long }
                 } else if guarded {
                     let enabled = self.enabled_group == Some(*group);
-                    Setting { enabled, slice_us: self.policy.short_us }
+                    Setting { enabled, slice_us: self.policy.best_effort_slice_us }
                 } else {
                     let enabled = self.reconciler.may_run(*group);
                     Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_SLICE_US }

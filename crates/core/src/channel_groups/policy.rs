@@ -12,7 +12,7 @@ pub struct ChannelGroupPolicy {
     /// disabled. Default: yes.
     pub slices: bool,
     /// Slice of a best-effort group while a latency-critical process is attached. Default 1 µs.
-    pub short_us: u64,
+    pub best_effort_slice_us: u64,
     /// Slice of a latency-critical group that is the only one. Default 1 s.
     pub long_us: u64,
     /// Slice of each latency-critical group when there are several. Default 5 ms.
@@ -57,7 +57,7 @@ impl Default for ChannelGroupPolicy {
     fn default() -> Self {
         Self {
             slices: true,
-            short_us: 1,
+            best_effort_slice_us: 1,
             long_us: 1_000_000,
             shared_us: 5_000,
             idle_ns: 3_000_000,

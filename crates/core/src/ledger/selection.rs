@@ -1,4 +1,4 @@
-//! The next client: a strict weak ordering over the clients that wait.
+//! The order of waiting clients: a strict weak ordering, by which `TokenLedger::choose` (`advance.rs`) picks the next.
 //!
 //! 1. Clients below their request, by relative shortfall: the one with the smallest part of its entitlement goes first.
 //! 2. All others, by GPU time charged in proportion to their weight (weight × request, at least 1 %), counted as a
