@@ -87,6 +87,8 @@ impl StreamGates {
 
     /// The activity of all latency-critical processes whose hooks report it. Takes note of what they have announced on their pages.
     fn read_critical(&mut self, clients: &Clients, processes: &mut Processes, now: u64) -> Vec<Activity> {
+        // An announcement ends by itself, also that of a process that is latency-critical or attached no more.
+        self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
         for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {
             let Some(pages) = process.pages.as_mut().filter(|pages| pages.is_current()) else { continue };

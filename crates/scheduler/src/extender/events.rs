@@ -76,9 +76,11 @@ impl Writer {
             while self.queue.recv().await.is_some() {}
             return;
         }
-        let rate = Rate::per_second(u64::from(self.per_second * BURST_SECONDS), u64::from(self.per_second));
+        let rate = Rate::per_second(u64::from(self.per_second) * u64::from(BURST_SECONDS), u64::from(self.per_second));
         let mut limiter = RateLimiter::full(rate);
         let began = Instant::now();
+        // The burst is earned by a quiet time, not by a restart.
+        limiter.take_up_to(u64::MAX, 0);
         while let Some(assignment) = self.queue.recv().await {
             if let Some(ready_ns) = limiter.ready_at(1) {
                 tokio::time::sleep_until(began + Duration::from_nanos(ready_ns)).await;
