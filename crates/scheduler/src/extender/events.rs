@@ -76,7 +76,10 @@ impl Writer {
             while self.queue.recv().await.is_some() {}
             return;
         }
-        let rate = Rate::per_second(u64::from(self.per_second) * u64::from(BURST_SECONDS), u64::from(self.per_second));
+        let rate = Rate::per_second(
+            u64::from(self.per_second) * u64::from(BURST_SECONDS),
+            u64::from(self.per_second),
+        );
         let mut limiter = RateLimiter::full(rate);
         let began = Instant::now();
         // The burst is earned by a quiet time, not by a restart.
