@@ -151,7 +151,7 @@ fn a_driver_that_reports_success_without_effect_is_degraded() {
     seen.check_is("set_timeslice", "degraded", "nothing comes of it");
     seen.check_is("disable_channels", "degraded", "nothing comes of it");
     seen.check_is("channel_groups", "ok", "");
-    seen.check_result("degraded", 1, "device", "DISABLE_CHANNELS): the driver says that it was done");
+    seen.check_result("degraded", 1, "device", "DISABLE_CHANNELS): the driver reports success");
     seen.has_a_next_step_exactly_where_needed();
 }
 
