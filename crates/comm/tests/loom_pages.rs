@@ -22,10 +22,6 @@ impl Page {
     fn grant(&self) -> GrantView<'_> {
         GrantView::new(&self.0)
     }
-
-    fn report(&self) -> ReportView<'_> {
-        ReportView::new(&self.0)
-    }
 }
 
 /// Runs the manager's side in another thread and the client's side in this one.

@@ -78,7 +78,7 @@ impl ChannelGroupScheduler {
     }
 
     /// A process has disconnected. It may be about to end: its groups are released after a delay, unless they are
-    /// [forgotten](Self::forget) or announced again by then.
+    /// [forgotten](Self::forget_group) or announced again by then.
     pub fn disconnect(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let groups = self.processes.get_mut(&id).map(|process| std::mem::take(&mut process.groups));
         for group in groups.into_iter().flatten() {

@@ -12,7 +12,7 @@ pub enum ReturnKind {
     /// deadline is reported with the next request and charged then.
     ByTimer,
     /// The channel-group scheduler requests and returns for it, and disables it when the ledger decides so. Charged for
-    /// the time that its client was [enabled](crate::ledger::TokenLedger::set_running) under the grant.
+    /// the time that its client was [enabled](crate::ledger::TokenLedger::set_enabled) under the grant.
     HardwareScheduled,
 }
 

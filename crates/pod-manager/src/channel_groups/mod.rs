@@ -1,8 +1,8 @@
 //! The channel groups under control: which groups each process has announced, which of them the GPU schedules by quanta, and which
 //! control comes next.
 //!
-//! [`ChannelGroups`] owns the scheduler, and with it the answer to "is this process hardware-scheduled". The pages, metrics and
-//! stream gates derive from [`ChannelGroups::is_hardware_scheduled`].
+//! `ChannelGroups` owns the scheduler, and with it the answer to "is this process hardware-scheduled". The pages, metrics and
+//! stream gates derive from `ChannelGroups::is_hardware_scheduled`.
 
 mod admission;
 mod announcement;
