@@ -8,7 +8,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
-use sluice_comm::page::{GrantView, ReportView};
+use sluice_comm::page::GrantView;
 use std::array;
 
 /// A page that both sides of a test own.
