@@ -178,7 +178,7 @@ impl EventLoop {
                     );
                     self.carry_out(effects);
                 }
-                Message::ScanResult(sighted) => {
+                Message::ScanResult(result) => {
                     let parts = OtherParts {
                         clients: &mut self.clients,
                         processes: &mut self.processes,
@@ -186,7 +186,7 @@ impl EventLoop {
                         ledger: &mut self.grants.ledger,
                         io: &mut self.io,
                     };
-                    let effects = self.unhooked.search_ended(sighted, parts);
+                    let effects = self.unhooked.search_ended(result, parts);
                     self.carry_out(effects);
                 }
                 Message::OwnershipProof(proof) => self.ownership_checked(proof),

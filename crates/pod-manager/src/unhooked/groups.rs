@@ -32,38 +32,38 @@ impl Unhooked {
         parts: &mut OtherParts<'_>,
         effects: &mut Effects,
     ) -> Result<(), Obstacle> {
-        let ControllableProcess { key, command, pod, pidfd, descriptors: mut ways } = found;
+        let ControllableProcess { key, command, pod, pidfd, mut descriptors } = found;
         let known = parts.processes.find(key);
         let process = known.and_then(|id| parts.processes.get(id));
         // It has attached meanwhile, or it is the process of a client that was removed.
         if process.is_some_and(|process| process.is_attached() || process.client != client) {
-            parts.io.closer.close(ways);
+            parts.io.closer.close(descriptors);
             return Ok(());
         }
         // A child that has inherited the file of its parent: the groups are the parent's.
         let of_others = handles_of_others(known, client, parts.processes, parts.groups);
         let is_its_own = |context: &ContextHandles| !of_others.contains(&handles_of(context));
-        ways.iter_mut().for_each(|way| way.contexts.retain(is_its_own));
-        let handles: HashSet<(u32, u32)> = ways.iter().flat_map(ControlDescriptor::handles).collect();
+        descriptors.iter_mut().for_each(|descriptor| descriptor.contexts.retain(is_its_own));
+        let handles: HashSet<(u32, u32)> = descriptors.iter().flat_map(ControlDescriptor::handles).collect();
         let current = known.map(|id| parts.groups.handles(id)).unwrap_or_default();
         if !handles.is_empty() && self.has_failed(key, parts.io.now()) {
-            parts.io.closer.close(ways);
+            parts.io.closer.close(descriptors);
             return Err(ObstacleKind::ControlFailed.because("a control of it has failed"));
         }
         if current == handles {
-            parts.io.closer.close(ways);
+            parts.io.closer.close(descriptors);
             return Ok(());
         }
         let id = match known {
             Some(id) => id,
             None if handles.is_empty() => {
-                parts.io.closer.close(ways);
+                parts.io.closer.close(descriptors);
                 return Ok(());
             }
             None => add_process(client, key, &command, pod.container, pidfd, parts),
         };
         effects.push(Effect::SchedulingChanged(id));
-        announce(id, client, ways, parts)
+        announce(id, client, descriptors, parts)
     }
 
     /// Whether a control of a process has failed, not long ago.
@@ -135,7 +135,7 @@ pub(super) fn add_process(
 fn announce(
     id: ProcessId,
     client: ClientId,
-    ways: Vec<ControlDescriptor>,
+    descriptors: Vec<ControlDescriptor>,
     parts: &mut OtherParts<'_>,
 ) -> Result<(), Obstacle> {
     let now = parts.io.now();
@@ -145,15 +145,16 @@ fn announce(
     let pid = process.pid;
     // It may have been there before, with a connection that has gone.
     let added = parts.ledger.add_process(id, client, ReturnKind::Returns);
-    let contexts: Vec<ContextHandles> = ways.iter().flat_map(|way| way.contexts.clone()).collect();
+    let contexts: Vec<ContextHandles> =
+        descriptors.iter().flat_map(|descriptor| descriptor.contexts.clone()).collect();
     let admitted =
         added.is_ok() && parts.groups.admit(id, &contexts, parts.processes, parts.io) == Admission::Now;
     let unchanged: BTreeSet<GroupId> =
         contexts.iter().filter_map(|context| parts.groups.unchanged(id, context)).collect();
     let opened = if admitted {
-        open(id, ways, parts)
+        open(id, descriptors, parts)
     } else {
-        parts.io.closer.close(ways);
+        parts.io.closer.close(descriptors);
         Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
     };
     let (opened, obstacle) = match opened {
@@ -176,10 +177,14 @@ fn announce(
 }
 
 /// Opens all control descriptors of a process, or none.
-fn open(id: ProcessId, ways: Vec<ControlDescriptor>, parts: &mut OtherParts<'_>) -> Result<Opened, Obstacle> {
+fn open(
+    id: ProcessId,
+    descriptors: Vec<ControlDescriptor>,
+    parts: &mut OtherParts<'_>,
+) -> Result<Opened, Obstacle> {
     let mut opened = Vec::new();
     let mut failed = None;
-    for ControlDescriptor { descriptor, contexts } in ways {
+    for ControlDescriptor { descriptor, contexts } in descriptors {
         let pidfd = parts.processes.get(id).and_then(|process| process.pidfd.as_ref());
         if contexts.is_empty() || failed.is_some() {
             parts.io.closer.close(descriptor);

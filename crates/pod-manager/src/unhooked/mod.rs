@@ -94,20 +94,20 @@ impl Unhooked {
     }
 
     /// Applies the result of a search.
-    pub(crate) fn search_ended(&mut self, sighted: ScanResult, mut parts: OtherParts<'_>) -> Effects {
-        let ScanResult { candidates: present, controllable: reached, uncontrollable: unreached } = sighted;
+    pub(crate) fn search_ended(&mut self, result: ScanResult, mut parts: OtherParts<'_>) -> Effects {
+        let ScanResult { candidates, controllable, uncontrollable } = result;
         let mut effects = Effects::new();
         self.is_searching = false;
         let pause = if self.inspect_again.is_empty() { SEARCH_INTERVAL_NS } else { 0 };
         self.next_search = parts.io.now().saturating_add(pause);
-        if let Some(present) = present {
-            self.unscheduled.retain(|key, _| present.contains(key));
-            self.failed.retain(|key, _| present.contains(key));
+        if let Some(candidates) = candidates {
+            self.unscheduled.retain(|key, _| candidates.contains(key));
+            self.failed.retain(|key, _| candidates.contains(key));
         }
-        for found in unreached {
-            effects.extend(self.unreached(found, &mut parts));
+        for found in uncontrollable {
+            effects.extend(self.uncontrollable(found, &mut parts));
         }
-        for found in reached {
+        for found in controllable {
             let Some(client) = parts.clients.find(&Identity::Pod(found.pod.clone())) else {
                 parts.io.closer.close(found.descriptors);
                 continue;
@@ -124,8 +124,8 @@ impl Unhooked {
         effects
     }
 
-    /// The groups of a process cannot be had.
-    fn unreached(&mut self, found: UncontrollableProcess, parts: &mut OtherParts<'_>) -> Effects {
+    /// Handles a process whose groups cannot be taken under control.
+    fn uncontrollable(&mut self, found: UncontrollableProcess, parts: &mut OtherParts<'_>) -> Effects {
         let UncontrollableProcess { key, command, pod, pidfd, obstacle } = found;
         let known = parts.processes.find(key);
         let Some(client) = parts.clients.find(&Identity::Pod(pod.clone())) else { return Effects::new() };

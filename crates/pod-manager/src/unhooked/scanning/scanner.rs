@@ -101,25 +101,21 @@ impl Scanner {
             found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
             inspected.extend(self.inspect_due(&candidates, request.now, &HashSet::new()));
         }
-        let mut sighted = ScanResult { candidates: Some(present), ..ScanResult::default() };
+        let mut result = ScanResult { candidates: Some(present), ..ScanResult::default() };
         for candidate in candidates {
             let obstacle = self.schedule.obstacle(candidate.key).cloned();
             let Candidate { key, command, pod, pidfd, .. } = candidate;
             match (inspected.remove(&key), obstacle) {
-                (Some(ways), _) => sighted.controllable.push(ControllableProcess {
-                    key,
-                    command,
-                    pod,
-                    pidfd,
-                    descriptors: ways,
-                }),
+                (Some(descriptors), _) => {
+                    result.controllable.push(ControllableProcess { key, command, pod, pidfd, descriptors })
+                }
                 (None, Some(obstacle)) => {
-                    sighted.uncontrollable.push(UncontrollableProcess { key, command, pod, pidfd, obstacle });
+                    result.uncontrollable.push(UncontrollableProcess { key, command, pod, pidfd, obstacle });
                 }
                 (None, None) => {}
             }
         }
-        sighted
+        result
     }
 
     /// Inspects the candidates that are due or in `again`. The one that has waited longest comes first; candidates of a pod that has used up
@@ -140,8 +136,8 @@ impl Scanner {
         let mut controllable = HashMap::new();
         for (_, candidate) in due {
             if self.limits.allows(&candidate.pod.uid, now) {
-                let ways = self.inspect(candidate, now);
-                controllable.extend(ways.map(|ways| (candidate.key, ways)));
+                let descriptors = self.inspect(candidate, now);
+                controllable.extend(descriptors.map(|descriptors| (candidate.key, descriptors)));
             } else {
                 self.schedule.set_due(candidate.key, now);
             }
@@ -156,12 +152,12 @@ impl Scanner {
         if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) {
             return None;
         }
-        let (ways, obstacle) = match result {
-            Ok(ways) => (Some(ways), None),
+        let (descriptors, obstacle) = match result {
+            Ok(descriptors) => (Some(descriptors), None),
             Err(obstacle) => (None, Some(obstacle)),
         };
-        let groups = ways.iter().flatten().flat_map(ControlDescriptor::handles).collect();
+        let groups = descriptors.iter().flatten().flat_map(ControlDescriptor::handles).collect();
         self.schedule.record(candidate.key, groups, obstacle, now);
-        ways
+        descriptors
     }
 }
