@@ -250,32 +250,4 @@ unsafe fn copy(address: u64, into: &mut [u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use sluice_nvrm::abi::{GroupParams, engine};
-    use sluice_nvrm::ioctl_observation::{ObjectKind, ObservedIoctl};
-
-    use super::*;
-
-    #[test]
-    fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_again() {
-        let made =
-            |parent, object, kind| ObservedIoctl::Object { client: 1, parent, object, kind, params: None };
-        for (parent, object, kind) in [
-            (1, 2, ObjectKind::Device),
-            (2, 3, ObjectKind::Subdevice),
-            (2, 4, ObjectKind::Group),
-            (4, 5, ObjectKind::Channel),
-        ] {
-            let compute = GroupParams { engine: engine::GR0 }.encode();
-            registry().record(&made(parent, object, kind), &compute, 9, Some(0), 0);
-        }
-        let before = announcement_changes();
-        disable_after_panic();
-        assert_ne!(announcement_changes(), before, "the manager is announcement");
-        assert!(announcement(0).is_ok_and(|announced| announced.contexts.is_empty()));
-        let known: Vec<_> =
-            groups_of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
-        assert_eq!(known, [4]);
-        assert!(groups_of_device(1).is_empty());
-    }
-}
+mod tests;

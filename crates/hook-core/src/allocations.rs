@@ -113,5 +113,4 @@ impl AllocationTable {
 }
 
 #[cfg(test)]
-#[path = "allocations_tests.rs"]
 mod tests;

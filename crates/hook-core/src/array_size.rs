@@ -75,5 +75,4 @@ fn bits_per_element(format: u32, channels: u32) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "array_size_tests.rs"]
 mod tests;

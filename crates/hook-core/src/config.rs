@@ -205,5 +205,4 @@ fn list(value: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

@@ -110,5 +110,4 @@ impl LaunchGate {
 }
 
 #[cfg(test)]
-#[path = "launch_gate_tests.rs"]
 mod tests;

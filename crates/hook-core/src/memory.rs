@@ -131,5 +131,4 @@ pub fn visible_memory(used: u64, limit: u64, physical_free: u64, physical_total:
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

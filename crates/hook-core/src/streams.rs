@@ -116,5 +116,4 @@ impl StreamSet {
 }
 
 #[cfg(test)]
-#[path = "streams_tests.rs"]
 mod tests;

@@ -91,5 +91,4 @@ fn affine_power(times: u64) -> (u64, u64) {
 }
 
 #[cfg(test)]
-#[path = "kernel_tests.rs"]
 mod tests;

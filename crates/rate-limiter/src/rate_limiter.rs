@@ -142,5 +142,4 @@ fn whole(span: u128, period_ns: u64, burst: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "rate_limiter_tests.rs"]
 mod tests;

@@ -65,5 +65,4 @@ impl FromStr for PciAddress {
 }
 
 #[cfg(test)]
-#[path = "identity_tests.rs"]
 mod tests;

@@ -312,5 +312,4 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
 }
 
 #[cfg(test)]
-#[path = "module_tests.rs"]
 mod tests;

@@ -197,5 +197,4 @@ impl Drop for Process {
 }
 
 #[cfg(test)]
-#[path = "process_tests.rs"]
 mod tests;

@@ -124,5 +124,4 @@ fn parts(url: &str) -> anyhow::Result<(&str, &str)> {
 }
 
 #[cfg(test)]
-#[path = "check_tests.rs"]
 mod tests;

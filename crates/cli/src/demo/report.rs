@@ -190,5 +190,4 @@ fn check_tenant(
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

@@ -84,5 +84,4 @@ fn full(proofs: &Proofs) -> Result<String, String> {
 }
 
 #[cfg(test)]
-#[path = "enforcement_level_tests.rs"]
 mod tests;

@@ -115,5 +115,4 @@ pub(super) fn mig_mode(reported: &Reported) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

@@ -48,5 +48,4 @@ impl QuantumSchedule {
 }
 
 #[cfg(test)]
-#[path = "quantum_schedule_tests.rs"]
 mod tests;

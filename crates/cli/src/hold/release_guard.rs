@@ -55,5 +55,4 @@ impl<T: Releasable> Drop for ReleaseGuard<T> {
 }
 
 #[cfg(test)]
-#[path = "release_guard_tests.rs"]
 mod tests;

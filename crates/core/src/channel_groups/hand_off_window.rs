@@ -67,5 +67,4 @@ fn is_good_moment(policy: &ChannelGroupPolicy, now: u64, critical: impl Iterator
 }
 
 #[cfg(test)]
-#[path = "hand_off_window_tests.rs"]
 mod tests;

@@ -162,5 +162,4 @@ impl ArrivalPredictor {
 }
 
 #[cfg(test)]
-#[path = "arrival_predictor_tests.rs"]
 mod tests;

@@ -141,5 +141,4 @@ fn median(times: &mut [u64]) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "benefit_test_tests.rs"]
 mod tests;

@@ -81,5 +81,4 @@ impl SwitchCost {
 }
 
 #[cfg(test)]
-#[path = "switch_cost_tests.rs"]
 mod tests;

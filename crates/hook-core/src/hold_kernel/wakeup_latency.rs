@@ -55,5 +55,4 @@ impl Default for WakeupLatency {
 }
 
 #[cfg(test)]
-#[path = "wakeup_latency_tests.rs"]
 mod tests;

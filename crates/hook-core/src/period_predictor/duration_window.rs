@@ -89,5 +89,4 @@ impl DurationWindow {
 }
 
 #[cfg(test)]
-#[path = "duration_window_tests.rs"]
 mod tests;

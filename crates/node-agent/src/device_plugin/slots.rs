@@ -67,5 +67,4 @@ fn number(id: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "slots_tests.rs"]
 mod tests;

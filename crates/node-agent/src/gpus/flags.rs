@@ -73,5 +73,4 @@ impl Flags {
 }
 
 #[cfg(test)]
-#[path = "flags_tests.rs"]
 mod tests;

@@ -177,5 +177,4 @@ impl Health {
 }
 
 #[cfg(test)]
-#[path = "health_tests.rs"]
 mod tests;

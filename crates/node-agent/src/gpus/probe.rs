@@ -178,5 +178,4 @@ fn fault(error: NvmlError) -> Fault {
 }
 
 #[cfg(test)]
-#[path = "probe_tests.rs"]
 mod tests;

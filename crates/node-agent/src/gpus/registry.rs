@@ -247,5 +247,4 @@ impl RegisteredGpu {
 }
 
 #[cfg(test)]
-#[path = "registry_tests.rs"]
 mod tests;

@@ -282,5 +282,4 @@ fn log_event(events: &GpuEvent) {
 }
 
 #[cfg(test)]
-#[path = "watcher_tests.rs"]
 mod tests;

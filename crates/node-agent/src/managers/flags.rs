@@ -102,5 +102,4 @@ impl Flags {
 }
 
 #[cfg(test)]
-#[path = "flags_tests.rs"]
 mod tests;

@@ -106,5 +106,4 @@ fn unhealthy(gpu: &Gpu, why: &str) -> Change {
 }
 
 #[cfg(test)]
-#[path = "health_events_tests.rs"]
 mod tests;

@@ -121,5 +121,4 @@ fn differences<'a>(
 }
 
 #[cfg(test)]
-#[path = "node_metadata_tests.rs"]
 mod tests;

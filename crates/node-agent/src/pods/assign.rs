@@ -200,5 +200,4 @@ fn client(wanted: &AssignedRequest<'_>, memory_bytes: u64) -> Client {
 }
 
 #[cfg(test)]
-#[path = "assign_tests.rs"]
 mod tests;

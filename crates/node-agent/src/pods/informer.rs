@@ -84,5 +84,4 @@ impl PodStore {
 }
 
 #[cfg(test)]
-#[path = "informer_tests.rs"]
 mod tests;

@@ -103,5 +103,4 @@ fn ids(container: &ContainerStatus) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-#[path = "view_tests.rs"]
 mod tests;

@@ -68,5 +68,4 @@ fn plain(part: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "result_store_tests.rs"]
 mod tests;

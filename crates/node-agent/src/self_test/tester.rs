@@ -173,5 +173,4 @@ impl Tester {
 }
 
 #[cfg(test)]
-#[path = "tester_tests.rs"]
 mod tests;

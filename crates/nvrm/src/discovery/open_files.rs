@@ -138,5 +138,4 @@ impl OpenFiles {
 }
 
 #[cfg(test)]
-#[path = "open_files_tests.rs"]
 mod tests;

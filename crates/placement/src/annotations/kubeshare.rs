@@ -245,3 +245,6 @@ fn priority(text: &str) -> Option<i32> {
 fn model(text: &str) -> Option<String> {
     parse_list(text, is_model).map(|_| text.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,6 @@ mod decimal;
 mod duration;
 pub mod keys;
 pub mod kubeshare;
-#[cfg(test)]
-mod kubeshare_tests;
 mod lists;
 mod mistake;
 mod priority;

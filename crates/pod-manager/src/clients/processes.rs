@@ -144,5 +144,4 @@ impl Processes {
 }
 
 #[cfg(test)]
-#[path = "processes_tests.rs"]
 mod tests;

@@ -59,5 +59,4 @@ impl Wakeups {
 }
 
 #[cfg(test)]
-#[path = "wakeups_tests.rs"]
 mod tests;

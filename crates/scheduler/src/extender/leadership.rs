@@ -140,5 +140,4 @@ impl Leadership {
 }
 
 #[cfg(test)]
-#[path = "leadership_tests.rs"]
 mod tests;

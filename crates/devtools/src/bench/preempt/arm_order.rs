@@ -85,5 +85,4 @@ fn next(state: &mut u64) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "arm_order_tests.rs"]
 mod tests;

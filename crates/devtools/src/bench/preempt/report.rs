@@ -168,5 +168,4 @@ impl Report {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

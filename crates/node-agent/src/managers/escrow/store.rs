@@ -199,5 +199,4 @@ impl EscrowStore {
 }
 
 #[cfg(test)]
-#[path = "store_tests.rs"]
 mod tests;

@@ -188,5 +188,4 @@ impl State {
 }
 
 #[cfg(test)]
-#[path = "driver_lock_tests.rs"]
 mod tests;

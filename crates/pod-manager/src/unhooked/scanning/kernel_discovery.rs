@@ -176,5 +176,4 @@ fn obstacle(error: &DiscoveryError) -> Obstacle {
 }
 
 #[cfg(test)]
-#[path = "kernel_discovery_tests.rs"]
 mod tests;

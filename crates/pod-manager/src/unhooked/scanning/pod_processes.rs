@@ -106,5 +106,4 @@ impl<P: ProcFs> PodProcesses<P> {
 }
 
 #[cfg(test)]
-#[path = "pod_processes_tests.rs"]
 mod tests;

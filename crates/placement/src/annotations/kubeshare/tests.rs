@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::GpuRequest;
-use super::kubeshare::{Translation, translate};
+use super::super::GpuRequest;
+use super::{Translation, translate};
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| (format!("sharedgpu/{key}"), (*value).to_owned())).collect()

@@ -1,0 +1,7 @@
+use super::*;
+use clap::CommandFactory;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Arguments::command().debug_assert();
+}

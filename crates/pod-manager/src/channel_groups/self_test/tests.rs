@@ -1,0 +1,38 @@
+use super::*;
+use sluice_nvrm::self_test::{Effect, SelfTestSubject};
+
+/// Decides for an unknown and for a known driver, with a result about the first.
+fn decide(stops: Effect, slices: Effect) -> [UsableControls; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.json");
+    let about = SelfTestSubject::now("700.1", "GPU-1");
+    let result = SelfTestResult { about, slices, stops, counts: Effect::Proven };
+    std::fs::write(&path, serde_json::to_vec(&result).unwrap()).unwrap();
+    let config = Config { self_test: Some(path), ..Config::new("socket", "resources") };
+    let drivers = [DriverVersion::Unknown("700.1".into()), DriverVersion::Compared("580.1".into())];
+    drivers.map(|driver| allowed_controls(&config, &driver))
+}
+
+#[test]
+fn result_about_an_unknown_driver_decides_for_it_and_for_no_other() {
+    let (proven, all, none) = (Effect::Proven, UsableControls::All, UsableControls::NoControls);
+    assert_eq!(decide(proven.clone(), proven.clone()), [all, all]);
+    assert_eq!(decide(proven.clone(), Effect::NoEffect), [UsableControls::DisableOnly, all]);
+    assert_eq!(decide(Effect::NoEffect, proven.clone()), [none, all]);
+    assert_eq!(decide(Effect::inconclusive("busy"), proven), [none, all], "as without one");
+}
+
+#[test]
+fn known_driver_without_proven_effect_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.json");
+    let about = SelfTestSubject::now("580.1", "GPU-1");
+    let result =
+        SelfTestResult { about, slices: Effect::NoEffect, stops: Effect::NoEffect, counts: Effect::Proven };
+    std::fs::write(&path, serde_json::to_vec(&result).unwrap()).unwrap();
+    let config = Config { self_test: Some(path.clone()), ..Config::new("socket", "resources") };
+    let compared = DriverVersion::Compared("580.1".into());
+    assert_eq!(allowed_controls(&config, &compared), UsableControls::NoControls);
+    std::fs::write(&path, "not a result").unwrap();
+    assert_eq!(allowed_controls(&config, &compared), UsableControls::All, "as without one");
+}

@@ -1,0 +1,62 @@
+use super::*;
+
+const S: u64 = 1_000_000_000;
+const KEY: ProcessKey = (7, 70);
+
+impl InspectionSchedule {
+    fn is_due(&mut self, key: ProcessKey, descriptors: &[RawFd], now: u64) -> bool {
+        self.due_since(key, descriptors, now).is_some()
+    }
+}
+
+#[test]
+fn first_inspection_follows_the_grace_time_and_later_ones_after_doubling_delays() {
+    let mut schedule = InspectionSchedule::default();
+    let mut inspections = Vec::new();
+    for second in 0..40 {
+        if schedule.is_due(KEY, &[3], second * S) {
+            inspections.push(second);
+            schedule.record(KEY, vec![(1, 1)], None, second * S);
+        }
+    }
+    assert_eq!(inspections, [2, 4, 8, 16, 24, 32]);
+    assert!(!schedule.is_due(KEY, &[3], 39 * S));
+    assert!(schedule.is_due(KEY, &[3, 4], 39 * S), "the process opened the driver once more");
+    schedule.record(KEY, vec![(1, 1), (1, 2)], None, 39 * S);
+    assert!(schedule.is_due(KEY, &[3, 4], 41 * S), "the last inspection found a new group");
+    schedule.record(KEY, vec![(1, 1), (1, 3)], None, 41 * S);
+    assert!(schedule.is_due(KEY, &[3, 4], 43 * S), "the last inspection found another group");
+}
+
+#[test]
+fn process_that_was_absent_has_the_grace_time_again() {
+    let mut schedule = InspectionSchedule::default();
+    assert!(!schedule.is_due(KEY, &[3], 0));
+    assert!(!schedule.is_due(KEY, &[3, 5], S), "a new descriptor does not shorten it");
+    schedule.retain(&HashSet::new());
+    assert!(!schedule.is_due(KEY, &[3], 3 * S));
+    assert!(schedule.is_due(KEY, &[3], 5 * S));
+}
+
+#[test]
+fn process_is_due_at_every_scan_in_which_its_descriptors_have_changed() {
+    let mut schedule = InspectionSchedule::default();
+    let mut inspections = Vec::new();
+    for second in 0..10 {
+        let descriptor = 4 + i32::try_from(second % 2).unwrap();
+        if schedule.is_due(KEY, &[3, descriptor], second * S) {
+            inspections.push(second);
+            schedule.record(KEY, vec![], None, second * S);
+        }
+    }
+    assert_eq!(inspections, [2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn process_set_due_is_due_since_then() {
+    let mut schedule = InspectionSchedule::default();
+    assert!(!schedule.is_due(KEY, &[3], 0) && schedule.is_due(KEY, &[3], 2 * S));
+    schedule.record(KEY, vec![], None, 2 * S);
+    schedule.set_due(KEY, 3 * S);
+    assert_eq!(schedule.due_since(KEY, &[3], 4 * S), Some(3 * S));
+}
