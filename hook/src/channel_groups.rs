@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sluice_comm::attach::ContextHandles;
 use sluice_driver_api::types::CUdevice;
+use sluice_hook_core::lock;
 use sluice_nvrm::abi::{MAX_BLOCK_LEN, Request, XferBlock};
 use sluice_nvrm::ioctl_observation::{AnnouncementError, ComputeGroup, ObjectRegistry, Params, observe};
 use sluice_nvrm::transport::CONTROL_DEVICE;
@@ -190,7 +191,7 @@ fn is_driver(fd: c_int) -> bool {
 
 fn registry() -> MutexGuard<'static, ObjectRegistry> {
     let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
-    registry.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(registry)
 }
 
 /// Makes all trackers check for changed announcements.

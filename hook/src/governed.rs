@@ -8,7 +8,6 @@ pub(crate) mod capture;
 pub(crate) mod charge;
 pub(crate) mod context;
 pub(crate) mod copy;
-pub(crate) mod free;
 pub(crate) mod launch;
 pub(crate) mod lookup;
 pub(crate) mod physical;

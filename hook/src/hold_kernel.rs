@@ -6,7 +6,6 @@
 //! use none of its memory, and end by themselves.
 
 mod active;
-mod context_end;
 mod contexts;
 mod counters;
 mod page;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
+use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::Clock;
 
@@ -25,8 +25,8 @@ use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, ManagedDevice};
 pub(crate) use active::ActiveHold;
-pub(crate) use context_end::{ContextEnd, begin_context_end};
-use contexts::Contexts;
+use contexts::{CONTEXTS, Contexts};
+pub(crate) use contexts::{ContextEnd, begin_context_end};
 pub(crate) use counters::counts;
 use resources::Resources;
 use worker::ScheduledHold;
@@ -96,7 +96,7 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
         guarded((), || {
             let now = HostClock.now_ns();
             let first = controller.watches_launches();
-            release_hold(managed, controller.launch_submitted(now));
+            release_hold(managed, controller.with(|state| state.launch_submitted(now)));
             if first && ANY_ALLOWED.load(Relaxed) {
                 schedule_predicted(managed, now);
             }
@@ -107,7 +107,7 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
 
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
-    if let Some(hold) = managed.device.hold_kernels().predict_next(now_ns)
+    if let Some(hold) = managed.device.hold_kernels().with(|state| state.predict_next(now_ns))
         && let Some(context) = gpu::current_context()
     {
         worker::launch_later(ScheduledHold { managed, context, hold });
@@ -124,7 +124,12 @@ pub(crate) fn before_wait(whole_context: bool) {
 
 #[cold]
 fn on_wait(managed: &'static ManagedDevice, whole_context: bool) {
-    guarded((), || release_hold(managed, managed.device.hold_kernels().host_wait_begins(whole_context)));
+    guarded((), || {
+        release_hold(
+            managed,
+            managed.device.hold_kernels().with(|state| state.host_wait_begins(whole_context)),
+        )
+    });
 }
 
 /// Handles the program's announcement of a request in `lead_us`.
@@ -168,7 +173,7 @@ fn count(managed: &ManagedDevice, resources: &mut Resources) {
     managed.active_hold.set_counted();
     managed.device.link().count_hold(finished.held_ns);
     if let Some(times) = finished.times {
-        managed.device.hold_kernels().learn_times(times);
+        managed.device.hold_kernels().with(|state| state.learn_times(times));
     }
 }
 
@@ -232,10 +237,10 @@ fn begin_hold(
         // Set before the controller agrees: from then on another thread's launch may release it.
         managed.active_hold.set(resources.page());
     }
-    let hold = controller.begin_request(trigger, now, lead_ns).map_err(HoldError::Refused)?;
+    let hold =
+        controller.with(|state| state.begin_request(trigger, now, lead_ns)).map_err(HoldError::Refused)?;
     if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
         managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
-        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
     }
     if hold.starts_ns > now {
         drop(contexts);
@@ -251,11 +256,11 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
     if CAPTURES.any() || refresh_contenders(managed).is_err() {
         return;
     }
-    let mut contexts = contexts::lock();
+    let mut contexts = lock(&CONTEXTS);
     let controller = managed.device.hold_kernels();
     let Some(resources) = contexts.ready(context) else {
         // The context has ended meanwhile: not even its handle may be passed to the driver.
-        controller.launch_failed(hold.ticket);
+        controller.with(|state| state.launch_failed(hold.ticket));
         return;
     };
     count(managed, resources);
@@ -263,9 +268,8 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
         // As in `begin_hold`: from then on a launch may release it.
         managed.active_hold.set(resources.page());
     }
-    if controller.take_due(hold.ticket) {
+    if controller.with(|state| state.take_due(hold.ticket)) {
         managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
-        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
         counters::count_scheduled(late_ns);
         gpu::with_context(context, || launch_in(&mut contexts, managed, context, hold));
@@ -284,8 +288,8 @@ fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hol
     if launched {
         counters::LAUNCHED.fetch_add(1, Relaxed);
     } else {
-        managed.device.hold_kernels().launch_failed(hold.ticket);
-        contexts.set_unable(context);
+        managed.device.hold_kernels().with(|state| state.launch_failed(hold.ticket));
+        contexts.set_prepared(context, None);
     }
 }
 

@@ -18,7 +18,7 @@ mod tracker;
 mod ungated_work;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub use host_waits::HostWait;
 pub use state::Settings;
@@ -26,10 +26,10 @@ use state::State;
 pub use tracker::NextStep;
 
 use crate::captures::Captures;
-use crate::counters::Counters;
 use crate::hold_kernel::HoldKernels;
 use crate::launch_gate::LaunchGate;
-use crate::outcome::Bypass;
+use crate::lock;
+use crate::outcome::{Bypass, Counters};
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
@@ -166,7 +166,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The reason for which all calls bypass, if they do.

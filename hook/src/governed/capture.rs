@@ -7,16 +7,15 @@ use sluice_hook_core::platform::Stream;
 use super::guarded;
 use crate::process::{self, CAPTURES};
 
-/// Begin-capture and end-capture functions, distinguished by name.
+/// Begins or ends a capture.
 pub(crate) fn call(
-    symbol: &'static str,
-    stream: CUstream,
-    per_thread: bool,
+    begins: bool,
+    (stream, per_thread): (CUstream, bool),
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let stream =
         process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
-    if symbol.starts_with("cuStreamBegin") { begin(stream, real) } else { end(stream, real) }
+    if begins { begin(stream, real) } else { end(stream, real) }
 }
 
 fn begin(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {

@@ -9,7 +9,7 @@ use crate::process;
 
 /// Calls `real`, which submits a command to `stream`.
 #[inline]
-pub(crate) fn call(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(managed) = process::device_for_call() else { return real() };
     let begun = process::with_thread(|thread| {
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());

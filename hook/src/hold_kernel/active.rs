@@ -38,18 +38,14 @@ impl ActiveHold {
         self.page.store(page.address(), Release);
     }
 
-    /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
+    /// Reports activity, because a request is about to arrive and no other client is to get the GPU. The hold kernel is over by `until_ns`.
     pub(super) fn expect_work(&self, managed: &ManagedDevice, until_ns: u64) {
         // Counted first: a thread that clears it meanwhile removes exactly this count.
         managed.device.begin_blocking();
         if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
             managed.device.end_blocking();
         }
-    }
-
-    /// Records when the hold kernel will be over.
-    pub(super) fn expect_end(&self, over_ns: u64) {
-        self.over_ns.store(over_ns.max(1), Release);
+        self.over_ns.store(until_ns.max(1), Release);
     }
 
     /// Records that the hold kernel was over and was counted.

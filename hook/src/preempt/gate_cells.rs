@@ -16,10 +16,9 @@ use sluice_sys::page::{SharedPage, WORDS};
 use super::code;
 use super::driver::within;
 use super::memops::{Operation, WAIT, WRITE, try_out};
-use crate::real;
+use crate::gpu;
 
 const PAGE: usize = WORDS * 8;
-const REGISTER_DEVICEMAP: c_uint = 2;
 const NOT_SUPPORTED: &CStr = c"the driver has no stream memory operations";
 const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for this context";
 const NO_MEMORY: &CStr = c"there is no memory for gates";
@@ -156,13 +155,15 @@ impl GateAllocator {
                 Box::leak(Box::new(page)).words().as_ptr().expose_provenance()
             }
         };
-        if let Err(answer) = within(context, || register(page)) {
+        let host = std::ptr::with_exposed_provenance_mut(page);
+        // SAFETY: the page is ours, whole and never unmapped.
+        if let Err(answer) = within(context, || code(unsafe { gpu::register_page(host, PAGE) })) {
             self.unused.push(page);
             return Err(GateRefusal::of(answer, NOT_REGISTERED));
         }
         self.pages.entry(context.0).or_default().push(page);
-        let device =
-            within(context, || address(page)).map_err(|answer| GateRefusal::of(answer, NOT_REGISTERED))?;
+        let device = within(context, || gpu::page_address(host).map_err(|error| Code(error.0)))
+            .map_err(|answer| GateRefusal::of(answer, NOT_REGISTERED))?;
         let registered = Registered { page, device };
         self.untried.insert(context.0, registered);
         Ok(registered)
@@ -184,24 +185,4 @@ pub(super) fn gate_operations(device: CUdeviceptr, number: u32) -> [Operation; 3
         Operation::new(WAIT, device + WORD, number, CU_STREAM_WAIT_VALUE_GEQ),
         Operation::new(WRITE, device + PASSED, number, CU_STREAM_WRITE_VALUE_DEFAULT),
     ]
-}
-
-const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
-
-/// Registers a page with the current context.
-fn register(page: usize) -> Result<(), Code> {
-    let register = real::table().cuMemHostRegister_v2.ok_or(MISSING)?;
-    let page = std::ptr::with_exposed_provenance_mut(page);
-    // SAFETY: the page is ours, whole and never unmapped.
-    code(unsafe { register(page, PAGE, REGISTER_DEVICEMAP) })
-}
-
-/// The GPU address of a page that is registered with the current context.
-fn address(page: usize) -> Result<CUdeviceptr, Code> {
-    let get = real::table().cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
-    let page = std::ptr::with_exposed_provenance_mut(page);
-    let mut device = 0;
-    // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
-    code(unsafe { get(&raw mut device, page, 0) })?;
-    Ok(device)
 }

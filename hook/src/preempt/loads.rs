@@ -5,11 +5,12 @@
 //! the streams of the current context yield.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
+use sluice_hook_core::lock;
 use sluice_preempt::command::Work;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Context, Stream};
@@ -125,7 +126,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
     let engine = engine()?;
     let context = stream.context;
     guarded(None, || {
-        let is_known = || launched_kernels().functions.contains(&(context.0, function));
+        let is_known = || lock(&LAUNCHED).functions.contains(&(context.0, function));
         // A capture does not launch the kernel, so the driver reserves nothing for it.
         if is_known() || engine.driver().is_capturing(stream) {
             return None;
@@ -134,7 +135,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
             // The query for its local memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
             let local = local_bytes(function);
-            let more = launched_kernels().may_need_more(context.0, local);
+            let more = lock(&LAUNCHED).may_need_more(context.0, local);
             let load = load.or_else(|| more.then(|| Load::begin(engine, context)));
             Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
@@ -144,7 +145,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
 /// Called after the launch. A launch that the driver did not make has reserved nothing.
 pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
     if let Some(first) = first.filter(|_| result == CUresult::SUCCESS) {
-        guarded((), || launched_kernels().note(&first));
+        guarded((), || lock(&LAUNCHED).note(&first));
     }
 }
 
@@ -200,13 +201,9 @@ impl LaunchedKernels {
 
 /// Forgets functions whose handles the driver may reuse, because a module was unloaded or a context has ended.
 pub(super) fn forget_functions(context: Option<u64>) {
-    let mut kernels = launched_kernels();
+    let mut kernels = lock(&LAUNCHED);
     kernels.functions.clear();
     if let Some(context) = context {
         kernels.local.remove(&context);
     }
-}
-
-fn launched_kernels() -> MutexGuard<'static, LaunchedKernels> {
-    LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

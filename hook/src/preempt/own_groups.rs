@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use sluice_comm::attach::MAX_CHANNELS;
+use sluice_hook_core::lock;
 use sluice_nvrm::ioctl_observation::ComputeGroup;
 use sluice_nvrm::{ControlError, Controls, DriverVersion as Module};
 use sluice_preempt::driver::{ChannelGroupError, ChannelGroups, Driver};
@@ -87,15 +88,9 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     }
 }
 
-impl OwnChannelGroups {
-    fn disabled(&self) -> MutexGuard<'_, BTreeMap<u64, DisabledGroup>> {
-        self.disabled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl ChannelGroups for OwnChannelGroups {
     fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError> {
-        let mut disabled = self.disabled();
+        let mut disabled = lock(&self.disabled);
         if let Some(known) = disabled.get_mut(&stream.context.0) {
             known.streams.push(stream.handle);
             return Ok(());
@@ -117,7 +112,7 @@ impl ChannelGroups for OwnChannelGroups {
     }
 
     fn enable(&self, stream: Stream) {
-        let mut disabled = self.disabled();
+        let mut disabled = lock(&self.disabled);
         let Some(known) = disabled.get_mut(&stream.context.0) else { return };
         known.streams.retain(|handle| *handle != stream.handle);
         if !known.streams.is_empty() {

@@ -1,9 +1,10 @@
 //! Which of program and manager preempt a stream. The stream runs again when neither does.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_hook_core::lock;
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::QueueId;
@@ -40,7 +41,7 @@ pub(super) fn preempt_for(
     request: Request,
 ) -> Result<Achieved, Error> {
     {
-        let mut preempted = lock();
+        let mut preempted = lock(&PREEMPTED_BY);
         let bits = preempted.get(&queue.id()).map_or(0, |bits| *bits) | preemptor.bit();
         preempted.insert(queue.id(), bits);
         update_any_by_program(&preempted);
@@ -58,7 +59,7 @@ pub(super) fn preempt_for(
 /// Ends one party's preemption; restores the stream unless the other party preempts it. A concurrent preemption waits
 /// for this call, so that this call does not undo it.
 pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preemptor) -> Result<(), Error> {
-    let mut preempted = lock();
+    let mut preempted = lock(&PREEMPTED_BY);
     let others = preempted.get(&queue.id()).map_or(0, |bits| bits & !preemptor.bit());
     if others == 0 {
         preempted.remove(&queue.id());
@@ -76,12 +77,12 @@ pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preempt
 
 /// Whether the manager preempts the stream.
 pub(super) fn is_preempted_by_manager(queue: QueueId) -> bool {
-    lock().get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
+    lock(&PREEMPTED_BY).get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
 }
 
 /// Forgets the program's preemption: the program has destroyed the stream, or ended its context.
 pub(super) fn forget_program(queue: QueueId) {
-    let mut preempted = lock();
+    let mut preempted = lock(&PREEMPTED_BY);
     if let Some(bits) = preempted.get_mut(&queue) {
         *bits &= !Preemptor::Program.bit();
     }
@@ -91,7 +92,7 @@ pub(super) fn forget_program(queue: QueueId) {
 
 /// Forgets a stream that was restored by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
-    let mut preempted = lock();
+    let mut preempted = lock(&PREEMPTED_BY);
     preempted.remove(&queue);
     update_any_by_program(&preempted);
 }
@@ -109,8 +110,4 @@ fn yields_to_loads(bits: u8) -> bool {
 
 fn update_any_by_program(preempted: &BTreeMap<QueueId, u8>) {
     ANY_BY_PROGRAM.store(preempted.values().any(|bits| bits & Preemptor::Program.bit() != 0), Relaxed);
-}
-
-fn lock() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {
-    PREEMPTED_BY.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
+use sluice_hook_core::lock;
 use sluice_preempt::driver::{GateProgress, StreamGates};
 use sluice_preempt::ids::{Code, Context, Stream};
 
@@ -42,7 +43,7 @@ impl HostGates {
         if self.slot(stream).is_some() {
             return Ok(());
         }
-        let slot = self.allocator().take(stream.context)?;
+        let slot = lock(&self.allocator).take(stream.context)?;
         slot.cell.arrived.store(0, Relaxed);
         slot.cell.passed.store(0, Relaxed);
         slot.cell.placed.store(0, Release);
@@ -54,7 +55,7 @@ impl HostGates {
 
     /// Whether streams of the context can have gates; returns the reason if not.
     pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
-        let mut allocator = self.allocator();
+        let mut allocator = lock(&self.allocator);
         allocator.take(context).map(|slot| allocator.give_back(context, slot))
     }
 
@@ -63,23 +64,19 @@ impl HostGates {
         let key = (stream.context.0, stream.handle);
         let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
         if let Some(slot) = slot {
-            self.allocator().give_back(stream.context, slot);
+            lock(&self.allocator).give_back(stream.context, slot);
         }
     }
 
     /// Forgets a context that has ended, and its registrations with it.
     pub(super) fn forget_context(&self, context: u64) {
         self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
-        self.allocator().forget_context(context);
+        lock(&self.allocator).forget_context(context);
     }
 
     fn slot(&self, stream: Stream) -> Option<GateSlot> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.get(&(stream.context.0, stream.handle)).copied()
-    }
-
-    fn allocator(&self) -> MutexGuard<'_, GateAllocator> {
-        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

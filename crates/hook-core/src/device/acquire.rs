@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::state::{MEASURE_INTERVAL_NS, Measured, Phase, State};
+use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
 use crate::period_predictor::estimate_full_burst;
-use crate::platform::{Clock, Driver, GrantRequest, Stream, StreamLocation, TokenLink};
+use crate::platform::{Clock, Driver, GrantRequest, GrantUsage, Stream, StreamLocation, TokenLink};
 use crate::thread_state::ThreadState;
 
 /// How often a waiting launch checks whether the drain has stalled.
@@ -76,7 +76,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             state.begin_burst(now);
         }
-        let became_active = self.report_activity(&mut state, now);
+        let became_active = self.report_activity(&state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         let unlimited = state.grant.is_unlimited();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
@@ -111,12 +111,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
-    pub(super) fn report_activity(&self, state: &mut State, now: u64) -> bool {
+    pub(super) fn report_activity(&self, state: &State, now: u64) -> bool {
         let active = state.is_active();
-        if std::mem::replace(&mut state.reported_active, active) == active {
+        if self.reported_active.swap(active, Relaxed) == active {
             return false;
         }
-        self.reported_active.store(active, Relaxed);
         self.link.set_activity(active, now);
         active
     }
@@ -193,7 +192,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Requests a grant, in one write with the report of the last grant if there is one.
-    pub(super) fn request_grant(&self, state: &mut State, used: Option<crate::platform::GrantUsage>) {
+    pub(super) fn request_grant(&self, state: &mut State, used: Option<GrantUsage>) {
         let now = self.clock.now_ns();
         let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
         let request = GrantRequest {
@@ -231,7 +230,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let stale = state.grant.measured.take();
         let number = state.grant.number + 1;
         let now = self.clock.now_ns();
-        state.grant = super::state::Grant {
+        state.grant = Grant {
             number,
             deadline_ns: self.link.deadline_ns(),
             quota_ms,

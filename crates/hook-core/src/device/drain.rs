@@ -1,9 +1,8 @@
 //! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
-use std::sync::PoisonError;
-
 use super::Device;
 use super::state::{Measured, Phase, State};
+use crate::lock;
 use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
 use crate::streams;
 
@@ -17,7 +16,7 @@ const LAUNCH_CHECK_NS: u64 = 5_000;
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
-        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let draining = lock(&self.drain_lock);
         self.wait_for_launches();
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
@@ -52,7 +51,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.
     fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
-        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = lock(&self.handles_lock);
         let (used, mut marks, begin) = {
             let mut state = self.lock();
             let used: Vec<streams::UsedStream> = state.streams.all().to_vec();

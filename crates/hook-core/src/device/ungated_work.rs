@@ -44,7 +44,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.begin_burst(now);
         }
         self.submitting_ungated.fetch_add(1, Relaxed);
-        let became_active = self.report_activity(&mut state, now);
+        let became_active = self.report_activity(&state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         drop(state);
         if became_active {
@@ -92,7 +92,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.polling.store(true, Relaxed);
         state.polling = true;
-        let became_active = self.report_activity(&mut state, now);
+        let became_active = self.report_activity(&state, now);
         drop(state);
         if became_active {
             self.link.wake_manager();

@@ -2,9 +2,10 @@
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
-use super::conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
-use super::request::{ActiveHold, Phase, PredictedRequest, Request};
+use super::request::{
+    ActiveHold, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings, Trigger,
+};
 use super::switch_cost::{HoldTimes, SwitchCost};
 
 /// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
