@@ -83,11 +83,15 @@ macro_rules! exports {
         governed::sync::context(Some($context), || preempt::synchronize_context(Some($context), || unsafe { $real($context) }))
     };
     (@body sync "cuEventSynchronize" $real:ident $variant:ident ($event:ident)) => {
-        governed::sync::event(|| preempt::events::synchronize($event, || unsafe { $real($event) }))
+        governed::sync::event(|| {
+            preempt::through_engine(|| unsafe { $real($event) }, |engine| engine.synchronize_event(preempt::events::number($event)))
+        })
     };
     (@body sync "cuStreamSynchronize" $real:ident $variant:ident ($stream:ident)) => {{
         let stream = ($stream, exports!(@ptsz $variant));
-        governed::sync::stream(stream, || preempt::synchronize(stream, || unsafe { $real($stream) }))
+        governed::sync::stream(stream, || {
+            preempt::on_queue(stream, || unsafe { $real($stream) }, |engine, queue| engine.synchronize_stream(queue))
+        })
     }};
     // Waiting commands may use what is unloaded or unregistered.
     (@body sync "cuModuleUnload" $real:ident $variant:ident ($module:ident)) => {
@@ -174,7 +178,7 @@ macro_rules! exports {
     };
     // A command of the stream among the arguments, or of the default stream.
     (@command $variant:ident ($($a:ident)*) $call:expr) => {
-        governed::work::call((exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)), || $call)
+        governed::stream::command((exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)), || $call)
     };
     (@submit_by_value $work:expr, $real:ident $variant:ident ($($a:ident)*)) => {
         preempt::submit_by_value(
@@ -195,7 +199,10 @@ macro_rules! exports {
     }};
 
     (@body ask "cuStreamQuery" $real:ident $variant:ident ($stream:ident)) => {
-        governed::work::asked(|| preempt::query(($stream, exports!(@ptsz $variant)), || unsafe { $real($stream) }))
+        governed::stream::asked(|| {
+            let stream = ($stream, exports!(@ptsz $variant));
+            preempt::on_queue(stream, || unsafe { $real($stream) }, |engine, queue| engine.query_stream(queue))
+        })
     };
     // Names two streams, and neither can replace the other.
     (@body ask "cuStreamCopyAttributes" $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
@@ -215,7 +222,7 @@ macro_rules! exports {
 
     (@body capture $name:tt $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {{
         let (begins, stream) = (const { begins($name, "cuStreamBegin") }, ($stream, exports!(@ptsz $variant)));
-        governed::capture::call(begins, stream, || {
+        governed::stream::capture(begins, stream, || {
             preempt::capture(begins, stream, || unsafe { $real($stream $(, $a)*) }, |on| unsafe { $real(on $(, $a)*) })
         })
     }};
@@ -226,9 +233,15 @@ macro_rules! exports {
     // Creating a stream shows nothing that launches and waits do not show.
     (@body stream $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
-    (@body context "cuCtxDestroy" $real:ident $variant:ident ($context:ident)) => { governed::context::destroy($context, || unsafe { $real($context) }) };
-    (@body context "cuCtxDetach" $real:ident $variant:ident ($context:ident)) => { governed::context::destroy($context, || unsafe { $real($context) }) };
-    (@body context "cuGreenCtxDestroy" $real:ident $variant:ident ($green:ident)) => { governed::context::destroy_green($green, || unsafe { $real($green) }) };
+    (@body context "cuCtxDestroy" $real:ident $variant:ident ($context:ident)) => {
+        governed::context::destroy($context, || unsafe { $real($context) })
+    };
+    (@body context "cuCtxDetach" $real:ident $variant:ident ($context:ident)) => {
+        governed::context::destroy($context, || unsafe { $real($context) })
+    };
+    (@body context "cuGreenCtxDestroy" $real:ident $variant:ident ($green:ident)) => {
+        governed::context::destroy_green($green, || unsafe { $real($green) })
+    };
     (@body context "cuDevicePrimaryCtxReset" $real:ident $variant:ident ($device:ident)) => {
         governed::primary::reset($device, || unsafe { $real($device) })
     };
@@ -238,12 +251,18 @@ macro_rules! exports {
     (@body context "cuDevicePrimaryCtxRetain" $real:ident $variant:ident ($context:ident $device:ident)) => {
         governed::primary::retain($device, || unsafe { $real($context, $device) })
     };
-    (@body context "cuCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => { governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) }) };
-    (@body context "cuGLCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => { governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) }) };
+    (@body context "cuCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) })
+    };
+    (@body context "cuGLCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) })
+    };
     (@body context "cuGreenCtxCreate" $real:ident $variant:ident ($green:ident $description:ident $device:ident $flags:ident)) => {
         governed::context::create($device, || unsafe { $real($green, $description, $device, $flags) })
     };
-    (@body context $name:tt $real:ident $variant:ident ($($a:ident)*)) => { governed::context::changes_current(|| unsafe { $real($($a),*) }) };
+    (@body context $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::changes_current(|| unsafe { $real($($a),*) })
+    };
     (@last $a:ident) => { $a };
     (@last $a:ident $($more:ident)+) => { exports!(@last $($more)+) };
 
@@ -277,17 +296,27 @@ macro_rules! exports {
         preempt::events::record_context($event, || unsafe { $real($context, $event) })
     };
     (@body event "cuStreamWaitEvent" $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
-        preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
+        preempt::on_queue(($stream, exports!(@ptsz $variant)), || unsafe { $real($stream, $event, $flags) }, |engine, queue| {
+            engine.wait(queue, preempt::events::number($event))
+        })
     };
-    (@body event "cuCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
-    (@body event "cuGreenCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
+    (@body event "cuCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::flush_context_before(|| unsafe { $real($($a),*) })
+    };
+    (@body event "cuGreenCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::flush_context_before(|| unsafe { $real($($a),*) })
+    };
     (@body event "cuEventQuery" $real:ident $variant:ident ($event:ident)) => {
-        governed::work::asked(|| preempt::events::query($event, || unsafe { $real($event) }))
+        governed::stream::asked(|| {
+            preempt::through_engine(|| unsafe { $real($event) }, |engine| engine.query_event(preempt::events::number($event)))
+        })
     };
     (@body event "cuEventElapsedTime" $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
         preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })
     };
-    (@body event "cuEventDestroy" $real:ident $variant:ident ($event:ident)) => { preempt::events::destroy($event, || unsafe { $real($event) }) };
+    (@body event "cuEventDestroy" $real:ident $variant:ident ($event:ident)) => {
+        preempt::events::destroy($event, || unsafe { $real($event) })
+    };
 
     (@body alloc "cuMemAlloc" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
         unsafe { governed::alloc::of_context($pointer, $bytes as u64, || $real($pointer, $bytes)) }
@@ -296,7 +325,11 @@ macro_rules! exports {
         unsafe { governed::alloc::of_context($pointer, $bytes as u64, || $real($pointer, $bytes, $flags)) }
     };
     (@body alloc "cuMemAllocPitch" $real:ident $variant:ident ($pointer:ident $pitch:ident $width:ident $rows:ident $element:ident)) => {
-        unsafe { governed::alloc::pitched(($pointer, $pitch), ($width as u64, $rows as u64), || $real($pointer, $pitch, $width, $rows, $element)) }
+        unsafe {
+            governed::alloc::pitched(($pointer, $pitch), ($width as u64, $rows as u64), || {
+                $real($pointer, $pitch, $width, $rows, $element)
+            })
+        }
     };
     (@body alloc "cuMemAllocAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $stream:ident)) => {{
         let on = || preempt::stands_for($stream, exports!(@ptsz $variant));
@@ -307,13 +340,13 @@ macro_rules! exports {
         unsafe { governed::alloc::of_pool($pointer, $bytes as u64, || $real($pointer, $bytes, $pool, on())) }
     }};
     (@body alloc "cuArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
-        unsafe { governed::arrays::create($array, $shape, || $real($array, $shape)) }
+        unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
     };
     (@body alloc "cuArray3DCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
-        unsafe { governed::arrays::create($array, $shape, || $real($array, $shape)) }
+        unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
     };
     (@body alloc "cuMipmappedArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident $levels:ident)) => {
-        unsafe { governed::arrays::create_mipmapped($array, $shape, $levels, || $real($array, $shape, $levels)) }
+        unsafe { governed::alloc::mipmapped_array($array, $shape, $levels, || $real($array, $shape, $levels)) }
     };
     (@body alloc "cuMemCreate" $real:ident $variant:ident ($handle:ident $bytes:ident $properties:ident $flags:ident)) => {
         unsafe { governed::physical::create($handle, $bytes, $properties, || $real($handle, $bytes, $properties, $flags)) }

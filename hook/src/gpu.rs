@@ -14,7 +14,6 @@ use crate::{preempt, real};
 const EVENT_BLOCKING_SYNC: c_uint = 1;
 const REGISTER_DEVICEMAP: c_uint = 2;
 
-/// Maximum number of events kept for reuse.
 const MAX_POOLED_EVENTS: usize = 64;
 
 /// The driver, and events kept for reuse.
@@ -138,7 +137,6 @@ impl Gpu {
     }
 }
 
-/// The calling thread's context.
 pub(crate) fn current_context() -> Option<u64> {
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is writable.
@@ -173,7 +171,6 @@ pub(crate) fn current_device() -> Option<CUdevice> {
     (asked == CUresult::SUCCESS).then_some(device)
 }
 
-/// How many devices this process sees.
 pub(crate) fn device_count() -> Option<c_int> {
     let mut count = 0;
     // SAFETY: `count` is writable.

@@ -28,7 +28,6 @@ const CHECK_MS: c_int = 1000;
 /// Pauses before failed controls are repeated, in milliseconds: the process may be out of descriptors, or the driver busy.
 const RETRY_MS: [u64; 4] = [1, 10, 100, 1000];
 
-/// The recovery of one device's groups.
 #[derive(Debug)]
 pub(crate) struct GroupRecovery {
     ordinal: u32,

@@ -7,7 +7,7 @@
 //!
 //! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
 //!   `arguments` and `parameters` keep their arguments.
-//! * `driver`, `stream_gates` (with `gate_cells` and `memops`) and `own_groups` implement the engine's traits.
+//! * `driver`, `stream_gates` (with `gate_cells`) and `own_groups` implement the engine's traits.
 //!   `worker` is the thread that submits pending commands.
 //! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
 //!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
@@ -22,7 +22,6 @@ mod gate_cells;
 pub(crate) mod launches;
 mod loads;
 pub(crate) mod manager;
-mod memops;
 mod own_groups;
 mod parameters;
 mod preemptors;
@@ -46,11 +45,12 @@ use crate::leaked::Leaked;
 pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
 pub(crate) use loads::{make_loading_call, make_own_loading_call};
 pub(crate) use submit::{
-    destroy_graph, query_on_stream, stands_for, submit, submit_by_caller, submit_by_value, update_graph,
+    destroy_graph, on_queue, query_on_stream, stands_for, submit, submit_by_caller, submit_by_value,
+    through_engine, update_graph,
 };
 pub(crate) use waits::{
     begin_context_end, cancel_context_end, capture, destroy_stream, finish_context_end, flush_context_before,
-    query, synchronize, synchronize_context, unload,
+    synchronize_context, unload,
 };
 
 type HookEngine = Engine<driver::RealDriver, HostClock, worker::WorkerWaker>;
@@ -58,7 +58,6 @@ type HookEngine = Engine<driver::RealDriver, HostClock, worker::WorkerWaker>;
 /// Whether calls go through the engine.
 static ENGAGED: AtomicBool = AtomicBool::new(false);
 static ENGINE: Leaked<HookEngine> = Leaked::none();
-/// The process is about to end.
 static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
@@ -142,7 +141,6 @@ pub(crate) fn give_gpu_back_for<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// Whether the process is about to end.
 fn is_ending() -> bool {
     PROCESS_ENDING.load(Acquire)
 }

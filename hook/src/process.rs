@@ -32,9 +32,7 @@ pub(crate) const MAX_DEVICES: usize = 64;
 /// How often to reconnect to a memory manager that was away.
 const MEMORY_CHECK_NS: u64 = 250_000_000;
 
-/// Counters by outcome.
 pub(crate) static COUNTERS: Counters = Counters::zero();
-/// Stream captures in progress.
 pub(crate) static CAPTURES: Captures = Captures::new();
 
 static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
@@ -50,11 +48,9 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// The state of this thread. Constant and without a destructor: access costs an address computation.
     static THREAD: ThreadState = const { ThreadState::unknown() };
-    /// This thread is setting a device up.
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A device with the real driver and clock.
 pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 
 /// One device with its connections to the manager.
@@ -109,7 +105,6 @@ pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
     THREAD.with(call)
 }
 
-/// The allocations of this process.
 pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {
     lock(&ALLOCATIONS)
 }
@@ -181,7 +176,6 @@ pub(crate) fn device_in_use(ordinal: u32) -> Option<&'static ManagedDevice> {
     DEVICES.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
-/// All devices in use.
 pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
 }
@@ -204,7 +198,7 @@ pub(crate) fn count_bypass(reason: Bypass) {
     if reason != Bypass::Forked
         && let Some(managed) = only_device()
     {
-        managed.device.link().count_bypass(reason);
+        managed.device.link.count_bypass(reason);
     }
 }
 
@@ -232,8 +226,8 @@ fn after_fork() {
     for managed in devices() {
         FORKED.store(true, Release);
         managed.device.abandon();
-        managed.device.link().close_in_child();
-        managed.memory.link().close_in_child();
+        managed.device.link.close_in_child();
+        managed.memory.link.close_in_child();
     }
 }
 

@@ -16,7 +16,6 @@ use crate::log::above_standard;
 pub(crate) struct WakeupEventfd {
     fd: AtomicI32,
     id: AtomicU64,
-    /// Its mark.
     mark: AtomicU32,
     /// Held while it is written or replaced: after a close between check and write the number may belong to another file.
     in_use: Mutex<()>,
@@ -52,7 +51,6 @@ impl WakeupEventfd {
         }
     }
 
-    /// Wakes the manager.
     pub(crate) fn signal(&self) {
         let _in_use = lock(&self.in_use);
         let fd = self.fd.load(Acquire);

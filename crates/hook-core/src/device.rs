@@ -37,14 +37,17 @@ use crate::thread_state::ThreadState;
 #[derive(Debug)]
 pub struct Device<'p, D, L, C> {
     ordinal: u32,
-    driver: D,
-    link: L,
+    /// The driver.
+    pub driver: D,
+    /// The connection to the manager.
+    pub link: L,
     clock: C,
     captures: &'p Captures,
     counters: &'p Counters,
     settings: Settings,
     gate: LaunchGate,
-    hold_kernels: HoldKernels,
+    /// The controller of the hold kernels.
+    pub hold_kernels: HoldKernels,
     /// 0 to govern calls; else 1 + the index of the reason for which all calls bypass.
     bypass: AtomicU8,
     /// The activity that was last reported to the manager: whether this process has GPU work.
@@ -148,21 +151,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _state = self.lock();
         self.set_bypass(Some(Bypass::InternalError));
         self.launch_waiters.notify_all();
-    }
-
-    /// The controller of the hold kernels.
-    pub fn hold_kernels(&self) -> &HoldKernels {
-        &self.hold_kernels
-    }
-
-    /// The driver.
-    pub fn driver(&self) -> &D {
-        &self.driver
-    }
-
-    /// The connection to the manager.
-    pub fn link(&self) -> &L {
-        &self.link
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -17,7 +17,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// The memory account of this process on one device.
 #[derive(Debug)]
 pub struct MemoryAccount<L> {
-    link: L,
+    /// The connection to the manager.
+    pub link: L,
     fail_closed: bool,
     /// Bytes that this process holds or is about to allocate, as the next manager would be told.
     charged: AtomicU64,
@@ -78,11 +79,6 @@ impl<L: MemoryLink> MemoryAccount<L> {
             .and_then(|()| self.link.usage())
             .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
             .ok()
-    }
-
-    /// The connection to the manager.
-    pub fn link(&self) -> &L {
-        &self.link
     }
 
     /// Bytes charged to this process.

@@ -64,13 +64,10 @@ impl Bypass {
     }
 }
 
-/// Number of bypass counters, as the report page has them.
-pub const BYPASS_SLOTS: usize = 32;
-
 /// Counters of this process since its start. Relaxed: they are read for reports, never for decisions.
 #[derive(Debug)]
 pub struct Counters {
-    bypassed: [AtomicU64; BYPASS_SLOTS],
+    bypassed: [AtomicU64; Bypass::ALL.len()],
     /// Allocations refused at the memory limit.
     pub refused: AtomicU64,
     /// Grants received.
@@ -83,7 +80,7 @@ impl Counters {
     /// All zero.
     pub const fn zero() -> Self {
         Self {
-            bypassed: [const { AtomicU64::new(0) }; BYPASS_SLOTS],
+            bypassed: [const { AtomicU64::new(0) }; Bypass::ALL.len()],
             refused: AtomicU64::new(0),
             grants: AtomicU64::new(0),
             panics: AtomicU64::new(0),

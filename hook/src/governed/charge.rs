@@ -11,7 +11,6 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process::{self, COUNTERS, ManagedDevice};
 
-/// An allocation that is about to be made.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationRequest {
     pub(crate) bytes: u64,

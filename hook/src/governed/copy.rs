@@ -17,7 +17,7 @@ pub(crate) fn call(
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     hold_kernel::before_copy(is_input);
-    super::work::call(stream, real)
+    super::stream::command(stream, real)
 }
 
 /// Whether a copy between unified addresses goes from the host to the GPU.

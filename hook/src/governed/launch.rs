@@ -21,7 +21,13 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
             return real();
         };
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        let Some(managed) = process::only_device() else { return first(stream, thread, real) };
+        let managed = match process::only_device().map_or_else(first, Ok) {
+            Ok(managed) => managed,
+            Err(reason) => {
+                process::count_bypass(reason);
+                return real();
+            }
+        };
         match managed.device.try_launch(stream, thread) {
             Ok(_pass) => real(),
             Err(pass) => slow(managed, stream, thread, pass, real),
@@ -29,20 +35,10 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
     })
 }
 
-/// A launch before the device is known to be the only one.
+/// The device of a launch before it is known to be the only one.
 #[cold]
-fn first(stream: Stream, thread: &ThreadState, real: impl FnOnce() -> CUresult) -> CUresult {
-    let managed = guarded(Err(Bypass::InternalError), process::device_for_launch);
-    match managed {
-        Ok(managed) => match managed.device.try_launch(stream, thread) {
-            Ok(_pass) => real(),
-            Err(pass) => slow(managed, stream, thread, pass, real),
-        },
-        Err(reason) => {
-            process::count_bypass(reason);
-            real()
-        }
-    }
+fn first() -> Result<&'static ManagedDevice, Bypass> {
+    guarded(Err(Bypass::InternalError), process::device_for_launch)
 }
 
 #[cold]

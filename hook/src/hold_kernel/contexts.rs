@@ -35,7 +35,7 @@ pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
         for managed in
             process::devices().filter(|managed| managed.active_hold.page().is_some_and(|out| out.is(page)))
         {
-            release_hold(managed, managed.device.hold_kernels().with(|state| state.host_wait_begins(true)));
+            release_hold(managed, managed.device.hold_kernels.with(|state| state.host_wait_begins(true)));
         }
     }
     ContextEnd { context, contexts, _preparing: preparing }

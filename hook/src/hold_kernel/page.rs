@@ -22,7 +22,6 @@ const RELEASED_NS: usize = 256;
 
 static UNUSED: Mutex<Vec<HoldPage>> = Mutex::new(Vec::new());
 
-/// The page of one context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HoldPage(&'static [AtomicU64; WORDS]);
 

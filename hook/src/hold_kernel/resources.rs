@@ -24,7 +24,6 @@ pub(super) struct Resources {
     last: Option<LaunchedHold>,
 }
 
-/// A hold kernel that was launched.
 #[derive(Debug, Clone, Copy)]
 struct LaunchedHold {
     ticket: u32,
@@ -32,7 +31,6 @@ struct LaunchedHold {
     timeout_ns: u64,
 }
 
-/// A hold kernel that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedHold {
     /// How long it had the GPU, in nanoseconds.
@@ -121,7 +119,6 @@ impl Resources {
     }
 }
 
-/// Loads the kernel into the current context.
 fn load() -> Option<CUfunction> {
     let table = real::table();
     let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);

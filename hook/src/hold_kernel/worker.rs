@@ -65,7 +65,7 @@ fn run_thread() {
     loop {
         if catch_unwind(AssertUnwindSafe(step)).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
-            process::devices().for_each(|managed| managed.device.hold_kernels().abandon());
+            process::devices().for_each(|managed| managed.device.hold_kernels.abandon());
         }
     }
 }

@@ -22,7 +22,6 @@ pub(super) struct Announcer {
 struct AnnouncementState {
     /// [`channel_groups::announcement_changes`] at the last announcement.
     changes: u64,
-    /// The identity of the last announcement.
     state: AnnouncementKey,
     /// The manager does not understand announcements.
     refused: bool,
@@ -82,7 +81,7 @@ impl Announcer {
         });
         channel_groups::log();
         // A group may only be announced if a thread can enable it again.
-        let announced = if announced.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
+        let announced = if announced.state.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
             announced
         } else {
             process::log(format_args!(

@@ -104,12 +104,10 @@ impl Socket {
         Ok((id, frame))
     }
 
-    /// Writes whole frames.
     pub(super) fn send(&self, frames: &[u8]) -> Result<(), LinkError> {
         self.with(|fd| self.send_rest(fd, frames, 0))
     }
 
-    /// Waits for the answer to the request `id`.
     pub(super) fn answer(
         &self,
         id: i32,

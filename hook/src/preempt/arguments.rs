@@ -12,7 +12,6 @@ use sluice_preempt::ids::Code;
 use super::copies::{self, Ends};
 use crate::governed;
 
-/// One argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument<T>(pub(crate) T);
 
@@ -126,7 +125,6 @@ described! {
 
 /// The answers of an argument of any other type. Inherent functions of the specific types take precedence.
 pub(crate) trait PlainArgument {
-    /// The argument's type.
     type Kind;
 
     /// The argument for a call on `stream`.
@@ -191,12 +189,10 @@ impl<T: Copy> SendableArguments<T> {
         Self(arguments)
     }
 
-    /// The arguments.
     pub(crate) fn get(&self) -> T {
         self.0
     }
 
-    /// A reference to the arguments.
     pub(crate) fn get_ref(&self) -> &T {
         &self.0
     }

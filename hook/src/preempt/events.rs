@@ -18,7 +18,9 @@ use crate::governed::guarded;
 static SHARED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static SHARED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn number(event: CUevent) -> Event {
+/// The event as the engine names it.
+#[inline]
+pub(crate) fn number(event: CUevent) -> Event {
     Event(event.expose_provenance() as u64)
 }
 
@@ -74,18 +76,6 @@ pub(crate) fn destroy(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUre
     through_engine(direct, |engine| engine.destroy_event(number(event)))
 }
 
-/// `cuEventQuery`.
-#[inline]
-pub(crate) fn query(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
-    through_engine(direct, |engine| engine.query_event(number(event)))
-}
-
-/// `cuEventSynchronize`.
-#[inline]
-pub(crate) fn synchronize(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
-    through_engine(direct, |engine| engine.synchronize_event(number(event)))
-}
-
 /// `cuEventElapsedTime`.
 #[inline]
 pub(crate) fn elapsed(
@@ -126,12 +116,6 @@ pub(crate) fn record(
         return result;
     }
     on_queue(stream, direct, |engine, queue| engine.record(queue, number(event)))
-}
-
-/// `cuStreamWaitEvent`.
-#[inline]
-pub(crate) fn wait(stream: (CUstream, bool), event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
-    on_queue(stream, direct, |engine, queue| engine.wait(queue, number(event)))
 }
 
 /// A record of a whole context, behind all work of its streams.

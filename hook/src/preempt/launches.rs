@@ -17,7 +17,6 @@ type Params = *mut *mut c_void;
 /// Limits of every GPU; the driver checks the rest when the launch is made.
 const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
 
-/// Makes a deferred launch.
 pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     let mut size = launch.parameters.len();
     let mut extra = [

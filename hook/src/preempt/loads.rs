@@ -23,7 +23,6 @@ use crate::real;
 /// Local memory per thread, in bytes, that every context has room for: measured not to wait.
 const NO_WAIT_LOCAL_BYTES: u32 = 64;
 
-/// Most kernels that are remembered.
 const MAX_KERNELS: usize = 4096;
 
 /// While this exists, streams of the context that only the program preempts yield.
@@ -59,14 +58,6 @@ static UNTRACKED: AtomicU32 = AtomicU32::new(0);
 
 struct UntrackedLoad;
 
-impl UntrackedLoad {
-    fn begin() -> Self {
-        UNTRACKED.fetch_add(1, Relaxed);
-        fence(SeqCst);
-        Self
-    }
-}
-
 impl Drop for UntrackedLoad {
     fn drop(&mut self) {
         UNTRACKED.fetch_sub(1, Relaxed);
@@ -86,7 +77,9 @@ fn with_load<R>(
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        let _untracked = UntrackedLoad::begin();
+        UNTRACKED.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        let _untracked = UntrackedLoad;
         if !is_engaged() {
             return call();
         }
@@ -171,7 +164,6 @@ fn local_bytes(function: u64) -> u32 {
 /// Kernels that were launched while the program preempted a stream.
 #[derive(Debug, Default)]
 struct LaunchedKernels {
-    /// Context and function.
     functions: BTreeSet<(u64, u64)>,
     /// The most local memory that one of them needed, by context, in bytes.
     local: BTreeMap<u64, u32>,
@@ -186,7 +178,6 @@ impl LaunchedKernels {
         local > self.local.get(&context).copied().unwrap_or(NO_WAIT_LOCAL_BYTES)
     }
 
-    /// Remembers a kernel that was launched.
     fn note(&mut self, launched: &FirstLaunch) {
         if self.functions.len() >= MAX_KERNELS {
             self.functions.clear();

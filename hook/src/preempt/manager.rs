@@ -78,7 +78,7 @@ pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
     let bit = bit(managed);
     let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
     if follows
-        || managed.device.link().stream_gate_word().is_none()
+        || managed.device.link.stream_gate_word().is_none()
         || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
     {
         return;
@@ -117,7 +117,7 @@ fn run_thread(managed: &'static ManagedDevice) {
 
 /// Applies the word, and waits until it changes or the next check is due.
 fn follow_once(managed: &'static ManagedDevice) {
-    let link = managed.device.link();
+    let link = &managed.device.link;
     let gate = link.stream_gate_word();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
     // A latency-critical process ignores the gate.
@@ -137,7 +137,6 @@ fn follow_once(managed: &'static ManagedDevice) {
     }
 }
 
-/// The effect of the word.
 struct GateReport {
     /// Which kind of gates is in force, for the manager.
     gates: u64,

@@ -22,14 +22,12 @@ use super::{engine_for_call, is_engaged, streams};
 use crate::governed::guarded;
 use crate::{channel_groups, gpu, process, real};
 
-/// Whether a group is disabled.
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// Statuses of the driver that say there is no memory to save the context (`NV_ERR_INSUFFICIENT_RESOURCES`,
 /// `NV_ERR_NO_MEMORY`).
 const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 
-/// The disabled groups, by context.
 #[derive(Debug, Default)]
 pub(crate) struct OwnChannelGroups {
     disabled: Mutex<BTreeMap<u64, DisabledGroup>>,
@@ -74,8 +72,7 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
-    if process::device_in_use(ordinal)
-        .is_some_and(|managed| managed.device.link().stream_gate_word().is_some())
+    if process::device_in_use(ordinal).is_some_and(|managed| managed.device.link.stream_gate_word().is_some())
     {
         return Err(c"the manager schedules this process's channel groups");
     }

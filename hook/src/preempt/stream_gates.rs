@@ -13,11 +13,9 @@ use sluice_preempt::driver::{GateProgress, StreamGates};
 use sluice_preempt::ids::{Code, Context, Stream};
 
 use super::driver::within;
-use super::gate_cells::{GateAllocator, GateSlot, gate_operations};
-use super::memops::batch;
+use super::gate_cells::{GateAllocator, GateSlot, batch, gate_operations};
 use crate::gpu::pointer;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct HostGates {
     /// Whether any stream got a cell: only then can the engine ask for a gate.
@@ -33,7 +31,6 @@ impl std::fmt::Debug for HostGates {
 }
 
 impl HostGates {
-    /// The gates, if any stream has one.
     pub(super) fn usable(&self) -> Option<&dyn StreamGates> {
         (self.used.load(Acquire) != 0).then_some(self as &dyn StreamGates)
     }

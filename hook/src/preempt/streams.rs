@@ -14,7 +14,6 @@ use super::{HookEngine, as_own_call, engine, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
-/// CU_STREAM_PER_THREAD.
 pub(super) const PER_THREAD: u64 = 2;
 
 /// The legacy default stream's key among the default streams, in place of a thread's number.
@@ -45,7 +44,6 @@ pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> O
     known(named).or_else(|| make(engine, named))
 }
 
-/// The queue of a stream if it has one.
 pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
     match named.kind {
         StreamKind::Created => read(|maps| {
@@ -59,7 +57,6 @@ pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
     }
 }
 
-/// All queues of a context.
 pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     read(|maps| {
         let all = maps.created.values().chain(maps.defaults.values());
@@ -67,7 +64,6 @@ pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     })
 }
 
-/// All queues.
 pub(super) fn all() -> Vec<Arc<Queue>> {
     read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }

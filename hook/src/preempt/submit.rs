@@ -18,7 +18,7 @@ use crate::real;
 
 /// Makes a call of the program through the engine; directly while no call goes through it, or if the driver is calling.
 #[inline]
-pub(super) fn through_engine(
+pub(crate) fn through_engine(
     direct: impl FnOnce() -> CUresult,
     call: impl FnOnce(&HookEngine) -> Result<(), Code>,
 ) -> CUresult {
@@ -33,7 +33,7 @@ pub(super) fn through_engine(
 
 /// The same for a call on a stream.
 #[inline]
-pub(super) fn on_queue(
+pub(crate) fn on_queue(
     (stream, per_thread): (CUstream, bool),
     direct: impl FnOnce() -> CUresult,
     call: impl FnOnce(&HookEngine, &Arc<Queue>) -> Result<(), Code>,
@@ -104,7 +104,6 @@ pub(crate) fn submit_by_caller(
     })
 }
 
-/// A query of a stream.
 #[inline]
 pub(crate) fn query_on_stream(
     (stream, per_thread): (CUstream, bool),

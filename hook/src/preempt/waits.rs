@@ -12,18 +12,6 @@ use super::{
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
 
-/// `cuStreamSynchronize`.
-#[inline]
-pub(crate) fn synchronize(stream: (CUstream, bool), direct: impl FnOnce() -> CUresult) -> CUresult {
-    on_queue(stream, direct, |engine, queue| engine.synchronize_stream(queue))
-}
-
-/// `cuStreamQuery`.
-#[inline]
-pub(crate) fn query(stream: (CUstream, bool), direct: impl FnOnce() -> CUresult) -> CUresult {
-    on_queue(stream, direct, |engine, queue| engine.query_stream(queue))
-}
-
 /// `cuCtxSynchronize` of the current context, or of the given one.
 #[inline]
 pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
@@ -64,7 +52,6 @@ pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
     flush_context_before(real)
 }
 
-/// Begins or ends a capture.
 #[inline]
 pub(crate) fn capture(
     begins: bool,

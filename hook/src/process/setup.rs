@@ -93,7 +93,6 @@ pub(super) fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
     })
 }
 
-/// The configuration of this process.
 pub(super) fn setup() -> &'static Setup {
     SETUP.get().unwrap_or_else(set_up)
 }

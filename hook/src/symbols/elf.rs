@@ -14,7 +14,6 @@ const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 
-/// An entry of the dynamic section.
 #[repr(C)]
 struct DynamicEntry {
     tag: u64,

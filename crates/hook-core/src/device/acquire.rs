@@ -14,16 +14,6 @@ use crate::thread_state::ThreadState;
 /// How often a waiting launch checks whether the drain has stalled.
 const STALL_CHECK: Duration = Duration::from_millis(50);
 
-/// The result of noting a launch.
-enum NoteResult {
-    /// The launch may be submitted.
-    Yes,
-    /// The grant has ended, or is too short for the burst that begins.
-    NoGrant,
-    /// The calling thread has no context to launch in.
-    NoContext,
-}
-
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Lets a launch pass that [`Self::try_launch`] refused: waits for a grant if there is none, then notes the stream.
     #[cold]
@@ -43,10 +33,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             if self.is_open() {
                 match self.note(stream, thread, may_renew_early) {
-                    NoteResult::Yes => return Outcome::Governed(pass),
-                    NoteResult::NoContext => return Outcome::Bypassed(Bypass::NoContext),
+                    Ok(true) => return Outcome::Governed(pass),
                     // A burst that is longer than every quota would request grants without end.
-                    NoteResult::NoGrant => may_renew_early = false,
+                    Ok(false) => may_renew_early = false,
+                    Err(reason) => return Outcome::Bypassed(reason),
                 }
             }
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
@@ -59,24 +49,24 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> NoteResult {
-        let Some((located, mut state)) = self.locate(stream) else { return NoteResult::NoContext };
+    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
+    /// short for the burst that begins.
+    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
+        let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();
         if state.phase != Phase::Open {
-            return NoteResult::NoGrant;
+            return Ok(false);
         }
         let begins = !state.is_busy();
         if begins {
             if may_renew_early && self.should_renew_early(&mut state, now) {
                 self.begin_drain(&mut state);
-                return NoteResult::NoGrant;
+                return Ok(false);
             }
             state.begin_burst(now);
         }
-        let became_active = self.report_activity(&state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         let unlimited = state.grant.is_unlimited();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
@@ -85,10 +75,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if measure {
             state.next_measure_ns = now + MEASURE_INTERVAL_NS;
         }
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
         if measure {
             self.measure(located.context, stream, grant, burst, now);
         }
@@ -96,7 +83,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !self.captures.any() {
             thread.set_noted(self.ordinal, stream.handle, epoch);
         }
-        NoteResult::Yes
+        Ok(true)
     }
 
     /// The location of `stream`, and the locked state. Calls the driver without the lock, once for each stream that the program created.
@@ -118,6 +105,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.link.set_activity(active, now);
         active
+    }
+
+    /// Reports changed activity to the manager, and wakes it if the process became active.
+    pub(super) fn report_activity_and_unlock(&self, state: MutexGuard<'_, State>, now: u64) {
+        let became_active = self.report_activity(&state, now);
+        drop(state);
+        if became_active {
+            self.link.wake_manager();
+        }
     }
 
     /// Whether the burst that begins would run past the deadline and would fit into a new quota.

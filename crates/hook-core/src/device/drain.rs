@@ -4,7 +4,6 @@ use super::Device;
 use super::state::{Measured, Phase, State};
 use crate::lock;
 use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
-use crate::streams;
 
 /// How long to wait for a launch in flight. The driver may block it until the GPU has room, and the GPU may wait for a launch that is
 /// itself waiting at the launch gate.
@@ -54,9 +53,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let _handles = lock(&self.handles_lock);
         let (used, mut marks, begin) = {
             let mut state = self.lock();
-            let used: Vec<streams::UsedStream> = state.streams.all().to_vec();
-            state.streams.clear();
-            (used, std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
+            (state.streams.take(), std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
@@ -99,14 +96,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let report = state.accepts_yield.then_some(used);
         if state.waiting_launches > 0 {
             self.request_grant(state, report);
-        } else if report.is_some() {
-            state.phase = Phase::Closed;
-            state.window.interrupt();
-            if let Err(error) = self.link.send(report, None) {
-                self.handle_loss(state, error);
-            }
         } else {
             state.phase = Phase::Closed;
+            if report.is_some() {
+                state.window.interrupt();
+                if let Err(error) = self.link.send(report, None) {
+                    self.handle_loss(state, error);
+                }
+            }
         }
         // One of the waiting threads reads the answer and then wakes the others.
         if state.phase == Phase::Requested {

@@ -75,12 +75,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         state.blocked_threads += 1;
-        let became_active = self.report_activity(&state, now);
         let is_measured = is_measured(&state);
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
         is_measured
     }
 

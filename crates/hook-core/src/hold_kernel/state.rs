@@ -96,11 +96,6 @@ impl HoldKernelState {
         self.active.is_some()
     }
 
-    /// Whether the hold kernel of this ticket is active or planned, and not released.
-    pub fn is_active_ticket(&self, ticket: u32) -> bool {
-        self.active.is_some_and(|out| out.ticket == ticket)
-    }
-
     /// Begins a request that arrives now, or in `lead_ns`.
     ///
     /// # Errors
@@ -257,7 +252,7 @@ impl HoldKernelState {
 
     /// Whether a planned hold kernel is to be launched, at its start time.
     pub fn take_due(&mut self, ticket: u32) -> bool {
-        if self.is_active_ticket(ticket) {
+        if self.active.is_some_and(|out| out.ticket == ticket) {
             return true;
         }
         let armed = self.is_armed();

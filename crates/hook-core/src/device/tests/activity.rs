@@ -102,7 +102,7 @@ fn hold_kernels_are_armed_at_the_end_of_work_and_learn_from_observed_ends() {
     let (device, thread) = (fixture.detached(), ThreadState::unknown());
     device.link.unlimited.store(true, SeqCst);
     device.track();
-    let hold_kernels = device.hold_kernels();
+    let hold_kernels = &device.hold_kernels;
     hold_kernels.set_contenders(1);
     let request = |ms: u64| {
         let held =
