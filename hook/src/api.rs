@@ -3,11 +3,13 @@
 mod preemption;
 
 use std::ffi::{c_int, c_uint};
+use std::sync::atomic::Ordering::Relaxed;
 
 use sluice_hook_core::hold_kernel::HoldRefusal;
 use sluice_hook_core::outcome::Bypass;
 
 use crate::hold_kernel::{self, HoldError};
+use crate::process::{self, COUNTERS};
 
 /// `sluice_result`: the result of a call. A number never gets a second meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +73,31 @@ pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
 /// `counters` is null or writable for `capacity` numbers.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sluice_hook_holds(counters: *mut u64, capacity: usize) -> usize {
-    let all = hold_kernel::counts();
+    // SAFETY: as the caller guarantees.
+    unsafe { write_counters(&hold_kernel::counts(), counters, capacity) }
+}
+
+/// Writes up to `capacity` counters and returns how many there are: launches, allocations refused, grants, panics caught,
+/// then bypassed calls by reason. For tests and tools.
+///
+/// # Safety
+/// `counters` is null or writable for `capacity` numbers.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sluice_hook_counters(counters: *mut u64, capacity: usize) -> usize {
+    let launches: u64 = process::devices().map(|managed| managed.device.launches()).sum();
+    let fixed = [&COUNTERS.refused, &COUNTERS.grants, &COUNTERS.panics].map(|counter| counter.load(Relaxed));
+    let bypassed = Bypass::ALL.iter().map(|reason| COUNTERS.bypassed(*reason));
+    let all: Vec<u64> = [launches].into_iter().chain(fixed).chain(bypassed).collect();
+    // SAFETY: as the caller guarantees.
+    unsafe { write_counters(&all, counters, capacity) }
+}
+
+/// # Safety
+/// `counters` is null or writable for `capacity` numbers.
+unsafe fn write_counters(all: &[u64], counters: *mut u64, capacity: usize) -> usize {
     if !counters.is_null() {
-        for (at, value) in all.into_iter().take(capacity).enumerate() {
-            // SAFETY: `at` is below `capacity`, so the caller guarantees that it is writable.
-            unsafe { counters.add(at).write(value) };
-        }
+        // SAFETY: as the caller guarantees; the program's memory does not overlap the hook's.
+        unsafe { counters.copy_from_nonoverlapping(all.as_ptr(), all.len().min(capacity)) };
     }
     all.len()
 }

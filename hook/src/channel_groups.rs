@@ -1,13 +1,14 @@
 //! The channel groups of this process, derived from its ioctls, and their announcement to managers.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sluice_comm::attach::ContextHandles;
 use sluice_driver_api::types::CUdevice;
+use sluice_hook_core::lock;
 use sluice_nvrm::abi::{MAX_BLOCK_LEN, Request, XferBlock};
 use sluice_nvrm::ioctl_observation::{AnnouncementError, ComputeGroup, ObjectRegistry, Params, observe};
 use sluice_nvrm::transport::CONTROL_DEVICE;
@@ -21,7 +22,6 @@ use crate::{process, real};
 static REGISTRY: Leaked<Mutex<ObjectRegistry>> = Leaked::none();
 /// The registry's count of changes, readable without its lock.
 static REGISTRY_CHANGES: AtomicU64 = AtomicU64::new(0);
-/// Count of changes of the announcement.
 static ANNOUNCEMENT_CHANGES: AtomicU64 = AtomicU64::new(0);
 /// Ioctls are no longer observed.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -33,12 +33,10 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Number of changes of the registry.
 pub(crate) fn registry_changes() -> u64 {
     REGISTRY_CHANGES.load(Acquire)
 }
 
-/// Number of changes of the announcement.
 pub(crate) fn announcement_changes() -> u64 {
     ANNOUNCEMENT_CHANGES.load(Acquire)
 }
@@ -58,7 +56,8 @@ pub(crate) unsafe fn observe_ioctl(
         return;
     }
     // Other drivers use the same request numbers, and their addresses must not be followed.
-    if !simulated && !is_driver(fd) {
+    // SAFETY: the driver has just answered on it; statx fails if the program has closed it since.
+    if !simulated && !is_control(unsafe { BorrowedFd::borrow_raw(fd) }) {
         return;
     }
     // SAFETY: as the caller guarantees.
@@ -121,20 +120,18 @@ pub(crate) fn after_fork() {
     CREATING.set(None);
 }
 
-/// The identity of an announcement.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct AnnouncementKey {
     numbers: Vec<u64>,
-    contexts: Vec<ContextHandles>,
+    pub(crate) contexts: Vec<ContextHandles>,
 }
 
 /// The announcement of a device: groups, and copies of their control descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Announcement {
-    pub(crate) contexts: Vec<ContextHandles>,
-    pub(crate) fds: Vec<OwnedFd>,
     /// The groups and their channels. If it is equal, nothing has changed.
     pub(crate) state: AnnouncementKey,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 /// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
@@ -147,11 +144,10 @@ pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementErr
         announcement.descriptors.iter().map(|fd| copy_control_descriptor(*fd)).collect();
     // If the program has closed a descriptor, its groups cannot be controlled.
     let Some(fds) = fds else { return Ok(Announcement::default()) };
-    let state = AnnouncementKey { numbers: announcement.numbers, contexts: announcement.contexts.clone() };
-    Ok(Announcement { contexts: announcement.contexts, fds, state })
+    let state = AnnouncementKey { numbers: announcement.numbers, contexts: announcement.contexts };
+    Ok(Announcement { state, fds })
 }
 
-/// Logs the registry.
 pub(crate) fn log() {
     process::log(format_args!("channel groups: {}", registry()));
 }
@@ -183,14 +179,9 @@ fn is_control(fd: BorrowedFd<'_>) -> bool {
     }
 }
 
-fn is_driver(fd: c_int) -> bool {
-    // SAFETY: the driver has just answered on it; statx fails if the program has closed it since.
-    is_control(unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
 fn registry() -> MutexGuard<'static, ObjectRegistry> {
     let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
-    registry.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(registry)
 }
 
 /// Makes all trackers check for changed announcements.
@@ -200,7 +191,6 @@ fn wake_trackers() {
     }
 }
 
-/// A copy of an ioctl's argument block.
 struct Block {
     room: [u8; MAX_BLOCK_LEN],
     len: usize,

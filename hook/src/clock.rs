@@ -1,8 +1,11 @@
-//! The clocks of this machine.
+//! The clocks of this machine: CLOCK_MONOTONIC and the time-stamp counter.
 
 use sluice_hook_core::platform::Clock;
 
-/// CLOCK_MONOTONIC and the TSC.
+/// Longest pause of the engine that spins, in nanoseconds: a sleep takes longer than that.
+const SPIN_NS: u64 = 5_000;
+
+/// The clock of devices and of the preemption engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HostClock;
 
@@ -18,8 +21,23 @@ impl Clock for HostClock {
     }
 
     fn pause(&self, ns: u64) {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: i64::try_from(ns.min(999_999_999)).unwrap_or(0) };
-        // SAFETY: the struct is valid for reading, and no remainder is asked for.
-        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+        std::thread::sleep(std::time::Duration::from_nanos(ns));
+    }
+}
+
+impl sluice_preempt::driver::Clock for HostClock {
+    fn now_ns(&self) -> u64 {
+        sluice_sys::clock::monotonic_ns()
+    }
+
+    fn pause(&self, ns: u64) {
+        if ns > SPIN_NS {
+            std::thread::sleep(std::time::Duration::from_nanos(ns));
+            return;
+        }
+        let until = sluice_sys::clock::monotonic_ns() + ns;
+        while sluice_sys::clock::monotonic_ns() < until {
+            std::hint::spin_loop();
+        }
     }
 }

@@ -1,16 +1,18 @@
 //! The exported driver API: one function for each row of the table.
 //!
 //! `forward` rows go straight to the real driver. Every other row makes one call into [`crate::governed`], with the real
-//! function beside its arguments. A symbol that needs more than its policy word tells has an arm of its own.
+//! function as a closure. A function that needs more than its policy word tells has an arm of its own, by the base name, which covers all
+//! versions and stream variants.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(clippy::too_many_arguments, reason = "the signatures are the driver's")]
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 use sluice_driver_api::types::*;
-
-use sluice_preempt::command::Work;
+use sluice_hook_core::allocations::HandleSpace;
+use sluice_preempt::command::{Deferral, Work};
 
 use crate::governed;
 use crate::preempt::{self, Argument, PlainArgument, SendableArguments};
@@ -27,11 +29,11 @@ pub(crate) struct Export {
 // SAFETY: the pointer is the address of a function, which no thread can change.
 unsafe impl Sync for Export {}
 
-const fn begins(symbol: &str, with: &str) -> bool {
-    let (symbol, with) = (symbol.as_bytes(), with.as_bytes());
+const fn begins(name: &str, with: &str) -> bool {
+    let (name, with) = (name.as_bytes(), with.as_bytes());
     let mut at = 0;
     while at < with.len() {
-        if at >= symbol.len() || symbol[at] != with[at] {
+        if at >= name.len() || name[at] != with[at] {
             return false;
         }
         at += 1;
@@ -39,242 +41,243 @@ const fn begins(symbol: &str, with: &str) -> bool {
     true
 }
 
-/// Whether a function copies.
-const fn is_copy(symbol: &str) -> bool {
-    begins(symbol, "cuMemcpy")
-}
-
 /// Whether a function loads code, or may. The driver then waits for all the work that it has of the context. (It was observed not to wait
 /// in `cuModuleGetFunction`: a module's functions are in the context with it, and a library's kernels need no context.)
-const fn loads(symbol: &str) -> bool {
-    let is_of_code = begins(symbol, "cuModule")
-        || begins(symbol, "cuLibrary")
-        || begins(symbol, "cuKernel")
-        || begins(symbol, "cuFunc");
-    is_of_code && !begins(symbol, "cuModuleGet") && !begins(symbol, "cuLibraryGetKernel")
-}
-
-/// Whether a function moves or sets memory.
-const fn moves(symbol: &str) -> bool {
-    begins(symbol, "cuMem")
+const fn loads(name: &str) -> bool {
+    let is_of_code = begins(name, "cuModule")
+        || begins(name, "cuLibrary")
+        || begins(name, "cuKernel")
+        || begins(name, "cuFunc");
+    is_of_code && !begins(name, "cuModuleGet") && !begins(name, "cuLibraryGetKernel")
 }
 
 macro_rules! exports {
-    // The body of each row, from its real function, its variant and its arguments.
-    (@body launch $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
-        let stream = (governed::launch::stream_of::$symbol($($a),*), exports!(@ptsz $variant));
-        governed::launch::call(stream.0, stream.1, || {
+    // The body of each row, from its policy, base name, real function, variant and arguments.
+    (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (exports!(@launch_stream $name $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant));
+        governed::launch::call(stream, || {
             preempt::submit(
                 stream,
                 || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
                 || unsafe { $real($($a),*) },
                 |on| unsafe { $real($(Argument($a).on(on)),*) },
-                || preempt::launches::later::$symbol($($a),*),
+                || exports!(@deferred_launch $name $($a)*),
             )
         })
     }};
-    (@body sync cuCtxSynchronize $real:ident $variant:ident ()) => {
+    // The launches of one call may go to several devices; the gate of the calling thread's device applies.
+    (@launch_stream "cuLaunchCooperativeKernelMultiDevice" $list:ident $count:ident $flags:ident) => {
+        if $count == 0 { None } else { unsafe { $list.as_ref() }.map(|first| first.hStream) }
+    };
+    (@launch_stream $name:tt $($a:ident)*) => { exports!(@stream $($a)*) };
+    (@deferred_launch "cuLaunchKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, false) };
+    (@deferred_launch "cuLaunchCooperativeKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, null_mut(), true) };
+    (@deferred_launch "cuLaunchKernelEx" $($a:ident)*) => { preempt::launches::with_config($($a),*) };
+    (@deferred_launch "cuGraphLaunch" $graph:ident $stream:ident) => { Ok(preempt::launches::of_graph($graph)) };
+    (@deferred_launch $name:tt $($a:ident)*) => { Ok(Deferral::ByCaller) };
+
+    (@body sync "cuCtxSynchronize" $real:ident $variant:ident ()) => {
         governed::sync::context(None, || preempt::synchronize_context(None, || unsafe { $real() }))
     };
-    (@body sync cuCtxSynchronize_v2 $real:ident $variant:ident ($context:ident)) => {
+    (@body sync "cuCtxSynchronize" $real:ident $variant:ident ($context:ident)) => {
         governed::sync::context(Some($context), || preempt::synchronize_context(Some($context), || unsafe { $real($context) }))
     };
-    (@body sync cuEventSynchronize $real:ident $variant:ident ($event:ident)) => {
-        governed::sync::event(|| preempt::events::synchronize($event, || unsafe { $real($event) }))
+    (@body sync "cuEventSynchronize" $real:ident $variant:ident ($event:ident)) => {
+        governed::sync::event(|| {
+            preempt::through_engine(|| unsafe { $real($event) }, |engine| engine.synchronize_event(preempt::events::number($event)))
+        })
     };
-    (@body sync cuStreamSynchronize $real:ident $variant:ident ($stream:ident)) => {
-        governed::sync::stream($stream, false, || preempt::synchronize($stream, false, || unsafe { $real($stream) }))
-    };
-    (@body sync cuStreamSynchronize_ptsz $real:ident $variant:ident ($stream:ident)) => {
-        governed::sync::stream($stream, true, || preempt::synchronize($stream, true, || unsafe { $real($stream) }))
-    };
+    (@body sync "cuStreamSynchronize" $real:ident $variant:ident ($stream:ident)) => {{
+        let stream = ($stream, exports!(@ptsz $variant));
+        governed::sync::stream(stream, || {
+            preempt::on_queue(stream, || unsafe { $real($stream) }, |engine, queue| engine.synchronize_stream(queue))
+        })
+    }};
     // Waiting commands may use what is unloaded or unregistered.
-    (@body sync cuModuleUnload $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@unloaded cuModuleUnload $real $variant ($($a)*))
+    (@body sync "cuModuleUnload" $real:ident $variant:ident ($module:ident)) => {
+        governed::sync::copy("cuModuleUnload", false, || preempt::unload(|| unsafe { $real($module) }))
     };
-    (@body sync cuLibraryUnload $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@unloaded cuLibraryUnload $real $variant ($($a)*))
+    (@body sync "cuLibraryUnload" $real:ident $variant:ident ($library:ident)) => {
+        governed::sync::copy("cuLibraryUnload", false, || preempt::unload(|| unsafe { $real($library) }))
     };
-    (@body sync cuMemHostUnregister $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@settled cuMemHostUnregister $real $variant ($($a)*))
+    (@body sync "cuMemHostUnregister" $real:ident $variant:ident ($host:ident)) => {
+        governed::sync::copy("cuMemHostUnregister", false, || preempt::flush_context_before(|| unsafe { $real($host) }))
     };
-    (@body sync cuMemFreeHost $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@settled cuMemFreeHost $real $variant ($($a)*))
+    (@body sync "cuMemFreeHost" $real:ident $variant:ident ($host:ident)) => {
+        governed::sync::copy("cuMemFreeHost", false, || preempt::flush_context_before(|| unsafe { $real($host) }))
     };
-    (@body sync $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || {
+    (@body sync $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::copy($name, exports!(@ptsz $variant), || {
             // The other waits are inside the driver and order nothing.
-            if const { is_copy(stringify!($symbol)) } {
+            if const { begins($name, "cuMemcpy") } {
                 preempt::submit_by_caller(
                     (None, exports!(@ptsz $variant)),
-                    || exports!(@work $symbol $($a)*),
+                    || exports!(@work $name $($a)*),
                     || unsafe { $real($($a),*) },
                     |_| unsafe { $real($($a),*) },
                 )
-            } else if const { loads(stringify!($symbol)) } {
+            } else if const { loads($name) } {
                 preempt::make_loading_call(|| unsafe { $real($($a),*) })
             } else {
                 preempt::give_gpu_back_for(|| unsafe { $real($($a),*) })
             }
         })
     };
-    (@unloaded $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::unload(|| unsafe { $real($($a),*) }))
-    };
-    (@settled $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::copy(stringify!($symbol), exports!(@ptsz $variant), || preempt::flush_context_before(|| unsafe { $real($($a),*) }))
-    };
-    (@body copy $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {{
-        let stream = (exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut()), exports!(@ptsz $variant));
-        governed::copy::call(stream, || governed::copy::is_input::$symbol($($a),*), || {
+
+    (@body copy $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant));
+        governed::copy::call(stream, || exports!(@is_input $name $($a)*), || {
             preempt::submit(
                 stream,
-                || exports!(@work $symbol $($a)*),
+                || exports!(@work $name $($a)*),
                 || unsafe { $real($($a),*) },
                 |on| unsafe { $real($(Argument($a).on(on)),*) },
-                || preempt::copies::later::$symbol($real, $($a),*),
+                || exports!(@deferred_copy $name $real $($a)*),
             )
         })
     }};
-    (@body order $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        exports!(@command $variant ($($a)*) preempt::submit_by_value(
-            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
-            || exports!(@work $symbol $($a)*),
-            || unsafe { $real($($a),*) },
-            |on| unsafe { $real($(Argument($a).on(on)),*) },
-            || {
-                let kept = SendableArguments::new(($($a,)*));
-                Box::new(move |on| {
-                    let ($($a,)*) = kept.get();
-                    unsafe { $real($(Argument($a).on(on)),*) }
-                })
-            },
-        ))
+    // Whether a copy goes from the host to the GPU. Evaluated only if that would begin a request.
+    (@is_input "cuMemcpyHtoDAsync" $($a:ident)*) => { true };
+    (@is_input "cuMemcpyHtoAAsync" $($a:ident)*) => { true };
+    (@is_input "cuMemcpyAsync" $to:ident $from:ident $($a:ident)*) => { governed::copy::is_input($to, $from) };
+    (@is_input "cuMemcpyWithAttributesAsync" $to:ident $from:ident $($a:ident)*) => { governed::copy::is_input($to, $from) };
+    (@is_input "cuMemcpyBatchAsync" $to:ident $from:ident $sizes:ident $count:ident $($a:ident)*) => {
+        $count > 0 && !$to.is_null() && !$from.is_null() && unsafe { governed::copy::is_input(*$to, *$from) }
     };
-    (@body turn $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+    (@is_input "cuMemcpy2DAsync" $copy:ident $stream:ident) => { Argument($copy).is_input() };
+    (@is_input "cuMemcpy3DAsync" $copy:ident $stream:ident) => { Argument($copy).is_input() };
+    (@is_input $name:tt $($a:ident)*) => { false };
+    (@deferred_copy "cuMemcpyHtoDAsync" $real:ident $to:ident $from:ident $bytes:ident $stream:ident) => {
+        Ok(preempt::copies::from_host($from, $bytes as usize, move |from, on| unsafe { $real($to, from, $bytes, on) }))
+    };
+    (@deferred_copy "cuMemcpyAsync" $real:ident $to:ident $from:ident $bytes:ident $stream:ident) => {
+        Ok(preempt::copies::unified($to, $from, $bytes, move |from, on| unsafe { $real($to, from, $bytes, on) }))
+    };
+    (@deferred_copy "cuMemcpy2DAsync" $real:ident $copy:ident $stream:ident) => { Argument($copy).deferred_copy($real) };
+    (@deferred_copy "cuMemcpy3DAsync" $real:ident $copy:ident $stream:ident) => { Argument($copy).deferred_copy($real) };
+    (@deferred_copy "cuMemcpyDtoHAsync" $($row:ident)*) => { exports!(@copy_by_value $($row)*) };
+    (@deferred_copy "cuMemcpyDtoDAsync" $($row:ident)*) => { exports!(@copy_by_value $($row)*) };
+    (@deferred_copy "cuMemcpyAtoHAsync" $($row:ident)*) => { exports!(@copy_by_value $($row)*) };
+    (@deferred_copy "cuMemcpyHtoAAsync" $($row:ident)*) => { exports!(@copy_by_value $($row)*) };
+    (@deferred_copy "cuMemcpyPeerAsync" $($row:ident)*) => { exports!(@copy_by_value $($row)*) };
+    (@deferred_copy $name:tt $real:ident $($a:ident)*) => { Ok(Deferral::ByCaller) };
+    (@copy_by_value $real:ident $($a:ident)*) => {
+        Ok(preempt::copies::by_value(&[$(Argument($a).host_address()),*], exports!(@transfer $($a)*), exports!(@kept $real $($a)*)))
+    };
+
+    (@body order $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@command $variant ($($a)*) exports!(@submit_by_value exports!(@work $name $($a)*), $real $variant ($($a)*)))
+    };
+    (@body turn $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         exports!(@command $variant ($($a)*) preempt::submit_by_caller(
             (exports!(@stream $($a)*), exports!(@ptsz $variant)),
-            || exports!(@work $symbol $($a)*),
+            || exports!(@work $name $($a)*),
             || unsafe { $real($($a),*) },
             |on| unsafe { $real($(Argument($a).on(on)),*) },
         ))
     };
     // A command of the stream among the arguments, or of the default stream.
-    (@command $variant:ident ($($a:ident)*) $call:expr) => {{
-        let stream = exports!(@stream $($a)*).unwrap_or(std::ptr::null_mut());
-        governed::work::call(stream, exports!(@ptsz $variant), || $call)
+    (@command $variant:ident ($($a:ident)*) $call:expr) => {
+        governed::stream::command((exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)), || $call)
+    };
+    (@submit_by_value $work:expr, $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::submit_by_value(
+            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
+            || $work,
+            || unsafe { $real($($a),*) },
+            |on| unsafe { $real($(Argument($a).on(on)),*) },
+            || exports!(@kept $real $($a)*),
+        )
+    };
+    // The call with arguments that are values, to be made later on a stream.
+    (@kept $real:ident $($a:ident)*) => {{
+        let kept = SendableArguments::new(($($a,)*));
+        Box::new(move |on| {
+            let ($($a,)*) = kept.get();
+            unsafe { $real($(Argument($a).on(on)),*) }
+        })
     }};
-    (@body ask cuStreamQuery $real:ident $variant:ident ($stream:ident)) => {
-        exports!(@query $real $variant $stream)
-    };
-    (@body ask cuStreamQuery_ptsz $real:ident $variant:ident ($stream:ident)) => {
-        exports!(@query $real $variant $stream)
-    };
-    (@query $real:ident $variant:ident $stream:ident) => {
-        governed::work::asked(|| preempt::query($stream, exports!(@ptsz $variant), || unsafe { $real($stream) }))
+
+    (@body ask "cuStreamQuery" $real:ident $variant:ident ($stream:ident)) => {
+        governed::stream::asked(|| {
+            let stream = ($stream, exports!(@ptsz $variant));
+            preempt::on_queue(stream, || unsafe { $real($stream) }, |engine, queue| engine.query_stream(queue))
+        })
     };
     // Names two streams, and neither can replace the other.
-    (@body ask cuStreamCopyAttributes $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
-    (@body ask $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
+    (@body ask "cuStreamCopyAttributes" $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+    (@body ask $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         preempt::query_on_stream(
-            (exports!(@stream $($a)*), exports!(@ptsz $variant)),
-            || unsafe { $real($($a),*) },
+            (exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)),
             |on| unsafe { $real($(Argument($a).on(on)),*) },
         )
     };
-    (@body graph cuGraphExecDestroy $real:ident $variant:ident ($graph:ident)) => {
+
+    (@body graph "cuGraphExecDestroy" $real:ident $variant:ident ($graph:ident)) => {
         preempt::destroy_graph($graph, || unsafe { $real($graph) })
     };
-    (@body graph $symbol:ident $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
+    (@body graph $name:tt $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
         preempt::update_graph($graph, || unsafe { $real($graph $(, $a)*) })
     };
-    (@body capture $symbol:ident $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {
-        governed::capture::call(stringify!($symbol), $stream, exports!(@ptsz $variant), || {
-            preempt::capture(
-                stringify!($symbol),
-                ($stream, exports!(@ptsz $variant)),
-                || unsafe { $real($stream $(, $a)*) },
-                |on| unsafe { $real(on $(, $a)*) },
-            )
+
+    (@body capture $name:tt $real:ident $variant:ident ($stream:ident $($a:ident)*)) => {{
+        let (begins, stream) = (const { begins($name, "cuStreamBegin") }, ($stream, exports!(@ptsz $variant)));
+        governed::stream::capture(begins, stream, || {
+            preempt::capture(begins, stream, || unsafe { $real($stream $(, $a)*) }, |on| unsafe { $real(on $(, $a)*) })
         })
-    };
-    (@body stream cuStreamDestroy $real:ident $variant:ident ($stream:ident)) => {
+    }};
+
+    (@body stream "cuStreamDestroy" $real:ident $variant:ident ($stream:ident)) => {
         governed::stream::destroy($stream, || preempt::destroy_stream($stream, || unsafe { $real($stream) }))
-    };
-    (@body stream cuStreamDestroy_v2 $real:ident $variant:ident ($stream:ident)) => {
-        governed::stream::destroy($stream, || preempt::destroy_stream($stream, || unsafe { $real($stream) }))
-    };
-    (@body context cuCtxDestroy $real:ident $variant:ident ($context:ident)) => {
-        governed::context::destroy($context, || unsafe { $real($context) })
-    };
-    (@body context cuCtxDestroy_v2 $real:ident $variant:ident ($context:ident)) => {
-        governed::context::destroy($context, || unsafe { $real($context) })
-    };
-    (@body context cuCtxDetach $real:ident $variant:ident ($context:ident)) => {
-        governed::context::destroy($context, || unsafe { $real($context) })
-    };
-    (@body context cuGreenCtxDestroy $real:ident $variant:ident ($green:ident)) => {
-        governed::context::destroy_green($green, || unsafe { $real($green) })
-    };
-    (@body context cuDevicePrimaryCtxReset $real:ident $variant:ident ($device:ident)) => {
-        governed::primary::reset($device, || unsafe { $real($device) })
-    };
-    (@body context cuDevicePrimaryCtxReset_v2 $real:ident $variant:ident ($device:ident)) => {
-        governed::primary::reset($device, || unsafe { $real($device) })
-    };
-    (@body context cuDevicePrimaryCtxRelease $real:ident $variant:ident ($device:ident)) => {
-        governed::primary::release($device, || unsafe { $real($device) })
-    };
-    (@body context cuDevicePrimaryCtxRelease_v2 $real:ident $variant:ident ($device:ident)) => {
-        governed::primary::release($device, || unsafe { $real($device) })
-    };
-    (@body context cuCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
-    };
-    (@body context cuCtxCreate_v2 $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
-    };
-    (@body context cuCtxCreate_v3 $real:ident $variant:ident ($context:ident $params:ident $count:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $params, $count, $flags, $device) })
-    };
-    (@body context cuCtxCreate_v4 $real:ident $variant:ident ($context:ident $params:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $params, $flags, $device) })
-    };
-    (@body context cuDevicePrimaryCtxRetain $real:ident $variant:ident ($context:ident $device:ident)) => {
-        governed::primary::retain($device, || unsafe { $real($context, $device) })
-    };
-    (@body context cuGLCtxCreate $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
-    };
-    (@body context cuGLCtxCreate_v2 $real:ident $variant:ident ($context:ident $flags:ident $device:ident)) => {
-        governed::context::create($device, || unsafe { $real($context, $flags, $device) })
-    };
-    (@body context cuGreenCtxCreate $real:ident $variant:ident ($green:ident $description:ident $device:ident $flags:ident)) => {
-        governed::context::create($device, || unsafe { $real($green, $description, $device, $flags) })
-    };
-    (@body context $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::context::changes_current(|| unsafe { $real($($a),*) })
     };
     // Creating a stream shows nothing that launches and waits do not show.
-    (@body stream $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
-    (@body event cuEventCreate $real:ident $variant:ident ($event:ident $flags:ident)) => {
+    (@body stream $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+
+    (@body context "cuCtxDestroy" $real:ident $variant:ident ($context:ident)) => {
+        governed::context::destroy($context, || unsafe { $real($context) })
+    };
+    (@body context "cuCtxDetach" $real:ident $variant:ident ($context:ident)) => {
+        governed::context::destroy($context, || unsafe { $real($context) })
+    };
+    (@body context "cuGreenCtxDestroy" $real:ident $variant:ident ($green:ident)) => {
+        governed::context::destroy_green($green, || unsafe { $real($green) })
+    };
+    (@body context "cuDevicePrimaryCtxReset" $real:ident $variant:ident ($device:ident)) => {
+        governed::primary::reset($device, || unsafe { $real($device) })
+    };
+    (@body context "cuDevicePrimaryCtxRelease" $real:ident $variant:ident ($device:ident)) => {
+        governed::primary::release($device, || unsafe { $real($device) })
+    };
+    (@body context "cuDevicePrimaryCtxRetain" $real:ident $variant:ident ($context:ident $device:ident)) => {
+        governed::primary::retain($device, || unsafe { $real($context, $device) })
+    };
+    (@body context "cuCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) })
+    };
+    (@body context "cuGLCtxCreate" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::create(exports!(@last $($a)*), || unsafe { $real($($a),*) })
+    };
+    (@body context "cuGreenCtxCreate" $real:ident $variant:ident ($green:ident $description:ident $device:ident $flags:ident)) => {
+        governed::context::create($device, || unsafe { $real($green, $description, $device, $flags) })
+    };
+    (@body context $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::context::changes_current(|| unsafe { $real($($a),*) })
+    };
+    (@last $a:ident) => { $a };
+    (@last $a:ident $($more:ident)+) => { exports!(@last $($more)+) };
+
+    (@body event "cuEventCreate" $real:ident $variant:ident ($event:ident $flags:ident)) => {
         preempt::events::create($event, $flags, || unsafe { $real($event, $flags) })
     };
-    (@body event cuIpcOpenEventHandle $real:ident $variant:ident ($event:ident $handle:ident)) => {
+    (@body event "cuIpcOpenEventHandle" $real:ident $variant:ident ($event:ident $handle:ident)) => {
         preempt::events::open_ipc($event, || unsafe { $real($event, $handle) })
     };
     // The event is known to be shared since it was made.
-    (@body event cuIpcGetEventHandle $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
-    (@body event cuEventRecord $real:ident $variant:ident ($event:ident $stream:ident)) => {
+    (@body event "cuIpcGetEventHandle" $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+    (@body event "cuEventRecord" $real:ident $variant:ident ($event:ident $stream:ident)) => {
         exports!(@record $real $variant $event $stream 0 ())
     };
-    (@body event cuEventRecord_ptsz $real:ident $variant:ident ($event:ident $stream:ident)) => {
-        exports!(@record $real $variant $event $stream 0 ())
-    };
-    (@body event cuEventRecordWithFlags $real:ident $variant:ident ($event:ident $stream:ident $flags:ident)) => {
-        exports!(@record $real $variant $event $stream $flags ($flags))
-    };
-    (@body event cuEventRecordWithFlags_ptsz $real:ident $variant:ident ($event:ident $stream:ident $flags:ident)) => {
+    (@body event "cuEventRecordWithFlags" $real:ident $variant:ident ($event:ident $stream:ident $flags:ident)) => {
         exports!(@record $real $variant $event $stream $flags ($flags))
     };
     (@record $real:ident $variant:ident $event:ident $stream:ident $flags:tt ($($flag:ident)?)) => {
@@ -286,63 +289,127 @@ macro_rules! exports {
             |on| unsafe { $real($event, on $(, $flag)?) },
         )
     };
-    (@body event cuCtxRecordEvent $real:ident $variant:ident ($context:ident $event:ident)) => {
+    (@body event "cuCtxRecordEvent" $real:ident $variant:ident ($context:ident $event:ident)) => {
         preempt::events::record_context($event, || unsafe { $real($context, $event) })
     };
-    (@body event cuGreenCtxRecordEvent $real:ident $variant:ident ($context:ident $event:ident)) => {
+    (@body event "cuGreenCtxRecordEvent" $real:ident $variant:ident ($context:ident $event:ident)) => {
         preempt::events::record_context($event, || unsafe { $real($context, $event) })
     };
-    (@body event cuStreamWaitEvent $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
-        preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
+    (@body event "cuStreamWaitEvent" $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
+        preempt::on_queue(($stream, exports!(@ptsz $variant)), || unsafe { $real($stream, $event, $flags) }, |engine, queue| {
+            engine.wait(queue, preempt::events::number($event))
+        })
     };
-    (@body event cuStreamWaitEvent_ptsz $real:ident $variant:ident ($stream:ident $event:ident $flags:ident)) => {
-        preempt::events::wait(($stream, exports!(@ptsz $variant)), $event, || unsafe { $real($stream, $event, $flags) })
+    (@body event "cuCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::flush_context_before(|| unsafe { $real($($a),*) })
     };
-    (@body event cuCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
-    (@body event cuGreenCtxWaitEvent $real:ident $variant:ident ($($a:ident)*)) => { preempt::flush_context_before(|| unsafe { $real($($a),*) }) };
-    (@body event cuEventQuery $real:ident $variant:ident ($event:ident)) => {
-        governed::work::asked(|| preempt::events::query($event, || unsafe { $real($event) }))
+    (@body event "cuGreenCtxWaitEvent" $real:ident $variant:ident ($($a:ident)*)) => {
+        preempt::flush_context_before(|| unsafe { $real($($a),*) })
     };
-    (@body event cuEventElapsedTime $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
+    (@body event "cuEventQuery" $real:ident $variant:ident ($event:ident)) => {
+        governed::stream::asked(|| {
+            preempt::through_engine(|| unsafe { $real($event) }, |engine| engine.query_event(preempt::events::number($event)))
+        })
+    };
+    (@body event "cuEventElapsedTime" $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
         preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })
     };
-    (@body event cuEventElapsedTime_v2 $real:ident $variant:ident ($ms:ident $from:ident $to:ident)) => {
-        preempt::events::elapsed($ms, ($from, $to), || unsafe { $real($ms, $from, $to) })
-    };
-    (@body event $symbol:ident $real:ident $variant:ident ($event:ident)) => {
+    (@body event "cuEventDestroy" $real:ident $variant:ident ($event:ident)) => {
         preempt::events::destroy($event, || unsafe { $real($event) })
     };
-    // Physical memory stays allocated while it is mapped, so mappings count as references.
-    (@body forward cuMemRetainAllocationHandle $real:ident $variant:ident ($handle:ident $address:ident)) => {
-        unsafe { governed::physical::retain($real, $handle, $address) }
+
+    (@body alloc "cuMemAlloc" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
+        unsafe { governed::alloc::of_context($pointer, $bytes as u64, || $real($pointer, $bytes)) }
     };
-    (@body forward cuMemMap $real:ident $variant:ident ($($a:ident)*)) => { unsafe { governed::physical::map($real, $($a),*) } };
-    (@body forward cuMemUnmap $real:ident $variant:ident ($($a:ident)*)) => { unsafe { governed::physical::unmap($real, $($a),*) } };
-    (@body forward $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
-    // alloc, free, query, lookup: one function of that name each.
-    (@body $policy:ident $symbol:ident $real:ident $variant:ident ($($a:ident)*)) => {
-        unsafe { governed::$policy::$symbol($real, $($a),*) }
+    (@body alloc "cuMemAllocManaged" $real:ident $variant:ident ($pointer:ident $bytes:ident $flags:ident)) => {
+        unsafe { governed::alloc::of_context($pointer, $bytes as u64, || $real($pointer, $bytes, $flags)) }
+    };
+    (@body alloc "cuMemAllocPitch" $real:ident $variant:ident ($pointer:ident $pitch:ident $width:ident $rows:ident $element:ident)) => {
+        unsafe {
+            governed::alloc::pitched(($pointer, $pitch), ($width as u64, $rows as u64), || {
+                $real($pointer, $pitch, $width, $rows, $element)
+            })
+        }
+    };
+    (@body alloc "cuMemAllocAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $stream:ident)) => {{
+        let on = || preempt::stands_for($stream, exports!(@ptsz $variant));
+        unsafe { governed::alloc::of_pool($pointer, $bytes as u64, || $real($pointer, $bytes, on())) }
+    }};
+    (@body alloc "cuMemAllocFromPoolAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $pool:ident $stream:ident)) => {{
+        let on = || preempt::stands_for($stream, exports!(@ptsz $variant));
+        unsafe { governed::alloc::of_pool($pointer, $bytes as u64, || $real($pointer, $bytes, $pool, on())) }
+    }};
+    (@body alloc "cuArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
+        unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
+    };
+    (@body alloc "cuArray3DCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
+        unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
+    };
+    (@body alloc "cuMipmappedArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident $levels:ident)) => {
+        unsafe { governed::alloc::mipmapped_array($array, $shape, $levels, || $real($array, $shape, $levels)) }
+    };
+    (@body alloc "cuMemCreate" $real:ident $variant:ident ($handle:ident $bytes:ident $properties:ident $flags:ident)) => {
+        unsafe { governed::physical::create($handle, $bytes, $properties, || $real($handle, $bytes, $properties, $flags)) }
     };
 
-    (@governed ask cuStreamCopyAttributes) => { false };
-    (@governed event cuIpcGetEventHandle) => { false };
-    (@governed forward cuMemRetainAllocationHandle) => { true };
-    (@governed forward cuMemMap) => { true };
-    (@governed forward cuMemUnmap) => { true };
-    (@governed forward $symbol:ident) => { false };
-    (@governed $policy:ident $symbol:ident) => { true };
+    (@body free "cuMemFree" $real:ident $variant:ident ($pointer:ident)) => {
+        governed::charge::free_and_wait(HandleSpace::Pointer, u64::from($pointer), || unsafe { $real($pointer) })
+    };
+    (@body free "cuArrayDestroy" $real:ident $variant:ident ($array:ident)) => {
+        governed::charge::free_and_wait(HandleSpace::Array, $array.addr() as u64, || unsafe { $real($array) })
+    };
+    (@body free "cuMipmappedArrayDestroy" $real:ident $variant:ident ($array:ident)) => {
+        governed::charge::free_and_wait(HandleSpace::Mipmap, $array.addr() as u64, || unsafe { $real($array) })
+    };
+    // Ordered in a stream.
+    (@body free "cuMemFreeAsync" $real:ident $variant:ident ($pointer:ident $stream:ident)) => {
+        governed::charge::free(HandleSpace::Pointer, $pointer, || exports!(@submit_by_value Work::Small, $real $variant ($pointer $stream)))
+    };
+    // Only drops a reference.
+    (@body free "cuMemRelease" $real:ident $variant:ident ($handle:ident)) => {
+        governed::charge::free(HandleSpace::Physical, $handle, || unsafe { $real($handle) })
+    };
+
+    (@body query "cuMemGetInfo" $real:ident $variant:ident ($free:ident $total:ident)) => {
+        unsafe { governed::query::memory_info(($free, $total), || $real($free, $total)) }
+    };
+    (@body query "cuDeviceTotalMem" $real:ident $variant:ident ($bytes:ident $device:ident)) => {
+        unsafe { governed::query::device_total($bytes, $device, || $real($bytes, $device)) }
+    };
+    (@body lookup "cuGetProcAddress" $real:ident $variant:ident ($name:ident $pfn:ident $version:ident $flags:ident $($status:ident)?)) => {
+        unsafe { governed::lookup::call($name, $pfn, ($version, $flags), || $real($name, $pfn, $version, $flags $(, $status)?)) }
+    };
+
+    // Physical memory stays allocated while it is mapped, so mappings count as references.
+    (@body forward "cuMemRetainAllocationHandle" $real:ident $variant:ident ($handle:ident $address:ident)) => {
+        unsafe { governed::physical::retain($handle, || $real($handle, $address)) }
+    };
+    (@body forward "cuMemMap" $real:ident $variant:ident ($pointer:ident $bytes:ident $offset:ident $handle:ident $flags:ident)) => {
+        governed::physical::map(($pointer, $bytes), $handle, || unsafe { $real($pointer, $bytes, $offset, $handle, $flags) })
+    };
+    (@body forward "cuMemUnmap" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
+        governed::physical::unmap(($pointer, $bytes), || unsafe { $real($pointer, $bytes) })
+    };
+    (@body forward $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
+
+    (@governed ask "cuStreamCopyAttributes") => { false };
+    (@governed event "cuIpcGetEventHandle") => { false };
+    (@governed forward "cuMemRetainAllocationHandle") => { true };
+    (@governed forward "cuMemMap") => { true };
+    (@governed forward "cuMemUnmap") => { true };
+    (@governed forward $name:tt) => { false };
+    (@governed $policy:ident $name:tt) => { true };
 
     // The stream among the arguments.
     (@stream $($a:ident)*) => { None$(.or(Argument($a).stream()))* };
-    // The kind of work, by the largest size among the arguments.
-    (@work $symbol:ident $($a:ident)*) => {
-        if const { moves(stringify!($symbol)) } { Work::transfer(0$(.max(Argument($a).size()))*) } else { Work::Small }
-    };
+    // The kind of work: a function that moves or sets memory, by the largest size among the arguments; or another one.
+    (@work $name:tt $($a:ident)*) => { if const { begins($name, "cuMem") } { exports!(@transfer $($a)*) } else { Work::Small } };
+    (@transfer $($a:ident)*) => { Work::transfer(0$(.max(Argument($a).size()))*) };
 
     (@ptsz default) => { false };
     (@ptsz ptsz) => { true };
 
-    ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($a:ident : $kind:ty),*);)*) => {
+    ($($policy:ident $symbol:ident ($name:tt, $since:literal, $variant:ident) fn($($a:ident : $kind:ty),*);)*) => {
         $(
             /// The driver's function of this name.
             ///
@@ -352,13 +419,13 @@ macro_rules! exports {
             #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name unchanged, so its contract is the caller's")]
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
-                exports!(@body $policy $symbol real $variant ($($a)*))
+                exports!(@body $policy $name real $variant ($($a)*))
             }
         )*
 
         /// All exports, in the order of `sluice_driver_api::ENTRIES`.
         pub(crate) static EXPORTS: &[Export] = &[$(
-            Export { address: $symbol as *const c_void, governed: exports!(@governed $policy $symbol) },
+            Export { address: $symbol as *const c_void, governed: exports!(@governed $policy $name) },
         )*];
     };
 }

@@ -3,12 +3,9 @@
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 pub(crate) mod alloc;
-pub(crate) mod arrays;
-pub(crate) mod capture;
 pub(crate) mod charge;
 pub(crate) mod context;
 pub(crate) mod copy;
-pub(crate) mod free;
 pub(crate) mod launch;
 pub(crate) mod lookup;
 pub(crate) mod physical;
@@ -16,7 +13,6 @@ pub(crate) mod primary;
 pub(crate) mod query;
 pub(crate) mod stream;
 pub(crate) mod sync;
-pub(crate) mod work;
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

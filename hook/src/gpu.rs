@@ -3,17 +3,17 @@
 //! Contexts, streams and events cross the trait as numbers. The core does not use a stream after its destruction was announced, and the
 //! callers in [`crate::governed`] announce it before they call the driver.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sluice_driver_api::types::*;
+use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
 use crate::{preempt, real};
 
 const EVENT_BLOCKING_SYNC: c_uint = 1;
-const STREAM_NON_BLOCKING: c_uint = 1;
+const REGISTER_DEVICEMAP: c_uint = 2;
 
-/// Maximum number of events kept for reuse.
 const MAX_POOLED_EVENTS: usize = 64;
 
 /// The driver, and events kept for reuse.
@@ -25,15 +25,10 @@ pub(crate) struct Gpu {
 impl Driver for Gpu {
     fn locate(&self, stream: Stream) -> Option<StreamLocation> {
         // A created stream determines where the launch goes, whatever context is current.
-        let of_stream = if stream.kind == StreamKind::Created { stream_context(stream) } else { None };
+        let created = (stream.kind == StreamKind::Created).then(|| handle(stream));
+        let of_stream = created.and_then(|stream| stream_context(stream).ok().flatten());
         let context = of_stream.or_else(current_context)?;
-        let blocking = stream.kind != StreamKind::Created || {
-            let mut flags = 0;
-            // SAFETY: the program is about to launch on the stream, so it is alive; `flags` is writable.
-            let asked =
-                real::table().cuStreamGetFlags.map(|get| unsafe { get(handle(stream), &raw mut flags) });
-            asked == Some(CUresult::SUCCESS) && flags & STREAM_NON_BLOCKING == 0
-        };
+        let blocking = created.is_none_or(|stream| is_blocking(stream).unwrap_or(false));
         Some(StreamLocation { context, blocking })
     }
 
@@ -88,7 +83,7 @@ impl Driver for Gpu {
     }
 
     fn discard(&self, mark: Mark) {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool);
         if pool.len() < MAX_POOLED_EVENTS {
             pool.push(mark);
             return;
@@ -125,11 +120,11 @@ impl Driver for Gpu {
 impl Gpu {
     /// Forgets the events of a context that has ended.
     pub(crate) fn forget_context(&self, context: u64) {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).retain(|mark| mark.context != context);
+        lock(&self.pool).retain(|mark| mark.context != context);
     }
 
     fn event(&self, context: u64) -> Option<Mark> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool);
         if let Some(at) = pool.iter().position(|mark| mark.context == context) {
             return Some(pool.swap_remove(at));
         }
@@ -142,7 +137,6 @@ impl Gpu {
     }
 }
 
-/// The calling thread's context.
 pub(crate) fn current_context() -> Option<u64> {
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is writable.
@@ -150,12 +144,23 @@ pub(crate) fn current_context() -> Option<u64> {
     (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
 }
 
-/// The context that a created stream belongs to.
-fn stream_context(stream: Stream) -> Option<u64> {
+/// The context of a created stream that the program is using; the driver's error if it does not tell.
+pub(crate) fn stream_context(stream: CUstream) -> Result<Option<u64>, CUresult> {
     let mut context = std::ptr::null_mut();
-    // SAFETY: the program is about to launch on the stream, so it is alive; `context` is writable.
-    let asked = unsafe { real::table().cuStreamGetCtx?(handle(stream), &raw mut context) };
-    (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
+    let get = real::table().cuStreamGetCtx.ok_or(CUresult::ERROR_NOT_FOUND)?;
+    // SAFETY: the program is using the stream, so it is alive; `context` is writable.
+    match unsafe { get(stream, &raw mut context) } {
+        CUresult::SUCCESS => Ok((!context.is_null()).then(|| context.expose_provenance() as u64)),
+        error => Err(error),
+    }
+}
+
+/// Whether the legacy default stream orders itself with a created stream that the program is using; `None` if the driver does not tell.
+pub(crate) fn is_blocking(stream: CUstream) -> Option<bool> {
+    let mut flags = 0;
+    // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
+    let asked = unsafe { real::table().cuStreamGetFlags?(stream, &raw mut flags) };
+    (asked == CUresult::SUCCESS).then_some(flags & CU_STREAM_NON_BLOCKING == 0)
 }
 
 /// The device of the calling thread's context.
@@ -166,7 +171,6 @@ pub(crate) fn current_device() -> Option<CUdevice> {
     (asked == CUresult::SUCCESS).then_some(device)
 }
 
-/// How many devices this process sees.
 pub(crate) fn device_count() -> Option<c_int> {
     let mut count = 0;
     // SAFETY: `count` is writable.
@@ -208,6 +212,27 @@ pub(crate) fn with_context<T>(context: u64, call: impl FnOnce() -> T) -> Option<
     // SAFETY: `popped` is writable; pops what was pushed above.
     let _popped = unsafe { pop(&raw mut popped) };
     Some(result)
+}
+
+/// Maps host memory of the hook's own into the address space of the current context.
+///
+/// # Safety
+/// `size` bytes at `page` are whole pages, which are never unmapped.
+pub(crate) unsafe fn register_page(page: *mut c_void, size: usize) -> CUresult {
+    let Some(register) = real::table().cuMemHostRegister_v2 else { return CUresult::ERROR_NOT_SUPPORTED };
+    // SAFETY: as the caller guarantees.
+    unsafe { register(page, size, REGISTER_DEVICEMAP) }
+}
+
+/// The GPU address of a page that is registered with the current context.
+pub(crate) fn page_address(page: *mut c_void) -> Result<CUdeviceptr, CUresult> {
+    let get = real::table().cuMemHostGetDevicePointer_v2.ok_or(CUresult::ERROR_NOT_SUPPORTED)?;
+    let mut device = 0;
+    // SAFETY: the driver refuses an address that is not registered; `device` is writable.
+    match unsafe { get(&raw mut device, page, 0) } {
+        CUresult::SUCCESS => Ok(device),
+        error => Err(error),
+    }
 }
 
 fn handle(stream: Stream) -> CUstream {

@@ -4,7 +4,7 @@
 //! waits for the end of the connection. The thread does nothing else and makes no CUDA call: any other thread may be waiting for work that
 //! does not run because its group is disabled.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
+use sluice_hook_core::lock;
 use sluice_nvrm::ioctl_observation::ComputeGroup;
 use sluice_nvrm::{ControlError, Controls};
 
@@ -27,7 +28,6 @@ const CHECK_MS: c_int = 1000;
 /// Pauses before failed controls are repeated, in milliseconds: the process may be out of descriptors, or the driver busy.
 const RETRY_MS: [u64; 4] = [1, 10, 100, 1000];
 
-/// The recovery of one device's groups.
 #[derive(Debug)]
 pub(crate) struct GroupRecovery {
     ordinal: u32,
@@ -38,7 +38,7 @@ pub(crate) struct GroupRecovery {
     /// The manager refused this process, so it has changed no group.
     is_skipped: AtomicBool,
     /// The thread waits for the end, or is recovering groups.
-    is_watching_connection: Mutex<bool>,
+    watching: Mutex<bool>,
     done: Condvar,
 }
 
@@ -49,14 +49,14 @@ impl GroupRecovery {
             connection: Descriptor::none(),
             ended: AtomicBool::new(false),
             is_skipped: AtomicBool::new(false),
-            is_watching_connection: Mutex::new(false),
+            watching: Mutex::new(false),
             done: Condvar::new(),
         }
     }
 
     /// Starts to watch a copy of the connection, made by `copy`, unless one is watched already. `false` if that is not possible.
     pub(crate) fn watch(&'static self, copy: impl FnOnce() -> Option<OwnedFd>) -> bool {
-        let mut watching = self.is_watching_connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watching = lock(&self.watching);
         if *watching {
             return true;
         }
@@ -64,8 +64,7 @@ impl GroupRecovery {
         self.connection.set(connection);
         self.ended.store(false, Release);
         self.is_skipped.store(false, Release);
-        *watching =
-            thread::start(thread::SMALL_STACK_BYTES, run_thread, std::ptr::from_ref(self).cast_mut().cast());
+        *watching = thread::start(c"sluice-recover", thread::SMALL_STACK_BYTES, move || self.run());
         if !*watching {
             self.connection.close();
         }
@@ -74,7 +73,7 @@ impl GroupRecovery {
 
     /// Whether the thread waits for the end of the connection, or recovers groups.
     pub(crate) fn is_watching(&self) -> bool {
-        *self.is_watching_connection.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.watching)
     }
 
     /// Records that the manager refused this process: when the connection ends there is nothing to recover. Controls lock the driver of the
@@ -86,7 +85,7 @@ impl GroupRecovery {
     /// Waits until the connection, which has ended, is no longer watched, and the groups are recovered.
     pub(crate) fn wait_until_recovered(&self) {
         self.ended.store(true, Release);
-        let mut watching = self.is_watching_connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watching = lock(&self.watching);
         while *watching {
             watching = self.done.wait(watching).unwrap_or_else(PoisonError::into_inner);
         }
@@ -109,21 +108,12 @@ impl GroupRecovery {
             process::COUNTERS.panics.fetch_add(1, Relaxed);
         }
         self.connection.close();
-        *self.is_watching_connection.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *lock(&self.watching) = false;
         self.done.notify_all();
         if let Some(managed) = process::device_in_use(self.ordinal) {
             managed.device.wake_tracker();
         }
     }
-}
-
-extern "C" fn run_thread(recovery: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is the value that `watch` passed, which is never freed.
-    let recovery: &'static GroupRecovery = unsafe { &*recovery.cast::<GroupRecovery>() };
-    // SAFETY: concerns the calling thread only; the name is a C string of at most 15 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"sluice-recover".as_ptr()) };
-    recovery.run();
-    std::ptr::null_mut()
 }
 
 /// Waits for the end of a connection, from either side. `false` after [`CHECK_MS`].

@@ -6,9 +6,7 @@
 //! use none of its memory, and end by themselves.
 
 mod active;
-mod context_end;
 mod contexts;
-mod counters;
 mod page;
 mod resources;
 mod worker;
@@ -17,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
+use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::Clock;
 
@@ -24,10 +23,9 @@ use crate::clock::HostClock;
 use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, CAPTURES, ManagedDevice};
-pub(crate) use active::ActiveHold;
-pub(crate) use context_end::{ContextEnd, begin_context_end};
-use contexts::Contexts;
-pub(crate) use counters::counts;
+pub(crate) use active::{ActiveHold, counts};
+use contexts::{CONTEXTS, Contexts};
+pub(crate) use contexts::{ContextEnd, begin_context_end};
 use resources::Resources;
 use worker::ScheduledHold;
 
@@ -41,20 +39,16 @@ const ACTIVITY_LEAD_NS: u64 = 1_000_000;
 /// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
 const EXPIRY_MARGIN_NS: u64 = 1_000_000;
 
-/// Why no hold kernel was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldError {
     /// The process or the device is not governed.
     Bypassed(Bypass),
-    /// The process is not latency-critical.
     NotCritical,
-    /// A capture is in progress.
     Capturing,
     /// The context's resources are being made; a later call may succeed.
     Preparing,
     /// The driver or the context does not support it.
     Unable,
-    /// The controller refused.
     Refused(HoldRefusal),
 }
 
@@ -77,7 +71,7 @@ fn on_copy(managed: &'static ManagedDevice, is_input: impl FnOnce() -> bool) {
 
 /// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
 fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
-    let controller = managed.device.hold_kernels();
+    let controller = &managed.device.hold_kernels;
     if controller.is_armed() || !controller.request_arrived(HostClock.now_ns()) {
         let _held = begin_hold(managed, trigger, 0);
     }
@@ -85,7 +79,7 @@ fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
 
 /// Calls `real`, which is a launch that has to be noted.
 pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    let controller = managed.device.hold_kernels();
+    let controller = &managed.device.hold_kernels;
     guarded((), || {
         if refresh_contenders(managed).is_ok() && controller.watches_launches() {
             request_arrives(managed, Trigger::Launch);
@@ -96,7 +90,7 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
         guarded((), || {
             let now = HostClock.now_ns();
             let first = controller.watches_launches();
-            release_hold(managed, controller.launch_submitted(now));
+            release_hold(managed, controller.with(|state| state.launch_submitted(now)));
             if first && ANY_ALLOWED.load(Relaxed) {
                 schedule_predicted(managed, now);
             }
@@ -107,7 +101,7 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
 
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
-    if let Some(hold) = managed.device.hold_kernels().predict_next(now_ns)
+    if let Some(hold) = managed.device.hold_kernels.with(|state| state.predict_next(now_ns))
         && let Some(context) = gpu::current_context()
     {
         worker::launch_later(ScheduledHold { managed, context, hold });
@@ -124,7 +118,9 @@ pub(crate) fn before_wait(whole_context: bool) {
 
 #[cold]
 fn on_wait(managed: &'static ManagedDevice, whole_context: bool) {
-    guarded((), || release_hold(managed, managed.device.hold_kernels().host_wait_begins(whole_context)));
+    guarded((), || {
+        release_hold(managed, managed.device.hold_kernels.with(|state| state.host_wait_begins(whole_context)))
+    });
 }
 
 /// Handles the program's announcement of a request in `lead_us`.
@@ -142,7 +138,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         ) = result
         {
             // A hold kernel counts as work. Without one, other clients can still be told to hold their work back.
-            managed.device.link().announce_request(at_ns);
+            managed.device.link.announce_request(at_ns);
         }
         result
     })
@@ -166,9 +162,9 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
 fn count(managed: &ManagedDevice, resources: &mut Resources) {
     let Some(finished) = resources.take_finished() else { return };
     managed.active_hold.set_counted();
-    managed.device.link().count_hold(finished.held_ns);
+    managed.device.link.count_hold(finished.held_ns);
     if let Some(times) = finished.times {
-        managed.device.hold_kernels().learn_times(times);
+        managed.device.hold_kernels.with(|state| state.learn_times(times));
     }
 }
 
@@ -180,13 +176,13 @@ fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static Manag
         None if ANY_ALLOWED.load(Relaxed) => process::device_for_call()?,
         None => return None,
     };
-    wants(managed.device.hold_kernels()).then_some(managed)
+    wants(&managed.device.hold_kernels).then_some(managed)
 }
 
 /// Passes the manager's number of contenders to the controller. `Err` if this process may not use hold kernels.
 fn refresh_contenders(managed: &ManagedDevice) -> Result<(), HoldError> {
-    let contenders = managed.device.link().critical_contenders();
-    managed.device.hold_kernels().set_contenders(contenders.unwrap_or(0));
+    let contenders = managed.device.link.critical_contenders();
+    managed.device.hold_kernels.set_contenders(contenders.unwrap_or(0));
     match contenders {
         None => Err(HoldError::NotCritical),
         Some(0) => Err(HoldError::Refused(HoldRefusal::NoContenders)),
@@ -207,7 +203,7 @@ fn begin_hold(
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
-    let controller = managed.device.hold_kernels();
+    let controller = &managed.device.hold_kernels;
     if !controller.is_allowed() {
         return Err(HoldError::Refused(HoldRefusal::Disabled));
     }
@@ -232,10 +228,10 @@ fn begin_hold(
         // Set before the controller agrees: from then on another thread's launch may release it.
         managed.active_hold.set(resources.page());
     }
-    let hold = controller.begin_request(trigger, now, lead_ns).map_err(HoldError::Refused)?;
+    let hold =
+        controller.with(|state| state.begin_request(trigger, now, lead_ns)).map_err(HoldError::Refused)?;
     if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
         managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
-        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
     }
     if hold.starts_ns > now {
         drop(contexts);
@@ -251,11 +247,11 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
     if CAPTURES.any() || refresh_contenders(managed).is_err() {
         return;
     }
-    let mut contexts = contexts::lock();
-    let controller = managed.device.hold_kernels();
+    let mut contexts = lock(&CONTEXTS);
+    let controller = &managed.device.hold_kernels;
     let Some(resources) = contexts.ready(context) else {
         // The context has ended meanwhile: not even its handle may be passed to the driver.
-        controller.launch_failed(hold.ticket);
+        controller.with(|state| state.launch_failed(hold.ticket));
         return;
     };
     count(managed, resources);
@@ -263,14 +259,13 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
         // As in `begin_hold`: from then on a launch may release it.
         managed.active_hold.set(resources.page());
     }
-    if controller.take_due(hold.ticket) {
+    if controller.with(|state| state.take_due(hold.ticket)) {
         managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
-        managed.active_hold.expect_end(hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
-        counters::count_scheduled(late_ns);
+        active::count_scheduled(late_ns);
         gpu::with_context(context, || launch_in(&mut contexts, managed, context, hold));
     } else {
-        counters::NOT_LAUNCHED.fetch_add(1, Relaxed);
+        active::NOT_LAUNCHED.fetch_add(1, Relaxed);
     }
 }
 
@@ -282,17 +277,17 @@ fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hol
         resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
     });
     if launched {
-        counters::LAUNCHED.fetch_add(1, Relaxed);
+        active::LAUNCHED.fetch_add(1, Relaxed);
     } else {
-        managed.device.hold_kernels().launch_failed(hold.ticket);
-        contexts.set_unable(context);
+        managed.device.hold_kernels.with(|state| state.launch_failed(hold.ticket));
+        contexts.set_prepared(context, None);
     }
 }
 
 fn release_hold(managed: &ManagedDevice, ticket: Option<u32>) {
     if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
         page.release(ticket, HostClock.now_ns());
-        counters::RELEASED.fetch_add(1, Relaxed);
+        active::RELEASED.fetch_add(1, Relaxed);
         managed.active_hold.clear_expected_work(managed);
     }
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicPtr, Ordering::*};
 pub(crate) struct Leaked<T>(AtomicPtr<T>);
 
 impl<T: Sync> Leaked<T> {
-    /// No value yet.
     pub(crate) const fn none() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }

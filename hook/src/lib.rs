@@ -10,12 +10,12 @@
 //! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
 //! * `hold_kernel` switches the GPU to a latency-critical process before its kernels arrive.
 //! * `preempt` stops and restores streams, for the program or for the manager.
-//! * `process` owns the state of this process: configuration, devices, allocations; `leaked` holds values that are made once. `load_and_fork` runs at load and at fork.
+//! * `process` owns the state of this process: configuration, devices, allocations; `process::setup` runs at load and
+//!   at fork. `leaked` holds values that are made once.
 
 mod api;
 mod channel_groups;
 mod clock;
-mod counters_export;
 mod descriptor;
 mod exports;
 mod governed;
@@ -25,12 +25,10 @@ mod hold_kernel;
 mod ioctl;
 mod leaked;
 mod link;
-mod load_and_fork;
 mod log;
 mod preempt;
 mod process;
 mod real;
 mod symbols;
 mod thread;
-mod tracker_thread;
 mod wakeup_eventfd;

@@ -16,7 +16,6 @@ use sluice_comm::attach::{AttachPayload, ContextHandles};
 
 use crate::channel_groups::Announcement;
 
-/// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A pod-manager, on a unix socket.
@@ -48,15 +47,11 @@ impl ClientIdentity {
 
     /// The identity with the contexts that the manager may control.
     fn with_contexts(&self, announced: Announcement) -> Payload {
-        Payload { bytes: self.payload(announced.contexts).encode(), fds: announced.fds }
+        Payload { bytes: self.payload(announced.state.contexts).encode(), fds: announced.fds }
     }
 
     fn payload(&self, contexts: Vec<ContextHandles>) -> AttachPayload {
-        AttachPayload {
-            pid: std::process::id(),
-            device_ordinal: self.ordinal,
-            device_uuid: self.uuid,
-            contexts,
-        }
+        let (device_ordinal, device_uuid) = (self.ordinal, self.uuid);
+        AttachPayload { pid: std::process::id(), device_ordinal, device_uuid, contexts }
     }
 }

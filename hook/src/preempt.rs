@@ -7,7 +7,7 @@
 //!
 //! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
 //!   `arguments` and `parameters` keep their arguments.
-//! * `driver`, `stream_gates` (with `gate_cells` and `memops`) and `own_groups` implement the engine's traits.
+//! * `driver`, `stream_gates` (with `gate_cells`) and `own_groups` implement the engine's traits.
 //!   `worker` is the thread that submits pending commands.
 //! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
 //!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
@@ -15,7 +15,6 @@
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod arguments;
-mod clock;
 pub(crate) mod copies;
 mod driver;
 pub(crate) mod events;
@@ -23,7 +22,6 @@ mod gate_cells;
 pub(crate) mod launches;
 mod loads;
 pub(crate) mod manager;
-mod memops;
 mod own_groups;
 mod parameters;
 mod preemptors;
@@ -35,30 +33,31 @@ mod waits;
 mod worker;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::{Code, Stream};
 
+use crate::clock::HostClock;
+use crate::leaked::Leaked;
 pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
 pub(crate) use loads::{make_loading_call, make_own_loading_call};
 pub(crate) use submit::{
-    destroy_graph, query_on_stream, submit, submit_by_caller, submit_by_value, update_graph,
+    destroy_graph, on_queue, query_on_stream, stands_for, submit, submit_by_caller, submit_by_value,
+    through_engine, update_graph,
 };
 pub(crate) use waits::{
     begin_context_end, cancel_context_end, capture, destroy_stream, finish_context_end, flush_context_before,
-    query, synchronize, synchronize_context, unload,
+    synchronize_context, unload,
 };
 
-type HookEngine = Engine<driver::RealDriver, clock::EngineClock, worker::WorkerWaker>;
+type HookEngine = Engine<driver::RealDriver, HostClock, worker::WorkerWaker>;
 
 /// Whether calls go through the engine.
 static ENGAGED: AtomicBool = AtomicBool::new(false);
-/// Created once, never freed.
-static ENGINE: AtomicPtr<HookEngine> = AtomicPtr::new(std::ptr::null_mut());
-/// The process is about to end.
+static ENGINE: Leaked<HookEngine> = Leaked::none();
 static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);
 /// This is the child of a process that had an engine.
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
@@ -81,8 +80,7 @@ fn engine_for_call() -> Option<&'static HookEngine> {
 }
 
 fn engine() -> Option<&'static HookEngine> {
-    // SAFETY: the pointer is null or comes from `Box::into_raw` and is never freed.
-    unsafe { ENGINE.load(Acquire).as_ref() }
+    ENGINE.get()
 }
 
 /// The engine, created if it does not exist; from here on calls go through it. `None` in the child of a process that
@@ -98,25 +96,14 @@ fn engage() -> Option<&'static HookEngine> {
 
 #[cold]
 fn make() -> &'static HookEngine {
-    let fresh = Engine::new(driver::RealDriver::default(), clock::EngineClock, worker::WorkerWaker);
-    let fresh = Box::into_raw(Box::new(fresh));
-    match ENGINE.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire) {
-        Ok(_) => {
-            // SAFETY: as below.
-            events::introduce(unsafe { &*fresh });
-            // SAFETY: the handler is a function of a library that is never unloaded.
-            unsafe { libc::atexit(at_exit) };
-            // SAFETY: `fresh` is valid and from here on shared and never freed.
-            unsafe { &*fresh }
-        }
-        Err(first) => {
-            // SAFETY: `fresh` was not published, so this is its only owner; `first` was and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*first
-            }
-        }
+    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    let engine = ENGINE.publish(Engine::new(driver::RealDriver::default(), HostClock, worker::WorkerWaker));
+    if !IS_PREPARED.swap(true, AcqRel) {
+        events::introduce(engine);
+        // SAFETY: the handler is a function of a library that is never unloaded.
+        unsafe { libc::atexit(at_exit) };
     }
+    engine
 }
 
 /// Opens everything before the process ends: nothing of it may stay on the GPU behind a closed gate, and later exit
@@ -154,7 +141,6 @@ pub(crate) fn give_gpu_back_for<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// Whether the process is about to end.
 fn is_ending() -> bool {
     PROCESS_ENDING.load(Acquire)
 }
@@ -170,15 +156,12 @@ pub(crate) fn after_fork() {
 
 /// Makes a driver call of the hook's own: calls that the driver makes during it are not the program's.
 fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
-    let before = IN_OWN_CALL.replace(true);
-    let result = call();
-    IN_OWN_CALL.set(before);
-    result
+    with_own_call(true, call)
 }
 
-/// Runs a function of the program on a thread of the hook.
-fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
-    let before = IN_OWN_CALL.replace(false);
+/// Runs a call that is the hook's own, or a function of the program on a thread of the hook.
+fn with_own_call<R>(own: bool, call: impl FnOnce() -> R) -> R {
+    let before = IN_OWN_CALL.replace(own);
     let result = call();
     IN_OWN_CALL.set(before);
     result

@@ -5,31 +5,34 @@
 mod setup;
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::captures::Captures;
-use sluice_hook_core::counters::Counters;
-use sluice_hook_core::device::{Device, Settings};
+use sluice_hook_core::device::Device;
+use sluice_hook_core::lock;
 use sluice_hook_core::memory::MemoryAccount;
-use sluice_hook_core::outcome::Bypass;
+use sluice_hook_core::outcome::{Bypass, Counters};
+use sluice_hook_core::platform::Clock;
 use sluice_hook_core::thread_state::ThreadState;
 
 use crate::clock::HostClock;
 use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
-use crate::link::{ClientIdentity, MemoryConnection, TokenConnection};
-use crate::{channel_groups, hold_kernel, log, preempt, tracker_thread};
-use setup::{manager_address, setup};
+use crate::link::{MemoryConnection, TokenConnection};
+use crate::{channel_groups, hold_kernel, log, preempt, thread};
+use setup::{make_device, setup};
 
 /// Maximum number of devices that a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
 
-/// Counters by outcome.
-pub(crate) static COUNTERS: Counters = Counters::new();
-/// Stream captures in progress.
+/// How often to reconnect to a memory manager that was away.
+const MEMORY_CHECK_NS: u64 = 250_000_000;
+
+pub(crate) static COUNTERS: Counters = Counters::zero();
 pub(crate) static CAPTURES: Captures = Captures::new();
 
 static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
@@ -44,12 +47,10 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The state of this thread. Constant and without a destructor: access costs an address computation.
-    static THREAD: ThreadState = const { ThreadState::new() };
-    /// This thread is setting a device up.
+    static THREAD: ThreadState = const { ThreadState::unknown() };
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A device with the real driver and clock.
 pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 
 /// One device with its connections to the manager.
@@ -64,9 +65,37 @@ pub(crate) struct ManagedDevice {
 impl ManagedDevice {
     /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need.
     pub(crate) fn track(&'static self) {
-        if !self.tracked.load(Acquire) && !self.tracked.swap(true, AcqRel) && !tracker_thread::start(self) {
+        if !self.tracked.load(Acquire)
+            && !self.tracked.swap(true, AcqRel)
+            && !thread::start(c"sluice-tracker", thread::SMALL_STACK_BYTES, move || self.run_tracker())
+        {
             self.device.bypass_all();
         }
+    }
+
+    fn run_tracker(&'static self) {
+        // A panic would leave all waiting launches blocked, so it is counted and the tracker goes on, up to a limit.
+        for _ in 0..100 {
+            if catch_unwind(AssertUnwindSafe(|| self.try_run_tracker())).is_ok() {
+                return;
+            }
+            COUNTERS.panics.fetch_add(1, Relaxed);
+        }
+        self.device.bypass_all();
+    }
+
+    fn try_run_tracker(&'static self) {
+        gpu::relax_capture_mode();
+        let last_check_ns = Cell::new(0);
+        self.device.run_tracker(has_forked, || {
+            hold_kernel::expire_and_count(self);
+            preempt::manager::follow_gate_word(self);
+            let now = HostClock.now_ns();
+            if now.saturating_sub(last_check_ns.get()) >= MEMORY_CHECK_NS {
+                last_check_ns.set(now);
+                self.memory.reattach_if_lost();
+            }
+        });
     }
 }
 
@@ -76,9 +105,8 @@ pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
     THREAD.with(call)
 }
 
-/// The allocations of this process.
 pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {
-    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALLOCATIONS)
 }
 
 /// The one managed device of a process that sees one device and has launched on it.
@@ -148,7 +176,6 @@ pub(crate) fn device_in_use(ordinal: u32) -> Option<&'static ManagedDevice> {
     DEVICES.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
-/// All devices in use.
 pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
 }
@@ -171,7 +198,7 @@ pub(crate) fn count_bypass(reason: Bypass) {
     if reason != Bypass::Forked
         && let Some(managed) = only_device()
     {
-        managed.device.link().count_bypass(reason);
+        managed.device.link.count_bypass(reason);
     }
 }
 
@@ -193,44 +220,18 @@ pub(crate) fn count_devices() {
 }
 
 /// In the child of a fork: nothing is governed any more if the parent had a device. Only atomics and close().
-pub(crate) fn after_fork() {
+fn after_fork() {
     channel_groups::after_fork();
     preempt::after_fork();
     for managed in devices() {
         FORKED.store(true, Release);
         managed.device.abandon();
-        managed.device.link().close_in_child();
-        managed.memory.link().close_in_child();
+        managed.device.link.close_in_child();
+        managed.memory.link.close_in_child();
     }
 }
 
 /// Writes a line to the log, if there is one.
 pub(crate) fn log(text: std::fmt::Arguments<'_>) {
     log::line(setup().log.as_ref(), text);
-}
-
-fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
-    let setup = setup();
-    let uuid = gpu::device_uuid(ordinal)?;
-    let at = usize::try_from(ordinal).ok()?;
-    let ordinal = u32::try_from(ordinal).ok()?;
-    let address = manager_address(&setup.config.managers, at, &uuid)?;
-    let identity = ClientIdentity { name: setup.name, ordinal, uuid };
-    log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
-    let settings = Settings {
-        idle_ns: setup.config.idle_us * 1000,
-        quantile: setup.config.quantile,
-        fail_closed: setup.config.fail_closed,
-        hold_kernels: setup.config.hold_kernels,
-        ..Settings::default()
-    };
-    let token = TokenConnection::new(address.clone(), identity.clone());
-    let memory = MemoryConnection::new(address, identity);
-    Some(ManagedDevice {
-        device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
-        memory: MemoryAccount::new(memory, setup.config.fail_closed),
-        ordinal,
-        active_hold: hold_kernel::ActiveHold::none(),
-        tracked: AtomicBool::new(false),
-    })
 }

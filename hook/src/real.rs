@@ -87,15 +87,12 @@ fn open_any() -> Option<*mut c_void> {
         // A configured path excludes all others.
         return open(&c_string(path)?, 0);
     }
-    loaded_already()
+    // First the driver file that the program itself has loaded.
+    symbols::driver_path_seen()
+        .and_then(|path| open(&path, libc::RTLD_NOLOAD))
         .or_else(|| open(c"libcuda.so.1", 0))
         .or_else(|| library_path().iter().find_map(|path| open(path, 0)))
         .or_else(|| STANDARD_PATHS.iter().find_map(|path| open(path, 0)))
-}
-
-/// The driver file that the program itself has loaded.
-fn loaded_already() -> Option<*mut c_void> {
-    symbols::driver_path_seen().and_then(|path| open(&path, libc::RTLD_NOLOAD))
 }
 
 /// `libcuda.so.1` in each directory of `LD_LIBRARY_PATH`.

@@ -1,11 +1,12 @@
 //! The eventfd by which the hook wakes the manager. The program may close its descriptor and open an eventfd of its own under the same
-//! number. So the hook marks its eventfd and checks the mark before each write. If marking fails, and before the descriptor is closed, the
-//! hook compares the kernel's number of the eventfd, which takes a read from /proc.
+//! number. So the hook marks its eventfd and checks the mark before each write. Before the descriptor is closed, the hook compares the kernel's
+//! number of the eventfd, which takes a read from /proc.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
+use sluice_hook_core::lock;
 use sluice_sys::eventfd;
 
 use crate::log::above_standard;
@@ -15,13 +16,10 @@ use crate::log::above_standard;
 pub(crate) struct WakeupEventfd {
     fd: AtomicI32,
     id: AtomicU64,
-    /// Its mark; [`UNMARKED`] if marking failed.
     mark: AtomicU32,
     /// Held while it is written or replaced: after a close between check and write the number may belong to another file.
     in_use: Mutex<()>,
 }
-
-const UNMARKED: u32 = u32::MAX;
 
 /// Number of marks given: two wake-up eventfds of a process must differ.
 static MARKS_GIVEN: AtomicU32 = AtomicU32::new(0);
@@ -31,32 +29,33 @@ impl WakeupEventfd {
         Self {
             fd: AtomicI32::new(-1),
             id: AtomicU64::new(0),
-            mark: AtomicU32::new(UNMARKED),
+            mark: AtomicU32::new(0),
             in_use: Mutex::new(()),
         }
     }
 
-    /// Stores the wake-up eventfd of a new attachment in place of the previous one. One that cannot be identified is not kept: without it
+    /// Stores the wake-up eventfd of a new attachment in place of the previous one. One that cannot be identified or marked is not kept: without it
     /// the manager polls.
     pub(crate) fn replace(&self, fd: Option<&OwnedFd>) {
-        let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_use = lock(&self.in_use);
         self.close();
         let ours = fd.and_then(|fd| above_standard(fd.as_fd()));
+        let mark = MARKS_GIVEN.fetch_add(1, Relaxed) % eventfd::MARKS;
         if let Some(ours) = ours
             && let Some(id) = eventfd::id(ours.as_fd())
+            && eventfd::mark(ours.as_fd(), mark)
         {
-            let mark = MARKS_GIVEN.fetch_add(1, Relaxed) % eventfd::MARKS;
-            self.mark.store(if eventfd::mark(ours.as_fd(), mark) { mark } else { UNMARKED }, Release);
+            self.mark.store(mark, Release);
             self.id.store(id, Release);
             self.fd.store(ours.into_raw_fd(), Release);
         }
     }
 
-    /// Wakes the manager.
     pub(crate) fn signal(&self) {
-        let _in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_use = lock(&self.in_use);
         let fd = self.fd.load(Acquire);
-        if self.has_our_mark(fd) {
+        // SAFETY: used for a query only, which fails if the number is not open.
+        if fd >= 0 && eventfd::has_mark(unsafe { BorrowedFd::borrow_raw(fd) }, self.mark.load(Acquire)) {
             let one = 1_u64.to_ne_bytes();
             // SAFETY: eight bytes are readable, and the descriptor is an eventfd, which takes eight bytes.
             let _written = unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
@@ -70,14 +69,6 @@ impl WakeupEventfd {
         if self.fd.swap(-1, AcqRel) == fd && ours {
             // SAFETY: the descriptor is the hook's, and the swap took it away from all other threads.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
-    }
-
-    fn has_our_mark(&self, fd: RawFd) -> bool {
-        match self.mark.load(Acquire) {
-            UNMARKED => self.is_ours(fd),
-            // SAFETY: used for a query only, which fails if the number is not open.
-            mark => fd >= 0 && eventfd::has_mark(unsafe { BorrowedFd::borrow_raw(fd) }, mark),
         }
     }
 

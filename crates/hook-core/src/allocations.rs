@@ -15,21 +15,6 @@ pub enum HandleSpace {
     Physical,
 }
 
-/// The driver's ways to allocate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AllocationKind {
-    /// `cuMemAlloc`, `cuMemAllocPitch`: belongs to a context.
-    Linear,
-    /// `cuMemAllocManaged`: belongs to a context.
-    Managed,
-    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: belongs to a pool of the device.
-    StreamOrdered,
-    /// Arrays and mipmapped arrays: belong to a context.
-    Array,
-    /// `cuMemCreate`: belongs to its handles and mappings.
-    Physical,
-}
-
 /// One allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {

@@ -3,8 +3,10 @@
 //! While a capture is active anywhere in the process, a call on the legacy stream could invalidate it, so the tracker must know of it.
 //! The count follows the begin and end calls. Whether an event drew another stream into a capture is queried from the driver.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+
+use crate::lock;
 
 /// Streams between their begin-capture and end-capture calls.
 #[derive(Debug, Default)]
@@ -39,7 +41,7 @@ impl Captures {
     }
 
     fn change(&self, edit: impl FnOnce(&mut Vec<u64>)) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = lock(&self.streams);
         edit(&mut streams);
         self.count.store(streams.len(), SeqCst);
     }

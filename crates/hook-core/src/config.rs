@@ -101,21 +101,14 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         self.mistakes.push(Mistake { variable, value, expected });
     }
 
-    /// The value that belongs to the given word; the default if the variable is unset or has another value.
-    fn choice<T: Copy + Default>(
-        &mut self,
-        variable: &'static str,
-        words: &[(&str, T)],
-        expected: &'static str,
-    ) -> T {
-        let Some(value) = self.text(variable) else { return T::default() };
-        match words.iter().find(|(word, _)| *word == value) {
-            Some((_, chosen)) => *chosen,
-            None => {
-                self.mistake(variable, value, expected);
-                T::default()
-            }
+    /// The value that belongs to the given word; the first value if the variable is unset or has another word.
+    fn choice<T: Copy>(&mut self, variable: &'static str, words: &[(&str, T)], expected: &'static str) -> T {
+        let value = self.text(variable);
+        let chosen = words.iter().find(|(word, _)| value.as_deref() == Some(*word));
+        if let (None, Some(value)) = (chosen, value) {
+            self.mistake(variable, value, expected);
         }
+        chosen.unwrap_or(&words[0]).1
     }
 
     fn idle_us(&mut self) -> u64 {
@@ -132,19 +125,12 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn hints(&mut self) -> hold_kernel::Settings {
         let words = [("auto", (true, true)), ("api", (false, true)), ("off", (false, false))];
-        let (automatic, by_call) = match self.text("SLUICE_HINTS") {
-            // A launch that returns when its kernel is done would wait for the hold kernel itself.
-            _ if self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") => (false, false),
-            None => words[0].1,
-            Some(value) => words.iter().find(|(word, _)| *word == value).map_or_else(
-                || {
-                    self.mistake("SLUICE_HINTS", value, "auto, api or off");
-                    words[0].1
-                },
-                |(_, chosen)| *chosen,
-            ),
+        // A launch that returns when its kernel is done would wait for the hold kernel itself.
+        let (automatic, by_hint) = match self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") {
+            true => (false, false),
+            false => self.choice("SLUICE_HINTS", &words, "auto, api or off"),
         };
-        hold_kernel::Settings { automatic, by_hint: by_call, ..hold_kernel::Settings::default() }
+        hold_kernel::Settings { automatic, by_hint, ..hold_kernel::Settings::default() }
     }
 
     fn managers(&mut self) -> Managers {

@@ -18,7 +18,7 @@ mod tracker;
 mod ungated_work;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub use host_waits::HostWait;
 pub use state::Settings;
@@ -26,10 +26,10 @@ use state::State;
 pub use tracker::NextStep;
 
 use crate::captures::Captures;
-use crate::counters::Counters;
 use crate::hold_kernel::HoldKernels;
 use crate::launch_gate::LaunchGate;
-use crate::outcome::Bypass;
+use crate::lock;
+use crate::outcome::{Bypass, Counters};
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
@@ -37,14 +37,17 @@ use crate::thread_state::ThreadState;
 #[derive(Debug)]
 pub struct Device<'p, D, L, C> {
     ordinal: u32,
-    driver: D,
-    link: L,
+    /// The driver.
+    pub driver: D,
+    /// The connection to the manager.
+    pub link: L,
     clock: C,
     captures: &'p Captures,
     counters: &'p Counters,
     settings: Settings,
     gate: LaunchGate,
-    hold_kernels: HoldKernels,
+    /// The controller of the hold kernels.
+    pub hold_kernels: HoldKernels,
     /// 0 to govern calls; else 1 + the index of the reason for which all calls bypass.
     bypass: AtomicU8,
     /// The activity that was last reported to the manager: whether this process has GPU work.
@@ -150,23 +153,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.launch_waiters.notify_all();
     }
 
-    /// The controller of the hold kernels.
-    pub fn hold_kernels(&self) -> &HoldKernels {
-        &self.hold_kernels
-    }
-
-    /// The driver.
-    pub fn driver(&self) -> &D {
-        &self.driver
-    }
-
-    /// The connection to the manager.
-    pub fn link(&self) -> &L {
-        &self.link
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The reason for which all calls bypass, if they do.

@@ -15,7 +15,6 @@
 
 mod arrival_predictor;
 mod benefit_test;
-mod conditions;
 mod contexts;
 mod preparation_estimate;
 mod request;
@@ -26,11 +25,13 @@ mod wakeup_latency;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
+use crate::lock;
+
 pub use contexts::{ContextState, HoldContexts};
+pub use request::{HoldPlan, HoldRefusal, Settings, Trigger};
 pub use state::HoldKernelState;
 pub use switch_cost::HoldTimes;
 pub use wakeup_latency::WakeupLatency;
@@ -108,19 +109,6 @@ impl HoldKernels {
         }
     }
 
-    /// Begins a request that arrives now, or in `lead_ns`. Returns the hold kernel to be launched for it.
-    ///
-    /// # Errors
-    /// [`HoldRefusal`] tells why no hold kernel is to be launched.
-    pub fn begin_request(
-        &self,
-        trigger: Trigger,
-        now_ns: u64,
-        lead_ns: u64,
-    ) -> Result<HoldPlan, HoldRefusal> {
-        self.with(|state| state.begin_request(trigger, now_ns, lead_ns))
-    }
-
     /// Records that the first call of an announced or predicted request was made at `now_ns`. Later calls have no effect. `false` if that
     /// request never came: the call belongs to another request, which is still to begin.
     pub fn request_arrived(&self, now_ns: u64) -> bool {
@@ -132,31 +120,6 @@ impl HoldKernels {
         if self.has(AWAITED) {
             self.with(|state| state.expire_request(now_ns));
         }
-    }
-
-    /// Tells, at the start time of a planned hold kernel, whether it is still to be launched.
-    pub fn take_due(&self, ticket: u32) -> bool {
-        self.with(|state| state.take_due(ticket))
-    }
-
-    /// Predicts the next request and returns its hold kernel. At its start time the caller calls [`Self::take_due`].
-    pub fn predict_next(&self, now_ns: u64) -> Option<HoldPlan> {
-        self.with(|state| state.predict_next(now_ns))
-    }
-
-    /// Records that the driver refused to launch the hold kernel.
-    pub fn launch_failed(&self, ticket: u32) {
-        self.with(|state| state.launch_failed(ticket));
-    }
-
-    /// Records a launch at `now_ns`. Returns the ticket of the hold kernel to release.
-    pub fn launch_submitted(&self, now_ns: u64) -> Option<u32> {
-        self.with(|state| state.launch_submitted(now_ns))
-    }
-
-    /// Records that the host begins to wait, for a whole context or for a part. Returns the ticket of the hold kernel to release.
-    pub fn host_wait_begins(&self, whole_context: bool) -> Option<u32> {
-        self.with(|state| state.host_wait_begins(whole_context))
     }
 
     /// Records that a wait of the host ended at `now_ns`.
@@ -172,11 +135,6 @@ impl HoldKernels {
         }
     }
 
-    /// Learns from the times of a hold kernel that has ended.
-    pub fn learn_times(&self, seen: HoldTimes) {
-        self.with(|state| state.learn_times(seen));
-    }
-
     /// Disables hold kernels for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
     pub fn abandon(&self) {
         self.word.store(ABANDONED, SeqCst);
@@ -186,23 +144,18 @@ impl HoldKernels {
         self.word.load(Relaxed) & bits != 0
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
-        let mut state = self.lock();
+    /// Takes a decision, or records an event, under the lock. The flags follow.
+    pub fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
+        let mut state = lock(&self.state);
         let result = change(&mut state);
-        let word = [
-            (state.is_armed(), ARMED),
-            (state.has_begun(), BEGUN),
-            (state.is_active(), ACTIVE),
-            (state.is_allowed(), ALLOWED),
-            (state.is_awaited(), AWAITED),
-        ];
-        let word = word.iter().filter(|(holds, _)| *holds).fold(0, |all, (_, bit)| all | bit);
+        let flag = |holds: bool, bit: u32| if holds { bit } else { 0 };
+        let word = flag(state.is_armed(), ARMED)
+            | flag(state.has_begun(), BEGUN)
+            | flag(state.is_active(), ACTIVE)
+            | flag(state.is_allowed(), ALLOWED)
+            | flag(state.is_awaited(), AWAITED);
         // The flag stays set, even if another thread was in this function when it was set.
         let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HoldKernelState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

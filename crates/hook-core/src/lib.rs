@@ -22,7 +22,6 @@ pub mod allocations;
 pub mod array_size;
 pub mod captures;
 pub mod config;
-pub mod counters;
 pub mod device;
 pub mod hold_kernel;
 pub mod launch_gate;
@@ -34,5 +33,12 @@ pub mod retain_count;
 pub mod streams;
 pub mod thread_state;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex. A panic while it was locked is reported elsewhere, and the hook goes on.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
-mod fakes;
+mod tests;

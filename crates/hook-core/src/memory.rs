@@ -4,10 +4,11 @@
 //! called. While the manager is away, its last limit holds for this process alone. The next connection reports what is in
 //! use.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
 
-use crate::outcome::{Bypass, Outcome, Refusal};
+use crate::lock;
+use crate::outcome::Outcome;
 use crate::platform::{LinkError, MemoryLink};
 
 /// No limit is known.
@@ -16,7 +17,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// The memory account of this process on one device.
 #[derive(Debug)]
 pub struct MemoryAccount<L> {
-    link: L,
+    /// The connection to the manager.
+    pub link: L,
     fail_closed: bool,
     /// Bytes that this process holds or is about to allocate, as the next manager would be told.
     charged: AtomicU64,
@@ -26,7 +28,7 @@ pub struct MemoryAccount<L> {
 }
 
 impl<L: MemoryLink> MemoryAccount<L> {
-    /// An empty account. `fail_closed` applies until the manager states otherwise.
+    /// An empty account. With `fail_closed` allocations are refused until a manager has stated a limit.
     pub fn new(link: L, fail_closed: bool) -> Self {
         Self {
             link,
@@ -41,16 +43,16 @@ impl<L: MemoryLink> MemoryAccount<L> {
     ///
     /// `Bypassed` is charged as well: the next manager is told of it, and freeing it is the same.
     pub fn reserve(&self, bytes: u64) -> Outcome<()> {
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = lock(&self.order);
         // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
         let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
         let answer = ask().or_else(|_| ask());
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
-            Ok(false) => Outcome::Refused(Refusal::MemoryLimit),
+            Ok(false) => Outcome::Refused,
             Err(error) => self.without_manager(bytes, error),
         };
-        if !matches!(outcome, Outcome::Refused(_)) {
+        if !matches!(outcome, Outcome::Refused) {
             self.charged.fetch_add(bytes, SeqCst);
         }
         outcome
@@ -61,7 +63,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         if bytes == 0 {
             return;
         }
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = lock(&self.order);
         let charged = self.charged.load(SeqCst);
         self.charged.store(charged.saturating_sub(bytes), SeqCst);
         if self.link.is_alive() {
@@ -72,16 +74,11 @@ impl<L: MemoryLink> MemoryAccount<L> {
 
     /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
     pub fn usage(&self) -> Option<(u64, u64)> {
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = lock(&self.order);
         self.ensure_connected()
             .and_then(|()| self.link.usage())
             .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
             .ok()
-    }
-
-    /// The connection to the manager.
-    pub fn link(&self) -> &L {
-        &self.link
     }
 
     /// Bytes charged to this process.
@@ -92,7 +89,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
     /// Connects again if the manager was lost and this process holds memory.
     pub fn reattach_if_lost(&self) {
         if self.charged() != 0 && !self.link.is_alive() {
-            let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let _order = lock(&self.order);
             let _attached = self.ensure_connected();
         }
     }
@@ -108,17 +105,13 @@ impl<L: MemoryLink> MemoryAccount<L> {
     }
 
     fn without_manager(&self, bytes: u64, error: LinkError) -> Outcome<()> {
-        let reason = match error {
-            LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
-            LinkError::Gone | LinkError::Malformed => Bypass::ManagerGone,
-        };
         let limit = self.limit.load(SeqCst);
         let fits = self.charged.load(SeqCst).checked_add(bytes).is_some_and(|total| total <= limit);
-        let closed = self.link.fail_closed().unwrap_or(self.fail_closed);
-        if !fits || (limit == UNKNOWN && closed) {
-            return Outcome::Refused(Refusal::MemoryLimit);
+        if !fits || (limit == UNKNOWN && self.fail_closed) {
+            Outcome::Refused
+        } else {
+            Outcome::Bypassed(error.bypass())
         }
-        Outcome::Bypassed(reason)
     }
 }
 

@@ -1,4 +1,6 @@
-//! The outcome of a call through the hook: governed, bypassed for a named reason, or refused.
+//! The outcome of a call through the hook (governed, bypassed for a named reason, or refused), and the counters of outcomes.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The outcome of one call. Every call of a governed function is counted under exactly one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,15 +9,8 @@ pub enum Outcome<T> {
     Governed(T),
     /// The call went to the driver as if the hook were not there.
     Bypassed(Bypass),
-    /// The call never reached the driver.
-    Refused(Refusal),
-}
-
-/// Why a call was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The allocation does not fit into the memory limit.
-    MemoryLimit,
+    /// The call never reached the driver: the allocation does not fit into the memory limit.
+    Refused,
 }
 
 macro_rules! reasons {
@@ -66,6 +61,42 @@ impl Bypass {
     /// Index of the reason's counter, below 32.
     pub fn index(self) -> usize {
         self as usize
+    }
+}
+
+/// Counters of this process since its start. Relaxed: they are read for reports, never for decisions.
+#[derive(Debug)]
+pub struct Counters {
+    bypassed: [AtomicU64; Bypass::ALL.len()],
+    /// Allocations refused at the memory limit.
+    pub refused: AtomicU64,
+    /// Grants received.
+    pub grants: AtomicU64,
+    /// Panics caught at the exported functions.
+    pub panics: AtomicU64,
+}
+
+impl Counters {
+    /// All zero.
+    pub const fn zero() -> Self {
+        Self {
+            bypassed: [const { AtomicU64::new(0) }; Bypass::ALL.len()],
+            refused: AtomicU64::new(0),
+            grants: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one bypassed call.
+    pub fn bypass(&self, reason: Bypass) {
+        if let Some(counter) = self.bypassed.get(reason.index()) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many calls were bypassed for `reason`.
+    pub fn bypassed(&self, reason: Bypass) -> u64 {
+        self.bypassed.get(reason.index()).map_or(0, |counter| counter.load(Relaxed))
     }
 }
 

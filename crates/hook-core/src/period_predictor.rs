@@ -20,7 +20,7 @@ const NO_BURST_MS: f64 = 1e-9;
 const BUSY_WINDOW_MS: f64 = 2.0;
 
 /// Learns the length of periods from their starts and stops.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PeriodPredictor {
     merge_ms: f64,
     quantile: Quantile,
@@ -34,15 +34,7 @@ pub struct PeriodPredictor {
 impl PeriodPredictor {
     /// A predictor that merges periods not more than `merge_ms` apart and returns `quantile`.
     pub fn new(merge_ms: f64, quantile: Quantile) -> Self {
-        Self {
-            merge_ms,
-            quantile,
-            begin_ns: None,
-            long_begin_ns: None,
-            long_end_ns: None,
-            single: DurationWindow::default(),
-            merged: DurationWindow::default(),
-        }
+        Self { merge_ms, quantile, ..Self::default() }
     }
 
     /// Begins a period; without effect while one runs.

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use crate::outcome::Bypass;
+
 /// A clock, so that tests can set the time.
 pub trait Clock {
     /// CLOCK_MONOTONIC, in nanoseconds.
@@ -109,15 +111,23 @@ pub trait Driver {
 /// Why a manager cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkError {
-    /// No process listens, or the connection broke.
+    /// No process listens, the connection broke, or the manager's bytes could not be decoded.
     Gone,
     /// The manager refused the attachment.
     NotAdmitted {
         /// The status of its answer.
         status: i32,
     },
-    /// The manager's bytes could not be decoded.
-    Malformed,
+}
+
+impl LinkError {
+    /// The reason for which calls bypass.
+    pub(crate) fn bypass(self) -> Bypass {
+        match self {
+            Self::NotAdmitted { .. } => Bypass::NotAdmitted,
+            Self::Gone => Bypass::ManagerGone,
+        }
+    }
 }
 
 /// Properties of a token connection that has just been made.
@@ -214,7 +224,4 @@ pub trait MemoryLink: Debug {
 
     /// Releases `bytes`.
     fn release(&self, bytes: u64) -> Result<(), LinkError>;
-
-    /// Whether allocations are refused while the manager is away, by the manager's choice; `None` if it was never attached.
-    fn fail_closed(&self) -> Option<bool>;
 }

@@ -109,9 +109,9 @@ impl StreamSet {
         &self.streams
     }
 
-    /// Forgets all streams.
-    pub fn clear(&mut self) {
-        self.streams.clear();
+    /// Takes all streams.
+    pub fn take(&mut self) -> Vec<UsedStream> {
+        std::mem::take(&mut self.streams)
     }
 }
 

@@ -26,7 +26,7 @@ pub struct ThreadState {
 
 impl ThreadState {
     /// A thread that has noted nothing.
-    pub const fn new() -> Self {
+    pub const fn unknown() -> Self {
         Self {
             id: Cell::new(0),
             inside: Cell::new(false),
@@ -78,12 +78,6 @@ impl ThreadState {
     #[inline]
     pub fn enter(&self) -> Option<GovernedCall<'_>> {
         if self.inside.replace(true) { None } else { Some(GovernedCall(&self.inside)) }
-    }
-}
-
-impl Default for ThreadState {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

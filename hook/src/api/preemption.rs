@@ -49,12 +49,8 @@ impl PreemptionConfig {
 
     /// The engine's configuration; `None` if a number is out of range.
     fn config(self) -> Option<Config> {
-        let level = match self.level {
-            0 => PreemptionLevel::Host,
-            1 => PreemptionLevel::Device,
-            2 => PreemptionLevel::Full,
-            _ => return None,
-        };
+        let levels = [PreemptionLevel::Host, PreemptionLevel::Device, PreemptionLevel::Full];
+        let level = levels.into_iter().find(|level| *level as c_int == self.level)?;
         let config = Config {
             queue_size: self.queue_size,
             batch_size: self.batch_size,
@@ -65,14 +61,6 @@ impl PreemptionConfig {
             ..Config::default()
         };
         config.is_valid().then_some(config)
-    }
-}
-
-fn number(level: PreemptionLevel) -> c_int {
-    match level {
-        PreemptionLevel::Host => 0,
-        PreemptionLevel::Device => 1,
-        PreemptionLevel::Full => 2,
     }
 }
 
@@ -159,7 +147,7 @@ pub(crate) unsafe extern "C" fn sluice_preempt(
         let done = program_api::preempt(stream, sync != 0)?;
         if !achieved.is_null() {
             // SAFETY: as the caller guarantees.
-            unsafe { achieved.write(Preemption { level: number(done.level), took_ns: done.took_ns }) };
+            unsafe { achieved.write(Preemption { level: done.level as c_int, took_ns: done.took_ns }) };
         }
         Ok(())
     })
@@ -186,7 +174,7 @@ pub(crate) unsafe extern "C" fn sluice_preemption_level(
         // SAFETY: as the caller guarantees.
         unsafe {
             if !level.is_null() {
-                level.write(number(supported.level));
+                level.write(supported.level as c_int);
             }
             if !reason.is_null() {
                 reason.write(supported.reason.map_or(std::ptr::null(), std::ffi::CStr::as_ptr));

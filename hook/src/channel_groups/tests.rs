@@ -18,7 +18,7 @@ fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_
     let before = announcement_changes();
     disable_after_panic();
     assert_ne!(announcement_changes(), before, "the manager is announcement");
-    assert!(announcement(0).is_ok_and(|announced| announced.contexts.is_empty()));
+    assert!(announcement(0).is_ok_and(|announced| announced.state.contexts.is_empty()));
     let known: Vec<_> = groups_of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
     assert_eq!(known, [4]);
     assert!(groups_of_device(1).is_empty());

@@ -1,110 +1,62 @@
-//! Linear memory: plain, pitched, managed, stream-ordered.
-
-use std::ffi::c_uint;
+//! Linear memory (plain, pitched, managed, stream-ordered), and arrays, which are charged by their shape.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
+use sluice_hook_core::allocations::HandleSpace;
+use sluice_hook_core::array_size::ArrayShape;
 
 use super::charge::{AllocationRequest, allocate};
-#[allow(unused_imports, reason = "found by type")]
-use crate::preempt::{Argument, PlainArgument};
 use crate::real;
-
-pub(crate) use super::arrays::{
-    cuArray3DCreate, cuArray3DCreate_v2, cuArrayCreate, cuArrayCreate_v2, cuMipmappedArrayCreate,
-};
-pub(crate) use super::physical::cuMemCreate;
 
 /// All drivers so far round the rows of pitched memory up to this. The real pitch is settled after the allocation.
 const PITCH_ALIGNMENT: u64 = 512;
 
-fn linear(bytes: u64, kind: AllocationKind) -> AllocationRequest {
-    AllocationRequest { bytes, space: HandleSpace::Pointer, kind }
-}
-
-/// Functions with the address first and the size second: their names, the address type, and the kind of allocation.
-macro_rules! sized {
-    (@own $name:ident) => { stringify!($name).ends_with("_ptsz") };
-    ($($name:ident($address:ty, $size:ty $(, $argument:ident: $kind:ty)*) $backing:ident;)*) => { $(
-        /// # Safety
-        /// As the driver documents it.
-        pub(crate) unsafe fn $name(
-            real: unsafe extern "C" fn(*mut $address, $size $(, $kind)*) -> CUresult,
-            pointer: *mut $address,
-            bytes: $size
-            $(, $argument: $kind)*
-        ) -> CUresult {
-            let wanted = bytes as u64;
-            allocate(
-                linear(wanted, AllocationKind::$backing),
-                None,
-                // SAFETY: the program's arguments; a stream that replaces another is as valid.
-                || unsafe { real(pointer, bytes $(, Argument($argument).at_once(sized!(@own $name)))*) },
-                // SAFETY: the driver has succeeded, so it has written the address.
-                || (u64::from(unsafe { *pointer }), wanted),
-                |_| {},
-            )
-        }
-    )* };
-}
-
-sized! {
-    cuMemAlloc(CUdeviceptr_v1, c_uint) Linear;
-    cuMemAlloc_v2(CUdeviceptr, usize) Linear;
-    cuMemAllocManaged(CUdeviceptr, usize, flags: c_uint) Managed;
-    cuMemAllocAsync(CUdeviceptr, usize, stream: CUstream) StreamOrdered;
-    cuMemAllocAsync_ptsz(CUdeviceptr, usize, stream: CUstream) StreamOrdered;
-    cuMemAllocFromPoolAsync(CUdeviceptr, usize, pool: CUmemoryPool, stream: CUstream) StreamOrdered;
-    cuMemAllocFromPoolAsync_ptsz(CUdeviceptr, usize, pool: CUmemoryPool, stream: CUstream) StreamOrdered;
-}
-
+/// Allocates memory that belongs to the current context.
+///
 /// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuMemAllocPitch(
-    real: unsafe extern "C" fn(*mut CUdeviceptr_v1, *mut c_uint, c_uint, c_uint, c_uint) -> CUresult,
-    pointer: *mut CUdeviceptr_v1,
-    pitch: *mut c_uint,
-    width: c_uint,
-    height: c_uint,
-    element: c_uint,
+/// If `real` succeeds, it has written `pointer`.
+pub(crate) unsafe fn of_context<P: Copy + Into<u64>>(
+    pointer: *mut P,
+    bytes: u64,
+    real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let rows = u64::from(height);
+    let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: true };
+    // SAFETY: the driver has succeeded, so it has written the address.
+    allocate(request, None, real, || (unsafe { *pointer }.into(), bytes), |_| {})
+}
+
+/// Allocates memory that belongs to a pool of the device.
+///
+/// # Safety
+/// If `real` succeeds, it has written `pointer`.
+pub(crate) unsafe fn of_pool(pointer: *mut u64, bytes: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: false };
+    // SAFETY: the driver has succeeded, so it has written the address.
+    allocate(request, None, real, || (unsafe { *pointer }, bytes), |_| {})
+}
+
+/// Allocates rows of `width` bytes each, and whatever the driver adds to a row.
+///
+/// # Safety
+/// If `real` succeeds, it has written `pointer` and `pitch`.
+pub(crate) unsafe fn pitched<P: Copy + Into<u64>, S: Copy + TryInto<u64>>(
+    (pointer, pitch): (*mut P, *mut S),
+    (width, rows): (u64, u64),
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let expected = width.checked_next_multiple_of(PITCH_ALIGNMENT).unwrap_or(u64::MAX);
+    let of_rows = |pitch: u64| pitch.saturating_mul(rows);
     allocate(
-        linear(expected(u64::from(width), rows), AllocationKind::Linear),
+        AllocationRequest { bytes: of_rows(expected), space: HandleSpace::Pointer, in_context: true },
         None,
-        // SAFETY: the program's arguments, unchanged.
-        || unsafe { real(pointer, pitch, width, height, element) },
-        // SAFETY: the driver has succeeded, so it has written address and pitch.
-        || unsafe { (u64::from(*pointer), u64::from(*pitch).saturating_mul(rows)) },
+        real,
+        || {
+            // SAFETY: the driver has succeeded, so it has written address and pitch.
+            let (pointer, pitch) = unsafe { (*pointer, *pitch) };
+            (pointer.into(), of_rows(pitch.try_into().unwrap_or(u64::MAX)))
+        },
         give_up,
     )
-}
-
-/// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuMemAllocPitch_v2(
-    real: unsafe extern "C" fn(*mut CUdeviceptr, *mut usize, usize, usize, c_uint) -> CUresult,
-    pointer: *mut CUdeviceptr,
-    pitch: *mut usize,
-    width: usize,
-    height: usize,
-    element: c_uint,
-) -> CUresult {
-    let rows = height as u64;
-    allocate(
-        linear(expected(width as u64, rows), AllocationKind::Linear),
-        None,
-        // SAFETY: the program's arguments, unchanged.
-        || unsafe { real(pointer, pitch, width, height, element) },
-        // SAFETY: the driver has succeeded, so it has written address and pitch.
-        || unsafe { (*pointer, (*pitch as u64).saturating_mul(rows)) },
-        give_up,
-    )
-}
-
-fn expected(width: u64, rows: u64) -> u64 {
-    width.checked_next_multiple_of(PITCH_ALIGNMENT).unwrap_or(u64::MAX).saturating_mul(rows)
 }
 
 /// Frees pitched memory whose real size does not fit into the limit.
@@ -113,4 +65,81 @@ fn give_up(pointer: u64) {
         // SAFETY: the driver has just allocated it, and the program does not have the address yet.
         let _freed = unsafe { free(pointer) };
     }
+}
+
+const LAYERED: c_uint = 0x01;
+const SPARSE: c_uint = 0x40;
+const DEFERRED_MAPPING: c_uint = 0x80;
+
+pub(crate) trait ArrayDescriptor {
+    fn shape(&self) -> ArrayShape;
+}
+
+impl ArrayDescriptor for CUDA_ARRAY_DESCRIPTOR_v1 {
+    fn shape(&self) -> ArrayShape {
+        flat(self.Width.into(), self.Height.into(), self.Format, self.NumChannels)
+    }
+}
+
+impl ArrayDescriptor for CUDA_ARRAY_DESCRIPTOR {
+    fn shape(&self) -> ArrayShape {
+        flat(self.Width as u64, self.Height as u64, self.Format, self.NumChannels)
+    }
+}
+
+impl ArrayDescriptor for CUDA_ARRAY3D_DESCRIPTOR_v1 {
+    fn shape(&self) -> ArrayShape {
+        let flat = flat(self.Width.into(), self.Height.into(), self.Format, self.NumChannels);
+        deep(flat, self.Depth.into(), self.Flags)
+    }
+}
+
+impl ArrayDescriptor for CUDA_ARRAY3D_DESCRIPTOR {
+    fn shape(&self) -> ArrayShape {
+        let flat = flat(self.Width as u64, self.Height as u64, self.Format, self.NumChannels);
+        deep(flat, self.Depth as u64, self.Flags)
+    }
+}
+
+/// Creates an array.
+///
+/// # Safety
+/// `descriptor` is null or readable. If `real` succeeds, it has written `handle`.
+pub(crate) unsafe fn array(
+    handle: *mut CUarray,
+    descriptor: *const impl ArrayDescriptor,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // SAFETY: as the caller guarantees; the driver refuses null.
+    let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| descriptor.shape().bytes());
+    let request = AllocationRequest { bytes, space: HandleSpace::Array, in_context: true };
+    // SAFETY: the driver has succeeded, so it has written the handle.
+    allocate(request, None, real, || (unsafe { *handle }.addr() as u64, bytes), |_| {})
+}
+
+/// Creates a mipmapped array.
+///
+/// # Safety
+/// As [`array`].
+pub(crate) unsafe fn mipmapped_array(
+    handle: *mut CUmipmappedArray,
+    descriptor: *const CUDA_ARRAY3D_DESCRIPTOR,
+    levels: c_uint,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    // SAFETY: as the caller guarantees; the driver refuses null.
+    let shape = unsafe { descriptor.as_ref() }.map(ArrayDescriptor::shape);
+    let bytes = shape.map_or(0, |shape| shape.mipmap_bytes(levels));
+    let request = AllocationRequest { bytes, space: HandleSpace::Mipmap, in_context: true };
+    // SAFETY: the driver has succeeded, so it has written the handle.
+    allocate(request, None, real, || (unsafe { *handle }.addr() as u64, bytes), |_| {})
+}
+
+fn flat(width: u64, height: u64, format: CUarray_format, channels: c_uint) -> ArrayShape {
+    ArrayShape { width, height, depth: 0, format, channels, layered: false, deferred: false }
+}
+
+fn deep(shape: ArrayShape, depth: u64, flags: c_uint) -> ArrayShape {
+    let deferred = flags & (SPARSE | DEFERRED_MAPPING) != 0;
+    ArrayShape { depth, layered: flags & LAYERED != 0, deferred, ..shape }
 }

@@ -1,7 +1,7 @@
 //! The steps that all allocations and frees share: reserve, call the driver, record; and in reverse.
 
 use sluice_driver_api::CUresult;
-use sluice_hook_core::allocations::{Allocation, AllocationKind, HandleSpace};
+use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,23 +11,17 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process::{self, COUNTERS, ManagedDevice};
 
-/// An allocation that is about to be made.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationRequest {
     pub(crate) bytes: u64,
     pub(crate) space: HandleSpace,
-    pub(crate) kind: AllocationKind,
-}
-
-/// Bytes reserved for one allocation that the driver has not made yet.
-struct Reserved {
-    managed: &'static ManagedDevice,
-    bytes: u64,
+    /// Whether it ends with the current context. Otherwise it belongs to a pool of the device, or to its handles and mappings.
+    pub(crate) in_context: bool,
 }
 
 /// Whether an allocation may go to the driver.
 enum Admission {
-    Reserved(Reserved),
+    Reserved(&'static ManagedDevice),
     Uncharged,
     Refused,
 }
@@ -49,19 +43,18 @@ pub(crate) fn allocate(
             process::count_bypass(Bypass::Nested);
             return real();
         };
-        let leave = guarded(Admission::Uncharged, || reserve(request.bytes, device));
-        let reserved = match leave {
+        let managed = match guarded(Admission::Uncharged, || reserve(request.bytes, device)) {
             Admission::Uncharged => return preempt::give_gpu_back_for(real),
             Admission::Refused => return CUresult::ERROR_OUT_OF_MEMORY,
-            Admission::Reserved(reserved) => reserved,
+            Admission::Reserved(managed) => managed,
         };
         let result = preempt::give_gpu_back_for(real);
         if result != CUresult::SUCCESS {
-            guarded((), || reserved.managed.memory.release(reserved.bytes));
+            guarded((), || managed.memory.release(request.bytes));
             return result;
         }
         let (handle, bytes) = made();
-        if guarded(true, || settle(&reserved, request, handle, bytes)) {
+        if guarded(true, || settle(managed, request, handle, bytes)) {
             return result;
         }
         undo(handle);
@@ -73,11 +66,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     if bytes == 0 {
         return Admission::Uncharged;
     }
-    let managed = match device {
-        Some(device) => process::device_of(device),
-        None => process::current_device(),
-    };
-    let managed = match managed {
+    let managed = match device.map_or_else(process::current_device, process::device_of) {
         Ok(managed) => managed,
         Err(reason) => {
             process::count_bypass(reason);
@@ -86,12 +75,12 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     };
     managed.track();
     match managed.memory.reserve(bytes) {
-        Outcome::Governed(()) => Admission::Reserved(Reserved { managed, bytes }),
+        Outcome::Governed(()) => Admission::Reserved(managed),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
-            Admission::Reserved(Reserved { managed, bytes })
+            Admission::Reserved(managed)
         }
-        Outcome::Refused(_) => {
+        Outcome::Refused => {
             COUNTERS.refused.fetch_add(1, Relaxed);
             Admission::Refused
         }
@@ -99,24 +88,19 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
 }
 
 /// Records the allocation at its real size; `false` if the part that was not reserved does not fit.
-fn settle(reserved: &Reserved, request: AllocationRequest, handle: u64, bytes: u64) -> bool {
-    let memory = &reserved.managed.memory;
-    if bytes > reserved.bytes {
-        if let Outcome::Refused(_) = memory.reserve(bytes - reserved.bytes) {
+fn settle(managed: &ManagedDevice, request: AllocationRequest, handle: u64, bytes: u64) -> bool {
+    let memory = &managed.memory;
+    if bytes > request.bytes {
+        if let Outcome::Refused = memory.reserve(bytes - request.bytes) {
             COUNTERS.refused.fetch_add(1, Relaxed);
-            memory.release(reserved.bytes);
+            memory.release(request.bytes);
             return false;
         }
     } else {
-        memory.release(reserved.bytes - bytes);
+        memory.release(request.bytes - bytes);
     }
-    let context = match request.kind {
-        AllocationKind::Linear | AllocationKind::Managed | AllocationKind::Array => {
-            gpu::current_context().unwrap_or(0)
-        }
-        AllocationKind::StreamOrdered | AllocationKind::Physical => 0,
-    };
-    let allocation = Allocation { bytes, device: reserved.managed.ordinal, context };
+    let context = if request.in_context { gpu::current_context().unwrap_or(0) } else { 0 };
+    let allocation = Allocation { bytes, device: managed.ordinal, context };
     let replaced = process::allocations().insert(request.space, handle, allocation);
     if let Some(replaced) = replaced {
         release(replaced);
@@ -124,23 +108,25 @@ fn settle(reserved: &Reserved, request: AllocationRequest, handle: u64, bytes: u
     true
 }
 
-/// Whether a call may wait for the GPU.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MayWait {
-    /// It waits for all work that may use the memory.
-    Yes,
-    /// It is ordered in a stream, or only drops a reference.
-    No,
+/// Frees with `real`, which waits for all work that may use the memory, and releases the charge if that succeeded.
+pub(crate) fn free_and_wait(space: HandleSpace, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    free_by(space, handle, real, |real| {
+        hold_kernel::before_wait(true);
+        super::sync::blocking(|| preempt::flush_context_before(real))
+    })
 }
 
-/// Frees with `real`, and releases the charge if that succeeded.
-///
+/// Frees with `real`, which does not wait for the GPU, and releases the charge if that succeeded.
+pub(crate) fn free(space: HandleSpace, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    free_by(space, handle, real, |real| real())
+}
+
 /// The entry is removed first: once the driver has freed the memory, another thread may get the same address.
-pub(crate) fn free(
+fn free_by<F: FnOnce() -> CUresult>(
     space: HandleSpace,
     handle: u64,
-    waits: MayWait,
-    real: impl FnOnce() -> CUresult,
+    real: F,
+    call: impl FnOnce(F) -> CUresult,
 ) -> CUresult {
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else { return real() };
@@ -152,13 +138,7 @@ pub(crate) fn free(
             let known = allocations.get(space, handle).is_some();
             known.then(|| allocations.release(space, handle))
         });
-        let result = match waits {
-            MayWait::No => real(),
-            MayWait::Yes => {
-                hold_kernel::before_wait(true);
-                super::sync::blocking(|| preempt::flush_context_before(real))
-            }
-        };
+        let result = call(real);
         let Some(taken) = taken else { return result };
         guarded((), || match taken {
             _ if result != CUresult::SUCCESS => process::allocations().restore(space, handle, taken),

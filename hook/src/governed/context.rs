@@ -25,7 +25,7 @@ pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUres
 /// `cuCtxDestroy` and similar functions.
 pub(crate) fn destroy(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     let context = context.expose_provenance() as u64;
-    ending(context, ContextMemory::GoesToo, real, has_ended)
+    ending(context, true, real, has_ended)
 }
 
 /// `cuGreenCtxDestroy`.
@@ -37,7 +37,7 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
     }
     // The memory of a green context belongs to its device.
     let context = context.expose_provenance() as u64;
-    ending(context, ContextMemory::Stays, real, has_ended)
+    ending(context, false, real, has_ended)
 }
 
 /// Whether a call that ends a context has ended it. The driver documents that such calls may also return the error of an earlier
@@ -58,18 +58,11 @@ pub(super) fn has_ended(result: CUresult) -> bool {
     result == CUresult::SUCCESS || OF_EARLIER_LAUNCHES.contains(&result)
 }
 
-/// Whether the memory that was allocated in a context ends with it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ContextMemory {
-    GoesToo,
-    Stays,
-}
-
-/// Calls `real`, which may end the context, while no thread of the hook uses its streams or events. If `ended`, they are forgotten and the
-/// context's memory is released.
+/// Calls `real`, which may end the context, while no thread of the hook uses its streams or events. If `ended`, they are forgotten. With
+/// `ends_memory` the memory that was allocated in the context ends with it, and its charge is released.
 pub(super) fn ending(
     context: u64,
-    memory: ContextMemory,
+    ends_memory: bool,
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
@@ -88,14 +81,14 @@ pub(super) fn ending(
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);
             for managed in process::devices() {
                 managed.device.forget_context(context);
-                managed.device.driver().forget_context(context);
+                managed.device.driver.forget_context(context);
             }
         });
     } else {
         preempt::cancel_context_end(context);
     }
     drop(guards);
-    if ended && memory == ContextMemory::GoesToo {
+    if ended && ends_memory {
         guarded((), || {
             let freed = process::allocations().remove_context(context);
             for (device, bytes) in freed {

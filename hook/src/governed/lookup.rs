@@ -5,77 +5,36 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use sluice_driver_api::types::CUdriverProcAddressQueryResult;
 use sluice_driver_api::{CUresult, ENTRIES, lookup_index};
 use sluice_hook_core::outcome::Bypass;
 
 use super::guarded;
 use crate::{process, real, symbols};
 
-type Get = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> CUresult;
-type GetV2 = unsafe extern "C" fn(
-    *const c_char,
-    *mut *mut c_void,
-    c_int,
-    u64,
-    *mut CUdriverProcAddressQueryResult,
-) -> CUresult;
-
+/// Calls `real` and replaces its answer.
+///
 /// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuGetProcAddress(
-    real: Get,
+/// If `real` succeeds, `symbol` is null or a C string, and `pfn` null or writable.
+pub(crate) unsafe fn call(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
+    (version, flags): (c_int, u64),
+    real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    // SAFETY: the program's arguments, unchanged.
-    let result = unsafe { real(symbol, pfn, version, flags) };
-    // SAFETY: on success the driver has read `symbol` and written `pfn`.
-    unsafe { replace(result, symbol, pfn, version, flags) };
-    result
-}
-
-/// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuGetProcAddress_v2(
-    real: GetV2,
-    symbol: *const c_char,
-    pfn: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-    status: *mut CUdriverProcAddressQueryResult,
-) -> CUresult {
-    // SAFETY: the program's arguments, unchanged.
-    let result = unsafe { real(symbol, pfn, version, flags, status) };
-    // SAFETY: on success the driver has read `symbol` and written `pfn`.
-    unsafe { replace(result, symbol, pfn, version, flags) };
-    result
-}
-
-/// # Safety
-/// If `result` is success, `symbol` is a C string, and `pfn` null or writable.
-unsafe fn replace(
-    result: CUresult,
-    symbol: *const c_char,
-    pfn: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-) {
+    let result = real();
     if result != CUresult::SUCCESS || symbol.is_null() || pfn.is_null() {
-        return;
+        return result;
     }
     // SAFETY: as the caller guarantees.
     let (name, found) = unsafe { (CStr::from_ptr(symbol), *pfn) };
-    if found.is_null() {
-        return;
-    }
-    let replacement = guarded(None, || wrapper_for(name.to_str().ok()?, version, flags, found));
+    let replacement = guarded(None, || {
+        if found.is_null() { None } else { wrapper_for(name.to_str().ok()?, version, flags, found) }
+    });
     if let Some(replacement) = replacement {
         // SAFETY: as the caller guarantees.
         unsafe { *pfn = replacement };
     }
+    result
 }
 
 fn wrapper_for(name: &str, version: c_int, flags: u64, found: *mut c_void) -> Option<*mut c_void> {

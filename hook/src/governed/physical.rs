@@ -1,12 +1,12 @@
 //! Physical memory (`cuMemCreate`): charged until its last handle is released and its last mapping has ended.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_ulonglong, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::allocations::{AllocationKind, HandleSpace};
+use sluice_hook_core::allocations::HandleSpace;
+use sluice_hook_core::lock;
 
 use super::charge::{self, AllocationRequest, allocate};
 use super::guarded;
@@ -19,117 +19,80 @@ const LOCATION_DEVICE: CUmemLocationType = 1;
 /// Mapped ranges: start to (end, handle).
 static MAPPINGS: Mutex<BTreeMap<u64, (u64, Handle)>> = Mutex::new(BTreeMap::new());
 
+/// Creates memory; on the host it is not charged.
+///
 /// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuMemCreate(
-    real: unsafe extern "C" fn(*mut Handle, usize, *const CUmemAllocationProp, c_ulonglong) -> CUresult,
+/// `properties` is null or readable. If `real` succeeds, it has written `handle`.
+pub(crate) unsafe fn create(
     handle: *mut Handle,
     size: usize,
-    prop: *const CUmemAllocationProp,
-    flags: c_ulonglong,
+    properties: *const CUmemAllocationProp,
+    real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    // SAFETY: the program passes null, which the driver refuses, or readable properties.
-    let location = unsafe { prop.as_ref() }.map(|prop| prop.location);
-    // Host memory is not charged to a GPU.
+    // SAFETY: as the caller guarantees; the driver refuses null.
+    let location = unsafe { properties.as_ref() }.map(|properties| properties.location);
     let device = location.filter(|location| location.kind == LOCATION_DEVICE).map(|location| location.id);
     let bytes = if device.is_some() { size as u64 } else { 0 };
-    allocate(
-        AllocationRequest { bytes, space: HandleSpace::Physical, kind: AllocationKind::Physical },
-        device,
-        // SAFETY: the program's arguments, unchanged.
-        || unsafe { real(handle, size, prop, flags) },
-        // SAFETY: the driver has succeeded, so it has written the handle.
-        || (unsafe { *handle }, bytes),
-        |_| {},
-    )
-}
-
-/// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn cuMemRelease(
-    real: unsafe extern "C" fn(Handle) -> CUresult,
-    handle: Handle,
-) -> CUresult {
-    // SAFETY: the program's argument, unchanged.
-    charge::free(HandleSpace::Physical, handle, charge::MayWait::No, || unsafe { real(handle) })
+    let request = AllocationRequest { bytes, space: HandleSpace::Physical, in_context: false };
+    // SAFETY: the driver has succeeded, so it has written the handle.
+    allocate(request, device, real, || (unsafe { *handle }, bytes), |_| {})
 }
 
 /// `cuMemRetainAllocationHandle`: one more handle.
 ///
 /// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn retain(
-    real: unsafe extern "C" fn(*mut Handle, *mut c_void) -> CUresult,
-    handle: *mut Handle,
-    address: *mut c_void,
-) -> CUresult {
-    // SAFETY: the program's arguments, unchanged.
-    let result = unsafe { real(handle, address) };
-    if result == CUresult::SUCCESS && !process::has_forked() {
+/// If `real` succeeds, it has written `handle`.
+pub(crate) unsafe fn retain(handle: *mut Handle, real: impl FnOnce() -> CUresult) -> CUresult {
+    let retain = || {
         // SAFETY: the driver has succeeded, so it has written the handle.
         let handle = unsafe { *handle };
-        guarded((), || process::allocations().retain(HandleSpace::Physical, handle));
-    }
-    result
+        process::allocations().retain(HandleSpace::Physical, handle);
+    };
+    if_succeeded(real, retain)
 }
 
 /// `cuMemMap`: a mapping keeps the memory allocated, as a handle does.
-///
-/// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn map(
-    real: unsafe extern "C" fn(CUdeviceptr, usize, usize, Handle, c_ulonglong) -> CUresult,
-    pointer: CUdeviceptr,
-    size: usize,
-    offset: usize,
+pub(crate) fn map(
+    (pointer, size): (u64, usize),
     handle: Handle,
-    flags: c_ulonglong,
+    real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    // SAFETY: the program's arguments, unchanged.
-    let result = unsafe { real(pointer, size, offset, handle, flags) };
-    if result == CUresult::SUCCESS && !process::has_forked() {
-        guarded((), || {
-            let mut allocations = process::allocations();
-            if allocations.get(HandleSpace::Physical, handle).is_some() {
-                allocations.retain(HandleSpace::Physical, handle);
-                mappings(|all| all.insert(pointer, (pointer.saturating_add(size as u64), handle)));
-            }
-        });
-    }
-    result
+    if_succeeded(real, || {
+        let mut allocations = process::allocations();
+        if allocations.get(HandleSpace::Physical, handle).is_some() {
+            allocations.retain(HandleSpace::Physical, handle);
+            mappings(|all| all.insert(pointer, (pointer.saturating_add(size as u64), handle)));
+        }
+    })
 }
 
 /// `cuMemUnmap`: ends all mappings in the range.
-///
-/// # Safety
-/// As the driver documents it.
-pub(crate) unsafe fn unmap(
-    real: unsafe extern "C" fn(CUdeviceptr, usize) -> CUresult,
-    pointer: CUdeviceptr,
-    size: usize,
-) -> CUresult {
-    // SAFETY: the program's arguments, unchanged.
-    let result = unsafe { real(pointer, size) };
-    if result == CUresult::SUCCESS && !process::has_forked() {
-        guarded((), || {
-            let end = pointer.saturating_add(size as u64);
-            let gone = mappings(|all| {
-                let inside: Vec<_> =
-                    all.range(pointer..end).map(|(start, (_, handle))| (*start, *handle)).collect();
-                for (start, _) in &inside {
-                    all.remove(start);
-                }
-                inside
-            });
-            for (_, handle) in gone {
-                let freed = process::allocations().release(HandleSpace::Physical, handle);
-                freed.into_iter().for_each(charge::release);
+pub(crate) fn unmap((pointer, size): (u64, usize), real: impl FnOnce() -> CUresult) -> CUresult {
+    if_succeeded(real, || {
+        let end = pointer.saturating_add(size as u64);
+        let gone = mappings(|all| {
+            let inside: Vec<_> =
+                all.range(pointer..end).map(|(start, (_, handle))| (*start, *handle)).collect();
+            for (start, _) in &inside {
+                all.remove(start);
             }
+            inside
         });
+        for (_, handle) in gone {
+            let freed = process::allocations().release(HandleSpace::Physical, handle);
+            freed.into_iter().for_each(charge::release);
+        }
+    })
+}
+
+fn if_succeeded(real: impl FnOnce() -> CUresult, record: impl FnOnce()) -> CUresult {
+    let result = real();
+    if result == CUresult::SUCCESS && !process::has_forked() {
+        guarded((), record);
     }
     result
 }
 
 fn mappings<T>(change: impl FnOnce(&mut BTreeMap<u64, (u64, Handle)>) -> T) -> T {
-    change(&mut MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner))
+    change(&mut lock(&MAPPINGS))
 }

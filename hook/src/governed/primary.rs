@@ -9,11 +9,10 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retain_count::RetainCount;
 
-use super::context::{ContextMemory, create, ending, has_ended};
+use super::context::{create, ending, has_ended};
 use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
-/// The retains of each device.
 static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];
 
 thread_local! {
@@ -51,7 +50,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     };
     match primary(device) {
         // Regardless of the result: see `has_ended`.
-        Some(context) => ending(context, ContextMemory::GoesToo, real, |_| is_active(device) == Some(false)),
+        Some(context) => ending(context, true, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
 }
@@ -67,9 +66,9 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
-        Some(context) => ending(context, ContextMemory::GoesToo, real, |result| {
-            has_ended(result) || is_active(device) == Some(false)
-        }),
+        Some(context) => {
+            ending(context, true, real, |result| has_ended(result) || is_active(device) == Some(false))
+        }
         None => real(),
     };
     forget();

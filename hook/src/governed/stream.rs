@@ -1,4 +1,7 @@
-//! Destruction of streams: after it no thread of the hook uses the handle.
+//! Calls on streams that pass no launch gate: commands such as copies and memsets, polls for completion, captures, destruction.
+//!
+//! Captures are counted, so that no thread of the hook uses a stream while that would invalidate a capture. After the destruction of a
+//! stream no thread of the hook uses its handle.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
@@ -6,6 +9,73 @@ use sluice_hook_core::platform::Stream;
 
 use super::guarded;
 use crate::process::{self, CAPTURES};
+
+/// Calls `real`, which submits a command to `stream`.
+#[inline]
+pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(managed) = process::device_for_call() else { return real() };
+    let begun = process::with_thread(|thread| {
+        let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
+        managed.device.needs_note(stream, thread)
+            && guarded(false, || managed.device.begin_work(stream, thread))
+    });
+    let result = real();
+    if begun {
+        guarded((), || managed.device.end_submission());
+    }
+    result
+}
+
+/// Calls `real`, which polls whether work is finished.
+#[inline]
+pub(crate) fn asked(real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    if let Some(managed) = process::device_for_call() {
+        match result {
+            CUresult::ERROR_NOT_READY => guarded((), || managed.device.poll_found_unfinished()),
+            CUresult::SUCCESS => guarded((), || managed.device.poll_found_finished()),
+            _ => {}
+        }
+    }
+    result
+}
+
+/// Begins or ends a capture.
+pub(crate) fn capture(
+    begins: bool,
+    (stream, per_thread): (CUstream, bool),
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let stream =
+        process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
+    if begins { begin_capture(stream, real) } else { end_capture(stream, real) }
+}
+
+fn begin_capture(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    guarded((), || {
+        CAPTURES.begin(stream);
+        // From here on every launch takes the slow path, and the tracker has stopped using the legacy stream.
+        for managed in process::devices() {
+            managed.device.prepare_capture();
+        }
+    });
+    let result = real();
+    if result != CUresult::SUCCESS {
+        guarded((), || CAPTURES.end(stream));
+    }
+    result
+}
+
+fn end_capture(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = real();
+    // Only these results leave the capture active.
+    let goes_on =
+        [CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD, CUresult::ERROR_INVALID_VALUE].contains(&result);
+    if !goes_on {
+        guarded((), || CAPTURES.end(stream));
+    }
+    result
+}
 
 /// `cuStreamDestroy`.
 pub(crate) fn destroy(stream: CUstream, real: impl FnOnce() -> CUresult) -> CUresult {

@@ -22,7 +22,7 @@ pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresul
 }
 
 /// `cuStreamSynchronize`.
-pub(crate) fn stream(stream: CUstream, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn stream((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     hold_kernel::before_wait(false);
     observed(real, || waited_for(stream))
@@ -37,10 +37,10 @@ pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// A synchronous copy, or another function that may wait for the GPU. Only copies to host memory are certain to wait: others may be staged,
 /// or be ordered by the GPU alone.
-pub(crate) fn copy(symbol: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
-    if !symbol.contains("toH") {
-        if symbol.starts_with("cuMemcpy") {
-            hold_kernel::before_copy(|| symbol.contains("HtoD") || symbol.contains("HtoA"));
+pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> CUresult) -> CUresult {
+    if !name.contains("toH") {
+        if name.starts_with("cuMemcpy") {
+            hold_kernel::before_copy(|| name.contains("HtoD") || name.contains("HtoA"));
         } else {
             hold_kernel::before_wait(true);
         }
@@ -62,22 +62,21 @@ fn waited_for(stream: Stream) -> Option<WaitTarget> {
 
 /// Calls `real`, which may wait for the GPU.
 pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
-    let managed: Option<&'static ManagedDevice> = guarded(None, || {
-        let managed = process::device_for_call()?;
-        managed.device.begin_blocking();
-        Some(managed)
-    });
-    let result = real();
-    if let Some(managed) = managed {
-        guarded((), || managed.device.end_blocking());
-    }
-    result
+    blocking_on(process::device_for_call, real)
 }
 
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
-    let begun: Vec<&'static ManagedDevice> = guarded(Vec::new(), || {
-        process::devices().inspect(|managed| managed.device.begin_blocking()).collect()
+    blocking_on(process::devices, real)
+}
+
+fn blocking_on<D: IntoIterator<Item = &'static ManagedDevice>>(
+    devices: impl FnOnce() -> D,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let begun: Vec<_> = guarded(Vec::new(), || {
+        let begin = |managed: &&ManagedDevice| _ = managed.device.begin_blocking();
+        devices().into_iter().inspect(begin).collect()
     });
     let result = real();
     guarded((), || begun.into_iter().for_each(|managed| managed.device.end_blocking()));

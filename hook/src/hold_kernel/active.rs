@@ -1,4 +1,5 @@
-//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it.
+//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it. Counters of hold
+//! kernels in this process.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
@@ -38,18 +39,14 @@ impl ActiveHold {
         self.page.store(page.address(), Release);
     }
 
-    /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
+    /// Reports activity, because a request is about to arrive and no other client is to get the GPU. The hold kernel is over by `until_ns`.
     pub(super) fn expect_work(&self, managed: &ManagedDevice, until_ns: u64) {
         // Counted first: a thread that clears it meanwhile removes exactly this count.
         managed.device.begin_blocking();
         if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
             managed.device.end_blocking();
         }
-    }
-
-    /// Records when the hold kernel will be over.
-    pub(super) fn expect_end(&self, over_ns: u64) {
-        self.over_ns.store(over_ns.max(1), Release);
+        self.over_ns.store(until_ns.max(1), Release);
     }
 
     /// Records that the hold kernel was over and was counted.
@@ -75,4 +72,27 @@ impl ActiveHold {
         let until_ns = self.until_ns.load(Relaxed);
         until_ns != 0 && HostClock.now_ns() > until_ns
     }
+}
+
+pub(super) static LAUNCHED: AtomicU64 = AtomicU64::new(0);
+pub(super) static RELEASED: AtomicU64 = AtomicU64::new(0);
+/// Of those launched, the ones planned for later.
+static SCHEDULED: AtomicU64 = AtomicU64::new(0);
+/// Their lateness in nanoseconds, as sum and maximum.
+static LATENESS_SUM_NS: AtomicU64 = AtomicU64::new(0);
+static LATENESS_MAX_NS: AtomicU64 = AtomicU64::new(0);
+/// Planned for later and not launched at their time: the request had arrived, or the last one was not over.
+pub(super) static NOT_LAUNCHED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a scheduled hold kernel that was launched `late_ns` after its start time.
+pub(super) fn count_scheduled(late_ns: u64) {
+    SCHEDULED.fetch_add(1, Relaxed);
+    LATENESS_SUM_NS.fetch_add(late_ns, Relaxed);
+    LATENESS_MAX_NS.fetch_max(late_ns, Relaxed);
+}
+
+/// The counters of [`crate::api::sluice_hook_holds`], in its order.
+pub(crate) fn counts() -> [u64; 6] {
+    [&LAUNCHED, &RELEASED, &SCHEDULED, &LATENESS_SUM_NS, &LATENESS_MAX_NS, &NOT_LAUNCHED]
+        .map(|count| count.load(Relaxed))
 }

@@ -1,14 +1,17 @@
 //! The contexts of this process with resources for hold kernels, and those whose resources are being made.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use sluice_hook_core::hold_kernel;
+use sluice_hook_core::lock;
 
+use super::release_hold;
 use super::resources::Resources;
+use crate::process;
 
-static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts::new());
+pub(super) static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts::none());
 /// Held while resources of a context are made, and while a context may end.
-static PREPARING: Mutex<()> = Mutex::new(());
+pub(super) static PREPARING: Mutex<()> = Mutex::new(());
 
 /// See [`sluice_hook_core::hold_kernel::HoldContexts`].
 pub(super) type Contexts = hold_kernel::HoldContexts<Resources>;
@@ -22,12 +25,34 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Contexts>> {
     }
 }
 
-/// The contexts.
-pub(super) fn lock() -> MutexGuard<'static, Contexts> {
-    CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps hold kernels away from a context that may be about to end, until the result is dropped.
+pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
+    let preparing = lock(&PREPARING);
+    let mut contexts = lock(&CONTEXTS);
+    if let Some(resources) = contexts.ready(context) {
+        // The end of the context would wait for a hold kernel.
+        let page = resources.page();
+        for managed in
+            process::devices().filter(|managed| managed.active_hold.page().is_some_and(|out| out.is(page)))
+        {
+            release_hold(managed, managed.device.hold_kernels.with(|state| state.host_wait_begins(true)));
+        }
+    }
+    ContextEnd { context, contexts, _preparing: preparing }
 }
 
-/// While this is held, no context ends and no resources are made.
-pub(super) fn preparing() -> MutexGuard<'static, ()> {
-    PREPARING.lock().unwrap_or_else(PoisonError::into_inner)
+/// See [`begin_context_end`].
+pub(crate) struct ContextEnd {
+    context: u64,
+    contexts: MutexGuard<'static, Contexts>,
+    _preparing: MutexGuard<'static, ()>,
+}
+
+impl ContextEnd {
+    /// Forgets the context, which has ended.
+    pub(crate) fn ended(mut self) {
+        if let Some(resources) = self.contexts.remove(self.context) {
+            resources.page().recycle();
+        }
+    }
 }

@@ -3,10 +3,11 @@
 //! The hook owns the page and never unmaps it, so a release needs no lock, even if the context ends meanwhile. Pages of contexts that have
 //! ended are reused. A child process shares the page, so the parent's writes stay in place.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use sluice_hook_core::hold_kernel::HoldTimes;
+use sluice_hook_core::lock;
 use sluice_sys::page::{SharedPage, WORDS};
 
 /// Byte offset of the words of the second kernel. See `kernel.ptx` for the rest of the layout.
@@ -21,14 +22,13 @@ const RELEASED_NS: usize = 256;
 
 static UNUSED: Mutex<Vec<HoldPage>> = Mutex::new(Vec::new());
 
-/// The page of one context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HoldPage(&'static [AtomicU64; WORDS]);
 
 impl HoldPage {
     /// A page of zeroes; `None` if the system has no memory.
     pub(super) fn new() -> Option<Self> {
-        let used = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let used = lock(&UNUSED).pop();
         let page = match used {
             Some(page) => page,
             None => Self(Box::leak(Box::new(SharedPage::anonymous().ok()?)).words()),
@@ -39,7 +39,7 @@ impl HoldPage {
 
     /// Returns the page of a context that has ended.
     pub(super) fn recycle(self) {
-        UNUSED.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        lock(&UNUSED).push(self);
     }
 
     pub(super) fn address(self) -> *mut std::ffi::c_void {

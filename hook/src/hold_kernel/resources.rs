@@ -1,6 +1,6 @@
 //! The resources of hold kernels in one context: a stream of its own, the kernel, and the page.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -13,9 +13,6 @@ use crate::real;
 /// The kernel's code, for any GPU since sm_70.
 const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
 
-const NON_BLOCKING: c_uint = 1;
-const REGISTER_DEVICEMAP: c_uint = 2;
-
 /// Resources of one context. They end with the context: none is destroyed separately.
 #[derive(Debug)]
 pub(super) struct Resources {
@@ -27,7 +24,6 @@ pub(super) struct Resources {
     last: Option<LaunchedHold>,
 }
 
-/// A hold kernel that was launched.
 #[derive(Debug, Clone, Copy)]
 struct LaunchedHold {
     ticket: u32,
@@ -35,7 +31,6 @@ struct LaunchedHold {
     timeout_ns: u64,
 }
 
-/// A hold kernel that is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedHold {
     /// How long it had the GPU, in nanoseconds.
@@ -51,23 +46,22 @@ impl Resources {
         gpu::with_context(context, || {
             let table = real::table();
             let (stream_create, stream_wait) = (table.cuStreamCreate?, table.cuStreamSynchronize?);
-            let (register, unregister) = (table.cuMemHostRegister_v2?, table.cuMemHostUnregister?);
-            let (device_pointer, _launch) = (table.cuMemHostGetDevicePointer_v2?, table.cuLaunchKernel?);
+            let (unregister, _launch) = (table.cuMemHostUnregister?, table.cuLaunchKernel?);
             let kernel = load()?;
             let page = HoldPage::new()?;
             let mut stream = std::ptr::null_mut();
-            let mut device_address = 0;
-            // SAFETY: the page is the hook's, whole and never unmapped; the pointers are writable; the context is current.
-            let made = unsafe {
-                register(page.address(), HoldPage::BYTES, REGISTER_DEVICEMAP) == CUresult::SUCCESS
-                    && device_pointer(&raw mut device_address, page.address(), 0) == CUresult::SUCCESS
-                    && stream_create(&raw mut stream, NON_BLOCKING) == CUresult::SUCCESS
-            };
+            // SAFETY: the page is the hook's, whole and never unmapped.
+            let registered =
+                unsafe { gpu::register_page(page.address(), HoldPage::BYTES) } == CUresult::SUCCESS;
+            let device_address = if registered { gpu::page_address(page.address()).ok() } else { None };
+            let made = device_address.is_some()
+                // SAFETY: `stream` is writable; the context is current.
+                && unsafe { stream_create(&raw mut stream, CU_STREAM_NON_BLOCKING) } == CUresult::SUCCESS;
             let mut resources = Self {
                 stream: stream.expose_provenance() as u64,
                 kernel: kernel.expose_provenance() as u64,
                 page,
-                device_address,
+                device_address: device_address.unwrap_or(0),
                 last: None,
             };
             // This ticket counts as released before the launch: tickets count from 1.
@@ -118,28 +112,13 @@ impl Resources {
         let (mut word, mut value, mut timeout) = (self.device_address + offset, ticket, timeout_ns);
         let mut params: [*mut c_void; 3] =
             [(&raw mut word).cast(), (&raw mut value).cast(), (&raw mut timeout).cast()];
+        let (kernel, stream, none) = (pointer(self.kernel), pointer(self.stream), std::ptr::null_mut());
         // SAFETY: kernel and stream are alive with their context, which is current; the three parameters are what the kernel
         // takes, and are copied before the call returns.
-        let launched = unsafe {
-            launch(
-                pointer(self.kernel),
-                1,
-                1,
-                1,
-                1,
-                1,
-                1,
-                0,
-                pointer(self.stream),
-                params.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        launched == CUresult::SUCCESS
+        unsafe { launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params.as_mut_ptr(), none) == CUresult::SUCCESS }
     }
 }
 
-/// Loads the kernel into the current context.
 fn load() -> Option<CUfunction> {
     let table = real::table();
     let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);

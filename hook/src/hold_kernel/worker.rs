@@ -1,23 +1,20 @@
 //! The thread that makes the resources of contexts and launches scheduled hold kernels. It is started when first needed. The driver compiles
 //! the kernel on this thread, which takes milliseconds and a large stack.
 
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluice_hook_core::hold_kernel::{HoldPlan, WakeupLatency};
+use sluice_hook_core::lock;
 use sluice_hook_core::platform::Clock;
 
-use super::contexts;
+use super::contexts::{CONTEXTS, PREPARING};
 use super::resources::Resources;
 use crate::clock::HostClock;
 use crate::process::{self, CAPTURES, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, thread};
-
-/// Stack size for the driver's compiler.
-const STACK_BYTES: usize = 8 << 20;
 
 /// How long to wait for the end of a capture between two checks.
 const CAPTURE_CHECK_NS: u64 = 10_000_000;
@@ -26,7 +23,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 static TASKS: Mutex<Tasks> = Mutex::new(Tasks {
     is_preparation_due: false,
     scheduled: Vec::new(),
-    wakeup_latency: WakeupLatency::new(),
+    wakeup_latency: WakeupLatency::initial(),
 });
 static TASK_ADDED: Condvar = Condvar::new();
 
@@ -54,29 +51,28 @@ pub(super) fn launch_later(scheduled: ScheduledHold) {
 }
 
 fn add_task(change: impl FnOnce(&mut Tasks)) {
-    change(&mut TASKS.lock().unwrap_or_else(PoisonError::into_inner));
+    change(&mut lock(&TASKS));
     TASK_ADDED.notify_one();
     if !STARTED.load(Acquire) && !STARTED.swap(true, AcqRel) {
-        let started = thread::start(STACK_BYTES, run_thread, std::ptr::null_mut());
+        let started = thread::start(c"sluice-hold", thread::LARGE_STACK_BYTES, run_thread);
         // Tried again at the next task.
         STARTED.store(started, Release);
     }
 }
 
-extern "C" fn run_thread(_: *mut c_void) -> *mut c_void {
-    thread::configure_current(c"sluice-hold");
+fn run_thread() {
     gpu::relax_capture_mode();
     loop {
         if catch_unwind(AssertUnwindSafe(step)).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
-            process::devices().for_each(|managed| managed.device.hold_kernels().abandon());
+            process::devices().for_each(|managed| managed.device.hold_kernels.abandon());
         }
     }
 }
 
 /// Does one task, or waits for one.
 fn step() {
-    let mut tasks = TASKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tasks = lock(&TASKS);
     let now = HostClock.now_ns();
     if let Some(due) = tasks.scheduled.iter().position(|scheduled| scheduled.hold.starts_ns <= now) {
         let scheduled = tasks.scheduled.swap_remove(due);
@@ -117,13 +113,13 @@ fn step() {
 
 fn prepare_one() -> bool {
     // A thread that ends a context waits until this one has finished.
-    let _preparing = contexts::preparing();
-    let Some(context) = contexts::lock().next_to_prepare() else { return false };
+    let _preparing = lock(&PREPARING);
+    let Some(context) = lock(&CONTEXTS).next_to_prepare() else { return false };
     let made = preempt::make_own_loading_call(context, || Resources::make(context));
     process::log(format_args!(
         "context {context:#x} {}",
         if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }
     ));
-    contexts::lock().set_prepared(context, made);
+    lock(&CONTEXTS).set_prepared(context, made);
     true
 }

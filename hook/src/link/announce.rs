@@ -1,7 +1,8 @@
 //! The announcements of channel groups to a device's manager: what was sent, and what has changed since.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use sluice_hook_core::lock;
 use sluice_hook_core::platform::LinkError;
 
 use super::socket::Socket;
@@ -13,7 +14,7 @@ use crate::process;
 #[derive(Debug)]
 pub(super) struct Announcer {
     ordinal: u32,
-    recovery: &'static GroupRecovery,
+    pub(super) recovery: &'static GroupRecovery,
     last: Mutex<AnnouncementState>,
 }
 
@@ -21,7 +22,6 @@ pub(super) struct Announcer {
 struct AnnouncementState {
     /// [`channel_groups::announcement_changes`] at the last announcement.
     changes: u64,
-    /// The identity of the last announcement.
     state: AnnouncementKey,
     /// The manager does not understand announcements.
     refused: bool,
@@ -39,7 +39,7 @@ impl Announcer {
     /// The whole announcement, for a manager that was just connected.
     pub(super) fn first(&self, socket: &Socket) -> Announcement {
         process::count_devices();
-        let mut last = self.lock();
+        let mut last = lock(&self.last);
         *last = AnnouncementState { has_logged: last.has_logged, ..AnnouncementState::default() };
         last.changes = channel_groups::announcement_changes();
         self.compose(&mut last, socket)
@@ -51,7 +51,7 @@ impl Announcer {
     /// The connection cannot be used any longer: the program closed the recovery thread's copy, so the announced groups would not be
     /// recovered. Only the end of the connection makes the manager release them.
     pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announcement>, LinkError> {
-        let mut last = self.lock();
+        let mut last = lock(&self.last);
         if last.state != AnnouncementKey::default() && !self.recovery.is_watching() {
             return Err(LinkError::Gone);
         }
@@ -66,22 +66,7 @@ impl Announcer {
 
     /// Records that the manager takes no announcements.
     pub(super) fn refused(&self) {
-        *self.lock() = AnnouncementState { refused: true, ..AnnouncementState::default() };
-    }
-
-    /// Records that the manager refused this process, so there is nothing to recover.
-    pub(super) fn skip_recovery(&self) {
-        self.recovery.skip_recovery();
-    }
-
-    /// Waits until all groups are enabled and have their own time slices.
-    pub(super) fn wait_until_recovered(&self) {
-        self.recovery.wait_until_recovered();
-    }
-
-    /// In the child of a fork: only atomics and close().
-    pub(super) fn close_in_child(&self) {
-        self.recovery.close_in_child();
+        *lock(&self.last) = AnnouncementState { refused: true, ..AnnouncementState::default() };
     }
 
     fn compose(&self, last: &mut AnnouncementState, socket: &Socket) -> Announcement {
@@ -96,7 +81,7 @@ impl Announcer {
         });
         channel_groups::log();
         // A group may only be announced if a thread can enable it again.
-        let announced = if announced.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
+        let announced = if announced.state.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
             announced
         } else {
             process::log(format_args!(
@@ -107,9 +92,5 @@ impl Announcer {
         };
         last.state.clone_from(&announced.state);
         announced
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AnnouncementState> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

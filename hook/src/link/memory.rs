@@ -33,7 +33,7 @@ impl MemoryConnection {
     fn update(&self, bytes: u64, allocate: bool) -> Result<bool, LinkError> {
         match self.socket.round_trip(&self.identity, RequestBody::MemUpdate { bytes, allocate })? {
             ResponseBody::MemUpdate { granted } => Ok(granted),
-            _ => Err(LinkError::Malformed),
+            _ => Err(LinkError::Gone),
         }
     }
 
@@ -69,7 +69,7 @@ impl MemoryLink for MemoryConnection {
                 let held = if self.is_gemini() { self.held.load(Relaxed) } else { 0 };
                 Ok((used.max(held), limit))
             }
-            _ => Err(LinkError::Malformed),
+            _ => Err(LinkError::Gone),
         }
     }
 
@@ -91,9 +91,5 @@ impl MemoryLink for MemoryConnection {
         let held = self.held.load(Relaxed);
         self.held.store(held.saturating_sub(bytes), Relaxed);
         self.update(bytes, false).map(|_| ())
-    }
-
-    fn fail_closed(&self) -> Option<bool> {
-        None
     }
 }

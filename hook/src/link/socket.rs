@@ -69,9 +69,10 @@ impl Socket {
                 status: AttachStatus::Ok,
                 page_version: OLDEST_PAGE_VERSION..=PAGE_VERSION,
             } => Ok(pages),
-            ResponseBody::Attach { status: AttachStatus::Ok, .. } => Err(LinkError::Malformed),
-            ResponseBody::Attach { status, .. } => Err(LinkError::NotAdmitted { status: status as i32 }),
-            _ => Err(LinkError::Malformed),
+            ResponseBody::Attach { status, .. } if status != AttachStatus::Ok => {
+                Err(LinkError::NotAdmitted { status: status as i32 })
+            }
+            _ => Err(LinkError::Gone),
         }
     }
 
@@ -99,16 +100,14 @@ impl Socket {
         body: RequestBody,
     ) -> Result<(i32, [u8; 80]), LinkError> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let frame = Request { name: identity.name, id, body }.encode().map_err(|_| LinkError::Malformed)?;
+        let frame = Request { name: identity.name, id, body }.encode().map_err(|_| LinkError::Gone)?;
         Ok((id, frame))
     }
 
-    /// Writes whole frames.
     pub(super) fn send(&self, frames: &[u8]) -> Result<(), LinkError> {
         self.with(|fd| self.send_rest(fd, frames, 0))
     }
 
-    /// Waits for the answer to the request `id`.
     pub(super) fn answer(
         &self,
         id: i32,
@@ -116,13 +115,12 @@ impl Socket {
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
         for _ in 0..MAX_STALE_ANSWERS {
             let (frame, fds) = self.with(read_frame)?;
-            let Response { id: of, body } =
-                Response::decode(&frame, kind).map_err(|_| LinkError::Malformed)?;
+            let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id {
                 return Ok((body, fds));
             }
         }
-        Err(LinkError::Malformed)
+        Err(LinkError::Gone)
     }
 
     /// Sends one request and waits for its answer.
@@ -179,7 +177,7 @@ impl Socket {
 
     /// A copy of the descriptor, for a thread that waits for the end of the connection.
     pub(super) fn duplicate(&self) -> Option<OwnedFd> {
-        self.with(|fd| above_standard(fd).ok_or(LinkError::Malformed)).ok()
+        self.with(|fd| above_standard(fd).ok_or(LinkError::Gone)).ok()
     }
 
     /// Shuts the connection down for all copies of the descriptor, and closes it.

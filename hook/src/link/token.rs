@@ -1,13 +1,14 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::page::{Access, SharedPage};
@@ -68,7 +69,7 @@ impl TokenConnection {
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
         self.wakeup.close();
-        self.announcer.close_in_child();
+        self.announcer.recovery.close_in_child();
     }
 
     /// The number of contenders; `None` if this process is not latency-critical.
@@ -129,42 +130,38 @@ impl TokenConnection {
     }
 
     fn attach(&self) -> Result<Attached, LinkError> {
-        let pages = match self.attach_with_contexts() {
+        let contexts = self.identity.with_contexts(self.announcer.first(&self.socket));
+        let pages = match self.socket.attach(&self.identity, Channel::Token, 0, &contexts) {
             // A manager that cannot read the payload has refused it and closed the connection.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
-                self.announcer.skip_recovery();
+                self.announcer.recovery.skip_recovery();
                 self.socket.connect(&self.address)?;
                 let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
                 self.announcer.refused();
                 pages
             }
             Err(refused @ LinkError::NotAdmitted { .. }) => {
-                self.announcer.skip_recovery();
+                self.announcer.recovery.skip_recovery();
                 return Err(refused);
             }
             attached => attached?,
         };
-        let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Malformed) };
+        let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Gone) };
         self.wakeup.replace(more.first());
         let grant = keep_mapped(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(link_error)?);
         let report = keep_mapped(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(link_error)?);
         let view = GrantView::new(grant);
-        view.check().map_err(|_| LinkError::Malformed)?;
-        ReportView::new(report).check().map_err(|_| LinkError::Malformed)?;
+        view.check().map_err(|_| LinkError::Gone)?;
+        ReportView::new(report).check().map_err(|_| LinkError::Gone)?;
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
         Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
     }
 
-    fn attach_with_contexts(&self) -> Result<Vec<OwnedFd>, LinkError> {
-        let announced = self.announcer.first(&self.socket);
-        self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.with_contexts(announced))
-    }
-
     /// Attaches to a Gemini manager. It has no pages, so the hook keeps the deadline on a page of its own, and takes no announcements.
     fn attach_gemini(&self) -> Result<Attached, LinkError> {
-        let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calibration = lock(&self.calibration);
         if calibration.is_none() && sluice_sys::tsc::invariant() {
             *calibration = Calibration::measure();
         }
@@ -184,7 +181,7 @@ impl TokenConnection {
         let now = sluice_sys::clock::monotonic_ns();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day")]
         let deadline_ns = now + (quota_ms.clamp(0.0, 86_400_000.0) * 1e6) as u64;
-        let mut calibration = self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calibration = lock(&self.calibration);
         let deadline_ticks = calibration.as_mut().map_or(0, |calibration| {
             calibration.refresh();
             calibration.ticks_at(deadline_ns)
@@ -197,7 +194,7 @@ impl TokenConnection {
 impl TokenLink for TokenConnection {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.disconnect();
-        self.announcer.wait_until_recovered();
+        self.announcer.recovery.wait_until_recovered();
         self.socket.connect(&self.address)?;
         let attached = match self.address {
             Address::Unix(_) => self.attach(),
@@ -255,7 +252,7 @@ impl TokenLink for TokenConnection {
 
     fn receive(&self) -> Result<f64, LinkError> {
         let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota)?;
-        let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Malformed) };
+        let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
         }

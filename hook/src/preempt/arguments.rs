@@ -1,9 +1,17 @@
 //! The arguments of any driver function: one may be a stream, and all of them may be kept for a deferred call.
 
-use sluice_driver_api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUstream};
-use sluice_preempt::command::Work;
+use std::ffi::c_void;
 
-/// One argument.
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUlaunchConfig, CUstream,
+};
+use sluice_preempt::command::{Deferral, Work};
+use sluice_preempt::ids::Code;
+
+use super::copies::{self, Ends};
+use crate::governed;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument<T>(pub(crate) T);
 
@@ -19,11 +27,14 @@ impl Argument<CUstream> {
     pub(crate) fn on(self, stream: CUstream) -> CUstream {
         stream
     }
+}
 
-    /// The argument for a call that is made at once, whatever is pending.
+impl Argument<*const CUlaunchConfig> {
+    /// The stream, if the argument is one.
     #[inline]
-    pub(crate) fn at_once(self, per_thread: bool) -> CUstream {
-        super::submit::stands_for(self.0, per_thread)
+    pub(crate) fn stream(&self) -> Option<CUstream> {
+        // SAFETY: the program passes null, which the driver refuses, or a readable configuration.
+        unsafe { self.0.as_ref() }.map(|config| config.hStream)
     }
 }
 
@@ -51,71 +62,115 @@ impl Argument<usize> {
     }
 }
 
-impl Argument<*const CUDA_MEMCPY2D> {
-    /// Bytes that the copy moves.
-    pub(crate) fn size(&self) -> u64 {
-        // SAFETY: the program passes null or a readable description.
-        unsafe { self.0.as_ref() }.map_or(0, |copy| copy.WidthInBytes.saturating_mul(copy.Height) as u64)
+impl Argument<*const c_void> {
+    /// An address in host memory.
+    pub(crate) fn host_address(&self) -> Option<u64> {
+        Some(copies::address(self.0))
     }
 }
 
-impl Argument<*const CUDA_MEMCPY3D> {
-    /// Bytes that the copy moves.
-    pub(crate) fn size(&self) -> u64 {
-        // SAFETY: the program passes null or a readable description.
-        unsafe { self.0.as_ref() }
-            .map_or(0, |copy| copy.WidthInBytes.saturating_mul(copy.Height).saturating_mul(copy.Depth) as u64)
+impl Argument<*mut c_void> {
+    /// An address in host memory.
+    pub(crate) fn host_address(&self) -> Option<u64> {
+        Some(copies::address(self.0))
     }
 }
 
-/// The answers of an argument that is neither a stream nor a size. Inherent functions of the specific types take
-/// precedence.
+/// Descriptions of copies, with the number of bytes that they move.
+macro_rules! described {
+    ($($kind:ident $copy:ident $bytes:expr;)*) => { $(
+        impl Argument<*const $kind> {
+            fn described(&self) -> Option<&$kind> {
+                // SAFETY: the program passes null, which the driver refuses, or a readable description.
+                unsafe { self.0.as_ref() }
+            }
+
+            /// Bytes that the copy moves.
+            pub(crate) fn size(&self) -> u64 {
+                self.described().map_or(0, |$copy| $bytes as u64)
+            }
+
+            /// Whether the copy goes from the host to the GPU.
+            pub(crate) fn is_input(&self) -> bool {
+                self.described().is_some_and(|copy| {
+                    governed::copy::is_host_end(copy.srcMemoryType, copy.srcDevice)
+                        && !governed::copy::is_host_end(copy.dstMemoryType, copy.dstDevice)
+                })
+            }
+
+            /// The copy as a deferred command.
+            pub(crate) fn deferred_copy(
+                &self,
+                real: unsafe extern "C" fn(*const $kind, CUstream) -> CUresult,
+            ) -> Result<Deferral, Code> {
+                let Some(copy) = self.described() else { return Err(Code::INVALID_VALUE) };
+                let ends: Ends = [
+                    (copy.srcMemoryType, copy.srcHost, copy.srcDevice),
+                    (copy.dstMemoryType, copy.dstHost, copy.dstDevice),
+                ];
+                // SAFETY: a description is plain numbers and addresses.
+                let kept = SendableArguments::new(unsafe { std::ptr::from_ref(copy).read() });
+                // SAFETY: the program keeps the addresses valid until the copy is done; the description lives until the call returns.
+                let make = move |stream| unsafe { real(&raw const *kept.get_ref(), stream) };
+                Ok(copies::described(ends, self.size(), size_of::<$kind>(), Box::new(make)))
+            }
+        }
+    )* };
+}
+
+described! {
+    CUDA_MEMCPY2D copy copy.WidthInBytes.saturating_mul(copy.Height);
+    CUDA_MEMCPY3D copy copy.WidthInBytes.saturating_mul(copy.Height).saturating_mul(copy.Depth);
+}
+
+/// The answers of an argument of any other type. Inherent functions of the specific types take precedence.
 pub(crate) trait PlainArgument {
-    /// The argument's type.
     type Kind;
-
-    /// The stream, if the argument is one.
-    fn stream(&self) -> Option<CUstream>;
 
     /// The argument for a call on `stream`.
     fn on(self, stream: CUstream) -> Self::Kind;
 
-    /// The argument for a call that is made at once, whatever is pending.
-    fn at_once(self, per_thread: bool) -> Self::Kind;
+    /// The stream, if the argument is one.
+    #[inline]
+    fn stream(&self) -> Option<CUstream> {
+        None
+    }
 
     /// Its size, if it is one.
-    fn size(&self) -> u64;
+    #[inline]
+    fn size(&self) -> u64 {
+        0
+    }
 
     /// The kind of work, if it names one.
-    fn work(&self) -> Option<Work>;
+    #[inline]
+    fn work(&self) -> Option<Work> {
+        None
+    }
+
+    /// An address in host memory, if it is one.
+    #[inline]
+    fn host_address(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether the copy that it describes goes from the host to the GPU.
+    fn is_input(&self) -> bool {
+        false
+    }
+
+    /// The copy that it describes, as a deferred command.
+    fn deferred_copy<F>(&self, _real: F) -> Result<Deferral, Code> {
+        Ok(Deferral::ByCaller)
+    }
 }
 
 impl<T> PlainArgument for Argument<T> {
     type Kind = T;
 
     #[inline]
-    fn stream(&self) -> Option<CUstream> {
-        None
-    }
-
-    #[inline]
     fn on(self, _: CUstream) -> T {
         self.0
-    }
-
-    #[inline]
-    fn at_once(self, _: bool) -> T {
-        self.0
-    }
-
-    #[inline]
-    fn size(&self) -> u64 {
-        0
-    }
-
-    #[inline]
-    fn work(&self) -> Option<Work> {
-        None
     }
 }
 
@@ -134,12 +189,10 @@ impl<T: Copy> SendableArguments<T> {
         Self(arguments)
     }
 
-    /// The arguments.
     pub(crate) fn get(&self) -> T {
         self.0
     }
 
-    /// A reference to the arguments.
     pub(crate) fn get_ref(&self) -> &T {
         &self.0
     }

@@ -22,7 +22,6 @@ thread_local! {
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
 }
 
-/// The driver.
 #[derive(Debug, Default)]
 pub(crate) struct RealDriver {
     pub(super) gates: HostGates,

@@ -1,15 +1,16 @@
 //! Calls on events. The engine knows what an event refers to, because a record may still be pending.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
+use sluice_hook_core::lock;
 use sluice_preempt::command::{Deferral, Work};
-use sluice_preempt::ids::{Code, Event};
+use sluice_preempt::ids::Event;
 
-use super::submit::queue_of;
-use super::{HookEngine, engine, engine_for_call, flush_context_before, is_engaged, status, submit};
+use super::submit::{on_queue, submit, tell_engine, through_engine};
+use super::{HookEngine, engine, flush_context_before, is_engaged};
 use crate::governed::guarded;
 
 /// Events that other processes may know, from before the engine exists: the engine must never replace them by pooled
@@ -17,7 +18,9 @@ use crate::governed::guarded;
 static SHARED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static SHARED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn number(event: CUevent) -> Event {
+/// The event as the engine names it.
+#[inline]
+pub(crate) fn number(event: CUevent) -> Event {
     Event(event.expose_provenance() as u64)
 }
 
@@ -53,30 +56,15 @@ fn made(event: CUevent, flags: c_uint, shared: bool) {
 }
 
 fn change_shared(change: impl FnOnce(&mut Vec<u64>)) {
-    let mut known = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&SHARED);
     change(&mut known);
     SHARED_COUNT.store(known.len(), Release);
 }
 
 /// Registers the events that other processes know with a new engine.
 pub(super) fn introduce(engine: &HookEngine) {
-    let known = SHARED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let known = lock(&SHARED).clone();
     known.into_iter().for_each(|event| engine.event_created(Event(event), CU_EVENT_DISABLE_TIMING, true));
-}
-
-/// Runs the engine's version of a call, or the direct call while calls do not go through the engine.
-#[inline]
-fn or_direct(
-    direct: impl FnOnce() -> CUresult,
-    call: impl FnOnce(&HookEngine) -> Result<(), Code>,
-) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    match engine_for_call() {
-        Some(engine) => guarded(CUresult::ERROR_UNKNOWN, || status(call(engine))),
-        None => direct(),
-    }
 }
 
 /// `cuEventDestroy`.
@@ -85,19 +73,7 @@ pub(crate) fn destroy(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUre
     if SHARED_COUNT.load(Relaxed) > 0 {
         guarded((), || change_shared(|known| known.retain(|shared| *shared != number(event).0)));
     }
-    or_direct(direct, |engine| engine.destroy_event(number(event)))
-}
-
-/// `cuEventQuery`.
-#[inline]
-pub(crate) fn query(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
-    or_direct(direct, |engine| engine.query_event(number(event)))
-}
-
-/// `cuEventSynchronize`.
-#[inline]
-pub(crate) fn synchronize(event: CUevent, direct: impl FnOnce() -> CUresult) -> CUresult {
-    or_direct(direct, |engine| engine.synchronize_event(number(event)))
+    through_engine(direct, |engine| engine.destroy_event(number(event)))
 }
 
 /// `cuEventElapsedTime`.
@@ -110,7 +86,7 @@ pub(crate) fn elapsed(
     if ms.is_null() {
         return direct();
     }
-    or_direct(direct, |engine| {
+    through_engine(direct, |engine| {
         let ns = engine.elapsed_ns(number(from), number(to))?;
         #[expect(
             clippy::cast_possible_truncation,
@@ -128,44 +104,18 @@ pub(crate) fn elapsed(
 #[inline]
 pub(crate) fn record(
     event: CUevent,
-    (stream, per_thread): (CUstream, bool),
+    stream: (CUstream, bool),
     flags: c_uint,
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    if flags != 0 {
+    if flags != 0 && is_engaged() {
         // Only captures know records with flags.
-        let result = submit((stream, per_thread), || Work::Small, direct, now, || Ok(Deferral::ByCaller));
+        let result = submit(stream, || Work::Small, direct, now, || Ok(Deferral::ByCaller));
         elsewhere(event);
         return result;
     }
-    match queue_of(stream, per_thread) {
-        Some((engine, queue)) => {
-            guarded(CUresult::ERROR_UNKNOWN, || status(engine.record(&queue, number(event))))
-        }
-        None => direct(),
-    }
-}
-
-/// `cuStreamWaitEvent`.
-#[inline]
-pub(crate) fn wait(
-    (stream, per_thread): (CUstream, bool),
-    event: CUevent,
-    direct: impl FnOnce() -> CUresult,
-) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    match queue_of(stream, per_thread) {
-        Some((engine, queue)) => {
-            guarded(CUresult::ERROR_UNKNOWN, || status(engine.wait(&queue, number(event))))
-        }
-        None => direct(),
-    }
+    on_queue(stream, direct, |engine, queue| engine.record(queue, number(event)))
 }
 
 /// A record of a whole context, behind all work of its streams.
@@ -178,9 +128,5 @@ pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) ->
 
 /// The event was recorded in a way that the engine does not follow: only the driver knows what it refers to.
 fn elsewhere(event: CUevent) {
-    if is_engaged()
-        && let Some(engine) = engine_for_call()
-    {
-        guarded((), || engine.recorded_elsewhere(number(event)));
-    }
+    tell_engine(|engine| engine.recorded_elsewhere(number(event)));
 }

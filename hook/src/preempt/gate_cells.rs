@@ -15,11 +15,9 @@ use sluice_sys::page::{SharedPage, WORDS};
 
 use super::code;
 use super::driver::within;
-use super::memops::{Operation, WAIT, WRITE, try_out};
-use crate::real;
+use crate::{gpu, real};
 
 const PAGE: usize = WORDS * 8;
-const REGISTER_DEVICEMAP: c_uint = 2;
 const NOT_SUPPORTED: &CStr = c"the driver has no stream memory operations";
 const NOT_REGISTERED: &CStr = c"the driver does not map memory of the host for this context";
 const NO_MEMORY: &CStr = c"there is no memory for gates";
@@ -156,13 +154,15 @@ impl GateAllocator {
                 Box::leak(Box::new(page)).words().as_ptr().expose_provenance()
             }
         };
-        if let Err(answer) = within(context, || register(page)) {
+        let host = std::ptr::with_exposed_provenance_mut(page);
+        // SAFETY: the page is ours, whole and never unmapped.
+        if let Err(answer) = within(context, || code(unsafe { gpu::register_page(host, PAGE) })) {
             self.unused.push(page);
             return Err(GateRefusal::of(answer, NOT_REGISTERED));
         }
         self.pages.entry(context.0).or_default().push(page);
-        let device =
-            within(context, || address(page)).map_err(|answer| GateRefusal::of(answer, NOT_REGISTERED))?;
+        let device = within(context, || gpu::page_address(host).map_err(|error| Code(error.0)))
+            .map_err(|answer| GateRefusal::of(answer, NOT_REGISTERED))?;
         let registered = Registered { page, device };
         self.untried.insert(context.0, registered);
         Ok(registered)
@@ -186,22 +186,49 @@ pub(super) fn gate_operations(device: CUdeviceptr, number: u32) -> [Operation; 3
     ]
 }
 
-const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
+/// Kinds of operations of a batch (`CUstreamBatchMemOpType`).
+const WAIT: u32 = 1;
+const WRITE: u32 = 2;
 
-/// Registers a page with the current context.
-fn register(page: usize) -> Result<(), Code> {
-    let register = real::table().cuMemHostRegister_v2.ok_or(MISSING)?;
-    let page = std::ptr::with_exposed_provenance_mut(page);
-    // SAFETY: the page is ours, whole and never unmapped.
-    code(unsafe { register(page, PAGE, REGISTER_DEVICEMAP) })
+/// Whether the driver accepts these operations, on a temporary stream in the current context.
+fn try_out(operations: &mut [Operation]) -> Result<(), Code> {
+    const MISSING: Code = Code(CUresult::ERROR_NOT_SUPPORTED.0);
+    let table = real::table();
+    let (create, destroy) = (table.cuStreamCreate.ok_or(MISSING)?, table.cuStreamDestroy_v2.ok_or(MISSING)?);
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: `stream` is writable, and then a stream of the current context.
+    unsafe {
+        code(create(&raw mut stream, CU_STREAM_NON_BLOCKING))?;
+        let taken = batch(stream, operations);
+        let _destroyed = destroy(stream);
+        taken
+    }
 }
 
-/// The GPU address of a page that is registered with the current context.
-fn address(page: usize) -> Result<CUdeviceptr, Code> {
-    let get = real::table().cuMemHostGetDevicePointer_v2.ok_or(MISSING)?;
-    let page = std::ptr::with_exposed_provenance_mut(page);
-    let mut device = 0;
-    // SAFETY: the page is ours, whole and never unmapped; `device` is writable.
-    code(unsafe { get(&raw mut device, page, 0) })?;
-    Ok(device)
+/// One operation of a batch, in the driver's layout (`CUstreamBatchMemOpParams`).
+#[repr(C)]
+pub(super) struct Operation {
+    kind: u32,
+    address: u64,
+    value: u64,
+    flags: u32,
+    alias: u64,
+    rest: u64,
+}
+
+const _: () = assert!(size_of::<Operation>() == 48);
+
+impl Operation {
+    fn new(kind: u32, address: u64, value: u32, flags: u32) -> Self {
+        Self { kind, address, value: value.into(), flags, alias: 0, rest: 0 }
+    }
+}
+
+/// Submits operations to a stream as one batch.
+pub(super) fn batch(stream: CUstream, operations: &mut [Operation]) -> Result<(), Code> {
+    let table = real::table();
+    let Some(make) = table.cuStreamBatchMemOp_v2 else { return Err(Code(CUresult::ERROR_NOT_SUPPORTED.0)) };
+    let count = u32::try_from(operations.len()).unwrap_or(0);
+    // SAFETY: so many operations are readable and writable; the stream is alive.
+    code(unsafe { make(stream, count, operations.as_mut_ptr().cast(), 0) })
 }

@@ -12,10 +12,11 @@ use super::parameters::{BUFFER, BUFFER_SIZE, Given};
 use crate::gpu::pointer;
 use crate::real;
 
+type Params = *mut *mut c_void;
+
 /// Limits of every GPU; the driver checks the rest when the launch is made.
 const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
 
-/// Makes a deferred launch.
 pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     let mut size = launch.parameters.len();
     let mut extra = [
@@ -86,96 +87,66 @@ fn command(mut launch: Launch, given: Given) -> Result<Deferral, Code> {
     })
 }
 
-/// The deferral of each launch function.
-pub(crate) mod later {
-    use std::ffi::{c_int, c_uint, c_void};
+/// The deferral of a launch with its grid among the arguments.
+#[expect(clippy::too_many_arguments, reason = "the driver's signature")]
+pub(crate) fn with_grid(
+    f: CUfunction,
+    gx: c_uint,
+    gy: c_uint,
+    gz: c_uint,
+    bx: c_uint,
+    by: c_uint,
+    bz: c_uint,
+    shared_bytes: c_uint,
+    _: CUstream,
+    params: Params,
+    extra: Params,
+    cooperative: bool,
+) -> Result<Deferral, Code> {
+    let launch = Launch {
+        function: f.expose_provenance() as u64,
+        grid: [gx, gy, gz],
+        block: [bx, by, bz],
+        shared_bytes,
+        cooperative,
+        ..Launch::default()
+    };
+    command(launch, Given { params, extra })
+}
 
-    use sluice_driver_api::types::*;
-    use sluice_preempt::command::{Command, Deferral, Launch};
-    use sluice_preempt::ids::Code;
-
-    use super::super::parameters::Given;
-    use super::{command, is_value};
-
-    type Params = *mut *mut c_void;
-    type U = c_uint;
-
-    macro_rules! with_grid {
-        ($($name:ident ($($extra:ident)?) $cooperative:literal;)*) => { $(
-            #[expect(clippy::too_many_arguments, reason = "the driver's signature")]
-            pub(crate) fn $name(
-                f: CUfunction, gx: U, gy: U, gz: U, bx: U, by: U, bz: U, shared: U, _: CUstream, params: Params, $($extra: Params)?
-            ) -> Result<Deferral, Code> {
-                let extra = [$($extra,)? std::ptr::null_mut()][0];
-                let launch = Launch {
-                    function: f.expose_provenance() as u64,
-                    grid: [gx, gy, gz],
-                    block: [bx, by, bz],
-                    shared_bytes: shared,
-                    cooperative: $cooperative,
-                    ..Launch::default()
-                };
-                command(launch, Given { params, extra })
-            }
-        )* };
+/// The deferral of a launch by a configuration.
+pub(crate) fn with_config(
+    config: *const CUlaunchConfig,
+    f: CUfunction,
+    params: Params,
+    extra: Params,
+) -> Result<Deferral, Code> {
+    // SAFETY: the program passes null, which the driver would refuse, or a configuration that is readable.
+    let Some(config) = (unsafe { config.as_ref() }) else { return Err(Code::INVALID_VALUE) };
+    let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
+    let attributes = match count {
+        0 => &[],
+        // SAFETY: the program says that there are so many attributes.
+        _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
+    };
+    if !attributes.iter().all(|attribute| is_value(attribute.id)) {
+        return Ok(Deferral::ByCaller);
     }
+    // SAFETY: the same memory as bytes.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(attributes.as_ptr().cast::<u8>(), size_of_val(attributes)) };
+    let launch = Launch {
+        function: f.expose_provenance() as u64,
+        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        shared_bytes: config.sharedMemBytes,
+        attributes: bytes.into(),
+        ..Launch::default()
+    };
+    command(launch, Given { params, extra })
+}
 
-    with_grid! {
-        cuLaunchKernel(extra) false;
-        cuLaunchKernel_ptsz(extra) false;
-        cuLaunchCooperativeKernel() true;
-        cuLaunchCooperativeKernel_ptsz() true;
-    }
-
-    pub(crate) fn cuLaunchKernelEx(
-        config: *const CUlaunchConfig,
-        f: CUfunction,
-        params: Params,
-        extra: Params,
-    ) -> Result<Deferral, Code> {
-        // SAFETY: the program passes null, which the driver would refuse, or a configuration that is readable.
-        let Some(config) = (unsafe { config.as_ref() }) else { return Err(Code::INVALID_VALUE) };
-        let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
-        let attributes = match count {
-            0 => &[],
-            // SAFETY: the program says that there are so many attributes.
-            _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
-        };
-        if !attributes.iter().all(|attribute| is_value(attribute.id)) {
-            return Ok(Deferral::ByCaller);
-        }
-        // SAFETY: the same memory as bytes.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(attributes.as_ptr().cast::<u8>(), size_of_val(attributes)) };
-        let launch = Launch {
-            function: f.expose_provenance() as u64,
-            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
-            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
-            shared_bytes: config.sharedMemBytes,
-            attributes: bytes.into(),
-            ..Launch::default()
-        };
-        command(launch, Given { params, extra })
-    }
-    pub(crate) use cuLaunchKernelEx as cuLaunchKernelEx_ptsz;
-
-    pub(crate) fn cuGraphLaunch(graph: CUgraphExec, _: CUstream) -> Result<Deferral, Code> {
-        Ok(Deferral::Queue(Command::Graph(graph.expose_provenance() as u64)))
-    }
-    pub(crate) use cuGraphLaunch as cuGraphLaunch_ptsz;
-
-    macro_rules! in_person {
-        ($($name:ident($($kind:ty),*);)*) => { $(
-            pub(crate) fn $name($(_: $kind),*) -> Result<Deferral, Code> {
-                Ok(Deferral::ByCaller)
-            }
-        )* };
-    }
-
-    in_person! {
-        cuLaunchCooperativeKernelMultiDevice(*mut CUDA_LAUNCH_PARAMS, c_uint, c_uint);
-        cuLaunch(CUfunction);
-        cuLaunchGrid(CUfunction, c_int, c_int);
-        cuLaunchGridAsync(CUfunction, c_int, c_int, CUstream);
-    }
+/// The deferral of a graph's launch.
+pub(crate) fn of_graph(graph: CUgraphExec) -> Deferral {
+    Deferral::Queue(Command::Graph(graph.expose_provenance() as u64))
 }

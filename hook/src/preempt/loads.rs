@@ -5,11 +5,12 @@
 //! the streams of the current context yield.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
+use sluice_hook_core::lock;
 use sluice_preempt::command::Work;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Context, Stream};
@@ -22,7 +23,6 @@ use crate::real;
 /// Local memory per thread, in bytes, that every context has room for: measured not to wait.
 const NO_WAIT_LOCAL_BYTES: u32 = 64;
 
-/// Most kernels that are remembered.
 const MAX_KERNELS: usize = 4096;
 
 /// While this exists, streams of the context that only the program preempts yield.
@@ -58,14 +58,6 @@ static UNTRACKED: AtomicU32 = AtomicU32::new(0);
 
 struct UntrackedLoad;
 
-impl UntrackedLoad {
-    fn begin() -> Self {
-        UNTRACKED.fetch_add(1, Relaxed);
-        fence(SeqCst);
-        Self
-    }
-}
-
 impl Drop for UntrackedLoad {
     fn drop(&mut self) {
         UNTRACKED.fetch_sub(1, Relaxed);
@@ -85,7 +77,9 @@ fn with_load<R>(
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        let _untracked = UntrackedLoad::begin();
+        UNTRACKED.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        let _untracked = UntrackedLoad;
         if !is_engaged() {
             return call();
         }
@@ -125,7 +119,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
     let engine = engine()?;
     let context = stream.context;
     guarded(None, || {
-        let is_known = || launched_kernels().functions.contains(&(context.0, function));
+        let is_known = || lock(&LAUNCHED).functions.contains(&(context.0, function));
         // A capture does not launch the kernel, so the driver reserves nothing for it.
         if is_known() || engine.driver().is_capturing(stream) {
             return None;
@@ -134,7 +128,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
             // The query for its local memory may load it.
             let load = (!is_loaded(function)).then(|| Load::begin(engine, context));
             let local = local_bytes(function);
-            let more = launched_kernels().may_need_more(context.0, local);
+            let more = lock(&LAUNCHED).may_need_more(context.0, local);
             let load = load.or_else(|| more.then(|| Load::begin(engine, context)));
             Some(FirstLaunch { context: context.0, function, local, _load: load })
         })
@@ -144,7 +138,7 @@ fn first_launch(stream: Stream, function: u64) -> Option<FirstLaunch> {
 /// Called after the launch. A launch that the driver did not make has reserved nothing.
 pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
     if let Some(first) = first.filter(|_| result == CUresult::SUCCESS) {
-        guarded((), || launched_kernels().note(&first));
+        guarded((), || lock(&LAUNCHED).note(&first));
     }
 }
 
@@ -170,7 +164,6 @@ fn local_bytes(function: u64) -> u32 {
 /// Kernels that were launched while the program preempted a stream.
 #[derive(Debug, Default)]
 struct LaunchedKernels {
-    /// Context and function.
     functions: BTreeSet<(u64, u64)>,
     /// The most local memory that one of them needed, by context, in bytes.
     local: BTreeMap<u64, u32>,
@@ -185,7 +178,6 @@ impl LaunchedKernels {
         local > self.local.get(&context).copied().unwrap_or(NO_WAIT_LOCAL_BYTES)
     }
 
-    /// Remembers a kernel that was launched.
     fn note(&mut self, launched: &FirstLaunch) {
         if self.functions.len() >= MAX_KERNELS {
             self.functions.clear();
@@ -200,13 +192,9 @@ impl LaunchedKernels {
 
 /// Forgets functions whose handles the driver may reuse, because a module was unloaded or a context has ended.
 pub(super) fn forget_functions(context: Option<u64>) {
-    let mut kernels = launched_kernels();
+    let mut kernels = lock(&LAUNCHED);
     kernels.functions.clear();
     if let Some(context) = context {
         kernels.local.remove(&context);
     }
-}
-
-fn launched_kernels() -> MutexGuard<'static, LaunchedKernels> {
-    LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,14 +3,14 @@
 //! One thread per device follows the word. The GPU never waits for a word that only the manager can write. It waits
 //! for the process's own gates, and they open when the manager is gone.
 
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
+use sluice_hook_core::lock;
 use sluice_hook_core::platform::TokenLink;
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
@@ -78,12 +78,12 @@ pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
     let bit = bit(managed);
     let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
     if follows
-        || managed.device.link().stream_gate_word().is_none()
+        || managed.device.link.stream_gate_word().is_none()
         || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
     {
         return;
     }
-    if !thread::start(thread::SMALL_STACK_BYTES, body, std::ptr::from_ref(managed).cast_mut().cast()) {
+    if !thread::start(c"sluice-gate", thread::SMALL_STACK_BYTES, move || run_thread(managed)) {
         // The next call tries again.
         FOLLOWED_DEVICES.fetch_and(!bit, AcqRel);
     }
@@ -92,7 +92,7 @@ pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
 /// Applies the managers' requests to a stream that has just got a queue.
 pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
     if ANY_GATES_WANTED.load(Acquire) {
-        let wanted = wanted();
+        let wanted = lock(&GATE_REQUESTS);
         if wanted.gates != 0 {
             ensure_gates(engine, queue);
         }
@@ -106,26 +106,18 @@ fn bit(managed: &ManagedDevice) -> u64 {
     1 << (managed.ordinal % u64::BITS)
 }
 
-fn wanted() -> MutexGuard<'static, GateRequests> {
-    GATE_REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-extern "C" fn body(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is the device that `follow_gate_word` passed, which is never freed.
-    let managed: &'static ManagedDevice = unsafe { &*argument.cast::<ManagedDevice>() };
-    thread::configure_current(c"sluice-gate");
+fn run_thread(managed: &'static ManagedDevice) {
     while !process::has_forked() && !is_ending() {
         if catch_unwind(AssertUnwindSafe(|| follow_once(managed))).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
             std::thread::sleep(POLL_OPEN);
         }
     }
-    std::ptr::null_mut()
 }
 
 /// Applies the word, and waits until it changes or the next check is due.
 fn follow_once(managed: &'static ManagedDevice) {
-    let link = managed.device.link();
+    let link = &managed.device.link;
     let gate = link.stream_gate_word();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
     // A latency-critical process ignores the gate.
@@ -145,7 +137,6 @@ fn follow_once(managed: &'static ManagedDevice) {
     }
 }
 
-/// The effect of the word.
 struct GateReport {
     /// Which kind of gates is in force, for the manager.
     gates: u64,
@@ -159,7 +150,7 @@ impl GateReport {
 
 /// Gives streams gates, closes and opens them.
 fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
-    let mut wanted = wanted();
+    let mut wanted = lock(&GATE_REQUESTS);
     let before = (wanted.gates != 0, wanted.closed != 0);
     let set = |bits: u64, on: bool| if on { bits | device } else { bits & !device };
     (wanted.gates, wanted.closed) = (set(wanted.gates, gates), set(wanted.closed, closed));

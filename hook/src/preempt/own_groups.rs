@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use sluice_comm::attach::MAX_CHANNELS;
+use sluice_hook_core::lock;
 use sluice_nvrm::ioctl_observation::ComputeGroup;
 use sluice_nvrm::{ControlError, Controls, DriverVersion as Module};
 use sluice_preempt::driver::{ChannelGroupError, ChannelGroups, Driver};
@@ -21,14 +22,12 @@ use super::{engine_for_call, is_engaged, streams};
 use crate::governed::guarded;
 use crate::{channel_groups, gpu, process, real};
 
-/// Whether a group is disabled.
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// Statuses of the driver that say there is no memory to save the context (`NV_ERR_INSUFFICIENT_RESOURCES`,
 /// `NV_ERR_NO_MEMORY`).
 const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 
-/// The disabled groups, by context.
 #[derive(Debug, Default)]
 pub(crate) struct OwnChannelGroups {
     disabled: Mutex<BTreeMap<u64, DisabledGroup>>,
@@ -73,8 +72,7 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
-    if process::device_in_use(ordinal)
-        .is_some_and(|managed| managed.device.link().stream_gate_word().is_some())
+    if process::device_in_use(ordinal).is_some_and(|managed| managed.device.link.stream_gate_word().is_some())
     {
         return Err(c"the manager schedules this process's channel groups");
     }
@@ -87,15 +85,9 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     }
 }
 
-impl OwnChannelGroups {
-    fn disabled(&self) -> MutexGuard<'_, BTreeMap<u64, DisabledGroup>> {
-        self.disabled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl ChannelGroups for OwnChannelGroups {
     fn disable(&self, stream: Stream) -> Result<(), ChannelGroupError> {
-        let mut disabled = self.disabled();
+        let mut disabled = lock(&self.disabled);
         if let Some(known) = disabled.get_mut(&stream.context.0) {
             known.streams.push(stream.handle);
             return Ok(());
@@ -117,7 +109,7 @@ impl ChannelGroups for OwnChannelGroups {
     }
 
     fn enable(&self, stream: Stream) {
-        let mut disabled = self.disabled();
+        let mut disabled = lock(&self.disabled);
         let Some(known) = disabled.get_mut(&stream.context.0) else { return };
         known.streams.retain(|handle| *handle != stream.handle);
         if !known.streams.is_empty() {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sluice_driver_api::CUresult;
+use sluice_hook_core::lock;
 use sluice_preempt::ids::Code;
 
 use super::as_own_call;
@@ -27,7 +28,7 @@ static LAYOUTS: OnceLock<Mutex<HashMap<u64, Layout>>> = OnceLock::new();
 /// Forgets all layouts: after a module was unloaded, the driver may reuse its functions' handles.
 pub(super) fn forget_layouts() {
     if let Some(layouts) = LAYOUTS.get() {
-        layouts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(layouts).clear();
     }
 }
 
@@ -88,7 +89,7 @@ unsafe fn packed(extra: *mut *mut c_void) -> Option<Box<[u8]>> {
 
 fn layout(function: u64) -> Option<Layout> {
     let layouts = LAYOUTS.get_or_init(Mutex::default);
-    if let Some(known) = layouts.lock().unwrap_or_else(PoisonError::into_inner).get(&function) {
+    if let Some(known) = lock(layouts).get(&function) {
         return Some(known.clone());
     }
     let table = real::table();
@@ -104,7 +105,7 @@ fn layout(function: u64) -> Option<Layout> {
             read_layout(|index, offset, size| unsafe { get(pointer(function), index, offset, size) })
         })
     })?;
-    layouts.lock().unwrap_or_else(PoisonError::into_inner).insert(function, found.clone());
+    lock(layouts).insert(function, found.clone());
     Some(found)
 }
 

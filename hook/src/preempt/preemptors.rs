@@ -1,9 +1,10 @@
 //! Which of program and manager preempt a stream. The stream runs again when neither does.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_hook_core::lock;
 use sluice_preempt::config::PreemptionLevel;
 use sluice_preempt::engine::Request;
 use sluice_preempt::ids::QueueId;
@@ -12,7 +13,6 @@ use sluice_preempt::queue::Queue;
 
 use super::{HookEngine, loads};
 
-/// A party that can preempt a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preemptor {
     Program,
@@ -40,10 +40,9 @@ pub(super) fn preempt_for(
     request: Request,
 ) -> Result<Achieved, Error> {
     {
-        let mut preempted = lock();
+        let mut preempted = lock(&PREEMPTED_BY);
         let bits = preempted.get(&queue.id()).map_or(0, |bits| *bits) | preemptor.bit();
-        preempted.insert(queue.id(), bits);
-        update_any_by_program(&preempted);
+        set_bits(&mut preempted, queue.id(), bits);
         // Under the lock, so that no other change of the parties comes between: the engine's last setting is the true
         // one.
         engine.set_yields_to_loads(queue, yields_to_loads(bits));
@@ -58,15 +57,12 @@ pub(super) fn preempt_for(
 /// Ends one party's preemption; restores the stream unless the other party preempts it. A concurrent preemption waits
 /// for this call, so that this call does not undo it.
 pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preemptor) -> Result<(), Error> {
-    let mut preempted = lock();
+    let mut preempted = lock(&PREEMPTED_BY);
     let others = preempted.get(&queue.id()).map_or(0, |bits| bits & !preemptor.bit());
+    set_bits(&mut preempted, queue.id(), others);
     if others == 0 {
-        preempted.remove(&queue.id());
-        update_any_by_program(&preempted);
         return engine.restore(queue);
     }
-    preempted.insert(queue.id(), others);
-    update_any_by_program(&preempted);
     engine.set_yields_to_loads(queue, yields_to_loads(others));
     // Without the lease of the other party, and not at a gate for which a load unknown to the engine could wait.
     let level = (yields_to_loads(others) && loads::is_any_untracked()).then_some(PreemptionLevel::Host);
@@ -74,26 +70,20 @@ pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preempt
     engine.preempt(queue, request).map(drop).or(Ok(()))
 }
 
-/// Whether the manager preempts the stream.
 pub(super) fn is_preempted_by_manager(queue: QueueId) -> bool {
-    lock().get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
+    lock(&PREEMPTED_BY).get(&queue).is_some_and(|bits| bits & Preemptor::Manager.bit() != 0)
 }
 
 /// Forgets the program's preemption: the program has destroyed the stream, or ended its context.
 pub(super) fn forget_program(queue: QueueId) {
-    let mut preempted = lock();
-    if let Some(bits) = preempted.get_mut(&queue) {
-        *bits &= !Preemptor::Program.bit();
-    }
-    preempted.retain(|_, bits| *bits != 0);
-    update_any_by_program(&preempted);
+    let mut preempted = lock(&PREEMPTED_BY);
+    let others = preempted.get(&queue).map_or(0, |bits| bits & !Preemptor::Program.bit());
+    set_bits(&mut preempted, queue, others);
 }
 
 /// Forgets a stream that was restored by itself, or is gone.
 pub(super) fn forget(queue: QueueId) {
-    let mut preempted = lock();
-    preempted.remove(&queue);
-    update_any_by_program(&preempted);
+    set_bits(&mut lock(&PREEMPTED_BY), queue, 0);
 }
 
 /// Whether the program preempts any stream.
@@ -107,10 +97,10 @@ fn yields_to_loads(bits: u8) -> bool {
     bits == Preemptor::Program.bit()
 }
 
-fn update_any_by_program(preempted: &BTreeMap<QueueId, u8>) {
+fn set_bits(preempted: &mut BTreeMap<QueueId, u8>, queue: QueueId, bits: u8) {
+    match bits {
+        0 => preempted.remove(&queue),
+        _ => preempted.insert(queue, bits),
+    };
     ANY_BY_PROGRAM.store(preempted.values().any(|bits| bits & Preemptor::Program.bit() != 0), Relaxed);
-}
-
-fn lock() -> MutexGuard<'static, BTreeMap<QueueId, u8>> {
-    PREEMPTED_BY.lock().unwrap_or_else(PoisonError::into_inner)
 }

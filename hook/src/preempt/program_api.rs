@@ -26,9 +26,7 @@ pub(crate) enum Refusal {
     Bypassed(Bypass),
     /// The calling thread has no context, which a default stream needs.
     NoContext,
-    /// No thread could be started.
     NoThread,
-    /// The engine returned an error.
     Engine(Error),
 }
 
@@ -54,8 +52,7 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Resu
     if !config.is_valid() {
         return Err(Error::InvalidConfig.into());
     }
-    let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
-    let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
+    let (engine, queue) = engaged(stream)?;
     // The worker submits pending commands: without it a preempted stream would never go on.
     if !worker::wake_worker() {
         return Err(Refusal::NoThread);
@@ -70,7 +67,6 @@ pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Resu
     Ok(result?)
 }
 
-/// Disables preemption.
 pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     engine.disable(&queue)?;
@@ -81,7 +77,6 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Preempts a stream.
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
     let level = loads::is_any_untracked().then_some(PreemptionLevel::Host);
@@ -93,7 +88,6 @@ pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal>
     )?)
 }
 
-/// Restores a stream.
 pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
     let (engine, queue) = enabled(stream)?;
     Ok(preemptors::restore_for(engine, &queue, Preemptor::Program)?)
@@ -102,8 +96,7 @@ pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
 /// The highest level at which a stream can be preempted.
 pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
     process::check_governed().map_err(Refusal::Bypassed)?;
-    let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
-    let queue = streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?;
+    let (engine, queue) = engaged(stream)?;
     Ok(supported(engine, &queue, GateUse::Probe))
 }
 
@@ -155,6 +148,12 @@ fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusa
     }
     let queue = streams::known(streams::named(stream, false));
     engine().zip(queue).ok_or(Refusal::Engine(Error::NotEnabled))
+}
+
+/// Any stream; from here on calls go through the engine.
+fn engaged(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
+    let engine = engage().ok_or(Refusal::Bypassed(Bypass::Forked))?;
+    Ok((engine, streams::find(engine, stream, false).ok_or_else(|| unknown(stream))?))
 }
 
 fn unknown(stream: CUstream) -> Refusal {

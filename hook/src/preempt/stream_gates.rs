@@ -6,17 +6,16 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
+use sluice_hook_core::lock;
 use sluice_preempt::driver::{GateProgress, StreamGates};
 use sluice_preempt::ids::{Code, Context, Stream};
 
 use super::driver::within;
-use super::gate_cells::{GateAllocator, GateSlot, gate_operations};
-use super::memops::batch;
+use super::gate_cells::{GateAllocator, GateSlot, batch, gate_operations};
 use crate::gpu::pointer;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct HostGates {
     /// Whether any stream got a cell: only then can the engine ask for a gate.
@@ -32,7 +31,6 @@ impl std::fmt::Debug for HostGates {
 }
 
 impl HostGates {
-    /// The gates, if any stream has one.
     pub(super) fn usable(&self) -> Option<&dyn StreamGates> {
         (self.used.load(Acquire) != 0).then_some(self as &dyn StreamGates)
     }
@@ -42,7 +40,7 @@ impl HostGates {
         if self.slot(stream).is_some() {
             return Ok(());
         }
-        let slot = self.allocator().take(stream.context)?;
+        let slot = lock(&self.allocator).take(stream.context)?;
         slot.cell.arrived.store(0, Relaxed);
         slot.cell.passed.store(0, Relaxed);
         slot.cell.placed.store(0, Release);
@@ -54,7 +52,7 @@ impl HostGates {
 
     /// Whether streams of the context can have gates; returns the reason if not.
     pub(super) fn probe(&self, context: Context) -> Result<(), &'static CStr> {
-        let mut allocator = self.allocator();
+        let mut allocator = lock(&self.allocator);
         allocator.take(context).map(|slot| allocator.give_back(context, slot))
     }
 
@@ -63,23 +61,19 @@ impl HostGates {
         let key = (stream.context.0, stream.handle);
         let slot = self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
         if let Some(slot) = slot {
-            self.allocator().give_back(stream.context, slot);
+            lock(&self.allocator).give_back(stream.context, slot);
         }
     }
 
     /// Forgets a context that has ended, and its registrations with it.
     pub(super) fn forget_context(&self, context: u64) {
         self.slots.write().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != context);
-        self.allocator().forget_context(context);
+        lock(&self.allocator).forget_context(context);
     }
 
     fn slot(&self, stream: Stream) -> Option<GateSlot> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         slots.get(&(stream.context.0, stream.handle)).copied()
-    }
-
-    fn allocator(&self) -> MutexGuard<'_, GateAllocator> {
-        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,11 +9,11 @@ use sluice_hook_core::platform::{Stream as NamedStream, StreamKind};
 use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
+use super::submit::follow;
 use super::{HookEngine, as_own_call, engine, manager};
 use crate::gpu::{self, pointer};
 use crate::{process, real};
 
-/// CU_STREAM_PER_THREAD.
 pub(super) const PER_THREAD: u64 = 2;
 
 /// The legacy default stream's key among the default streams, in place of a thread's number.
@@ -44,7 +44,6 @@ pub(super) fn find(engine: &HookEngine, stream: CUstream, per_thread: bool) -> O
     known(named).or_else(|| make(engine, named))
 }
 
-/// The queue of a stream if it has one.
 pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
     match named.kind {
         StreamKind::Created => read(|maps| {
@@ -58,7 +57,6 @@ pub(super) fn known(named: NamedStream) -> Option<Arc<Queue>> {
     }
 }
 
-/// All queues of a context.
 pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     read(|maps| {
         let all = maps.created.values().chain(maps.defaults.values());
@@ -66,7 +64,6 @@ pub(super) fn of_context(context: u64) -> Vec<Arc<Queue>> {
     })
 }
 
-/// All queues.
 pub(super) fn all() -> Vec<Arc<Queue>> {
     read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }
@@ -105,7 +102,8 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
         StreamKind::Created => Stream {
             context: Context(context_of(named.handle)?),
             handle: named.handle,
-            blocking: is_blocking(named.handle),
+            // Assumed if the driver does not tell.
+            blocking: as_own_call(|| gpu::is_blocking(pointer(named.handle))).unwrap_or(true),
         },
         StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),
         StreamKind::PerThread => {
@@ -125,45 +123,24 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
 }
 
 fn context_of(handle: u64) -> Option<u64> {
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the program is using the stream, so it is alive; `context` is writable.
-    let asked =
-        as_own_call(|| unsafe { Some(real::table().cuStreamGetCtx?(pointer(handle), &raw mut context)) });
-    match asked {
-        Some(CUresult::SUCCESS) if !context.is_null() => Some(context.expose_provenance() as u64),
+    match as_own_call(|| gpu::stream_context(pointer(handle))) {
+        Ok(context) => context,
         // A stream of a green context.
-        Some(CUresult::ERROR_INVALID_CONTEXT | CUresult::ERROR_NOT_SUPPORTED) => gpu::current_context(),
-        _ => None,
+        Err(CUresult::ERROR_INVALID_CONTEXT | CUresult::ERROR_NOT_SUPPORTED) => gpu::current_context(),
+        Err(_) => None,
     }
-}
-
-/// Whether the legacy default stream orders itself with a created stream; assumed if the driver does not tell.
-fn is_blocking(handle: u64) -> bool {
-    let mut flags = 0;
-    // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
-    let asked =
-        as_own_call(|| unsafe { Some(real::table().cuStreamGetFlags?(pointer(handle), &raw mut flags)) });
-    asked != Some(CUresult::SUCCESS) || flags & CU_STREAM_NON_BLOCKING == 0
 }
 
 /// A stream in place of the calling thread's own default stream, which no other thread can name. It is ordered behind
 /// all work of that stream.
 fn stand_in() -> Option<u64> {
-    let table = real::table();
-    let (mut stream, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let own = pointer(PER_THREAD);
-    // SAFETY: out-pointers are writable; stream and event are those made here, and the calling thread's own stream always is.
-    unsafe {
-        if table.cuStreamCreate?(&raw mut stream, CU_STREAM_DEFAULT) != CUresult::SUCCESS {
-            return None;
-        }
-        if table.cuEventCreate?(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUresult::SUCCESS {
-            let _recorded = table.cuEventRecord?(event, own);
-            let _waits = table.cuStreamWaitEvent?(stream, event, 0);
-            let _destroyed = table.cuEventDestroy_v2?(event);
-        }
-    }
-    Some(stream.expose_provenance() as u64)
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: `stream` is writable.
+    let made = unsafe { real::table().cuStreamCreate?(&raw mut stream, CU_STREAM_DEFAULT) };
+    (made == CUresult::SUCCESS).then(|| {
+        follow(stream, pointer(PER_THREAD));
+        stream.expose_provenance() as u64
+    })
 }
 
 fn read<R>(call: impl FnOnce(&Maps) -> R) -> R {

@@ -16,21 +16,60 @@ use crate::governed::guarded;
 use crate::gpu::pointer;
 use crate::real;
 
+/// Makes a call of the program through the engine; directly while no call goes through it, or if the driver is calling.
+#[inline]
+pub(crate) fn through_engine(
+    direct: impl FnOnce() -> CUresult,
+    call: impl FnOnce(&HookEngine) -> Result<(), Code>,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match engine_for_call() {
+        Some(engine) => guarded(CUresult::ERROR_UNKNOWN, || status(call(engine))),
+        None => direct(),
+    }
+}
+
+/// The same for a call on a stream.
+#[inline]
+pub(crate) fn on_queue(
+    (stream, per_thread): (CUstream, bool),
+    direct: impl FnOnce() -> CUresult,
+    call: impl FnOnce(&HookEngine, &Arc<Queue>) -> Result<(), Code>,
+) -> CUresult {
+    if !is_engaged() {
+        return direct();
+    }
+    match queue_of(stream, per_thread) {
+        Some((engine, queue)) => guarded(CUresult::ERROR_UNKNOWN, || status(call(engine, &queue))),
+        None => direct(),
+    }
+}
+
+/// Tells the engine something, if calls go through it.
+#[inline]
+pub(super) fn tell_engine(call: impl FnOnce(&HookEngine)) {
+    if is_engaged()
+        && let Some(engine) = engine_for_call()
+    {
+        guarded((), || call(engine));
+    }
+}
+
 /// A call on `stream`: `direct` while nothing can be preempted. Otherwise `now` on the stream that the engine knows,
 /// or what `later` defers.
 #[inline]
 pub(crate) fn submit(
-    (stream, per_thread): (CUstream, bool),
+    stream: (CUstream, bool),
     work: impl FnOnce() -> Work,
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
     later: impl FnOnce() -> Result<Deferral, Code>,
 ) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
-    through(engine, &queue, work(), || now(pointer(queue.stream().handle)), later)
+    on_queue(stream, direct, |engine, queue| {
+        through(engine, queue, work(), || now(pointer(queue.stream().handle)), later)
+    })
 }
 
 /// A command whose arguments are plain values; `kept` makes the same call later.
@@ -54,35 +93,28 @@ pub(crate) fn submit_by_caller(
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
     let named = stream.unwrap_or(std::ptr::null_mut());
-    let Some((engine, queue)) = queue_of(named, per_thread) else { return direct() };
-    let own = stream.is_none() && streams::named(named, per_thread).kind == StreamKind::PerThread;
-    let now = || {
-        let on = pointer(queue.stream().handle);
-        if own { beside(queue.stream(), || now(on)) } else { now(on) }
-    };
-    through(engine, &queue, work(), now, || Ok(Deferral::ByCaller))
+    on_queue((named, per_thread), direct, |engine, queue| {
+        let own = stream.is_none() && streams::named(named, per_thread).kind == StreamKind::PerThread;
+        let now = || {
+            let on = pointer(queue.stream().handle);
+            if own { beside(queue.stream(), || now(on)) } else { now(on) }
+        };
+        through(engine, queue, work(), now, || Ok(Deferral::ByCaller))
+    })
 }
 
-/// A query of a stream.
 #[inline]
 pub(crate) fn query_on_stream(
-    (stream, per_thread): (Option<CUstream>, bool),
-    direct: impl FnOnce() -> CUresult,
+    (stream, per_thread): (CUstream, bool),
     now: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    now(stands_for(stream.unwrap_or(std::ptr::null_mut()), per_thread))
+    now(stands_for(stream, per_thread))
 }
 
 /// The stream itself, or the stand-in of the calling thread's own default stream.
 #[inline]
-pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
+pub(crate) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
     if !is_engaged() || streams::named(stream, per_thread).kind != StreamKind::PerThread {
         return stream;
     }
@@ -92,23 +124,14 @@ pub(super) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
 /// A change of an executable graph: pending launches still use the graph as it was.
 #[inline]
 pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
-    if is_engaged()
-        && let Some(engine) = engine_for_call()
-    {
-        guarded((), || engine.await_graph(graph.expose_provenance() as u64));
-    }
+    tell_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
     real()
 }
 
 /// The destruction of an executable graph, after its pending launches.
 #[inline]
 pub(crate) fn destroy_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
-    if !is_engaged() {
-        return real();
-    }
-    let Some(engine) = engine_for_call() else { return real() };
-    let graph = graph.expose_provenance() as u64;
-    guarded(CUresult::ERROR_UNKNOWN, || status(engine.destroy_graph(graph)))
+    through_engine(real, |engine| engine.destroy_graph(graph.expose_provenance() as u64))
 }
 
 /// A call kept for later; its argument is the stream.
@@ -120,7 +143,7 @@ pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Deferral {
 }
 
 /// The engine and the queue of a stream, for a call of the program.
-pub(super) fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static HookEngine, Arc<Queue>)> {
+fn queue_of(stream: CUstream, per_thread: bool) -> Option<(&'static HookEngine, Arc<Queue>)> {
     let found = guarded(None, || {
         let engine = engine_for_call()?;
         Some((engine, streams::find(engine, stream, per_thread)?))
@@ -135,14 +158,14 @@ fn through(
     work: Work,
     now: impl FnOnce() -> CUresult,
     later: impl FnOnce() -> Result<Deferral, Code>,
-) -> CUresult {
+) -> Result<(), Code> {
     let now = || {
         let first = loads::before_launch(queue.stream(), work);
         let result = as_own_call(now);
         loads::launched(first, result);
         code(result)
     };
-    guarded(CUresult::ERROR_UNKNOWN, || status(engine.submit(queue, work, now, later)))
+    engine.submit(queue, work, now, later)
 }
 
 /// Makes a call that the driver runs on the thread's own default stream, ordered as if it ran on the stand-in.
@@ -155,7 +178,7 @@ fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
 }
 
 /// Makes later work of `follower` wait for earlier work of `leader`.
-fn follow(follower: CUstream, leader: CUstream) {
+pub(super) fn follow(follower: CUstream, leader: CUstream) {
     let table = real::table();
     let mut event = std::ptr::null_mut();
     let mut ordered = || {

@@ -4,39 +4,13 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
-use super::submit::queue_of;
+use super::submit::{on_queue, tell_engine};
 use super::{
     as_own_call, code, engine_for_call, is_engaged, loads, own_groups, parameters, preemptors, status,
     streams,
 };
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
-
-/// `cuStreamSynchronize`.
-#[inline]
-pub(crate) fn synchronize(stream: CUstream, per_thread: bool, direct: impl FnOnce() -> CUresult) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    match queue_of(stream, per_thread) {
-        Some((engine, queue)) => {
-            guarded(CUresult::ERROR_UNKNOWN, || status(engine.synchronize_stream(&queue)))
-        }
-        None => direct(),
-    }
-}
-
-/// `cuStreamQuery`.
-#[inline]
-pub(crate) fn query(stream: CUstream, per_thread: bool, direct: impl FnOnce() -> CUresult) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    match queue_of(stream, per_thread) {
-        Some((engine, queue)) => guarded(CUresult::ERROR_UNKNOWN, || status(engine.query_stream(&queue))),
-        None => direct(),
-    }
-}
 
 /// `cuCtxSynchronize` of the current context, or of the given one.
 #[inline]
@@ -59,17 +33,13 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
 /// A call that may wait for the current context, or that ends an object which pending commands may use.
 #[inline]
 pub(crate) fn flush_context_before(real: impl FnOnce() -> CUresult) -> CUresult {
-    if is_engaged()
-        && let Some(engine) = engine_for_call()
-    {
-        own_groups::yield_group(None);
-        guarded((), || {
-            if let Some(context) = gpu::current_context() {
-                engine.flush_context_ignoring_errors(Context(context));
-            }
-            parameters::forget_layouts();
-        });
-    }
+    own_groups::yield_group(None);
+    tell_engine(|engine| {
+        if let Some(context) = gpu::current_context() {
+            engine.flush_context_ignoring_errors(Context(context));
+        }
+        parameters::forget_layouts();
+    });
     real()
 }
 
@@ -82,22 +52,17 @@ pub(crate) fn unload(real: impl FnOnce() -> CUresult) -> CUresult {
     flush_context_before(real)
 }
 
-/// Begins or ends a capture.
 #[inline]
 pub(crate) fn capture(
-    symbol: &str,
-    (stream, per_thread): (CUstream, bool),
+    begins: bool,
+    stream: (CUstream, bool),
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
 ) -> CUresult {
-    if !is_engaged() {
-        return direct();
-    }
-    let Some((engine, queue)) = queue_of(stream, per_thread) else { return direct() };
-    let now = || as_own_call(|| now(pointer(queue.stream().handle)));
-    guarded(CUresult::ERROR_UNKNOWN, || {
-        if symbol.starts_with("cuStreamBegin") {
-            return status(engine.begin_capture(&queue, || code(now())));
+    on_queue(stream, direct, |engine, queue| {
+        let now = || code(as_own_call(|| now(pointer(queue.stream().handle))));
+        if begins {
+            return engine.begin_capture(queue, now);
         }
         let result = now();
         engine.end_capture();
@@ -125,14 +90,10 @@ pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult
 /// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
 /// since the driver would wait for them. The context is not used until `finish_context_end` or `cancel_context_end`.
 pub(crate) fn begin_context_end(context: u64) {
-    if is_engaged()
-        && let Some(engine) = engine_for_call()
-    {
-        guarded((), || {
-            engine.begin_context_end(Context(context));
-            streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
-        });
-    }
+    tell_engine(|engine| {
+        engine.begin_context_end(Context(context));
+        streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
+    });
 }
 
 /// The call has not ended the context.

@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
+use sluice_hook_core::lock;
 use sluice_preempt::driver::Observer;
 use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::worker::{self, WakeSignal};
 
-use super::{as_own_call, as_program_call, engine, preemptors};
+use super::{as_own_call, engine, preemptors, with_own_call};
 use crate::process::{self, COUNTERS};
 use crate::thread;
-
-/// Stack of the worker, in bytes: the driver may load a kernel at its launch, and a program's callback may run.
-const STACK: usize = 8 << 20;
 
 static WAKE_SIGNAL: LazyLock<WakeSignal> = LazyLock::new(WakeSignal::default);
 static IDLE_CALLBACKS: Mutex<BTreeMap<QueueId, IdleCallback>> = Mutex::new(BTreeMap::new());
@@ -31,7 +29,7 @@ pub(crate) struct IdleCallback {
 
 /// Sets the callback of an idle stream, or removes it with `None`.
 pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<IdleCallback>) {
-    let mut all = IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = lock(&IDLE_CALLBACKS);
     match on_idle {
         Some(on_idle) => all.insert(queue, on_idle),
         None => all.remove(&queue),
@@ -46,12 +44,11 @@ impl Observer for WorkerWaker {
     fn notice(&self, notice: Notice) {
         match notice {
             Notice::Idle(queue) => {
-                let on_idle =
-                    IDLE_CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).get(&queue).copied();
+                let on_idle = lock(&IDLE_CALLBACKS).get(&queue).copied();
                 if let Some(IdleCallback { stream, call, argument }) = on_idle {
                     let stream = std::ptr::with_exposed_provenance_mut(stream);
                     // SAFETY: the program gave us the function and its argument for this.
-                    as_program_call(|| unsafe {
+                    with_own_call(false, || unsafe {
                         call(stream, std::ptr::with_exposed_provenance_mut(argument))
                     });
                 }
@@ -72,15 +69,15 @@ impl Observer for WorkerWaker {
 
 /// Wakes the worker, or starts it. Returns `false` if it cannot be started.
 pub(super) fn wake_worker() -> bool {
-    let started = !WAKE_SIGNAL.notify() || thread::start(STACK, body, std::ptr::null_mut());
+    let started =
+        !WAKE_SIGNAL.notify() || thread::start(c"sluice-preempt", thread::LARGE_STACK_BYTES, run_thread);
     if !started {
         WAKE_SIGNAL.not_started();
     }
     started
 }
 
-extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    thread::configure_current(c"sluice-preempt");
+fn run_thread() {
     // Neither this thread's calls nor those of the driver during them come from the program.
     as_own_call(|| {
         while let Some(engine) = engine() {
@@ -90,5 +87,4 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
             COUNTERS.panics.fetch_add(1, Relaxed);
         }
     });
-    std::ptr::null_mut()
 }

@@ -1,14 +1,38 @@
-//! The configuration of this process, read when it is first needed, and the address of a device's manager.
+//! What runs when this library is loaded, in the child of a fork, and when the configuration or a device is first needed.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use sluice_comm::Name;
+use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::config::{Config, Managers};
+use sluice_hook_core::device::{Device, Settings};
+use sluice_hook_core::memory::MemoryAccount;
 
+use super::{CAPTURES, COUNTERS, ManagedDevice};
+use crate::clock::HostClock;
 use crate::descriptor::Descriptor;
+use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
-use crate::link::Address;
-use crate::log;
+use crate::link::{Address, ClientIdentity, MemoryConnection, TokenConnection};
+use crate::{hold_kernel, log, symbols};
+
+/// Runs when the loader has mapped this library, before or after other libraries' constructors.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    symbols::prepare();
+    // SAFETY: the handler only stores to atomics and closes descriptors, which is allowed in the child of a fork.
+    let _registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
+/// The child has one thread, no tracker, and the parent's descriptors. If the parent had used the CUDA driver, the driver does not work
+/// in the child, and neither does the hook. If it had not, there is nothing to undo and the child starts afresh.
+extern "C" fn in_child() {
+    super::after_fork();
+}
 
 static SETUP: Leaked<Setup> = Leaked::none();
 
@@ -21,7 +45,7 @@ pub(super) struct Setup {
 }
 
 /// Where a device's manager listens; `None` if it has none.
-pub(super) fn manager_address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
+fn manager_address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
     match managers {
         Managers::Socket(path) => Some(Address::Unix(path.clone())),
         Managers::Tcp(list) => list.get(ordinal).map(|(ip, port)| Address::Tcp(ip.clone(), *port)),
@@ -42,7 +66,33 @@ fn format_uuid(uuid: &[u8; 16]) -> String {
     [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
 }
 
-/// The configuration of this process.
+/// A device with connections to its manager; `None` if it has no manager.
+pub(super) fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
+    let setup = setup();
+    let uuid = gpu::device_uuid(ordinal)?;
+    let at = usize::try_from(ordinal).ok()?;
+    let ordinal = u32::try_from(ordinal).ok()?;
+    let address = manager_address(&setup.config.managers, at, &uuid)?;
+    let identity = ClientIdentity { name: setup.name, ordinal, uuid };
+    super::log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
+    let settings = Settings {
+        idle_ns: setup.config.idle_us * 1000,
+        quantile: setup.config.quantile,
+        fail_closed: setup.config.fail_closed,
+        hold_kernels: setup.config.hold_kernels,
+        ..Settings::default()
+    };
+    let token = TokenConnection::new(address.clone(), identity.clone());
+    let memory = MemoryConnection::new(address, identity);
+    Some(ManagedDevice {
+        device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
+        memory: MemoryAccount::new(memory, setup.config.fail_closed),
+        ordinal,
+        active_hold: hold_kernel::ActiveHold::none(),
+        tracked: AtomicBool::new(false),
+    })
+}
+
 pub(super) fn setup() -> &'static Setup {
     SETUP.get().unwrap_or_else(set_up)
 }

@@ -11,11 +11,9 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
-const DT_HASH: u64 = 4;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 
-/// An entry of the dynamic section.
 #[repr(C)]
 struct DynamicEntry {
     tag: u64,
@@ -95,14 +93,13 @@ struct Symbols {
     strings: *const u8,
     table: *const Elf64_Sym,
     gnu_hash: *const u32,
-    hash: *const u32,
 }
 
 impl Symbols {
     /// # Safety
     /// `dynamic` is the dynamic section of an object loaded at `base`.
     unsafe fn read(base: u64, mut dynamic: *const DynamicEntry) -> Option<Self> {
-        let (mut strings, mut table, mut gnu_hash, mut hash) = (0, 0, 0, 0);
+        let (mut strings, mut table, mut gnu_hash) = (0, 0, 0);
         loop {
             // SAFETY: the section ends with an entry of tag 0, where this loop ends.
             let entry = unsafe { &*dynamic };
@@ -113,38 +110,24 @@ impl Symbols {
                 DT_STRTAB => strings = value,
                 DT_SYMTAB => table = value,
                 DT_GNU_HASH => gnu_hash = value,
-                DT_HASH => hash = value,
                 _ => {}
             }
             // SAFETY: not at the end yet.
             dynamic = unsafe { dynamic.add(1) };
         }
-        (strings != 0 && table != 0).then(|| Self {
+        (strings != 0 && table != 0 && gnu_hash != 0).then(|| Self {
             base,
             strings: std::ptr::with_exposed_provenance(address(strings)),
             table: std::ptr::with_exposed_provenance(address(table)),
             gnu_hash: std::ptr::with_exposed_provenance(address(gnu_hash)),
-            hash: std::ptr::with_exposed_provenance(address(hash)),
         })
     }
 
+    /// Looks a name up by the GNU hash table, which every library has since 2006.
+    ///
     /// # Safety
     /// The tables are those of a loaded object.
     unsafe fn find(&self, name: &CStr) -> *mut c_void {
-        // SAFETY: as the caller guarantees.
-        unsafe {
-            if !self.gnu_hash.is_null() {
-                self.find_by_gnu_hash(name)
-            } else if !self.hash.is_null() {
-                // The second word of the old table is the number of symbols.
-                self.scan(name, *self.hash.add(1))
-            } else {
-                std::ptr::null_mut()
-            }
-        }
-    }
-
-    unsafe fn find_by_gnu_hash(&self, name: &CStr) -> *mut c_void {
         let wanted =
             name.to_bytes().iter().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(*b)));
         // SAFETY: the table begins with four words, a filter of 64-bit words, buckets, and chains that end with an odd hash.
@@ -173,14 +156,6 @@ impl Symbols {
                 at += 1;
             }
         }
-    }
-
-    unsafe fn scan(&self, name: &CStr, count: u32) -> *mut c_void {
-        // SAFETY: the table has `count` symbols.
-        (0..count)
-            .map(|at| unsafe { self.matches(at, name) })
-            .find(|found| !found.is_null())
-            .unwrap_or(std::ptr::null_mut())
     }
 
     /// The address of the symbol at an index of the table, if it is a function of that name which the object defines.

@@ -4,25 +4,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::state::{MEASURE_INTERVAL_NS, Measured, Phase, State};
+use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
 use crate::period_predictor::estimate_full_burst;
-use crate::platform::{Clock, Driver, GrantRequest, Stream, StreamLocation, TokenLink};
+use crate::platform::{Clock, Driver, GrantRequest, GrantUsage, Stream, StreamLocation, TokenLink};
 use crate::thread_state::ThreadState;
 
 /// How often a waiting launch checks whether the drain has stalled.
 const STALL_CHECK: Duration = Duration::from_millis(50);
-
-/// The result of noting a launch.
-enum NoteResult {
-    /// The launch may be submitted.
-    Yes,
-    /// The grant has ended, or is too short for the burst that begins.
-    NoGrant,
-    /// The calling thread has no context to launch in.
-    NoContext,
-}
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Lets a launch pass that [`Self::try_launch`] refused: waits for a grant if there is none, then notes the stream.
@@ -43,10 +33,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             if self.is_open() {
                 match self.note(stream, thread, may_renew_early) {
-                    NoteResult::Yes => return Outcome::Governed(pass),
-                    NoteResult::NoContext => return Outcome::Bypassed(Bypass::NoContext),
+                    Ok(true) => return Outcome::Governed(pass),
                     // A burst that is longer than every quota would request grants without end.
-                    NoteResult::NoGrant => may_renew_early = false,
+                    Ok(false) => may_renew_early = false,
+                    Err(reason) => return Outcome::Bypassed(reason),
                 }
             }
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
@@ -59,24 +49,24 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> NoteResult {
-        let Some((located, mut state)) = self.locate(stream) else { return NoteResult::NoContext };
+    /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
+    /// short for the burst that begins.
+    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
+        let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();
         if state.phase != Phase::Open {
-            return NoteResult::NoGrant;
+            return Ok(false);
         }
         let begins = !state.is_busy();
         if begins {
             if may_renew_early && self.should_renew_early(&mut state, now) {
                 self.begin_drain(&mut state);
-                return NoteResult::NoGrant;
+                return Ok(false);
             }
             state.begin_burst(now);
         }
-        let became_active = self.report_activity(&mut state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
         let unlimited = state.grant.is_unlimited();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
@@ -85,10 +75,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if measure {
             state.next_measure_ns = now + MEASURE_INTERVAL_NS;
         }
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
         if measure {
             self.measure(located.context, stream, grant, burst, now);
         }
@@ -96,7 +83,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !self.captures.any() {
             thread.set_noted(self.ordinal, stream.handle, epoch);
         }
-        NoteResult::Yes
+        Ok(true)
     }
 
     /// The location of `stream`, and the locked state. Calls the driver without the lock, once for each stream that the program created.
@@ -111,14 +98,22 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
-    pub(super) fn report_activity(&self, state: &mut State, now: u64) -> bool {
+    pub(super) fn report_activity(&self, state: &State, now: u64) -> bool {
         let active = state.is_active();
-        if std::mem::replace(&mut state.reported_active, active) == active {
+        if self.reported_active.swap(active, Relaxed) == active {
             return false;
         }
-        self.reported_active.store(active, Relaxed);
         self.link.set_activity(active, now);
         active
+    }
+
+    /// Reports changed activity to the manager, and wakes it if the process became active.
+    pub(super) fn report_activity_and_unlock(&self, state: MutexGuard<'_, State>, now: u64) {
+        let became_active = self.report_activity(&state, now);
+        drop(state);
+        if became_active {
+            self.link.wake_manager();
+        }
     }
 
     /// Whether the burst that begins would run past the deadline and would fit into a new quota.
@@ -193,7 +188,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Requests a grant, in one write with the report of the last grant if there is one.
-    pub(super) fn request_grant(&self, state: &mut State, used: Option<crate::platform::GrantUsage>) {
+    pub(super) fn request_grant(&self, state: &mut State, used: Option<GrantUsage>) {
         let now = self.clock.now_ns();
         let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
         let request = GrantRequest {
@@ -231,7 +226,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let stale = state.grant.measured.take();
         let number = state.grant.number + 1;
         let now = self.clock.now_ns();
-        state.grant = super::state::Grant {
+        state.grant = Grant {
             number,
             deadline_ns: self.link.deadline_ns(),
             quota_ms,

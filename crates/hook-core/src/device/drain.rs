@@ -1,11 +1,9 @@
 //! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
-use std::sync::PoisonError;
-
 use super::Device;
 use super::state::{Measured, Phase, State};
+use crate::lock;
 use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
-use crate::streams;
 
 /// How long to wait for a launch in flight. The driver may block it until the GPU has room, and the GPU may wait for a launch that is
 /// itself waiting at the launch gate.
@@ -17,7 +15,7 @@ const LAUNCH_CHECK_NS: u64 = 5_000;
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
-        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let draining = lock(&self.drain_lock);
         self.wait_for_launches();
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
@@ -52,12 +50,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.
     fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
-        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = lock(&self.handles_lock);
         let (used, mut marks, begin) = {
             let mut state = self.lock();
-            let used: Vec<streams::UsedStream> = state.streams.all().to_vec();
-            state.streams.clear();
-            (used, std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
+            (state.streams.take(), std::mem::take(&mut state.orphaned_marks), state.grant.measured.take())
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
@@ -100,14 +96,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let report = state.accepts_yield.then_some(used);
         if state.waiting_launches > 0 {
             self.request_grant(state, report);
-        } else if report.is_some() {
-            state.phase = Phase::Closed;
-            state.window.interrupt();
-            if let Err(error) = self.link.send(report, None) {
-                self.handle_loss(state, error);
-            }
         } else {
             state.phase = Phase::Closed;
+            if report.is_some() {
+                state.window.interrupt();
+                if let Err(error) = self.link.send(report, None) {
+                    self.handle_loss(state, error);
+                }
+            }
         }
         // One of the waiting threads reads the answer and then wakes the others.
         if state.phase == Phase::Requested {

@@ -1,9 +1,10 @@
 //! What the program's waits and destructions show: idle streams and invalid handles.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use super::Device;
 use super::state::{MEASURE_INTERVAL_NS, Phase, State};
+use crate::lock;
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
 use crate::streams::WaitTarget;
 
@@ -21,14 +22,14 @@ pub struct HostWait {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Begins a wait of the host for `what`. Launches from here on are distinguished from those that the wait covers.
     pub fn begin_wait(&self, what: WaitTarget) -> HostWait {
-        let is_measured = self.start_blocking();
+        let is_measured = self.begin_blocking();
         let epoch = self.gate.next_epoch();
         HostWait { what, epoch, end: if is_measured { self.mark_end(what) } else { None } }
     }
 
     /// Records an event at the end of a burst that is being measured, if the wait covers all of it.
     fn mark_end(&self, what: WaitTarget) -> Option<Mark> {
-        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = lock(&self.handles_lock);
         let now = self.clock.now_ns();
         let mut state = self.lock();
         if !is_measured(&state) || now < state.next_mark_end_ns || self.captures.any() {
@@ -62,28 +63,20 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.stop_blocking(&mut state, now);
     }
 
-    /// Begins a call that may wait for the GPU, for any work. Until [`Self::end_blocking`] the manager counts the process as active.
-    pub fn begin_blocking(&self) {
-        self.start_blocking();
-    }
-
     /// Ends the call.
     pub fn end_blocking(&self) {
         let now = self.clock.now_ns();
         self.stop_blocking(&mut self.lock(), now);
     }
 
-    /// Counts a blocked thread. Returns whether the running burst is being measured.
-    fn start_blocking(&self) -> bool {
+    /// Begins a call that may wait for the GPU, for any work. Until [`Self::end_blocking`] the manager counts the process as active.
+    /// Returns whether the running burst is being measured.
+    pub fn begin_blocking(&self) -> bool {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         state.blocked_threads += 1;
-        let became_active = self.report_activity(&mut state, now);
         let is_measured = is_measured(&state);
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
         is_measured
     }
 
@@ -120,14 +113,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using streams.
     pub fn prepare_capture(&self) {
         self.gate.next_epoch();
-        drop(self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.handles_lock));
     }
 
     /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.
     ///
     /// The guard must live until the driver's call has returned. Until then the tracker uses no stream handle.
     pub fn forget_stream(&self, stream: Stream) -> MutexGuard<'_, ()> {
-        let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = lock(&self.handles_lock);
         let removed = self.lock().streams.remove(stream);
         if let Some(used) = removed.filter(|used| used.is_dirty()) {
             let capturing = self.captures.any() && self.driver.is_capturing(stream);
@@ -145,8 +138,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     ///
     /// The guards must live until the driver's call has returned, and [`Self::forget_context`] has been called if the context ended.
     pub fn lock_contexts(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
-        let draining = self.drain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let draining = lock(&self.drain_lock);
+        let handles = lock(&self.handles_lock);
         (draining, handles)
     }
 

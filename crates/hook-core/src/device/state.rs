@@ -40,9 +40,10 @@ impl Default for Settings {
 }
 
 /// The state of the device towards its manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
     /// Never connected.
+    #[default]
     Detached,
     /// Attached; no grant is held or requested.
     Closed,
@@ -100,7 +101,7 @@ impl Grant {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
     /// A thread waits for the manager's answer.
@@ -111,8 +112,6 @@ pub(super) struct State {
     pub(super) blocked_since_ns: Option<u64>,
     /// The program polls for the completion of work.
     pub(super) polling: bool,
-    /// The activity that was last reported to the manager.
-    pub(super) reported_active: bool,
     /// Threads that wait for a grant.
     pub(super) waiting_launches: usize,
     /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
@@ -149,30 +148,11 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            phase: Phase::Detached,
-            is_answer_awaited: false,
-            blocked_threads: 0,
-            blocked_since_ns: None,
-            polling: false,
-            reported_active: false,
-            waiting_launches: 0,
-            tracker_woken: false,
-            drain_stalled: false,
             burst: PeriodPredictor::new(BURST_MERGE_MS, settings.quantile),
             window: PeriodPredictor::new(WINDOW_MERGE_MS, settings.quantile),
-            grant: Grant::default(),
-            streams: StreamSet::default(),
-            orphaned_marks: Vec::new(),
             accepts_yield: true,
-            overuse_ms: 0.0,
-            total_busy_ns: 0,
-            retry_wait_ns: 0,
-            idle_polls: 0,
-            next_liveness_ns: 0,
-            last_launches: 0,
             gpu_fraction: 1.0,
-            next_measure_ns: 0,
-            next_mark_end_ns: 0,
+            ..Self::default()
         }
     }
 

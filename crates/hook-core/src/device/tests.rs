@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
-use crate::fakes::{FakeDriver, FakeLink, ManualClock, lock};
 use crate::outcome::Outcome;
 use crate::streams::WaitTarget;
+use crate::tests::{FakeDriver, FakeLink, ManualClock, lock};
 
 const MS: u64 = 1_000_000;
 
@@ -53,7 +53,7 @@ impl Fixture {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
         clock.set(1000 * MS);
-        Self { clock, captures: Captures::new(), counters: Counters::new(), settings: Settings::default() }
+        Self { clock, captures: Captures::new(), counters: Counters::zero(), settings: Settings::default() }
     }
 
     /// A device with a manager that grants 100 ms, attached.

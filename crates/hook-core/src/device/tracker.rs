@@ -1,12 +1,12 @@
 //! The tracker: one thread that keeps the connection, ends grants at their deadline, and ends them early when the program is idle.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use super::Device;
 use super::state::{Phase, State};
-use crate::outcome::Bypass;
+use crate::lock;
 use crate::platform::{Clock, Driver, LinkError, TokenLink};
 
 /// First and longest pause between attempts to connect.
@@ -172,22 +172,21 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.stop_polling(&mut state, now);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let return_at_once = std::mem::take(&mut state.grant.return_at_once);
-        let idle_limit =
-            if contended { self.settings.idle_ns } else { UNCONTENDED_IDLE_NS.max(self.settings.idle_ns) };
-        let idle = !state.is_busy() && (contended && return_at_once || idle_for >= idle_limit);
+        let at_least =
+            |ns: u64| if contended { self.settings.idle_ns } else { ns.max(self.settings.idle_ns) };
+        let idle =
+            !state.is_busy() && (contended && return_at_once || idle_for >= at_least(UNCONTENDED_IDLE_NS));
         if idle && state.accepts_yield && state.waiting_launches == 0 {
             self.begin_drain(&mut state);
             return NextStep::Immediately;
         }
-        let poll_interval =
-            if contended { self.settings.idle_ns } else { UNCONTENDED_POLL_NS.max(self.settings.idle_ns) };
-        NextStep::At(state.grant.deadline_ns.min(now + poll_interval))
+        NextStep::At(state.grant.deadline_ns.min(now + at_least(UNCONTENDED_POLL_NS)))
     }
 
     /// Queries the driver whether a burst has ended that no host wait has ended. Launches since the last poll mean that it has not.
     fn query_idle(&self, now: u64) {
         let launches = self.gate.launches();
-        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = lock(&self.handles_lock);
         let mut state = self.lock();
         let quiet = std::mem::replace(&mut state.last_launches, launches) == launches;
         // The driver may block a launch before any of it is in its stream: because a queue is full, or the channel group is disabled.
@@ -226,7 +225,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         drop(state);
         let attached = self.link.connect();
         let mut state = self.lock();
-        let step = match attached {
+        match attached {
             Ok(attached) => {
                 self.gate.set_deadline_in_ticks(attached.deadline_in_ticks);
                 state.accepts_yield = attached.accepts_yield;
@@ -235,20 +234,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.set_bypass(None);
                 state.phase = Phase::Closed;
                 // The new page contains no activity yet.
-                state.reported_active = false;
-                self.report_activity(&mut state, self.clock.now_ns());
+                self.reported_active.store(false, Relaxed);
+                self.report_activity(&state, self.clock.now_ns());
                 if self.link.deadline_ns() == u64::MAX {
                     self.open_grant(&mut state, f64::INFINITY);
                 }
-                NextStep::Immediately
             }
-            Err(error) => {
-                self.handle_loss(&mut state, error);
-                NextStep::Immediately
-            }
-        };
+            Err(error) => self.handle_loss(&mut state, error),
+        }
         self.launch_waiters.notify_all();
-        step
+        NextStep::Immediately
     }
 
     /// Handles a lost connection: closes the launch gate and lets launches bypass, unless they are to be blocked.
@@ -261,10 +256,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.retry_wait_ns = (state.retry_wait_ns * 2).clamp(RETRY_NS.0, RETRY_NS.1);
         state.phase = Phase::Lost { retry_ns: now + state.retry_wait_ns };
         if !self.link.fail_closed().unwrap_or(self.settings.fail_closed) {
-            self.set_bypass(Some(match error {
-                LinkError::NotAdmitted { .. } => Bypass::NotAdmitted,
-                LinkError::Gone | LinkError::Malformed => Bypass::ManagerGone,
-            }));
+            self.set_bypass(Some(error.bypass()));
         }
         self.launch_waiters.notify_all();
         self.wake_tracker_locked(state);

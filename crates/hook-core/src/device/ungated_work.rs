@@ -44,12 +44,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.begin_burst(now);
         }
         self.submitting_ungated.fetch_add(1, Relaxed);
-        let became_active = self.report_activity(&mut state, now);
         state.streams.note(located.context, stream, located.blocking, epoch);
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
         if !self.captures.any() {
             thread.set_noted(self.ordinal, stream.handle | WORK_FLAG, epoch);
         }
@@ -92,11 +88,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.polling.store(true, Relaxed);
         state.polling = true;
-        let became_active = self.report_activity(&mut state, now);
-        drop(state);
-        if became_active {
-            self.link.wake_manager();
-        }
+        self.report_activity_and_unlock(state, now);
     }
 
     #[cold]

@@ -19,7 +19,7 @@ pub struct HoldContexts<R>(Vec<(u64, ContextState<R>)>);
 
 impl<R> HoldContexts<R> {
     /// No context.
-    pub const fn new() -> Self {
+    pub const fn none() -> Self {
         Self(Vec::new())
     }
 
@@ -51,17 +51,10 @@ impl<R> HoldContexts<R> {
         }
     }
 
-    /// Stores the resources of a context, or that there are none. Without effect if the context has ended.
+    /// Stores the resources of a context, or that it cannot run hold kernels. Without effect if the context has ended.
     pub fn set_prepared(&mut self, context: u64, resources: Option<R>) {
         if let Some(known) = self.get(context) {
             *known = resources.map_or(ContextState::Unable, ContextState::Ready);
-        }
-    }
-
-    /// Records that a hold kernel could not be launched. Without effect if the context has ended.
-    pub fn set_unable(&mut self, context: u64) {
-        if let Some(known) = self.get(context) {
-            *known = ContextState::Unable;
         }
     }
 
@@ -78,12 +71,6 @@ impl<R> HoldContexts<R> {
             ContextState::Ready(resources) => Some(resources),
             ContextState::Preparing | ContextState::Unable => None,
         }
-    }
-}
-
-impl<R> Default for HoldContexts<R> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

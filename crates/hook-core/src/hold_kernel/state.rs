@@ -2,9 +2,10 @@
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
-use super::conditions::{HoldPlan, HoldRefusal, Settings, Trigger};
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
-use super::request::{ActiveHold, Phase, PredictedRequest, Request};
+use super::request::{
+    ActiveHold, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings, Trigger,
+};
 use super::switch_cost::{HoldTimes, SwitchCost};
 
 /// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
@@ -93,11 +94,6 @@ impl HoldKernelState {
     /// Whether a hold kernel is active or planned.
     pub fn is_active(&self) -> bool {
         self.active.is_some()
-    }
-
-    /// Whether the hold kernel of this ticket is active or planned, and not released.
-    pub fn is_active_ticket(&self, ticket: u32) -> bool {
-        self.active.is_some_and(|out| out.ticket == ticket)
     }
 
     /// Begins a request that arrives now, or in `lead_ns`.
@@ -256,7 +252,7 @@ impl HoldKernelState {
 
     /// Whether a planned hold kernel is to be launched, at its start time.
     pub fn take_due(&mut self, ticket: u32) -> bool {
-        if self.is_active_ticket(ticket) {
+        if self.active.is_some_and(|out| out.ticket == ticket) {
             return true;
         }
         let armed = self.is_armed();

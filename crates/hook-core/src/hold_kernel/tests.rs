@@ -231,13 +231,14 @@ fn flags_tell_which_calls_matter() {
     controller.work_finished(1, || 1);
     assert!(!controller.is_allowed() && !controller.is_armed(), "hold kernels are not allowed yet");
     controller.set_contenders(1);
-    controller.launch_submitted(5);
+    controller.with(|state| state.launch_submitted(5));
     controller.host_wait_ended(9);
     controller.work_finished(9, || 1);
     assert!(controller.is_armed() && controller.watches_launches() && !controller.is_active());
-    let hold = controller.begin_request(Trigger::Copy, 10, 0).expect("idle, with contenders");
+    let hold =
+        controller.with(|state| state.begin_request(Trigger::Copy, 10, 0)).expect("idle, with contenders");
     assert!(!controller.is_armed() && controller.watches_launches() && controller.is_active());
-    assert_eq!(controller.launch_submitted(20), Some(hold.ticket));
+    assert_eq!(controller.with(|state| state.launch_submitted(20)), Some(hold.ticket));
     assert!(!controller.watches_launches() && !controller.is_active());
 }
 
@@ -245,7 +246,7 @@ fn flags_tell_which_calls_matter() {
 fn abandoned_controller_stays_off() {
     let controller = HoldKernels::new(Settings::default());
     controller.set_contenders(1);
-    controller.launch_submitted(5);
+    controller.with(|state| state.launch_submitted(5));
     controller.work_finished(9, || 1);
     controller.abandon();
     assert!(!controller.is_armed());

@@ -27,7 +27,7 @@ pub struct WakeupLatency {
 
 impl WakeupLatency {
     /// The initial estimate.
-    pub const fn new() -> Self {
+    pub const fn initial() -> Self {
         Self { ahead_ns: INITIAL_NS, last_ns: 0 }
     }
 
@@ -45,12 +45,6 @@ impl WakeupLatency {
         let between = asked_ns.saturating_sub(self.last_ns) / INTERVAL_PARTS;
         self.last_ns = asked_ns;
         self.ahead_ns = self.ahead_ns.clamp(BOUNDS_NS.0, (between as f64).clamp(BOUNDS_NS.1, BOUNDS_NS.2));
-    }
-}
-
-impl Default for WakeupLatency {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::fakes::FakeMemory;
+use crate::outcome::Bypass;
+use crate::tests::FakeMemory;
 
 fn account(limit: u64, fail_closed: bool) -> MemoryAccount<FakeMemory> {
     MemoryAccount::new(FakeMemory::new(limit), fail_closed)
@@ -9,7 +10,7 @@ fn account(limit: u64, fail_closed: bool) -> MemoryAccount<FakeMemory> {
 fn limit_is_exact_to_the_byte() {
     let memory = account(100, false);
     assert_eq!(memory.reserve(60), Outcome::Governed(()));
-    assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+    assert_eq!(memory.reserve(41), Outcome::Refused);
     assert_eq!(memory.reserve(40), Outcome::Governed(()));
     memory.release(40);
     assert_eq!(memory.usage(), Some((60, 100)));
@@ -32,7 +33,7 @@ fn last_limit_applies_without_a_manager() {
     let memory = account(100, false);
     memory.reserve(60);
     memory.link.die();
-    assert_eq!(memory.reserve(41), Outcome::Refused(Refusal::MemoryLimit));
+    assert_eq!(memory.reserve(41), Outcome::Refused);
     assert_eq!(memory.reserve(40), Outcome::Bypassed(Bypass::ManagerGone));
 }
 
@@ -43,7 +44,7 @@ fn allocation_without_any_manager_passes_or_is_refused_as_configured() {
     assert_eq!(open.reserve(1_000_000), Outcome::Bypassed(Bypass::ManagerGone));
     let closed = account(100, true);
     closed.link.die();
-    assert_eq!(closed.reserve(1), Outcome::Refused(Refusal::MemoryLimit));
+    assert_eq!(closed.reserve(1), Outcome::Refused);
 }
 
 #[test]

@@ -51,14 +51,14 @@ fn only_requests_with_observed_ends_are_samples() {
     for seen in [true, false] {
         let controller = HoldKernels::new(Settings::default());
         controller.set_contenders(1);
-        controller.launch_submitted(0);
+        controller.with(|state| state.launch_submitted(0));
         controller.work_finished(1, || 1);
         let mut now = 0;
         let held = (0..100)
             .filter(|_| {
                 now += 10 * MS;
-                let held = controller.begin_request(Trigger::Copy, now, 0).is_ok();
-                controller.launch_submitted(now);
+                let held = controller.with(|state| state.begin_request(Trigger::Copy, now, 0)).is_ok();
+                controller.with(|state| state.launch_submitted(now));
                 now += if held { 2 * MS } else { MS };
                 if seen {
                     controller.host_wait_ended(now);

@@ -195,7 +195,7 @@ fn predicted_hold_kernels_end_without_benefit() {
 /// A copy, as the hook reports it.
 fn copy(controller: &HoldKernels, now: u64) {
     if controller.is_armed() {
-        let _begun = controller.begin_request(Trigger::Copy, now, 0);
+        let _begun = controller.with(|state| state.begin_request(Trigger::Copy, now, 0));
     } else if controller.watches_copies() {
         assert!(controller.request_arrived(now));
     }
@@ -205,20 +205,20 @@ fn copy(controller: &HoldKernels, now: u64) {
 fn predicted_request_is_timed_from_its_first_copy() {
     let controller = HoldKernels::new(Settings::default());
     controller.set_contenders(1);
-    controller.launch_submitted(0);
+    controller.with(|state| state.launch_submitted(0));
     controller.work_finished(1, || 1);
     let (mut due, mut held_lately, mut planned) = (1_000 * MS, 0, None::<HoldPlan>);
     for at in 0..600 {
         due += 10 * MS;
-        let held = planned.is_some_and(|hold| controller.take_due(hold.ticket));
+        let held = planned.is_some_and(|hold| controller.with(|state| state.take_due(hold.ticket)));
         held_lately += u32::from(held && at > 400);
         assert!(controller.watches_copies());
         copy(&controller, due);
         assert!(!controller.watches_copies(), "the second copy does not matter");
         // The cost of the hold kernel falls into the preparation, before the launch.
         let launched = due + if held { 500 * US } else { 100 * US };
-        controller.launch_submitted(launched);
-        planned = controller.predict_next(launched);
+        controller.with(|state| state.launch_submitted(launched));
+        planned = controller.with(|state| state.predict_next(launched));
         controller.host_wait_ended(launched + MS);
         controller.work_finished(launched + MS, || at);
     }

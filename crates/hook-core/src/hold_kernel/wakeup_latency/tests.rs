@@ -5,7 +5,7 @@ const DUE: u64 = 1_000 * MS;
 
 /// The estimate after wake-ups that were late by the given times.
 fn after(period_ns: u64, late_ns: impl IntoIterator<Item = u64>) -> WakeupLatency {
-    let mut latency = WakeupLatency::new();
+    let mut latency = WakeupLatency::initial();
     for (at, late) in late_ns.into_iter().enumerate() {
         let asked = DUE + at as u64 * period_ns;
         latency.learn(asked, asked + late);

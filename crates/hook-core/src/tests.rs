@@ -1,13 +1,10 @@
 //! Fakes of driver, manager and clock for the tests of this crate.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(crate) use crate::lock;
 use crate::platform::*;
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A clock that stands still until it is set; ticks are nanoseconds.
 #[derive(Debug, Default)]
@@ -275,9 +272,5 @@ impl MemoryLink for FakeMemory {
     fn release(&self, bytes: u64) -> Result<(), LinkError> {
         self.used.fetch_sub(bytes, SeqCst);
         Ok(())
-    }
-
-    fn fail_closed(&self) -> Option<bool> {
-        None
     }
 }
