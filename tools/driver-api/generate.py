@@ -23,7 +23,8 @@ import tempfile
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-CRATE = HERE.parent.parent / "crates" / "driver-api" / "src"
+ROOT = HERE.parent.parent
+CRATE = ROOT / "crates" / "driver-api" / "src"
 HEADERS = ["cuda.h", "cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h"]
 
 # Types with a layout in src/types.rs; every other struct is opaque behind a pointer.
@@ -35,13 +36,12 @@ LAID_OUT = [
 ]
 # Function pointers that this workspace calls or passes to the driver; the others are plain addresses.
 FUNCTIONS = {"CUhostFn", "CUstreamCallback"}
-# Enums of which this workspace uses the values.
+# Enums of which this workspace uses values. Only the values that its Rust sources name are written.
 ENUMS = [
-    "CUdriverProcAddress_flags", "CUdriverProcAddressQueryResult", "CUctx_flags", "CUstream_flags", "CUevent_flags",
+    "CUdriverProcAddress_flags", "CUdriverProcAddressQueryResult", "CUstream_flags", "CUevent_flags",
     "CUevent_record_flags", "CUstreamCaptureStatus", "CUstreamCaptureMode", "CUdevice_attribute", "CUmemorytype",
-    "CUarray_format", "CUmemAllocationType", "CUmemLocationType", "CUmemAttach_flags", "CUlaunchAttributeID",
-    "CUmemPool_attribute", "CUpointer_attribute", "CUfunction_attribute", "CUstreamWaitValue_flags",
-    "CUstreamWriteValue_flags", "CUlimit", "CUcomputemode", "CUjit_option",
+    "CUlaunchAttributeID", "CUpointer_attribute", "CUfunction_attribute", "CUstreamWaitValue_flags",
+    "CUstreamWriteValue_flags", "CUcomputemode",
 ]
 
 BUILTIN = {
@@ -51,6 +51,13 @@ BUILTIN = {
     "size_t": "usize", "uint32_t": "u32", "uint64_t": "u64", "cuuint32_t": "u32", "cuuint64_t": "u64", "uint8_t": "u8",
 }
 KEYWORDS = {"type", "fn", "ref", "match", "in", "self", "move", "where", "use", "mod", "loop", "box", "final"}
+
+
+def used_names():
+    """The words of the workspace's Rust sources, without the generated constants."""
+    paths = run(["git", "-C", str(ROOT), "ls-files", "*.rs"]).splitlines()
+    texts = [(ROOT / path).read_text() for path in paths if ROOT / path != CRATE / "constants.rs" and (ROOT / path).exists()]
+    return set(re.findall(r"\w+", " ".join(texts)))
 
 
 def run(command, **options):
@@ -277,7 +284,8 @@ def emit(headers):
             if name in word or name not in known:
                 sys.exit(f"policies.toml: {name} is listed twice or is not in the headers")
             word[name] = policy
-    for enum in ("CUdriverProcAddressQueryResult", *ENUMS):
+    # The layout of CUmemLocation in src/types.rs names its enum; no signature does.
+    for enum in ("CUmemLocationType", *ENUMS):
         if enum in types.typedefs:
             types.base(enum, False)
 
@@ -324,15 +332,16 @@ def emit(headers):
     out.append("}\n")
     files["handles.rs"] = "".join(out)
 
-    out = [head, "//! Values of the enums that this workspace uses, and the sizes that the tests of `types.rs` compare.\n\nuse super::handles::*;\n\n"]
+    out = [head, "//! The enum values that this workspace uses, and the sizes that the tests of `types.rs` compare.\n\nuse super::handles::*;\n\n"]
     out.append("macro_rules! values {\n    ($($kind:ident { $($name:ident = $value:literal)* })*) => { $($(\n        #[doc = concat!(\"`\", stringify!($name), \"` of `\", stringify!($kind), \"`.\")]\n        pub const $name: $kind = $value;\n    )*)* };\n}\n\n")
     out.append("values! {\n")
+    used = used_names()
     for enum in ENUMS:
         kind = types.canonical(enum)
-        if not values[enum]:
-            sys.exit(f"enum {enum} has no values")
+        if not used & values[enum].keys():
+            sys.exit(f"enum {enum} has no value that is used: remove it from ENUMS")
         out.append(f"    {kind} {{\n")
-        out.extend(f"        {name} = {value}\n" for name, value in values[enum].items() if not name.endswith("_MAX"))
+        out.extend(f"        {name} = {value}\n" for name, value in values[enum].items() if name in used)
         out.append("    }\n")
     out.append("}\n\n/// Size and alignment in bytes of each type in `types.rs`, from the C compiler.\n#[cfg(test)]\n")
     out.append("pub(crate) const LAYOUTS: &[(&str, usize, usize)] = &[\n")

@@ -69,17 +69,11 @@ pub struct ContextHandles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AttachError {
     /// The magic word is wrong.
-    #[error("attach payload begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
-    Magic {
-        /// The first word.
-        found: u32,
-    },
+    #[error("attach payload begins with 0x{0:08x}, expected 0x{expected:08x}", expected = MAGIC)]
+    Magic(u32),
     /// Another version.
-    #[error("attach payload has version {found}, expected 1 to {expected}", expected = PAYLOAD_VERSION)]
-    Version {
-        /// The version found.
-        found: u32,
-    },
+    #[error("attach payload has version {0}, expected 1 to {expected}", expected = PAYLOAD_VERSION)]
+    Version(u32),
     /// A count above the maximum.
     #[error("attach payload has {found} {what}, expected at most {max}")]
     TooMany {
@@ -91,13 +85,8 @@ pub enum AttachError {
         max: usize,
     },
     /// No descriptor can have this number.
-    #[error(
-        "attach payload has a context on control descriptor {found}, expected less than {MAX_DESCRIPTORS}"
-    )]
-    Descriptor {
-        /// The number.
-        found: u32,
-    },
+    #[error("attach payload has a context on control descriptor {0}, expected less than {MAX_DESCRIPTORS}")]
+    Descriptor(u32),
     /// Fewer or more bytes than the counts require.
     #[error("attach payload has {found} bytes, expected {expected}")]
     Length {
@@ -110,14 +99,12 @@ pub enum AttachError {
 
 impl AttachPayload {
     /// How many control descriptors its contexts name: the highest number and all below it.
-    #[must_use]
     pub fn descriptors(&self) -> usize {
         self.contexts.iter().map(|context| context.descriptor as usize + 1).max().unwrap_or(0)
     }
 
     /// The bytes of the payload. More contexts or channels than the maxima are written as they are; the reader
     /// refuses them.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + self.contexts.len() * CONTEXT);
         for word in [MAGIC, PAYLOAD_VERSION, self.pid, self.device_ordinal] {
@@ -135,7 +122,6 @@ impl AttachPayload {
     }
 
     /// The bytes of the first version's payload, which every manager reads. It contains no contexts.
-    #[must_use]
     pub fn encode_first(&self) -> Vec<u8> {
         let mut bytes = Self { contexts: Vec::new(), ..*self }.encode();
         for (slot, byte) in bytes.iter_mut().skip(4).zip(WITHOUT_DESCRIPTORS.to_le_bytes()) {
@@ -145,9 +131,7 @@ impl AttachPayload {
     }
 
     /// Reads the whole of `bytes` as a payload.
-    ///
-    /// # Errors
-    /// [`AttachError`] names the first mistake.
+    /// Errors: [`AttachError`] names the first mistake.
     pub fn decode(bytes: &[u8]) -> Result<Self, AttachError> {
         let mut expected = HEADER;
         let long_enough = |expected: usize| match bytes.len() < expected {
@@ -159,12 +143,12 @@ impl AttachPayload {
         long_enough(8)?;
         match fields.u32() {
             MAGIC => {}
-            found => return Err(AttachError::Magic { found }),
+            found => return Err(AttachError::Magic(found)),
         }
         let has_descriptors = match fields.u32() {
             PAYLOAD_VERSION => true,
             WITHOUT_DESCRIPTORS => false,
-            found => return Err(AttachError::Version { found }),
+            found => return Err(AttachError::Version(found)),
         };
         long_enough(expected)?;
         let (pid, device_ordinal, device_uuid) = (fields.u32(), fields.u32(), fields.array());
@@ -175,7 +159,7 @@ impl AttachPayload {
             long_enough(expected)?;
             let descriptor = if has_descriptors { fields.u32() } else { 0 };
             if descriptor as usize >= MAX_DESCRIPTORS {
-                return Err(AttachError::Descriptor { found: descriptor });
+                return Err(AttachError::Descriptor(descriptor));
             }
             let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
             let channels = limited("channels", fields.u32(), MAX_CHANNELS)?;

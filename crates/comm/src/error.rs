@@ -18,11 +18,8 @@ pub enum FrameError {
         len: usize,
     },
     /// The length field exceeds the room of any frame.
-    #[error("name length field says {len}, expected 1 to {max}", max = Name::MAX)]
-    NameLength {
-        /// Value of the field.
-        len: u64,
-    },
+    #[error("name length field says {0}, expected 1 to {max}", max = Name::MAX)]
+    NameLength(u64),
     /// The name is not followed by a NUL.
     #[error("byte 0x{byte:02x} at offset {at} after the client name, expected the NUL that ends it")]
     NotTerminated {
@@ -32,11 +29,8 @@ pub enum FrameError {
         byte: u8,
     },
     /// No request has this number.
-    #[error("request type {number}, expected 0 to 2 or 16 to 20")]
-    UnknownType {
-        /// The number.
-        number: u32,
-    },
+    #[error("request type {0}, expected 0 to 2 or 16 to 20")]
+    UnknownType(u32),
     /// A time that is negative or not finite.
     #[error("{field} is {value} ms, expected a finite number that is not negative")]
     BadTime {
@@ -54,23 +48,14 @@ pub enum FrameError {
         value: i32,
     },
     /// Neither of the two channels.
-    #[error("attach channel is {number}, expected 0 (memory) or 1 (token)")]
-    UnknownChannel {
-        /// The value found.
-        number: u32,
-    },
+    #[error("attach channel is {0}, expected 0 (memory) or 1 (token)")]
+    UnknownChannel(u32),
     /// A status that the request cannot be answered with.
-    #[error("answer status is {number}, expected 0 to 4 after ATTACH, 0 after DETACH")]
-    UnknownStatus {
-        /// The value found.
-        number: u32,
-    },
+    #[error("answer status is {0}, expected 0 to 4 after ATTACH, 0 after DETACH")]
+    UnknownStatus(u32),
     /// An answer to a request that has none.
-    #[error("answer to a {kind:?} request, expected none")]
-    NotAnswered {
-        /// The type of request.
-        kind: RequestKind,
-    },
+    #[error("answer to a {0:?} request, expected none")]
+    NotAnswered(RequestKind),
 }
 
 /// Checks that a time is finite and not negative.

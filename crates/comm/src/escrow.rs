@@ -50,23 +50,14 @@ pub enum EscrowMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EscrowError {
     /// The magic word is wrong.
-    #[error("deposit begins with 0x{found:08x}, expected 0x{expected:08x}", expected = MAGIC)]
-    Magic {
-        /// The first word.
-        found: u32,
-    },
+    #[error("deposit begins with 0x{0:08x}, expected 0x{expected:08x}", expected = MAGIC)]
+    Magic(u32),
     /// The kind is unknown.
-    #[error("deposit is of kind {found}, expected 0 to 3")]
-    Kind {
-        /// The kind found.
-        found: u32,
-    },
+    #[error("deposit is of kind {0}, expected 0 to 3")]
+    Kind(u32),
     /// The group has too many channels.
-    #[error("deposit has a group of {found} channels, expected at most {MAX_CHANNELS}")]
-    Channels {
-        /// The count.
-        found: u32,
-    },
+    #[error("deposit has a group of {0} channels, expected at most {MAX_CHANNELS}")]
+    Channels(u32),
     /// The packet has fewer or more bytes than its kind requires.
     #[error("deposit has {found} bytes, expected {expected}")]
     Length {
@@ -79,7 +70,6 @@ pub enum EscrowError {
 
 impl EscrowMessage {
     /// The bytes of the packet. More channels than [`MAX_CHANNELS`] are written as they are; the reader refuses them.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (kind, number) = match self {
             Self::Descriptor(line) => (0_u32, line),
@@ -101,9 +91,7 @@ impl EscrowMessage {
     }
 
     /// Reads the whole of `bytes` as a packet.
-    ///
-    /// # Errors
-    /// [`EscrowError`] names the first mistake.
+    /// Errors: [`EscrowError`] names the first mistake.
     pub fn decode(bytes: &[u8]) -> Result<Self, EscrowError> {
         let mut expected = HEADER;
         let wrong_length = |expected: usize| EscrowError::Length { found: bytes.len(), expected };
@@ -113,7 +101,7 @@ impl EscrowMessage {
         let mut fields = Reader::new(bytes);
         match fields.u32() {
             MAGIC => {}
-            found => return Err(EscrowError::Magic { found }),
+            found => return Err(EscrowError::Magic(found)),
         }
         let (kind, number) = (fields.u32(), fields.u64());
         let deposit = match kind {
@@ -125,7 +113,7 @@ impl EscrowMessage {
                 let (client, subdevice, channel_group) = (fields.u32(), fields.u32(), fields.u32());
                 let channels = match fields.u32() {
                     count if count as usize <= MAX_CHANNELS => count,
-                    found => return Err(EscrowError::Channels { found }),
+                    found => return Err(EscrowError::Channels(found)),
                 };
                 expected += 4 * channels as usize;
                 long_enough(expected)?;
@@ -135,7 +123,7 @@ impl EscrowMessage {
             }
             2 => Self::Forget(number),
             3 => Self::Close(number),
-            found => return Err(EscrowError::Kind { found }),
+            found => return Err(EscrowError::Kind(found)),
         };
         if bytes.len() == expected { Ok(deposit) } else { Err(wrong_length(expected)) }
     }

@@ -39,7 +39,6 @@ impl RequestKind {
     ];
 
     /// The longest name, in bytes, that leaves room for this kind's payload.
-    #[must_use]
     pub const fn max_name_len(self) -> usize {
         REQUEST_LEN - wire::HEADER - self.payload_len()
     }
@@ -59,7 +58,7 @@ impl TryFrom<u32> for RequestKind {
     type Error = FrameError;
 
     fn try_from(number: u32) -> Result<Self, FrameError> {
-        Self::ALL.into_iter().find(|kind| *kind as u32 == number).ok_or(FrameError::UnknownType { number })
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number).ok_or(FrameError::UnknownType(number))
     }
 }
 
@@ -80,7 +79,7 @@ impl TryFrom<u32> for Channel {
         [Self::Memory, Self::Token]
             .into_iter()
             .find(|channel| *channel as u32 == number)
-            .ok_or(FrameError::UnknownChannel { number })
+            .ok_or(FrameError::UnknownChannel(number))
     }
 }
 
@@ -107,6 +106,6 @@ impl TryFrom<u32> for AttachStatus {
         [Self::Ok, Self::UnknownClient, Self::WrongVersion, Self::BadPayload, Self::NotAllowed]
             .into_iter()
             .find(|status| *status as u32 == number)
-            .ok_or(FrameError::UnknownStatus { number })
+            .ok_or(FrameError::UnknownStatus(number))
     }
 }

@@ -24,11 +24,8 @@ pub enum NameError {
     #[error("client name is empty, expected 1 to {max} bytes", max = Name::MAX)]
     Empty,
     /// More bytes than any frame can carry.
-    #[error("client name has {len} bytes, expected 1 to {max}", max = Name::MAX)]
-    TooLong {
-        /// Bytes given.
-        len: u64,
-    },
+    #[error("client name has {0} bytes, expected 1 to {max}", max = Name::MAX)]
+    TooLong(u64),
     /// A byte that would break logs or resource files.
     #[error("client name has byte 0x{byte:02x} at offset {at}, expected graphic ASCII (0x21 to 0x7e)")]
     NotPrintable {
@@ -46,24 +43,20 @@ impl Name {
     pub const SHORT: usize = 47;
 
     /// Checks and copies a name.
-    ///
-    /// # Errors
-    /// [`NameError`] names the broken rule and its place.
+    /// Errors: [`NameError`] names the broken rule and its place.
     pub fn new(name: &str) -> Result<Self, NameError> {
         Self::from_bytes(name.as_bytes())
     }
 
     /// [`Name::new`] for bytes from the wire.
-    ///
-    /// # Errors
-    /// As [`Name::new`].
+    /// Errors: as [`Name::new`].
     pub fn from_bytes(name: &[u8]) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
         let mut bytes = [0; Self::MAX];
         let (Some(room), Ok(len)) = (bytes.get_mut(..name.len()), u8::try_from(name.len())) else {
-            return Err(NameError::TooLong { len: name.len() as u64 });
+            return Err(NameError::TooLong(name.len() as u64));
         };
         if let Some(at) = name.iter().position(|byte| !byte.is_ascii_graphic()) {
             return Err(NameError::NotPrintable { at, byte: name[at] });
@@ -77,7 +70,6 @@ impl Name {
     ///
     /// The hash (64-bit FNV-1a) distinguishes names without proving anything. The identity of a peer comes from its
     /// credentials, never from its name.
-    #[must_use]
     pub fn shortened(name: &str) -> Self {
         if let Some(short) = Self::new(name).ok().filter(|name| name.len() <= Self::SHORT) {
             return short;
@@ -98,20 +90,17 @@ impl Name {
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         // Every constructor accepts only ASCII, so the fallback is never taken.
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
     /// The name as bytes, without a terminator.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or_default()
     }
 
     /// Number of bytes, 1 to 63.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a name is never empty")]
     pub fn len(&self) -> usize {
         usize::from(self.len)

@@ -9,11 +9,14 @@
 
 mod grant_view;
 mod report_view;
-pub(crate) mod sync;
 
 pub use grant_view::{Flags, Grant, GrantView};
 pub use report_view::ReportView;
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use thiserror::Error;
 
 /// Version of the layout of both pages. Version 1 lacks the words marked "from version 2 on": they read as zero, and
@@ -142,11 +145,14 @@ const VERSION: usize = 1;
 
 const _: () = assert!(grant::VERSION == VERSION && report::VERSION == VERSION);
 
+/// The words of a page: the standard atomics, or loom's in its model.
+type Words<'a> = &'a [AtomicU64; WORDS];
+
 /// Checks the two words that every page begins with.
-fn check(page: &'static str, words: sync::Words<'_>, expected: u64) -> Result<(), PageError> {
-    match sync::read(words, 0) {
+fn check(page: &'static str, words: Words<'_>, expected: u64) -> Result<(), PageError> {
+    match read(words, 0) {
         found if found != expected => Err(PageError::Magic { page, found, expected }),
-        _ => match sync::read(words, 1) {
+        _ => match read(words, 1) {
             found if READABLE_VERSIONS.contains(&found) => Ok(()),
             found => Err(PageError::Version { page, found }),
         },
@@ -154,8 +160,15 @@ fn check(page: &'static str, words: sync::Words<'_>, expected: u64) -> Result<()
 }
 
 /// Zeroes a page and writes its version and, last, its magic word.
-fn init(words: sync::Words<'_>, magic: u64, version: u32) {
-    words.iter().for_each(|word| word.store(0, sync::Ordering::Relaxed));
-    words[1].store(u64::from(version), sync::Ordering::Relaxed);
-    words[0].store(magic, sync::Ordering::Release);
+fn init(words: Words<'_>, magic: u64, version: u32) {
+    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    words[1].store(u64::from(version), Ordering::Relaxed);
+    words[0].store(magic, Ordering::Release);
+}
+
+/// Reads a word so that everything its writer stored before it is visible, too.
+fn read(words: Words<'_>, index: usize) -> u64 {
+    let value = words[index].load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    value
 }

@@ -31,7 +31,6 @@ pub struct FrameReader<const N: usize> {
 
 impl<const N: usize> FrameReader<N> {
     /// An empty reader.
-    #[must_use]
     pub const fn new() -> Self {
         Self { frame: [0; N], len: 0 }
     }
@@ -48,7 +47,6 @@ impl<const N: usize> FrameReader<N> {
     }
 
     /// Whether a frame is incomplete: the end of the stream here would cut it in two.
-    #[must_use]
     pub fn is_mid_frame(&self) -> bool {
         self.len > 0
     }

@@ -76,7 +76,6 @@ pub enum RequestBody {
 
 impl RequestBody {
     /// The type of request.
-    #[must_use]
     pub fn kind(&self) -> RequestKind {
         match self {
             Self::Quota { .. } => RequestKind::Quota,
@@ -93,10 +92,8 @@ impl RequestBody {
 
 impl Request {
     /// The frame to send, whole.
-    ///
-    /// # Errors
-    /// [`FrameError::NameTooLong`] if the name leaves no room for the payload, [`FrameError::BadTime`] for a time
-    /// that is not finite or negative.
+    /// Errors: [`FrameError::NameTooLong`] if the name leaves no room for the payload, [`FrameError::BadTime`]
+    /// for a time that is not finite or negative.
     pub fn encode(&self) -> Result<[u8; REQUEST_LEN], FrameError> {
         let kind = self.body.kind();
         if self.name.len() > kind.max_name_len() {
@@ -133,15 +130,13 @@ impl Request {
     }
 
     /// Reads a whole frame.
-    ///
-    /// # Errors
-    /// [`FrameError`] names the first field, in the order of the wire, that breaks the protocol.
+    /// Errors: [`FrameError`] names the first field, in the order of the wire, that breaks the protocol.
     pub fn decode(frame: &[u8; REQUEST_LEN]) -> Result<Self, FrameError> {
         let mut fields = Reader::new(frame);
         let len = fields.u64();
         let len = match usize::try_from(len) {
             Ok(len @ 1..=Name::MAX) => len,
-            _ => return Err(FrameError::NameLength { len }),
+            _ => return Err(FrameError::NameLength(len)),
         };
         let name = Name::from_bytes(fields.bytes(len))?;
         let terminator = fields.u8();

@@ -46,7 +46,6 @@ pub enum ResponseBody {
 
 impl Response {
     /// The frame to send, whole. A quota that is not a time (not finite, or negative) goes out as 0.0: no grant.
-    #[must_use]
     pub fn encode(&self) -> [u8; RESPONSE_LEN] {
         let mut frame = Writer::<RESPONSE_LEN>::new();
         frame.put(&self.id.to_le_bytes());
@@ -67,9 +66,8 @@ impl Response {
     }
 
     /// Reads a whole frame as the answer to a request of `kind`. Bytes behind the fields are ignored.
-    ///
-    /// # Errors
-    /// [`FrameError`] names the field that breaks the protocol; [`FrameError::NotAnswered`] for YIELD and HINT.
+    /// Errors: [`FrameError`] names the field that breaks the protocol; [`FrameError::NotAnswered`] for YIELD
+    /// and HINT.
     pub fn decode(frame: &[u8; RESPONSE_LEN], kind: RequestKind) -> Result<Self, FrameError> {
         let mut fields = Reader::new(frame);
         let id = fields.i32();
@@ -83,10 +81,10 @@ impl Response {
             },
             RequestKind::Detach => match fields.u32() {
                 0 => ResponseBody::Detach,
-                number => return Err(FrameError::UnknownStatus { number }),
+                number => return Err(FrameError::UnknownStatus(number)),
             },
             RequestKind::Yield | RequestKind::Hint | RequestKind::Contexts => {
-                return Err(FrameError::NotAnswered { kind });
+                return Err(FrameError::NotAnswered(kind));
             }
         };
         Ok(Self { id, body })

@@ -112,7 +112,6 @@ named! {
     CUcoredumpCallbackHandle = *mut CUcoredumpCallbackEntry_st;
     CUcoredumpSettings = c_uint;
     CUcoredumpStatusCallback = *mut c_void;
-    CUctx_flags = c_uint;
     CUdevResourceDesc = *mut CUdevResourceDesc_st;
     CUdevResourceType = c_uint;
     CUdevice = c_int;
@@ -163,7 +162,6 @@ named! {
     CUmemAllocationGranularity_flags = c_uint;
     CUmemAllocationHandleType = c_uint;
     CUmemAllocationType = c_uint;
-    CUmemAttach_flags = c_uint;
     CUmemGenericAllocationHandle = c_ulonglong;
     CUmemLocationType = c_uint;
     CUmemPool_attribute = c_uint;

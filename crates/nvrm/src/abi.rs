@@ -3,20 +3,18 @@
 //! An ioctl carries one *block*, and the request number contains its size. Blocks of allocations and controls point at *parameters*,
 //! which must have exactly the size that the driver expects. The ioctl itself succeeds; the result is the block's status word.
 
-mod alloc;
 mod block;
-mod command;
 mod fields;
 pub mod gid;
 mod params;
 mod request;
 
-pub use alloc::{ChannelParams, GroupParams};
 pub(crate) use block::status;
 pub use block::{AllocBlock, ControlBlock, FreeBlock, XferBlock};
-pub use command::Command;
-pub use params::{CtxswStats, DisableChannels, Preempt, group_id, handle_info, timeslice};
-pub use request::{MAX_BLOCK_LEN, POINTER, Request};
+pub use params::{
+    ChannelParams, CtxswStats, DisableChannels, GroupParams, Preempt, group_id, handle_info, timeslice,
+};
+pub use request::{Command, MAX_BLOCK_LEN, POINTER, Request};
 
 /// Object classes.
 pub mod class {
@@ -38,13 +36,11 @@ pub mod class {
     pub const HOPPER_COPY: u32 = 0xc8b5;
 
     /// Whether a class is a channel of any GPU generation: all of them end in 0x6f.
-    #[must_use]
     pub const fn is_channel(class: u32) -> bool {
         class >> 16 == 0 && class & 0xff == 0x6f
     }
 
     /// Whether a class is a compute engine of any GPU generation since Fermi: all of them end in 0xc0.
-    #[must_use]
     pub const fn is_compute(class: u32) -> bool {
         class >> 16 == 0 && class & 0xff == 0xc0 && class >= 0x90c0
     }

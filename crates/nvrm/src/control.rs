@@ -32,7 +32,6 @@ pub enum ControlError {
 
 impl ControlError {
     /// Whether the group, channel or client no longer exists.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Refused(status) if status.is_gone())
     }
@@ -55,23 +54,17 @@ pub struct Controls {
 
 impl Controls {
     /// Controls through any transport.
-    #[must_use]
     pub fn new(transport: Box<dyn Transport + Send>) -> Self {
         Self { transport }
     }
 
     /// Controls through a descriptor that another process sent.
-    ///
-    /// # Errors
-    /// As [`transport::open_transport`].
+    /// Errors: as [`transport::open_transport`].
     pub fn from_descriptor(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
         transport::open_transport(fd, simulated).map(Self::new)
     }
 
     /// Sets a group's time slice in microseconds; the driver rounds it to one that the GPU supports. 0 is refused here.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn set_timeslice(&self, client: u32, group: u32, us: u64) -> Result<(), ControlError> {
         if us == 0 {
             return Err(ControlError::Refused(NvStatus::INVALID_ARGUMENT));
@@ -80,9 +73,6 @@ impl Controls {
     }
 
     /// Reads the time slice that any process set last. It does not prove that the GPU applies it.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn timeslice(&self, client: u32, group: u32) -> Result<u64, ControlError> {
         let mut params = timeslice::encode(0);
         self.control(client, group, Command::GET_TIMESLICE, &mut params)?;
@@ -90,33 +80,21 @@ impl Controls {
     }
 
     /// Disables channels: takes them off the GPU until they are enabled. At most 64, all of one group.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn disable(&self, client: u32, subdevice: u32, channels: &[u32]) -> Result<(), ControlError> {
         self.switch(client, subdevice, channels, true)
     }
 
     /// Enables channels.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn enable(&self, client: u32, subdevice: u32, channels: &[u32]) -> Result<(), ControlError> {
         self.switch(client, subdevice, channels, false)
     }
 
     /// Preempts a group: takes it off the GPU until its next time slice.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn preempt(&self, client: u32, group: u32, preempt: Preempt) -> Result<(), ControlError> {
         self.control(client, group, Command::PREEMPT, &mut preempt.encode())
     }
 
     /// Reads the group's number on its GPU.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn group_id(&self, client: u32, group: u32) -> Result<u32, ControlError> {
         let mut params = [0; 4];
         self.control(client, group, Command::GET_INFO, &mut params)?;
@@ -124,42 +102,27 @@ impl Controls {
     }
 
     /// Reads how often the GPU switched the group out, and in which way.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn ctxsw_stats(&self, client: u32, subdevice: u32, group: u32) -> Result<CtxswStats, ControlError> {
         let mut params = CtxswStats::query(group, false);
         self.control(client, subdevice, Command::GET_CTXSW_STATS, &mut params)?;
         CtxswStats::decode(&params).ok_or(MALFORMED)
     }
 
-    /// Reads the class of an object; `None` if the client has no such object.
-    ///
-    /// # Errors
-    /// [`ControlError`]: `INVALID_CLIENT` if the client was not made over this descriptor's open file.
-    pub fn class(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
-        self.handle_info(client, object, handle_info::CLASS)
-    }
-
-    /// Reads the parent of an object; `None` if the client has no such object.
-    ///
-    /// # Errors
-    /// As [`Controls::class`].
-    pub fn parent(&self, client: u32, object: u32) -> Result<Option<u32>, ControlError> {
-        self.handle_info(client, object, handle_info::PARENT)
-    }
-
     /// Reads the UUID of the GPU that a subdevice belongs to, as NVML spells it.
-    ///
-    /// # Errors
-    /// [`ControlError`].
     pub fn gpu_uuid(&self, client: u32, subdevice: u32) -> Result<String, ControlError> {
         let mut params = gid::query();
         self.control(client, subdevice, Command::GET_GID_INFO, &mut params)?;
         gid::decode(&params).map(str::to_owned).ok_or(MALFORMED)
     }
 
-    fn handle_info(&self, client: u32, object: u32, what: u32) -> Result<Option<u32>, ControlError> {
+    /// Reads a property of an object; `None` if the client has no such object.
+    /// Errors: `INVALID_CLIENT` if the client was not made over this descriptor's open file.
+    pub(crate) fn handle_info(
+        &self,
+        client: u32,
+        object: u32,
+        what: u32,
+    ) -> Result<Option<u32>, ControlError> {
         let mut params = handle_info::query(object, what);
         match self.control(client, client, Command::GET_HANDLE_INFO, &mut params) {
             Ok(()) => handle_info::decode(&params).map(Some).ok_or(MALFORMED),

@@ -22,31 +22,25 @@ mod client_numbering;
 mod client_search;
 mod continued_search;
 mod descriptors;
-mod discovered_descriptor;
 mod discovered_process;
 mod group_discovery;
 mod limits;
-mod newest_client;
-mod object_tree;
-mod object_walk;
+mod objects;
 mod open_files;
-mod ownership;
 
 use std::io;
 
 use thiserror::Error;
 
-pub use client_numbering::{CLIENT_NUMBERS, ClientNumbering, ClientPosition, FIRST_CLIENT};
+pub use client_numbering::{
+    CLIENT_NUMBERS, ClientNumbering, ClientPosition, FIRST_CLIENT, NewestClient, newest_client,
+};
 pub use client_search::{ClientSearch, QueryBudget};
-pub use descriptors::driver_descriptors;
-pub use discovered_descriptor::DiscoveredDescriptor;
-pub use discovered_process::DiscoveredProcess;
+pub use descriptors::{driver_descriptors, owns_clients};
+pub use discovered_process::{DiscoveredDescriptor, DiscoveredProcess};
 pub use group_discovery::{GroupDiscovery, ProcessKey, ScannedProcess};
 pub use limits::{MAX_DESCRIPTORS, MAX_FILES};
-pub use newest_client::{NewestClient, newest_client};
-pub use object_tree::ObjectTree;
-pub use object_walk::{ObjectQueries, WalkError, WalkLimits, walk_objects};
-pub use ownership::owns_clients;
+pub use objects::{ObjectQueries, ObjectTree, WalkError, WalkLimits, walk_objects};
 
 /// Why the channel groups of a process cannot be controlled.
 #[derive(Debug, Error)]

@@ -21,19 +21,16 @@ pub enum DriverVersion {
 
 impl DriverVersion {
     /// The loaded driver.
-    #[must_use]
     pub fn loaded() -> Self {
         Self::of_file(Path::new(VERSION_FILE))
     }
 
     /// The driver named by a file of the form of [`VERSION_FILE`].
-    #[must_use]
     pub fn of_file(path: &Path) -> Self {
         std::fs::read_to_string(path).map_or(Self::NotVisible, |text| Self::of_version(&text))
     }
 
     /// The driver of this version, as the kernel or NVML writes it.
-    #[must_use]
     pub fn of_version(text: &str) -> Self {
         let version = text.trim().to_owned();
         let branch = version.split('.').next().and_then(|branch| branch.parse().ok());

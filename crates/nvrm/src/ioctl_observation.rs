@@ -3,12 +3,10 @@
 //! [`observe`] decodes one ioctl that the driver has accepted. [`ObjectRegistry`] keeps the objects that are alive.
 //! [`ObjectRegistry::announcement`] is what the hook sends to a manager.
 
-mod announcement;
 mod compute_groups;
 mod registry;
 
-pub use announcement::{Announcement, AnnouncementError};
-pub use compute_groups::ComputeGroup;
+pub use compute_groups::{Announcement, AnnouncementError, ComputeGroup};
 pub use registry::ObjectRegistry;
 
 use crate::NvStatus;
@@ -82,7 +80,6 @@ impl Params {
 
 impl ObservedIoctl {
     /// The parameters that the caller reads before it calls [`ObjectRegistry::record`].
-    #[must_use]
     pub fn params(&self) -> Option<Params> {
         match self {
             Self::Object { params, .. } => *params,
@@ -94,7 +91,6 @@ impl ObservedIoctl {
 
 /// Decodes an ioctl that returned 0; `block` is its argument after the call. `None` if the driver refused it, or if it does not
 /// concern channel groups.
-#[must_use]
 pub fn observe(request: Request, block: &[u8]) -> Option<ObservedIoctl> {
     if abi::status(request, block)? != NvStatus::OK {
         return None;

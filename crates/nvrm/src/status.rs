@@ -27,7 +27,6 @@ impl NvStatus {
     pub const TIMEOUT: Self = Self(0x65);
 
     /// Whether the status means that the object or its client no longer exists.
-    #[must_use]
     pub fn is_gone(self) -> bool {
         matches!(self, Self::INVALID_CLIENT | Self::INVALID_OBJECT_HANDLE | Self::OBJECT_NOT_FOUND)
     }

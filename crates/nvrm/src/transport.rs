@@ -21,9 +21,7 @@ pub const CONTROL_DEVICE: (u32, u32) = (195, 255);
 pub trait Transport: Debug + Sync {
     /// Makes one escape: function `nr` with its block and the parameters that the block points at. Afterwards both hold what the
     /// driver wrote. This function sets the block's pointer itself, and returns it as 0.
-    ///
-    /// # Errors
-    /// The error of the system call. The driver's own errors are in the block.
+    /// Errors: the error of the system call. The driver's own errors are in the block.
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()>;
 }
 
@@ -39,9 +37,7 @@ pub struct NotADriver {
 }
 
 /// Accepts a descriptor of the NVIDIA control device, or if `simulated` of a simulator's socket.
-///
-/// # Errors
-/// Every other descriptor is refused and returned.
+/// Errors: every other descriptor is refused and returned.
 pub fn open_transport(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport + Send>, NotADriver> {
     let found = match sluice_sys::file_kind::of(fd.as_fd()) {
         Ok(Kind::Character { major, minor }) if (major, minor) == CONTROL_DEVICE => {

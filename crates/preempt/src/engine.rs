@@ -43,14 +43,12 @@
 
 mod capture;
 mod channel_group;
-mod context;
 mod destroy;
 mod dispatch;
 mod enable;
 mod event;
 mod module_load;
 mod preempt;
-mod restore;
 mod stop;
 mod stream_gates;
 mod submit;
@@ -199,28 +197,15 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Waits until something has changed.
-    pub(crate) fn await_change<'a>(&self, table: MutexGuard<'a, QueueTable>) -> MutexGuard<'a, QueueTable> {
-        self.await_notification(table, None)
-    }
-
-    /// Waits until something has changed. Submitted operations count only if the queue has submitted up to the
-    /// position.
-    pub(crate) fn await_position<'a>(
-        &self,
-        table: MutexGuard<'a, QueueTable>,
-        position: (QueueId, u64),
-    ) -> MutexGuard<'a, QueueTable> {
-        self.await_notification(table, Some(position))
-    }
-
-    fn await_notification<'a>(
+    /// Waits until something has changed. With `position`, submitted operations count only if the queue has submitted
+    /// up to it.
+    pub(crate) fn await_change<'a>(
         &self,
         mut table: MutexGuard<'a, QueueTable>,
         position: Option<(QueueId, u64)>,
     ) -> MutexGuard<'a, QueueTable> {
         table.waiters.enter(position);
-        let mut table = wait(&self.changed, table);
+        let mut table = wait(&self.changed, table, None);
         table.waiters.leave(position);
         table
     }
@@ -228,10 +213,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Waits until the driver has everything that queue `id` accepted before `position`.
     pub(crate) fn await_submitted(&self, id: QueueId, position: u64) {
         let mut table = self.lock_table();
-        while !self.is_abandoned()
-            && table.queue_state(id).is_some_and(|queue_state| queue_state.submitted < position)
-        {
-            table = self.await_position(table, (id, position));
+        while !self.is_abandoned() && !table.has_submitted(id, position) {
+            table = self.await_change(table, Some((id, position)));
         }
     }
 

@@ -4,14 +4,32 @@
 //! The first generation uses the program's own event, and so does every later one for which that event is free. While
 //! an older generation is still in use, the next one is recorded into an event of the pool.
 
-mod generation;
-
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::driver::EventFlags;
 use crate::ids::{Context, Event, QueueId};
+use crate::queue::Queue;
 
-pub(crate) use generation::{GatePosition, Generation, GenerationId, RecordPlace};
+/// The engine's number of a generation; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct GenerationId(pub(crate) u64);
+
+/// The position of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordPlace {
+    /// In the host queue, at this position.
+    Queued(QueueId, u64),
+    /// In the driver.
+    Submitted,
+}
+
+/// The gate in front of a submitted record.
+#[derive(Debug, Clone)]
+pub(crate) struct GatePosition {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) gate: u32,
+}
 
 /// The latest record of an event. The generation stays pinned until `unpin`.
 #[derive(Debug, Clone)]
@@ -26,20 +44,20 @@ pub(crate) enum LatestRecord {
     Destroyed,
 }
 
-impl LatestRecord {
-    /// The driver's event, if the record was submitted.
-    pub(crate) fn handle(&self) -> Option<Event> {
-        if let Self::Submitted(_, handle) = self { Some(*handle) } else { None }
-    }
-}
+/// An event that the program has destroyed and that nothing uses any more, and its context if it was ever recorded.
+type Freed = Option<(Event, Option<Context>)>;
 
-/// An event that is no longer used.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Freed {
-    /// An event that the program has destroyed and that nothing uses any more.
-    pub(crate) destroy: Option<Event>,
-    /// Its context, if it was ever recorded.
-    pub(crate) context: Option<Context>,
+/// One record of an event.
+#[derive(Debug)]
+struct Generation {
+    /// The program's event.
+    event: Event,
+    /// The event that the driver recorded for it, and its context.
+    handle: Option<(Event, Context)>,
+    place: RecordPlace,
+    /// Uses that keep it: its own record while queued, waits, and calls in progress.
+    pins: u32,
+    behind: Option<GatePosition>,
 }
 
 #[derive(Debug, Default)]
@@ -105,20 +123,17 @@ impl Events {
         Ok(event)
     }
 
-    /// Uses a newly created event for generation `id`.
-    pub(crate) fn set_event(&mut self, id: GenerationId, context: Context, event: Event) {
-        if let Some(generation) = self.generations.get_mut(&id) {
-            generation.handle = Some((event, context));
-            self.states.entry(generation.event).or_default().context = Some(context);
-        }
-    }
-
-    /// Uses the program's own event for generation `id`, because none could be created.
-    pub(crate) fn set_own_event(&mut self, id: GenerationId, context: Context) -> Option<Event> {
+    /// Uses a newly created event for generation `id`, or the program's own if none could be created.
+    pub(crate) fn set_event(
+        &mut self,
+        id: GenerationId,
+        context: Context,
+        created: Option<Event>,
+    ) -> Option<Event> {
         let generation = self.generations.get_mut(&id)?;
-        generation.handle = Some((generation.event, context));
-        self.states.entry(generation.event).or_default().context = Some(context);
-        Some(generation.event)
+        let event = created.unwrap_or(generation.event);
+        generation.handle = Some((event, context));
+        Some(event)
     }
 
     /// Notes that the driver has the record of generation `id`.
@@ -211,12 +226,12 @@ impl Events {
     }
 
     fn drop_unless_used(&mut self, id: Option<GenerationId>) -> Freed {
-        let Some(id) = id else { return Freed::default() };
-        let Some(generation) = self.generations.get(&id) else { return Freed::default() };
+        let id = id?;
+        let generation = self.generations.get(&id)?;
         let event = generation.event;
         let state = self.states.entry(event).or_default();
         if generation.pins > 0 || state.latest == Some(id) {
-            return Freed::default();
+            return None;
         }
         if state.own_generation == Some(id) {
             state.own_generation = None;
@@ -234,9 +249,9 @@ impl Events {
             self.states.get(&event).is_some_and(|state| state.destroyed && state.own_generation.is_none())
                 && !self.generations.values().any(|generation| generation.event == event);
         if !free {
-            return Freed::default();
+            return None;
         }
         let context = self.states.remove(&event).and_then(|state| state.context);
-        Freed { destroy: Some(event), context }
+        Some((event, context))
     }
 }

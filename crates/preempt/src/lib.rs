@@ -83,7 +83,6 @@
 
 #![forbid(unsafe_code)]
 
-mod admission;
 pub mod command;
 pub mod config;
 pub mod driver;

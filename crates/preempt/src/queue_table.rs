@@ -2,7 +2,6 @@
 //! next. Makes no driver calls.
 
 mod ending_contexts;
-mod module_loads;
 mod queue_state;
 mod selection;
 mod waiters;
@@ -10,12 +9,13 @@ mod waiters;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::command::Command;
 use crate::ids::{Context, Event, QueueId, Stream};
+use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::stream_state::StreamState;
 
 pub(crate) use ending_contexts::EndingContexts;
-pub(crate) use module_loads::ModuleLoads;
 pub(crate) use queue_state::{Entry, GroupControl, IdleWatch, Operation, QueueState};
 pub(crate) use selection::{SelectedEntry, Selection};
 pub(crate) use waiters::Waiters;
@@ -38,8 +38,8 @@ pub(crate) struct QueueTable {
     pub(crate) waiters: Waiters,
     /// Contexts that are being ended.
     pub(crate) ending_contexts: EndingContexts,
-    /// Contexts in which the driver is about to wait for all their work.
-    pub(crate) module_loads: ModuleLoads,
+    /// Threads in calls for which the driver waits until all work of a context is done, for example to load a module.
+    pub(crate) module_loads: BTreeMap<Context, u32>,
     /// Unused events and their contexts, to be destroyed when no context is ending.
     pub(crate) postponed_destroys: Vec<(Event, Option<Context>)>,
     /// Another client is ready: adaptive bounds hold.
@@ -59,9 +59,7 @@ impl QueueTable {
         self.created += 1;
         let id = QueueId(self.created);
         let queue = Queue::new(id, stream);
-        let gated = self.queue_states().any(|(_, queue_state)| {
-            queue_state.queue.is_gated() && queue_state.queue.stream().context == stream.context
-        });
+        let gated = self.in_context(stream.context).any(|queue_state| queue_state.queue.is_gated());
         queue.set_unrestricted(!(gated && stream.is_legacy()));
         self.streams.insert((stream.context, stream.handle), id);
         self.queue_states.insert(id, QueueState::new(Arc::clone(&queue)));
@@ -81,30 +79,42 @@ impl QueueTable {
     /// or its context is being destroyed. The use ends with `Engine::end_driver_use`.
     pub(crate) fn begin_driver_use(&mut self, id: QueueId) -> Option<&mut QueueState> {
         let queue_state = self.queue_states.get_mut(&id).filter(|queue_state| !queue_state.is_finished())?;
-        if self.ending_contexts.is_quiesced(queue_state.queue.stream().context) {
+        if self.ending_contexts.is_quiesced(queue_state.stream().context) {
             return None;
         }
         queue_state.driver_uses += 1;
         Some(queue_state)
     }
 
-    pub(crate) fn queue_states(&self) -> impl Iterator<Item = (QueueId, &QueueState)> {
-        self.queue_states.iter().map(|(id, queue_state)| (*id, queue_state))
+    /// The queue's state if no `preempt` or `restore` call has begun since the one that returned `epoch`.
+    pub(crate) fn in_epoch(&mut self, id: QueueId, epoch: u64) -> Result<&mut QueueState, Error> {
+        let queue_state = self.queue_states.get_mut(&id).filter(|queue_state| queue_state.epoch == epoch);
+        queue_state.ok_or(Error::InvalidState)
     }
 
-    pub(crate) fn queue_states_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut QueueState)> {
-        self.queue_states.iter_mut().map(|(id, queue_state)| (*id, queue_state))
+    pub(crate) fn queue_states(&self) -> impl Iterator<Item = &QueueState> {
+        self.queue_states.values()
+    }
+
+    pub(crate) fn queue_states_mut(&mut self) -> impl Iterator<Item = &mut QueueState> {
+        self.queue_states.values_mut()
+    }
+
+    /// The queues whose states `is` selects.
+    pub(crate) fn queues(&self, is: impl Fn(&QueueState) -> bool) -> Vec<Arc<Queue>> {
+        let selected = self.queue_states().filter(|queue_state| is(queue_state));
+        selected.map(|queue_state| Arc::clone(&queue_state.queue)).collect()
     }
 
     /// The queues of a context.
-    pub(crate) fn in_context(&self, context: Context) -> impl Iterator<Item = (QueueId, &QueueState)> {
-        self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().context == context)
+    pub(crate) fn in_context(&self, context: Context) -> impl Iterator<Item = &QueueState> {
+        self.queue_states().filter(move |queue_state| queue_state.stream().context == context)
     }
 
     /// Queues whose earlier commands the driver completes before commands of `stream`: for the legacy default stream
     /// all blocking streams, for a blocking stream the legacy one.
-    fn ordered_with(&self, stream: Stream) -> impl Iterator<Item = (QueueId, &QueueState)> {
-        self.queue_states().filter(move |(_, queue_state)| queue_state.queue.stream().is_ordered_with(stream))
+    fn ordered_with(&self, stream: Stream) -> impl Iterator<Item = &QueueState> {
+        self.queue_states().filter(move |queue_state| queue_state.stream().is_ordered_with(stream))
     }
 
     /// Whether the queue's gates are open although it is preempted, because a thread makes a call that waits for all
@@ -113,20 +123,20 @@ impl QueueTable {
         self.queue_states.get(&id).is_some_and(|queue_state| {
             queue_state.state.is_under_preemption()
                 && queue_state.yields_to_loads
-                && self.module_loads.is_loading(queue_state.queue.stream().context)
+                && self.module_loads.contains_key(&queue_state.stream().context)
         })
     }
 
     /// Whether running streams wait on the GPU for everything that this stream waits for.
     pub(crate) fn blocks_running_streams(&self, stream: Stream) -> bool {
         stream.is_legacy()
-            && self.ordered_with(stream).any(|(_, queue_state)| queue_state.state == StreamState::Running)
+            && self.ordered_with(stream).any(|queue_state| queue_state.state == StreamState::Running)
     }
 
     /// Queues to which nothing may be submitted while this stream is captured: the driver would end the capture.
     pub(crate) fn excluded_by_capture(&self, stream: Stream) -> impl Iterator<Item = QueueId> {
         let tied = self.ordered_with(stream).filter(move |_| !stream.is_legacy());
-        tied.map(|(id, _)| id)
+        tied.map(QueueState::id)
     }
 
     /// Whether a stream has a queue.
@@ -142,8 +152,8 @@ impl QueueTable {
 
     /// Positions in other queues that a command accepted now has to follow.
     pub(crate) fn dependencies(&self, stream: Stream) -> Vec<(QueueId, u64)> {
-        let waiting = self.ordered_with(stream).filter(|(_, queue_state)| !queue_state.is_drained());
-        waiting.map(|(id, queue_state)| (id, queue_state.accepted)).collect()
+        let waiting = self.ordered_with(stream).filter(|queue_state| !queue_state.is_drained());
+        waiting.map(|queue_state| (queue_state.id(), queue_state.accepted)).collect()
     }
 
     /// Whether commands of this queue may go to the driver without being queued.
@@ -153,16 +163,19 @@ impl QueueTable {
             && !queue_state.closing
             && queue_state.deferred_error.is_none()
             && queue_state.is_drained()
-            && self.ordered_with(queue_state.queue.stream()).all(|(_, leader)| leader.is_drained())
+            && self.ordered_with(queue_state.stream()).all(QueueState::is_drained)
+    }
+
+    /// Whether the driver has everything that the queue accepted before `position`; also true if the queue is gone.
+    pub(crate) fn has_submitted(&self, id: QueueId, position: u64) -> bool {
+        self.queue_states.get(&id).is_none_or(|queue_state| queue_state.submitted >= position)
     }
 
     /// Opens or closes admission to a queue and to those that are ordered with it.
     pub(crate) fn update_admission(&self, id: QueueId) {
         let Some(queue_state) = self.queue_states.get(&id) else { return };
-        let followers = self.ordered_with(queue_state.queue.stream()).map(|(follower, _)| follower);
-        for id in followers.chain([id]) {
-            let Some(queue_state) = self.queue_states.get(&id) else { continue };
-            if self.admits_directly(id) {
+        for queue_state in self.ordered_with(queue_state.stream()).chain([queue_state]) {
+            if self.admits_directly(queue_state.id()) {
                 queue_state.queue.admission.open();
             } else {
                 queue_state.queue.admission.close();
@@ -170,22 +183,17 @@ impl QueueTable {
         }
     }
 
-    /// Appends an operation to its queue. Returns its position.
-    pub(crate) fn push(
-        &mut self,
-        id: QueueId,
-        operation: Operation,
-        mut after: Vec<(QueueId, u64)>,
-    ) -> Option<u64> {
-        let stream = self.queue_states.get(&id)?.queue.stream();
+    /// Appends an operation to its queue.
+    pub(crate) fn push(&mut self, id: QueueId, operation: Operation, mut after: Vec<(QueueId, u64)>) {
+        let Some(stream) = self.queue_states.get(&id).map(QueueState::stream) else { return };
         after.extend(self.dependencies(stream));
-        if let Operation::Command(crate::command::Command::Graph(graph)) = &operation {
+        if let Operation::Command(Command::Graph(graph)) = &operation {
             self.graphs.entry(*graph).or_default().pending_launches += 1;
         }
-        let queue_state = self.queue_states.get_mut(&id)?;
-        let position = queue_state.push(Entry { operation, after });
+        if let Some(queue_state) = self.queue_states.get_mut(&id) {
+            queue_state.push(Entry { operation, after });
+        }
         self.update_admission(id);
-        Some(position)
     }
 
     /// Notes that a pending launch of a graph was submitted. Returns the graph if it is to be destroyed now.
@@ -224,11 +232,12 @@ impl QueueTable {
         self.unmap_handle(id);
         let queue_state = self.queue_states.remove(&id)?;
         queue_state.queue.admission.close();
-        for (_, other) in self.queue_states() {
+        for other in self.queue_states() {
             other.queue.in_flight.with_gate_sequence(|sequence| sequence.remove_needs_of(id));
         }
-        let followers: Vec<_> = self.ordered_with(queue_state.queue.stream()).map(|(id, _)| id).collect();
-        followers.into_iter().for_each(|id| self.update_admission(id));
+        for follower in self.ordered_with(queue_state.stream()) {
+            self.update_admission(follower.id());
+        }
         Some(queue_state)
     }
 }

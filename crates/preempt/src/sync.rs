@@ -20,16 +20,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for `changed`, and holds the lock again afterwards.
-pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits for `changed` for at most so long, and holds the lock again afterwards.
-pub(crate) fn wait_at_most<'a, T>(
+/// Waits for `changed`, or at most so long, and holds the lock again afterwards.
+pub(crate) fn wait<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,
-    at_most: Duration,
+    at_most: Option<Duration>,
 ) -> MutexGuard<'a, T> {
-    changed.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0
+    match at_most {
+        Some(at_most) => changed.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0,
+        None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+    }
 }

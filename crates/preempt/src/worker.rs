@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::driver::{Clock, Driver, Observer};
 use crate::engine::{Engine, NextDispatch};
-use crate::sync::{Condvar, Mutex, lock, wait, wait_at_most};
+use crate::sync::{Condvar, Mutex, lock, wait};
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct SignalState {
@@ -48,20 +48,13 @@ impl WakeSignal {
         self.changed.notify_all();
     }
 
-    /// Waits for a notification and clears it. Returns `false` if the worker is to end.
-    pub fn wait_for_notify(&self) -> bool {
-        self.wait_for(None)
-    }
-
-    fn wait_for(&self, at_most: Option<Duration>) -> bool {
+    /// Waits for a notification, or at most so long, and clears it. Returns `false` if the worker is to end.
+    pub fn wait_for(&self, at_most: Option<Duration>) -> bool {
         let mut state = lock(&self.state);
         while !state.notified && !state.ended {
-            match at_most {
-                Some(at_most) => {
-                    state = wait_at_most(&self.changed, state, at_most);
-                    break;
-                }
-                None => state = wait(&self.changed, state),
+            state = wait(&self.changed, state, at_most);
+            if at_most.is_some() {
+                break;
             }
         }
         state.notified = false;

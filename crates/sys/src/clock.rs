@@ -1,7 +1,6 @@
 //! The monotonic clock, as all processes of a machine share it.
 
 /// CLOCK_MONOTONIC in nanoseconds since some fixed point (on Linux: boot).
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid, writable timespec for the duration of the call, which keeps no pointer to it.

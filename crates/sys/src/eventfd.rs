@@ -4,7 +4,6 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The kernel's number of an eventfd; `None` for another file, before Linux 5.2, or without /proc. Allocates nothing.
-#[must_use]
 pub fn id(fd: BorrowedFd<'_>) -> Option<u64> {
     const ROOM: usize = 256;
     let path = Path::of(fd.as_raw_fd());

@@ -1,6 +1,6 @@
 //! The kind of a descriptor that another process has sent or may have closed.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,9 +31,7 @@ pub enum Kind {
 
 /// Reads the kind of a descriptor. Does not query the server of a network or FUSE file system, which may belong to the
 /// sender and never answer. (Without statx, the server is queried.)
-///
-/// # Errors
-/// The error of statx, fstat or getsockopt.
+/// Errors: the error of statx, fstat or getsockopt.
 pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     let found = stat(fd)?;
     Ok(match found.mode & libc::S_IFMT {
@@ -48,26 +46,9 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
 
 /// The device number of the character device at a path; `None` if the path leads to another file or cannot be read.
 /// Does not query the server of a network or FUSE file system.
-#[must_use]
 pub fn device_at(path: &Path) -> Option<(u32, u32)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path is a C string and `found` is writable.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_statx,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            libc::AT_STATX_DONT_SYNC,
-            libc::STATX_TYPE,
-            found.as_mut_ptr(),
-        )
-    };
-    if done != 0 {
-        return None;
-    }
-    // SAFETY: zeroed integers, filled in by the kernel.
-    let found = unsafe { found.assume_init() };
+    let found = statx(libc::AT_FDCWD, &path, 0, libc::STATX_TYPE).ok()?;
     let is_device = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFCHR;
     is_device.then_some((found.stx_rdev_major, found.stx_rdev_minor))
 }
@@ -83,9 +64,7 @@ pub struct Identity {
 }
 
 /// The identity of the file behind a descriptor.
-///
-/// # Errors
-/// As [`of`].
+/// Errors: as [`of`].
 pub fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
     stat(fd).map(|found| found.identity)
 }
@@ -97,23 +76,28 @@ struct Found {
     device: (u32, u32),
 }
 
-fn stat(fd: BorrowedFd<'_>) -> io::Result<Found> {
+/// The kernel's facts about a path below the descriptor `folder`. Does not query the server of the file system.
+fn statx(folder: i32, path: &CStr, flags: i32, mask: u32) -> io::Result<libc::statx> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
-    let (flags, mask) = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO);
+    let flags = flags | libc::AT_STATX_DONT_SYNC;
     // SAFETY: the path is a C string and `found` is writable.
-    let done = unsafe {
-        libc::syscall(libc::SYS_statx, fd.as_raw_fd(), c"".as_ptr(), flags, mask, found.as_mut_ptr())
-    };
-    if done != 0 {
-        let error = io::Error::last_os_error();
-        // Kernels before 4.11, and sandboxes that do not know statx.
-        return match error.raw_os_error() {
-            Some(libc::ENOSYS | libc::EPERM) => stat_without_statx(fd),
-            _ => Err(error),
-        };
+    let done =
+        unsafe { libc::syscall(libc::SYS_statx, folder, path.as_ptr(), flags, mask, found.as_mut_ptr()) };
+    match done {
+        // SAFETY: zeroed integers, filled in by the kernel.
+        0 => Ok(unsafe { found.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
     }
-    // SAFETY: zeroed integers, filled in by the kernel.
-    let found = unsafe { found.assume_init() };
+}
+
+fn stat(fd: BorrowedFd<'_>) -> io::Result<Found> {
+    let found = match statx(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH, libc::STATX_TYPE | libc::STATX_INO) {
+        // Kernels before 4.11, and sandboxes that do not know statx.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            return stat_without_statx(fd);
+        }
+        found => found?,
+    };
     let device = (found.stx_rdev_major, found.stx_rdev_minor);
     let of_system = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
     let identity = Identity { device: of_system, inode: found.stx_ino };

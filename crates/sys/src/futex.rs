@@ -1,9 +1,9 @@
-//! Waiting on a word of memory that other processes map, too.
+//! Waiting on the low half of a word of memory that other processes map, too.
 //!
 //! The futexes are shared ones: the kernel finds the waiters by file and offset, not by address. Both calls also work
 //! through a read-only mapping.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// How a wait ended. In every case the caller must read its word again: none of them guarantees a value.
@@ -21,35 +21,17 @@ pub enum Wake {
     Refused,
 }
 
-/// Waits until `word` is woken, unless it does not hold `expected`; without a timeout for as long as it takes.
-#[must_use]
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Wake {
-    wait_at(word.as_ptr(), expected, timeout)
-}
-
-/// Wakes up to `count` waiters of `word` and returns how many there were.
-pub fn wake(word: &AtomicU32, count: u32) -> u32 {
-    wake_at(word.as_ptr(), count)
-}
-
-/// [`wait`] on the low 32 bits of a 64-bit word.
-#[must_use]
-pub fn wait_low(word: &AtomicU64, expected: u32, timeout: Option<Duration>) -> Wake {
-    wait_at(low_half(word), expected, timeout)
-}
-
-/// [`wake`] for the low 32 bits of a 64-bit word.
-pub fn wake_low(word: &AtomicU64, count: u32) -> u32 {
-    wake_at(low_half(word), count)
-}
-
 /// Address of the low 32 bits; only the kernel reads through it, so Rust never mixes sizes of atomic access.
 fn low_half(word: &AtomicU64) -> *mut u32 {
     let halves = word.as_ptr().cast::<u32>();
     if cfg!(target_endian = "little") { halves } else { halves.wrapping_add(1) }
 }
 
-fn wait_at(word: *mut u32, expected: u32, timeout: Option<Duration>) -> Wake {
+/// Waits until the low 32 bits of `word` are woken, unless they do not hold `expected`; without a timeout for as long as
+/// it takes.
+#[must_use]
+pub fn wait_low(word: &AtomicU64, expected: u32, timeout: Option<Duration>) -> Wake {
+    let word = low_half(word);
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
@@ -70,7 +52,9 @@ fn wait_at(word: *mut u32, expected: u32, timeout: Option<Duration>) -> Wake {
     }
 }
 
-fn wake_at(word: *mut u32, count: u32) -> u32 {
+/// Wakes up to `count` waiters of the low 32 bits of `word` and returns how many there were.
+pub fn wake_low(word: &AtomicU64, count: u32) -> u32 {
+    let word = low_half(word);
     let count = i32::try_from(count).unwrap_or(i32::MAX);
     // SAFETY: `word` comes from a reference that outlives the call and is aligned to 4; FUTEX_WAKE uses the address as
     // a key only and neither reads nor writes the word.

@@ -5,7 +5,7 @@
 //! `clock`, `tsc` and `futex`, nor in `socket` beyond the list of received descriptors. Kernel interfaces newer than
 //! glibc 2.17 are called by `syscall`, so that loading the hook needs no newer symbol.
 //!
-//! Main types: [`page::SharedPage`] and [`region::SharedRegion`] (shared memory), [`memfd`] (sealed messages),
+//! Main types: [`page::SharedPage`] and [`page::SharedRegion`] (shared memory), [`memfd`] (sealed messages),
 //! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`tsc::Calibration`].
 //!
 //! ```
@@ -25,10 +25,8 @@ pub mod clock;
 pub mod eventfd;
 pub mod file_kind;
 pub mod futex;
-mod mapping;
 pub mod memfd;
 pub mod page;
 pub mod pidfd;
-pub mod region;
 pub mod socket;
 pub mod tsc;

@@ -1,18 +1,17 @@
 //! Anonymous files with seals: guarantees of one process to another about memory that they share.
 
+use crate::pidfd::made_descriptor;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// The seals of a file whose content is final.
 const FINAL: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A memfd that holds `bytes` and can never change again.
-///
-/// # Errors
-/// The error of memfd_create, write or the sealing; a NUL in `name`.
+/// Errors: the error of memfd_create, write or the sealing; a NUL in `name`.
 pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(create(name)?);
     file.write_all(bytes)?;
@@ -21,10 +20,8 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// The whole content of a memfd that can no longer change, at most `max` bytes.
-///
-/// # Errors
-/// InvalidData if the file is not sealed against writing and resizing, or longer than `max`; EINVAL if it cannot be
-/// sealed at all, that is, it is no memfd.
+/// Errors: InvalidData if the file is not sealed against writing and resizing, or longer than `max`; EINVAL if it
+/// cannot be sealed at all, that is, it is no memfd.
 pub fn read_sealed(fd: BorrowedFd<'_>, max: usize) -> io::Result<Vec<u8>> {
     require_seals(fd, libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
     let size = size(fd)?;
@@ -44,11 +41,8 @@ pub(crate) fn create(name: &str) -> io::Result<OwnedFd> {
     let attempt = |flags: u32| {
         // SAFETY: `name` is a NUL-terminated string that outlives the call.
         let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
-        match i32::try_from(fd) {
-            // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
-            Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        // SAFETY: the result of a system call that makes a descriptor.
+        unsafe { made_descriptor(fd) }
     };
     match attempt(flags | libc::MFD_NOEXEC_SEAL) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => attempt(flags),

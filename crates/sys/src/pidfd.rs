@@ -6,42 +6,41 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 /// A descriptor that becomes readable when the process ends, closed on exec.
 ///
 /// The process id may belong to another process already. With a socket to the process, use [`crate::socket::peer_pidfd`].
-///
-/// # Errors
-/// ESRCH if there is no such process, EINVAL for a number that cannot be one or that is a thread's.
+/// Errors: ESRCH if there is no such process, EINVAL for a number that cannot be one or that is a thread's.
 pub fn open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = i32::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    // SAFETY: the result of a system call that makes a descriptor.
+    unsafe { made_descriptor(fd) }
+}
+
+/// The descriptor that a system call has returned, or its error.
+///
+/// # Safety
+/// `result` comes from the calling thread's last system call, which makes a descriptor and closes it on exec.
+pub(crate) unsafe fn made_descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(result) {
+        // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
     }
-    // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A copy of the process's descriptor `number`: the same open file, closed on exec.
-///
-/// # Errors
-/// EBADF if the process has no such descriptor, ESRCH if it has ended, EPERM without the right to trace it, ENOSYS before
-/// Linux 5.6.
+/// Errors: EBADF if the process has no such descriptor, ESRCH if it has ended, EPERM without the right to trace it,
+/// ENOSYS before Linux 5.6.
 pub fn copy_of(process: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
     /// The same number on every architecture; not every libc names it.
     const PIDFD_GETFD: libc::c_long = 438;
     // SAFETY: pidfd_getfd takes three integers and touches no memory of ours.
     let fd = unsafe { libc::syscall(PIDFD_GETFD, process.as_raw_fd(), number, 0) };
-    let fd = i32::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    // SAFETY: the result of a system call that makes a descriptor.
+    unsafe { made_descriptor(fd) }
 }
 
 /// Whether our descriptor and descriptor `number` of a process are the same open file, not merely files of the same
 /// device. Also false if this is unknown: without the right to trace the process, or where the kernel has no
 /// kcmp.
-#[must_use]
 pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;
     let [ours, theirs] = [descriptor.as_raw_fd(), number].map(libc::c_ulong::try_from);
@@ -52,7 +51,6 @@ pub fn is_same_file(descriptor: BorrowedFd<'_>, pid: i32, number: RawFd) -> bool
 }
 
 /// Whether the process has ended.
-#[must_use]
 pub fn has_ended(process: BorrowedFd<'_>) -> bool {
     let mut look = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which outlives the call; it does not wait.

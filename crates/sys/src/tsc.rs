@@ -6,7 +6,6 @@ use crate::clock;
 use std::time::Duration;
 
 /// The counter. It may be read a little before or after neighbouring instructions.
-#[must_use]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: rdtsc exists on every x86-64 and has no effect but its result.
@@ -20,7 +19,6 @@ pub fn now() -> u64 {
 /// Whether the counter runs at one constant rate in all states of the processor, as CPUID reports it.
 ///
 /// False on other architectures than x86-64, whose counters are not used.
-#[must_use]
 pub fn invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -57,7 +55,6 @@ pub struct Moment {
 
 impl Moment {
     /// Reads both clocks as closely together as possible: the best of a few attempts, good to some tens of nanoseconds.
-    #[must_use]
     pub fn read() -> Self {
         let mut best = Self { ticks: now(), ns: clock::monotonic_ns() };
         let mut narrowest = u64::MAX;
@@ -76,7 +73,6 @@ impl Moment {
 impl Calibration {
     /// Measures for about 20 ms. `None` if the counter is unusable: not invariant, or removed from the kernel's list of
     /// clocks (for example because the counters of two sockets differ).
-    #[must_use]
     pub fn measure() -> Option<Self> {
         if !invariant() || !listed(AVAILABLE) {
             return None;
@@ -87,7 +83,6 @@ impl Calibration {
     }
 
     /// From two moments, the second after the first.
-    #[must_use]
     pub fn between(first: Moment, second: Moment) -> Option<Self> {
         let ticks = second.ticks.checked_sub(first.ticks)?;
         let ns = second.ns.checked_sub(first.ns)?;
@@ -113,13 +108,11 @@ impl Calibration {
     }
 
     /// The counter's value when CLOCK_MONOTONIC shows `monotonic_ns`; 0 or `u64::MAX` if it is outside its range.
-    #[must_use]
     pub fn ticks_at(&self, monotonic_ns: u64) -> u64 {
         convert(monotonic_ns, self.base.ns, self.ns, self.base.ticks, self.ticks)
     }
 
     /// CLOCK_MONOTONIC in nanoseconds when the counter shows `ticks`; 0 or `u64::MAX` if it is outside its range.
-    #[must_use]
     pub fn ns_at(&self, ticks: u64) -> u64 {
         convert(ticks, self.base.ticks, self.ticks, self.base.ns, self.ns)
     }

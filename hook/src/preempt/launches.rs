@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_preempt::command::{Command, Deferral, Launch, LaunchLimits};
+use sluice_preempt::command::{Command, Deferral, Launch};
 use sluice_preempt::ids::{Code, Stream};
 
 use super::code;
@@ -14,9 +14,7 @@ use crate::real;
 
 type Params = *mut *mut c_void;
 
-/// Limits of every GPU; the driver checks the rest when the launch is made.
-const LIMITS: LaunchLimits = LaunchLimits { threads: 1024, shared_bytes: u32::MAX };
-
+/// Makes a deferred launch.
 pub(super) fn submit(stream: Stream, launch: &Launch) -> Result<(), Code> {
     let mut size = launch.parameters.len();
     let mut extra = [
@@ -77,7 +75,7 @@ fn is_value(id: CUlaunchAttributeID) -> bool {
 }
 
 fn command(mut launch: Launch, given: Given) -> Result<Deferral, Code> {
-    launch.check(LIMITS)?;
+    launch.check()?;
     Ok(match given.copied(launch.function)? {
         Some(parameters) => {
             launch.parameters = parameters;

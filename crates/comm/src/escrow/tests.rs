@@ -36,9 +36,9 @@ fn truncated_and_longer_packets_are_refused() {
 fn invalid_packet_is_refused_with_its_mistake() {
     let mut bytes = EscrowMessage::Descriptor(1).encode();
     bytes[4] = 9;
-    assert_eq!(EscrowMessage::decode(&bytes), Err(EscrowError::Kind { found: 9 }));
+    assert_eq!(EscrowMessage::decode(&bytes), Err(EscrowError::Kind(9)));
     bytes[0] = 0;
-    assert!(matches!(EscrowMessage::decode(&bytes), Err(EscrowError::Magic { .. })));
+    assert!(matches!(EscrowMessage::decode(&bytes), Err(EscrowError::Magic(..))));
     let many = group(MAX_CHANNELS + 1).encode();
-    assert_eq!(EscrowMessage::decode(&many), Err(EscrowError::Channels { found: 65 }));
+    assert_eq!(EscrowMessage::decode(&many), Err(EscrowError::Channels(65)));
 }

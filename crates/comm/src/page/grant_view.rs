@@ -7,8 +7,7 @@
 //! deadline therefore sees the epoch of its grant or of a later one, and every word stored before the grant was opened
 //! (flags, contended, contenders). One thread of the manager writes.
 
-use super::sync::{AtomicU64, Ordering, fence, read};
-use super::{NO_GRANT, PAGE_VERSION, PageError, WORDS, check, grant, init};
+use super::{AtomicU64, NO_GRANT, Ordering, PAGE_VERSION, PageError, WORDS, check, fence, grant, init, read};
 
 /// How often [`GrantView::grant`] tries while the manager writes. A manager that died between the stores must not keep
 /// the client in the loop.
@@ -40,46 +39,38 @@ pub struct Flags {
 
 impl<'a> GrantView<'a> {
     /// A view of these words.
-    #[must_use]
     pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
         Self(words)
     }
 
     /// Whether this is a grant page of a readable version.
-    ///
-    /// # Errors
-    /// [`PageError`] names the word found instead.
+    /// Errors: [`PageError`] names the word found instead.
     pub fn check(&self) -> Result<(), PageError> {
         check("grant", self.0, grant::MAGIC_VALUE)
     }
 
     /// End of the grant as a value of the time-stamp counter: 0 without one, `u64::MAX` if unlimited.
-    #[must_use]
     pub fn deadline_tsc(&self) -> u64 {
         read(self.0, grant::DEADLINE_TSC)
     }
 
     /// End of the grant on CLOCK_MONOTONIC, in nanoseconds: 0 without one, `u64::MAX` if unlimited.
-    #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         read(self.0, grant::DEADLINE_NS)
     }
 
     /// Number of the grant, 0 before the first. Read after a deadline, it is that grant's number or a later one's.
-    #[must_use]
     pub fn epoch(&self) -> u64 {
         read(self.0, grant::EPOCH)
     }
 
     /// The grant, consistently read. `None` if the manager kept changing it or stopped in the middle: the caller treats
     /// this as no grant.
-    #[must_use]
     pub fn grant(&self) -> Option<Grant> {
         (0..ATTEMPTS).find_map(|_| self.try_grant())
     }
 
     /// One attempt at [`grant`](Self::grant): `None` if the manager is writing.
-    #[must_use]
     pub fn try_grant(&self) -> Option<Grant> {
         let before = read(self.0, grant::SEQUENCE);
         let seen = Grant {
@@ -94,26 +85,22 @@ impl<'a> GrantView<'a> {
     }
 
     /// Whether the client stops launching when the manager is absent.
-    #[must_use]
     pub fn fail_closed(&self) -> bool {
         read(self.0, grant::FLAGS) & grant::FAIL_CLOSED != 0
     }
 
     /// Whether [`deadline_tsc`](Self::deadline_tsc) can be compared with the TSC; else use
     /// [`deadline_ns`](Self::deadline_ns).
-    #[must_use]
     pub fn tsc_valid(&self) -> bool {
         read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
     }
 
     /// Whether others wait for the GPU.
-    #[must_use]
     pub fn contended(&self) -> bool {
         read(self.0, grant::CONTENDED) != 0
     }
 
     /// Whether the client must write to its wake-up eventfd when it changes from idle to busy.
-    #[must_use]
     pub fn wakeup_requested(&self) -> bool {
         // Ordered after the client's own store of its activity: at least one side sees the other's store.
         fence(Ordering::SeqCst);
@@ -121,26 +108,22 @@ impl<'a> GrantView<'a> {
     }
 
     /// Whether the client is latency-critical.
-    #[must_use]
     pub fn latency_critical(&self) -> bool {
         read(self.0, grant::FLAGS) & grant::LATENCY_CRITICAL != 0
     }
 
     /// Contenders: how many other processes may use the GPU now.
-    #[must_use]
     pub fn contenders(&self) -> u64 {
         read(self.0, grant::CONTENDERS)
     }
 
     /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
     /// of the wait.
-    #[must_use]
     pub fn gate_futex(&self) -> &'a AtomicU64 {
         &self.0[grant::GATE]
     }
 
     /// The gate word: [`grant::GATE_CLOSED`], [`grant::GATES_WANTED`], and a count of its changes.
-    #[must_use]
     pub fn gate_word(&self) -> u32 {
         u32::try_from(read(self.0, grant::GATE) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
     }

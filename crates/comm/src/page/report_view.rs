@@ -1,7 +1,6 @@
 //! The report page: the client reports its activity and usage. Any of its threads writes; the manager only reads.
 
-use super::sync::{AtomicU64, Ordering, read};
-use super::{PAGE_VERSION, PageError, WORDS, check, init, report};
+use super::{AtomicU64, Ordering, PAGE_VERSION, PageError, WORDS, check, init, read, report};
 
 /// A view of a report page.
 #[derive(Clone, Copy)]
@@ -9,7 +8,6 @@ pub struct ReportView<'a>(&'a [AtomicU64; WORDS]);
 
 impl<'a> ReportView<'a> {
     /// A view of these words.
-    #[must_use]
     pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
         Self(words)
     }
@@ -25,16 +23,13 @@ impl<'a> ReportView<'a> {
     }
 
     /// Whether this is a report page of a readable version.
-    ///
-    /// # Errors
-    /// [`PageError`] names the word found instead.
+    /// Errors: [`PageError`] names the word found instead.
     pub fn check(&self) -> Result<(), PageError> {
         check("report", self.0, report::MAGIC_VALUE)
     }
 
     /// Whether GPU work was submitted and is not known to have finished, and since when. The time is never earlier than
     /// that of the state.
-    #[must_use]
     pub fn activity(&self) -> (bool, u64) {
         let word = read(self.0, report::ACTIVITY);
         (word & report::BUSY != 0, read(self.0, report::ACTIVITY_NS))
@@ -52,7 +47,6 @@ impl<'a> ReportView<'a> {
     }
 
     /// Work that the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or none.
-    #[must_use]
     pub fn gates(&self) -> u64 {
         read(self.0, report::GATES)
     }
@@ -63,7 +57,6 @@ impl<'a> ReportView<'a> {
     }
 
     /// Expected time of the request announced last, on CLOCK_MONOTONIC; 0: none yet.
-    #[must_use]
     pub fn announced_ns(&self) -> u64 {
         read(self.0, report::ANNOUNCED_NS)
     }
@@ -74,7 +67,6 @@ impl<'a> ReportView<'a> {
     }
 
     /// GPU time used since the process attached, in nanoseconds.
-    #[must_use]
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)
     }
@@ -85,7 +77,6 @@ impl<'a> ReportView<'a> {
     }
 
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached.
-    #[must_use]
     pub fn hold_ns(&self) -> u64 {
         read(self.0, report::HOLD_NS)
     }
@@ -96,7 +87,6 @@ impl<'a> ReportView<'a> {
     }
 
     /// Calls that bypassed the launch gate for a reason; 0 for a reason of 32 or above.
-    #[must_use]
     pub fn bypassed(&self, reason: usize) -> u64 {
         if reason < report::BYPASS_REASONS { read(self.0, report::BYPASS + reason) } else { 0 }
     }

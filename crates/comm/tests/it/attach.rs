@@ -39,11 +39,11 @@ fn payload_has_the_documented_layout() {
 
 #[test]
 fn other_bytes_and_other_versions_are_refused_by_name() {
-    assert_eq!(patched(0, 0x464c_457f), Err(AttachError::Magic { found: 0x464c_457f }));
+    assert_eq!(patched(0, 0x464c_457f), Err(AttachError::Magic(0x464c_457f)));
     for version in [0, 3, u32::MAX] {
-        assert_eq!(patched(1, version), Err(AttachError::Version { found: version }));
+        assert_eq!(patched(1, version), Err(AttachError::Version(version)));
     }
-    let error = AttachError::Version { found: 3 };
+    let error = AttachError::Version(3);
     assert_eq!(error.to_string(), "attach payload has version 3, expected 1 to 2");
     assert_eq!((ATTACH_VERSION, PAYLOAD_VERSION), (1, 2));
 }
@@ -67,7 +67,7 @@ fn payload_of_the_first_version_is_read_without_its_contexts() {
 fn descriptor_above_the_maximum_is_refused() {
     assert!(patched(9, 7).is_ok());
     let error = patched(9, 8).unwrap_err();
-    assert_eq!(error, AttachError::Descriptor { found: 8 });
+    assert_eq!(error, AttachError::Descriptor(8));
     assert_eq!(
         error.to_string(),
         "attach payload has a context on control descriptor 8, expected less than 8"

@@ -58,6 +58,6 @@ fn frame_whose_name_displaces_the_payload_is_refused() {
 #[test]
 fn name_of_64_bytes_is_refused() {
     let error = Name::new(&"x".repeat(64)).unwrap_err();
-    assert_eq!(error, NameError::TooLong { len: 64 });
+    assert_eq!(error, NameError::TooLong(64));
     assert_eq!(error.to_string(), "client name has 64 bytes, expected 1 to 63");
 }

@@ -19,9 +19,9 @@ fn patched(body: RequestBody, at: usize, bytes: &[u8]) -> Result<Request, FrameE
 fn name_length_that_no_frame_can_hold_is_refused() {
     for len in [0, 64, 80, 1 << 32, u64::MAX] {
         let refused = patched(RequestBody::MemLimit, 0, &len.to_le_bytes());
-        assert_eq!(refused, Err(FrameError::NameLength { len }));
+        assert_eq!(refused, Err(FrameError::NameLength(len)));
     }
-    let error = FrameError::NameLength { len: 4096 };
+    let error = FrameError::NameLength(4096);
     assert_eq!(error.to_string(), "name length field says 4096, expected 1 to 63");
 }
 
@@ -47,12 +47,9 @@ fn name_that_is_not_printable_is_refused() {
 fn an_unknown_type_is_refused() {
     for number in [3, 15, 21, u32::MAX] {
         let refused = patched(RequestBody::MemLimit, AFTER_NAME + 5, &number.to_le_bytes());
-        assert_eq!(refused, Err(FrameError::UnknownType { number }));
+        assert_eq!(refused, Err(FrameError::UnknownType(number)));
     }
-    assert_eq!(
-        FrameError::UnknownType { number: 3 }.to_string(),
-        "request type 3, expected 0 to 2 or 16 to 20"
-    );
+    assert_eq!(FrameError::UnknownType(3).to_string(), "request type 3, expected 0 to 2 or 16 to 20");
 }
 
 #[test]
@@ -101,7 +98,7 @@ fn is_allocate_other_than_0_or_1_is_refused() {
 fn channel_that_does_not_exist_is_refused() {
     let attach = RequestBody::Attach { version: 1, channel: sluice_comm::Channel::Memory, used_bytes: 0 };
     let refused = patched(attach, AFTER_NAME + 13, &2_u32.to_le_bytes());
-    assert_eq!(refused, Err(FrameError::UnknownChannel { number: 2 }));
+    assert_eq!(refused, Err(FrameError::UnknownChannel(2)));
 }
 
 #[test]
@@ -130,16 +127,10 @@ fn an_answer_that_makes_no_sense_is_refused() {
         answer(RequestKind::MemUpdate, &2_i32.to_le_bytes()),
         Err(FrameError::BadFlag { field: "verdict", value: 2 })
     );
-    assert_eq!(
-        answer(RequestKind::Attach, &5_u32.to_le_bytes()),
-        Err(FrameError::UnknownStatus { number: 5 })
-    );
-    assert_eq!(
-        answer(RequestKind::Detach, &1_u32.to_le_bytes()),
-        Err(FrameError::UnknownStatus { number: 1 })
-    );
+    assert_eq!(answer(RequestKind::Attach, &5_u32.to_le_bytes()), Err(FrameError::UnknownStatus(5)));
+    assert_eq!(answer(RequestKind::Detach, &1_u32.to_le_bytes()), Err(FrameError::UnknownStatus(1)));
     for kind in [RequestKind::Yield, RequestKind::Hint] {
-        assert_eq!(answer(kind, &[]), Err(FrameError::NotAnswered { kind }));
+        assert_eq!(answer(kind, &[]), Err(FrameError::NotAnswered(kind)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Blocks: the structures that an ioctl's argument points at.
 
-use super::fields::{get32, get64, put32, put64};
+use super::fields::{get32, get64, layout, put32, put64};
 use super::request::Request;
 use crate::NvStatus;
 
@@ -31,7 +31,6 @@ impl AllocBlock {
     pub const SERIALISED: u32 = 1;
 
     /// Decodes a block of either size.
-    #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let (params_len, flags, status) = match u16::try_from(block.len()).ok()? {
             len if len == Request::ALLOC.len => (get32(block, 24)?, 0, get32(block, 28)?),
@@ -53,7 +52,6 @@ impl AllocBlock {
     }
 
     /// Encodes the short block.
-    #[must_use]
     pub fn encode(&self) -> [u8; 32] {
         let mut block = [0; 32];
         self.put_common(&mut block);
@@ -63,7 +61,6 @@ impl AllocBlock {
     }
 
     /// Encodes the long block, without rights.
-    #[must_use]
     pub fn encode_with_rights(&self) -> [u8; 48] {
         let mut block = [0; 48];
         self.put_common(&mut block);
@@ -100,35 +97,10 @@ pub struct ControlBlock {
     pub status: u32,
 }
 
-impl ControlBlock {
-    /// Reads a block.
-    #[must_use]
-    pub fn decode(block: &[u8]) -> Option<Self> {
-        let block: &[u8; 32] = block.try_into().ok()?;
-        Some(Self {
-            client: get32(block, 0)?,
-            object: get32(block, 4)?,
-            command: get32(block, 8)?,
-            flags: get32(block, 12)?,
-            params: get64(block, 16)?,
-            params_len: get32(block, 24)?,
-            status: get32(block, 28)?,
-        })
-    }
-
-    /// The block.
-    #[must_use]
-    pub fn encode(&self) -> [u8; 32] {
-        let mut block = [0; 32];
-        for (at, word) in [(0, self.client), (4, self.object), (8, self.command), (12, self.flags)] {
-            put32(&mut block, at, word);
-        }
-        put64(&mut block, 16, self.params);
-        put32(&mut block, 24, self.params_len);
-        put32(&mut block, 28, self.status);
-        block
-    }
-}
+layout!(ControlBlock, 32, {
+    client: u32 = 0, object: u32 = 4, command: u32 = 8, flags: u32 = 12,
+    params: u64 = 16, params_len: u32 = 24, status: u32 = 28,
+});
 
 /// Argument of RM_FREE (NVOS00), which frees an object and its descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,29 +115,7 @@ pub struct FreeBlock {
     pub status: u32,
 }
 
-impl FreeBlock {
-    /// Reads a block.
-    #[must_use]
-    pub fn decode(block: &[u8]) -> Option<Self> {
-        let block: &[u8; 16] = block.try_into().ok()?;
-        Some(Self {
-            client: get32(block, 0)?,
-            parent: get32(block, 4)?,
-            object: get32(block, 8)?,
-            status: get32(block, 12)?,
-        })
-    }
-
-    /// The block.
-    #[must_use]
-    pub fn encode(&self) -> [u8; 16] {
-        let mut block = [0; 16];
-        for (at, word) in [(0, self.client), (4, self.parent), (8, self.object), (12, self.status)] {
-            put32(&mut block, at, word);
-        }
-        block
-    }
-}
+layout!(FreeBlock, 16, { client: u32 = 0, parent: u32 = 4, object: u32 = 8, status: u32 = 12 });
 
 /// Argument of the indirect request [`Request::XFER`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -178,33 +128,16 @@ pub struct XferBlock {
     pub block: u64,
 }
 
+layout!(XferBlock, 16, { nr: u32 = 0, len: u32 = 4, block: u64 = 8 });
+
 impl XferBlock {
-    /// Decodes the argument.
-    #[must_use]
-    pub fn decode(block: &[u8]) -> Option<Self> {
-        let block: &[u8; 16] = block.try_into().ok()?;
-        Some(Self { nr: get32(block, 0)?, len: get32(block, 4)?, block: get64(block, 8)? })
-    }
-
-    /// Encodes the argument.
-    #[must_use]
-    pub fn encode(&self) -> [u8; 16] {
-        let mut block = [0; 16];
-        put32(&mut block, 0, self.nr);
-        put32(&mut block, 4, self.len);
-        put64(&mut block, 8, self.block);
-        block
-    }
-
     /// The request that it names, if the numbers are in range.
-    #[must_use]
     pub fn request(&self) -> Option<Request> {
         Some(Request { nr: u8::try_from(self.nr).ok()?, len: u16::try_from(self.len).ok()? })
     }
 }
 
 /// The status word of a block.
-#[must_use]
 pub(crate) fn status(request: Request, block: &[u8]) -> Option<NvStatus> {
     let word = match request {
         Request::FREE => FreeBlock::decode(block)?.status,

@@ -8,13 +8,11 @@ const LENGTH_AT: usize = 8;
 const TEXT_AT: usize = 12;
 
 /// Encodes the query; flags of 0 request the text form.
-#[must_use]
 pub fn query() -> [u8; LEN] {
     [0; LEN]
 }
 
 /// Decodes the answer; `None` if it is no text.
-#[must_use]
 pub fn decode(params: &[u8]) -> Option<&str> {
     let len = usize::try_from(get32(params, LENGTH_AT)?).ok()?;
     let text = params.get(TEXT_AT..)?.get(..len)?;
@@ -24,7 +22,6 @@ pub fn decode(params: &[u8]) -> Option<&str> {
 }
 
 /// Encodes an answer, truncated to what fits.
-#[must_use]
 pub fn encode(text: &str) -> [u8; LEN] {
     let mut params = query();
     let text = &text.as_bytes()[..text.len().min(LEN - TEXT_AT - 1)];

@@ -1,17 +1,15 @@
-//! Parameters of controls.
+//! Parameters of allocations and controls.
 
-use super::fields::{get, get32, get64, put, put32, put64};
+use super::fields::{get, get32, get64, layout, put, put32, put64};
 
 /// Parameters of SET_TIMESLICE and GET_TIMESLICE: microseconds.
 pub mod timeslice {
     /// Decodes the parameters.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<u64> {
         params.try_into().ok().map(u64::from_le_bytes)
     }
 
     /// Encodes the parameters.
-    #[must_use]
     pub fn encode(us: u64) -> [u8; 8] {
         us.to_le_bytes()
     }
@@ -20,7 +18,6 @@ pub mod timeslice {
 /// Parameters of GET_INFO: the group's number.
 pub mod group_id {
     /// Decodes the parameters.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<u32> {
         params.try_into().ok().map(u32::from_le_bytes)
     }
@@ -38,7 +35,6 @@ pub mod handle_info {
     pub const CLASS: u32 = 2;
 
     /// Encodes the query.
-    #[must_use]
     pub fn query(object: u32, what: u32) -> [u8; LEN] {
         let mut params = [0; LEN];
         put32(&mut params, 0, object);
@@ -47,21 +43,18 @@ pub mod handle_info {
     }
 
     /// Decodes object and queried property.
-    #[must_use]
     pub fn decode_query(params: &[u8]) -> Option<(u32, u32)> {
         let params: &[u8; LEN] = params.try_into().ok()?;
         Some((get32(params, 0)?, get32(params, 4)?))
     }
 
     /// Decodes the answer: class and parent fit in 32 bits.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<u32> {
         let params: &[u8; LEN] = params.try_into().ok()?;
         get32(params, 8)
     }
 
     /// Encodes the query with its answer.
-    #[must_use]
     pub fn encode(object: u32, what: u32, answer: u32) -> [u8; LEN] {
         let mut params = query(object, what);
         put64(&mut params, 8, u64::from(answer));
@@ -80,7 +73,6 @@ pub struct Preempt {
 
 impl Preempt {
     /// Decodes the parameters.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; 8] = params.try_into().ok()?;
         let timeout_us = (params[1] != 0).then(|| get32(params, 4)).flatten();
@@ -88,7 +80,6 @@ impl Preempt {
     }
 
     /// Encodes the parameters.
-    #[must_use]
     pub fn encode(&self) -> [u8; 8] {
         let mut params = [u8::from(self.wait), u8::from(self.timeout_us.is_some()), 0, 0, 0, 0, 0, 0];
         put32(&mut params, 4, self.timeout_us.unwrap_or(0));
@@ -116,7 +107,6 @@ impl DisableChannels {
     const CHANNELS: usize = 280;
 
     /// Decodes the parameters; `None` also for too many channels, an event pointer, or the flag that drops work.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
         let count = usize::try_from(get32(params, 4)?).ok().filter(|count| *count <= Self::MAX)?;
@@ -133,7 +123,6 @@ impl DisableChannels {
     }
 
     /// Encodes the parameters; channels beyond [`Self::MAX`] are left out.
-    #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
         let channels = self.channels.get(..Self::MAX).unwrap_or(&self.channels);
@@ -170,7 +159,6 @@ impl CtxswStats {
     pub const LEN: usize = 32;
 
     /// Encodes the query for a group; `reset` sets the counts to 0.
-    #[must_use]
     pub fn query(group: u32, reset: bool) -> [u8; Self::LEN] {
         let mut params = [0; Self::LEN];
         put32(&mut params, 0, group);
@@ -179,7 +167,6 @@ impl CtxswStats {
     }
 
     /// Decodes the answer.
-    #[must_use]
     pub fn decode(params: &[u8]) -> Option<Self> {
         let params: &[u8; Self::LEN] = params.try_into().ok()?;
         Some(Self {
@@ -193,7 +180,6 @@ impl CtxswStats {
     }
 
     /// Encodes the answer for `group`.
-    #[must_use]
     pub fn encode(&self, group: u32) -> [u8; Self::LEN] {
         let mut params = Self::query(group, false);
         let words = [self.saves, self.restores, self.wfi, self.cta, self.cilp, self.gfxp];
@@ -203,3 +189,42 @@ impl CtxswStats {
         params
     }
 }
+
+/// Parameters of a channel group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupParams {
+    /// The engine of the runlist that it joins.
+    pub engine: u32,
+}
+
+impl GroupParams {
+    /// Size of the parameters in the compared driver branches.
+    pub const LEN: usize = 20;
+    const ENGINE: usize = 12;
+    /// Size up to and including the engine. What follows differs between driver branches and is not needed.
+    pub const READ: usize = Self::ENGINE + 4;
+
+    /// Decodes the first [`Self::READ`] bytes or more.
+    pub fn read(params: &[u8]) -> Option<Self> {
+        get32(params, Self::ENGINE).map(|engine| Self { engine })
+    }
+}
+
+// 0 elsewhere means the driver's default.
+layout!(GroupParams, GroupParams::LEN, { engine: u32 = 12 });
+
+/// Parameters of a channel, as far as they are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelParams {
+    /// Entries of its ring buffer.
+    pub entries: u32,
+    /// The engine that it submits to.
+    pub engine: u32,
+}
+
+impl ChannelParams {
+    /// Size of the parameters.
+    pub const LEN: usize = 368;
+}
+
+layout!(ChannelParams, ChannelParams::LEN, { entries: u32 = 16, engine: u32 = 128 });

@@ -1,4 +1,4 @@
-//! Request numbers.
+//! Numbers of requests and of controls.
 
 /// The type byte of all of the driver's requests. Frame buffers use it too, so it does not identify the driver.
 const TYPE: u8 = b'F';
@@ -37,7 +37,6 @@ impl Request {
 
     /// Decodes a request number; `None` if its type byte is not the driver's. The kernel uses only the low 32 bits.
     #[inline]
-    #[must_use]
     pub const fn of(number: u64) -> Option<Self> {
         let [nr, kind, size, size_and_direction, ..] = number.to_le_bytes();
         if kind != TYPE {
@@ -47,13 +46,11 @@ impl Request {
     }
 
     /// Encodes the request number.
-    #[must_use]
     pub const fn number(self) -> u32 {
         READ_WRITE << 30 | (self.len as u32 & 0x3fff) << 16 | (TYPE as u32) << 8 | self.nr as u32
     }
 
     /// Whether it is one of the requests named here.
-    #[must_use]
     pub const fn is_known(self) -> bool {
         matches!(
             self,
@@ -65,5 +62,65 @@ impl Request {
                 | Self::SHARE
                 | Self::XFER
         )
+    }
+}
+
+/// A control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Command {
+    /// Its number.
+    pub number: u32,
+    /// Size of its parameters.
+    pub params_len: u32,
+}
+
+macro_rules! commands {
+    ($($(#[$doc:meta])+ $name:ident = $number:literal, $len:literal;)+) => {
+        impl Command {
+            $($(#[$doc])+ pub const $name: Self = Self { number: $number, params_len: $len };)+
+
+            /// All known controls.
+            pub const ALL: [Self; 15] = [$(Self::$name),+];
+        }
+    };
+}
+
+commands! {
+    /// Schedules a channel group or not (NV_OK without effect on running work). 2 bytes before driver 575.
+    GPFIFO_SCHEDULE = 0xa06c_0101, 3;
+    /// Sets a group's time slice.
+    SET_TIMESLICE = 0xa06c_0103, 8;
+    /// Reads the time slice that was set last.
+    GET_TIMESLICE = 0xa06c_0104, 8;
+    /// Takes a group off the GPU until its next time slice.
+    PREEMPT = 0xa06c_0105, 8;
+    /// Reads a group's number.
+    GET_INFO = 0xa06c_0106, 4;
+    /// Sets how often a group is in the runlist.
+    SET_INTERLEAVE_LEVEL = 0xa06c_0107, 4;
+    /// Puts a group first in the runlist.
+    MAKE_REALTIME = 0xa06c_0110, 1;
+    /// Ends the running time slice; addressed to a channel.
+    RESTART_RUNLIST = 0xa06f_0111, 2;
+    /// Disables or enables channels; addressed to a subdevice.
+    DISABLE_CHANNELS = 0x2080_110b, 536;
+    /// Sets the runlist's policy; addressed to a subdevice.
+    RUNLIST_SET_SCHED_POLICY = 0x2080_1115, 8;
+    /// Sets where kernels may be interrupted; addressed to a subdevice.
+    SET_CTXSW_PREEMPTION_MODE = 0x2080_1210, 32;
+    /// Reads how often a group was switched out; addressed to a subdevice.
+    GET_CTXSW_STATS = 0x2080_1215, 32;
+    /// Reads where kernels are interrupted; addressed to a subdevice.
+    GET_CTXSW_MODES = 0x2080_1235, 24;
+    /// Reads class or parent of an object; addressed to a client.
+    GET_HANDLE_INFO = 0xd02, 16;
+    /// Reads the UUID of the GPU; addressed to a subdevice.
+    GET_GID_INFO = 0x2080_014a, 268;
+}
+
+impl Command {
+    /// The control with this number.
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.number == number)
     }
 }

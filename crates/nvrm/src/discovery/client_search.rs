@@ -1,7 +1,7 @@
 //! The search for the clients of one open file: it queries one number after the other, and none twice.
 
 use super::client_numbering::{CLIENT_NUMBERS, ClientPosition};
-use super::object_walk::ObjectQueries;
+use super::objects::ObjectQueries;
 use crate::{ControlError, NvStatus};
 use std::cell::Cell;
 
@@ -17,13 +17,11 @@ pub struct QueryBudget(Cell<u32>);
 
 impl QueryBudget {
     /// A budget of this many queries.
-    #[must_use]
     pub fn new(queries: u32) -> Self {
         Self(Cell::new(queries))
     }
 
     /// Queries that remain.
-    #[must_use]
     pub fn remaining(&self) -> u32 {
         self.0.get()
     }
@@ -64,25 +62,21 @@ pub struct ClientSearch {
 
 impl ClientSearch {
     /// A search that has queried nothing, for a numbering that has reached `newest`.
-    #[must_use]
     pub fn from(newest: ClientPosition) -> Self {
         Self { low: newest.0 + 1, high: newest.0 + 1, clients: Vec::new() }
     }
 
     /// The clients that existed when they were last queried, newest first.
-    #[must_use]
     pub fn clients(&self) -> &[u32] {
         &self.clients
     }
 
     /// Whether the last `range` numbers were queried.
-    #[must_use]
     pub fn is_complete(&self, range: u64) -> bool {
         self.high - self.low >= range.min(CLIENT_NUMBERS)
     }
 
     /// Whether many clients of any process were made since the last query.
-    #[must_use]
     pub fn is_behind(&self, newest: ClientPosition) -> bool {
         newest.0 > self.high + MAX_BEHIND
     }
@@ -94,9 +88,7 @@ impl ClientSearch {
 
     /// Removes the clients that have been freed. Returns false, and removes none, if no client exists on this descriptor: then it is
     /// probably another file.
-    ///
-    /// # Errors
-    /// The driver's error instead of an answer.
+    /// Errors: the driver's error instead of an answer.
     pub fn drop_freed(
         &mut self,
         driver: &impl ObjectQueries,
@@ -116,9 +108,7 @@ impl ClientSearch {
     }
 
     /// Queries the numbers given out since the last call. If the budget ends first, the next call continues.
-    ///
-    /// # Errors
-    /// The driver's error instead of an answer.
+    /// Errors: the driver's error instead of an answer.
     pub fn search_newer(
         &mut self,
         driver: &impl ObjectQueries,
@@ -141,9 +131,7 @@ impl ClientSearch {
 
     /// Queries the numbers below the interval, newest first. It ends with the numbers, with the budget, or when `is_enough` returns
     /// true for the clients and the count of positions since the last found client.
-    ///
-    /// # Errors
-    /// The driver's error instead of an answer.
+    /// Errors: the driver's error instead of an answer.
     pub fn search_older(
         &mut self,
         driver: &impl ObjectQueries,

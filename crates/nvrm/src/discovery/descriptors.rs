@@ -1,14 +1,18 @@
-//! Copies of a process's descriptors of the control device.
+//! Copies of a process's descriptors of the control device, and the ownership check: whether clients that a process announces are
+//! its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
+use super::DiscoveryError;
+use super::client_search::client_exists;
+use super::group_discovery::ScannedProcess;
 use super::limits::MAX_LISTED_DESCRIPTORS;
-use crate::Controls;
 use crate::transport::{self, CONTROL_DEVICE};
+use crate::{ControlError, Controls};
 use sluice_sys::file_kind::{self, Kind};
-use sluice_sys::pidfd::copy_of;
+use sluice_sys::pidfd::{copy_of, has_ended, is_same_file};
 
 /// Prefix of the link of a descriptor that may be a simulator's socket.
 const SOCKET_LINK: &str = "socket:";
@@ -21,9 +25,7 @@ pub(super) struct DescriptorCopy {
 }
 
 /// Copies descriptor `number` of a process. `None` if the process has closed it or if it does not lead to the driver.
-///
-/// # Errors
-/// The error of pidfd_getfd, or of duplicating the copy.
+/// Errors: the error of pidfd_getfd, or of duplicating the copy.
 pub(super) fn copy_descriptor(
     pidfd: BorrowedFd<'_>,
     number: RawFd,
@@ -55,9 +57,7 @@ fn is_driver_kind(kind: Kind, simulated: bool) -> bool {
 /// by its device number, because a container can give it any name; if `simulated`, every socket is listed too.
 ///
 /// Nothing is opened, so a file system whose server is the tenant cannot delay the caller.
-///
-/// # Errors
-/// The error of reading /proc/PID/fd: `EACCES` without CAP_SYS_PTRACE, or for another user's process without
+/// Errors: the error of reading /proc/PID/fd: `EACCES` without CAP_SYS_PTRACE, or for another user's process without
 /// CAP_DAC_READ_SEARCH.
 pub fn driver_descriptors(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
     let folder = PathBuf::from(format!("/proc/{pid}/fd"));
@@ -77,4 +77,43 @@ fn is_driver_link(link: &Path, simulated: bool) -> bool {
         return true;
     }
     file_kind::device_at(link).is_some_and(|device| device == CONTROL_DEVICE)
+}
+
+/// Whether all these clients were made over the open file behind `descriptor`, which the process sent with its announcement, and the
+/// process itself has that file open.
+///
+/// A process that only knows the handles, or that passed on a file it does not keep open, does not own the clients.
+/// Errors: [`DiscoveryError`]: it cannot be decided.
+pub fn owns_clients(
+    process: &ScannedProcess<'_>,
+    descriptor: BorrowedFd<'_>,
+    clients: &[u32],
+    simulated: bool,
+) -> Result<bool, DiscoveryError> {
+    let pid = process.key.0;
+    let no_access = |why| DiscoveryError::NoAccess { pid, why };
+    let driver_error = |why: ControlError| DiscoveryError::Groups { pid, why: why.to_string() };
+    let copy = descriptor.try_clone_to_owned().map_err(no_access)?;
+    let Ok(controls) = Controls::from_descriptor(copy, simulated) else { return Ok(false) };
+    for client in clients {
+        if !client_exists(&controls, *client).map_err(driver_error)? {
+            return Ok(false);
+        }
+    }
+    for number in driver_descriptors(pid, simulated).map_err(no_access)? {
+        if is_same_file(descriptor, pid, number) {
+            // The process id may have been reused; it has not if the process is alive after the comparison.
+            return Ok(!has_ended(process.pidfd.as_fd()));
+        }
+    }
+    // Without kcmp in the kernel, the driver decides: a client exists only over the file on which it was made.
+    for number in driver_descriptors(pid, simulated).map_err(no_access)? {
+        let copy = copy_descriptor(process.pidfd, number, simulated).map_err(no_access)?;
+        if let (Some(copy), Some(client)) = (copy, clients.first())
+            && client_exists(&copy.controls, *client).map_err(driver_error)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

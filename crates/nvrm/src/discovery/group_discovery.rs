@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 
-use super::client_numbering::{CLIENT_NUMBERS, ClientNumbering};
+use super::client_numbering::{CLIENT_NUMBERS, ClientNumbering, NewestClient};
 use super::descriptors::{self, DescriptorCopy};
-use super::discovered_descriptor::{self, DiscoveredDescriptor};
+use super::discovered_process::{DiscoveredDescriptor, groups_on};
 use super::limits::{
     FIRST_SEARCH, MAX_DESCRIPTORS, MAX_FILES, NEWER_NUMBERS, NUMBERS_AFTER_CLIENT, SINGLE_SCAN,
 };
-use super::newest_client::NewestClient;
-use super::object_walk::{WalkLimits, walk_objects};
+use super::objects::{WalkLimits, walk_objects};
 use super::open_files::{OpenFiles, Walked};
 use super::{DiscoveryError, QueryBudget};
 
@@ -48,7 +47,6 @@ pub struct GroupDiscovery {
 
 impl GroupDiscovery {
     /// A discovery that knows no file. `simulated`: sockets of a simulator lead to the driver too.
-    #[must_use]
     pub fn new(simulated: bool) -> Self {
         Self {
             simulated,
@@ -62,7 +60,6 @@ impl GroupDiscovery {
     }
 
     /// A discovery for one scan that must find everything. `newest` is the handle of a client made just now.
-    #[must_use]
     pub fn single_scan(simulated: bool, newest: Option<u32>) -> Self {
         let numbering = ClientNumbering::from_newest(newest);
         Self { is_single_scan: true, numbering_read_in: 1, numbering, ..Self::new(simulated) }
@@ -76,9 +73,7 @@ impl GroupDiscovery {
 
     /// Inspects a process: returns its open files that lead to compute groups, of one GPU if `gpu` names it by UUID. A file that leads
     /// only to other GPUs is returned without groups.
-    ///
-    /// # Errors
-    /// [`DiscoveryError`]; also if one of the groups could not be disabled, because a process of which a part continues is not
+    /// Errors: [`DiscoveryError`]; also if one of the groups could not be disabled, because a process of which a part continues is not
     /// stopped.
     pub fn inspect(
         &mut self,
@@ -160,7 +155,7 @@ impl GroupDiscovery {
             file.completed_in.get_or_insert(scan);
         }
         let tree = walk_objects(&copy.controls, search.clients(), limits).map_err(|why| why.to_string())?;
-        let (groups, has_other_gpus) = discovered_descriptor::groups_on(&copy.controls, tree, gpu)?;
+        let (groups, has_other_gpus) = groups_on(&copy.controls, tree, gpu)?;
         let walk = Walked { scan, groups, has_other_gpus };
         file.walk = Some(walk.clone());
         Ok(walk)

@@ -8,7 +8,7 @@ use sluice_sys::pidfd::is_same_file;
 use super::client_numbering::ClientPosition;
 use super::client_search::{ClientSearch, QueryBudget, client_exists};
 use super::descriptors::DescriptorCopy;
-use super::discovered_descriptor::Group;
+use super::discovered_process::Group;
 use super::group_discovery::{ProcessKey, ScannedProcess};
 use super::limits::MAX_COMPARED_FILES;
 

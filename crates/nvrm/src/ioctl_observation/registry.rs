@@ -40,13 +40,11 @@ pub(super) enum Kind {
 
 impl ObjectRegistry {
     /// An empty registry.
-    #[must_use]
     pub const fn new() -> Self {
         Self { clients: BTreeMap::new(), changes: 0 }
     }
 
     /// The number of the newest entry. A free that begins after this call can only free entries up to this number.
-    #[must_use]
     pub fn newest_entry(&self) -> u64 {
         self.changes
     }

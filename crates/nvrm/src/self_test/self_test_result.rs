@@ -10,7 +10,6 @@ use crate::DriverVersion;
 const BOOT_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The kernel's id of this boot; empty if it cannot be read.
-#[must_use]
 pub fn boot_id() -> String {
     fs::read_to_string(Path::new(BOOT_FILE)).unwrap_or_default().trim().to_owned()
 }
@@ -29,7 +28,6 @@ pub struct SelfTestSubject {
 
 impl SelfTestSubject {
     /// This GPU with the driver of this version, in the current boot.
-    #[must_use]
     pub fn now(driver: &str, gpu: &str) -> Self {
         Self { driver: driver.to_owned(), gpu: gpu.to_owned(), boot: boot_id() }
     }
@@ -63,7 +61,6 @@ pub enum UsableControls {
 impl SelfTestResult {
     /// Whether the result applies to this driver, to this GPU if one is named, and to this boot. A driver without a visible version is
     /// assumed to be the tested one; an unknown boot id matches none.
-    #[must_use]
     pub fn applies_to(&self, driver: &DriverVersion, gpu: Option<&str>, boot: &str) -> bool {
         let same_driver = match driver {
             DriverVersion::NotVisible => true,
@@ -80,7 +77,6 @@ impl SelfTestResult {
     }
 
     /// The controls that can be relied on after this result.
-    #[must_use]
     pub fn usable_controls(&self) -> UsableControls {
         match (self.stops.is_proven(), self.slices.is_proven()) {
             (true, true) => UsableControls::All,
@@ -90,13 +86,11 @@ impl SelfTestResult {
     }
 
     /// Whether repeating the test may give another result.
-    #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         self.stops.is_inconclusive() || self.slices.is_inconclusive()
     }
 
     /// Whether it applies to exactly this driver, GPU and boot. An unknown boot id matches none.
-    #[must_use]
     pub fn is_for(&self, now: &SelfTestSubject) -> bool {
         !now.boot.is_empty() && self.about == *now
     }

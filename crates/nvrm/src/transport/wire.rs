@@ -31,7 +31,6 @@ pub struct Request<'a> {
 }
 
 /// Encodes a request as a packet; `None` if it is too long.
-#[must_use]
 pub fn encode_request(nr: u32, block: &[u8], params: &[u8]) -> Option<Vec<u8>> {
     if block.len() > MAX_BLOCK || params.len() > MAX_PARAMS {
         return None;
@@ -45,7 +44,6 @@ pub fn encode_request(nr: u32, block: &[u8], params: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes a packet; `None` if its lengths do not add up to its size.
-#[must_use]
 pub fn decode_request(packet: &[u8]) -> Option<Request<'_>> {
     let (header, rest) = packet.split_at_checked(HEADER)?;
     let word = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
@@ -58,21 +56,17 @@ pub fn decode_request(packet: &[u8]) -> Option<Request<'_>> {
 }
 
 /// Encodes the answer to a request.
-#[must_use]
 pub fn encode_answer(errno: i32, block: &[u8], params: &[u8]) -> Vec<u8> {
     [&errno.to_le_bytes(), block, params].concat()
 }
 
 /// Size in bytes of the answer to a request with this block and these parameters.
-#[must_use]
 pub fn answer_len(block: &[u8], params: &[u8]) -> usize {
     ERRNO + block.len() + params.len()
 }
 
 /// Decodes an answer into the request's block and parameters.
-///
-/// # Errors
-/// The errno of the answer; InvalidData if it has another length.
+/// Errors: the errno of the answer; InvalidData if it has another length.
 pub fn read_answer(answer: &[u8], block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
     let (errno, rest) = answer.split_at_checked(ERRNO).ok_or(io::ErrorKind::InvalidData)?;
     let errno = errno.try_into().map_or(0, i32::from_le_bytes);

@@ -49,7 +49,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 .is_some_and(|queue_state| queue_state.submitting && queue_state.admitted_caller.is_none())
         };
         while !self.is_abandoned() && guarded.iter().any(|id| is_busy(&table, id)) {
-            table = self.await_change(table);
+            table = self.await_change(table, None);
         }
         guarded
     }
@@ -76,12 +76,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     && queue_state.capture.starting == 0
                     && !queue_state.pending.is_empty()
             };
-            let ids: Vec<_> =
-                table.queue_states().filter(|(_, queue_state)| asks(queue_state)).map(|(id, _)| id).collect();
-            let looks = ids.into_iter().filter_map(|id| {
-                table
-                    .begin_driver_use(id)
-                    .map(|queue_state| (queue_state.queue.clone(), queue_state.capture.started))
+            let looks = table.queues(asks).into_iter().filter_map(|queue| {
+                let started = table.begin_driver_use(queue.id())?.capture.started;
+                Some((queue, started))
             });
             looks.collect()
         };

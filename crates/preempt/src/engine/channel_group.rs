@@ -19,11 +19,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             if table.is_yielding(queue.id()) {
                 return Err(ChannelGroupError::Unsupported("a call waits for the whole context"));
             }
-            let Some(queue_state) =
-                table.queue_state_mut(queue.id()).filter(|queue_state| queue_state.epoch == epoch)
-            else {
-                return Ok(());
-            };
+            let Ok(queue_state) = table.in_epoch(queue.id(), epoch) else { return Ok(()) };
             queue_state.group_control.disable_wanted = true;
         }
         self.apply_group_control(queue)
@@ -43,15 +39,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Enables the channel groups of a context because a thread needs the GPU there. Preempted streams other than
     /// `except` stop at their gates from here on, or are held in the host queue only.
     pub fn enable_groups_of(&self, context: Context, except: Option<&Queue>) {
-        let held: Vec<_> = {
-            let table = self.lock_table();
-            let queue_states = table.queue_states().filter(|(id, queue_state)| {
-                queue_state.group_control.disable_wanted
-                    && queue_state.queue.stream().context == context
-                    && except.is_none_or(|except| except.id() != *id)
-            });
-            queue_states.map(|(_, queue_state)| queue_state.queue.clone()).collect()
-        };
+        let held = self.lock_table().queues(|queue_state| {
+            queue_state.group_control.disable_wanted
+                && queue_state.stream().context == context
+                && except.is_none_or(|except| except.id() != queue_state.id())
+        });
         held.iter().for_each(|queue| self.give_up_group(queue));
     }
 
@@ -124,7 +116,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let Some(queue_state) = table.queue_state(queue.id()) else { return false };
             let GroupControl { disable_wanted, disabled, changing } = queue_state.group_control;
             match (changing, disable_wanted) {
-                (true, true) => table = self.await_change(table),
+                (true, true) => table = self.await_change(table, None),
                 (true, false) => return false,
                 (false, _) if disable_wanted == disabled => return false,
                 (false, _) => break,

@@ -122,13 +122,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             Ok(event) => return Ok(event),
             Err(flags) => flags,
         };
-        match self.driver.create_event(stream.context, flags) {
-            Ok(event) => {
-                lock(&self.events).set_event(id, stream.context, event);
-                Ok(event)
-            }
-            Err(code) => lock(&self.events).set_own_event(id, stream.context).ok_or(code),
-        }
+        let created = self.driver.create_event(stream.context, flags);
+        let used = lock(&self.events).set_event(id, stream.context, created.ok());
+        created.or_else(|code| used.ok_or(code))
     }
 
     /// Makes a stream wait for a generation that the driver has.

@@ -1,5 +1,6 @@
 //! Enabling and disabling preemption for a stream.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -36,7 +37,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if gates && !queue.stream().is_legacy() {
             queue.set_gated();
         }
-        apply(&mut table, queue.stream().context);
+        apply(&table, queue.stream().context);
         self.notify_waiters(&table);
         drop(table);
         if config.task_timeout_ns.is_some() {
@@ -53,17 +54,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             let queue_state = table.queue_state_mut(queue.id()).ok_or(Error::InvalidStream)?;
             queue_state.config.take().ok_or(Error::NotEnabled)?;
             let accepted = queue_state.accepted;
-            apply(&mut table, queue.stream().context);
+            apply(&table, queue.stream().context);
             self.notify_waiters(&table);
             accepted
         };
         self.resume(queue, None);
-        while !self.is_abandoned()
-            && self
-                .lock_table()
-                .queue_state(queue.id())
-                .is_some_and(|queue_state| queue_state.submitted < accepted)
-        {
+        while !self.is_abandoned() && !self.lock_table().has_submitted(queue.id(), accepted) {
             self.dispatch();
             self.clock.pause(POLL_NS);
         }
@@ -74,20 +70,18 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     pub fn set_contended(&self, contended: bool) {
         let mut table = self.lock_table();
         table.contended = contended;
-        let contexts: Vec<_> =
-            table.queue_states().map(|(_, queue_state)| queue_state.queue.stream().context).collect();
-        contexts.into_iter().for_each(|context| apply(&mut table, context));
+        let contexts: BTreeSet<_> =
+            table.queue_states().map(|queue_state| queue_state.stream().context).collect();
+        contexts.into_iter().for_each(|context| apply(&table, context));
     }
 }
 
 /// Updates the flags that submitting threads read without the table's lock.
-pub(super) fn apply(table: &mut QueueTable, context: Context) {
-    let contended = table.contended;
+fn apply(table: &QueueTable, context: Context) {
     let mut gated = false;
-    for (_, queue_state) in
-        table.queue_states().filter(|(_, queue_state)| queue_state.queue.stream().context == context)
-    {
-        let wanted = |config: &Config| contended || !config.adaptive || config.task_timeout_ns.is_some();
+    for queue_state in table.in_context(context) {
+        let wanted =
+            |config: &Config| table.contended || !config.adaptive || config.task_timeout_ns.is_some();
         let config = queue_state.config.filter(wanted);
         queue_state.queue.in_flight.set_bound(config.map_or(Bound::WIDE, |config| {
             Bound::of(&config, queue_state.queue.is_gated() && config.level >= PreemptionLevel::Device)
@@ -95,10 +89,8 @@ pub(super) fn apply(table: &mut QueueTable, context: Context) {
         queue_state.queue.set_counted(config.is_some());
         gated |= queue_state.queue.is_gated();
     }
-    for (_, queue_state) in
-        table.queue_states().filter(|(_, queue_state)| queue_state.queue.stream().context == context)
-    {
-        let legacy = queue_state.queue.stream().is_legacy();
+    for queue_state in table.in_context(context) {
+        let legacy = queue_state.stream().is_legacy();
         queue_state.queue.set_unrestricted(!(queue_state.queue.is_counted() || legacy && gated));
     }
 }

@@ -57,8 +57,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         let seen = lock(&self.events).pin_latest(event);
         if self.driver.is_capturing(queue.stream()) {
-            let result = self.driver.wait(queue.stream(), seen.handle().unwrap_or(event));
-            self.unpin_record(&seen);
+            let (pinned, handle) = match seen {
+                LatestRecord::Submitted(generation, handle) => (Some(generation), handle),
+                LatestRecord::Queued(generation, ..) => (Some(generation), event),
+                LatestRecord::Captured | LatestRecord::Destroyed => (None, event),
+            };
+            let result = self.driver.wait(queue.stream(), handle);
+            pinned.into_iter().for_each(|generation| self.unpin_generation(generation));
             return result;
         }
         let (generation, after) = match seen {
@@ -156,21 +161,14 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             return self.driver.destroy_event(event);
         }
         let freed = lock(&self.events).destroy(event);
-        freed.destroy.map_or(Ok(()), |event| self.driver.destroy_event(event))
+        freed.map_or(Ok(()), |(event, _)| self.driver.destroy_event(event))
     }
 
     /// Releases a pin of the generation.
     pub(super) fn unpin_generation(&self, generation: GenerationId) {
         let freed = lock(&self.events).unpin(generation);
-        if let Some(event) = freed.destroy {
-            self.destroy_event_later(event, freed.context);
-        }
-    }
-
-    /// Releases what `pin_latest` pinned.
-    fn unpin_record(&self, seen: &LatestRecord) {
-        if let LatestRecord::Queued(generation, ..) | LatestRecord::Submitted(generation, _) = seen {
-            self.unpin_generation(*generation);
+        if let Some((event, context)) = freed {
+            self.destroy_event_later(event, context);
         }
     }
 }

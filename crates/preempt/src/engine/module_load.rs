@@ -4,9 +4,9 @@
 use super::Engine;
 use crate::config::PreemptionLevel;
 use crate::driver::{Clock, Driver, Observer, StreamGates};
-use crate::ids::Context;
+use crate::ids::{Context, QueueId};
 use crate::queue::Queue;
-use crate::queue_table::QueueState;
+use crate::queue_table::{QueueState, QueueTable};
 use crate::stream_state::Transition;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -16,19 +16,24 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let mut table = self.lock_table();
         let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
         queue_state.yields_to_loads = yields;
-        let open = table.is_yielding(queue.id());
-        if open
-            && let (Some(gates), Some(queue_state)) =
-                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
-        {
-            queue_state.open_gates(gates);
-        }
+        let open = self.open_gates_if_yielding(&mut table, queue.id());
         drop(table);
         if open {
             self.give_up_group(queue);
             self.open_needed_gates();
             self.observer.wake();
         }
+    }
+
+    /// Opens the gates of a queue that yields. Returns whether it does.
+    pub(super) fn open_gates_if_yielding(&self, table: &mut QueueTable, id: QueueId) -> bool {
+        let yields = table.is_yielding(id);
+        if yields
+            && let (Some(gates), Some(queue_state)) = (self.driver.stream_gates(), table.queue_state_mut(id))
+        {
+            queue_state.open_gates(gates);
+        }
+        yields
     }
 
     /// A thread is about to make such a call. Until [`Engine::end_module_load`], streams that yield
@@ -40,14 +45,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
         {
             let mut table = self.lock_table();
-            table.module_loads.begin(context);
+            *table.module_loads.entry(context).or_default() += 1;
             let gates = self.driver.stream_gates();
-            let queue_states =
-                table.queue_states_mut().map(|(_, queue_state)| queue_state).filter(|queue_state| {
-                    queue_state.state.is_under_preemption()
-                        && queue_state.yields_to_loads
-                        && queue_state.queue.stream().context == context
-                });
+            let queue_states = table.queue_states_mut().filter(|queue_state| {
+                queue_state.state.is_under_preemption()
+                    && queue_state.yields_to_loads
+                    && queue_state.stream().context == context
+            });
             if let Some(gates) = gates {
                 queue_states.for_each(|queue_state| queue_state.open_gates(gates));
             }
@@ -60,9 +64,12 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
 
     /// Such a call has returned. Streams that yielded stay as they are; the next preemption closes their gates again.
     pub fn end_module_load(&self, context: Context) {
-        if !self.is_abandoned() {
-            self.lock_table().module_loads.end(context);
+        if self.is_abandoned() {
+            return;
         }
+        let mut table = self.lock_table();
+        table.module_loads.entry(context).and_modify(|threads| *threads -= 1);
+        table.module_loads.retain(|_, threads| *threads > 0);
     }
 }
 
@@ -80,6 +87,6 @@ impl QueueState {
         });
         self.preemption.level = self.preemption.level.map(|level| level.min(PreemptionLevel::Host));
         self.preemption.seen = None;
-        self.state = self.state.after(Transition::Yield).unwrap_or(self.state);
+        self.pass(Transition::Yield);
     }
 }

@@ -1,4 +1,4 @@
-//! Preempting a stream.
+//! Preempting and restoring a stream.
 
 use super::Engine;
 use crate::config::PreemptionLevel;
@@ -82,12 +82,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         queue_state.preemption.until_ns = lease.into_iter().chain(outage).min();
         let ends = queue_state.preemption.until_ns.is_some();
         let epoch = queue_state.epoch;
-        if table.is_yielding(queue.id())
-            && let (Some(gates), Some(queue_state)) =
-                (self.driver.stream_gates(), table.queue_state_mut(queue.id()))
-        {
-            queue_state.open_gates(gates);
-        }
+        self.open_gates_if_yielding(&mut table, queue.id());
         table.update_admission(queue.id());
         drop(table);
         if ends {
@@ -110,12 +105,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.close_gates(queue, epoch)?;
         }
         self.wait_until(deadline, || {
-            let table = self.lock_table();
-            let queue_state = table
-                .queue_state(queue.id())
-                .filter(|queue_state| queue_state.epoch == epoch)
-                .ok_or(Error::InvalidState)?;
-            Ok(!queue_state.submitting && !queue.admission.has_entrants())
+            let submitting = self.lock_table().in_epoch(queue.id(), epoch)?.submitting;
+            Ok(!submitting && !queue.admission.has_entrants())
         })?;
         let level = self.apply_level(queue, epoch, level)?;
         let stopped = if sync {
@@ -125,14 +116,77 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.check_stopped(queue, epoch)?
         };
         // The stream may have yielded to a module load in between.
-        let table = self.lock_table();
-        let queue_state = table.queue_state(queue.id()).filter(|queue_state| queue_state.epoch == epoch);
-        Ok(queue_state.map_or((level, stopped), |queue_state| {
-            (
-                queue_state.preemption.level.unwrap_or(level),
-                stopped && queue_state.state == StreamState::Preempted,
-            )
-        }))
+        let mut table = self.lock_table();
+        let Ok(queue_state) = table.in_epoch(queue.id(), epoch) else { return Ok((level, stopped)) };
+        let level = queue_state.preemption.level.unwrap_or(level);
+        Ok((level, stopped && queue_state.state == StreamState::Preempted))
+    }
+
+    /// Restores a stream. A preemption in progress is given up: the last call wins.
+    pub fn restore(&self, queue: &Queue) -> Result<(), Error> {
+        let config = self.lock_table().queue_state(queue.id()).ok_or(Error::InvalidStream)?.config;
+        config.ok_or(Error::NotEnabled)?;
+        self.resume(queue, None);
+        Ok(())
+    }
+
+    /// Restores all streams: the process is about to end.
+    pub fn restore_all(&self) {
+        let queues = self.lock_table().queues(|_| true);
+        queues.iter().for_each(|queue| self.resume(queue, None));
+    }
+
+    /// Restores the queue after a failed preemption, unless it was preempted before.
+    pub(super) fn roll_back(&self, queue: &Queue, epoch: u64, before: StreamState) {
+        if !before.is_under_preemption() {
+            self.resume(queue, Some(epoch));
+        }
+    }
+
+    /// Opens gates, enables the channel group and opens admission, unless another call came in between. With `only`,
+    /// does nothing unless the queue is still in that epoch.
+    pub(super) fn resume(&self, queue: &Queue, only: Option<u64>) {
+        let epoch = {
+            let mut table = self.lock_table();
+            let Some(queue_state) = table.queue_state_mut(queue.id()) else { return };
+            if only.is_some_and(|only| only != queue_state.epoch) {
+                return;
+            }
+            let Some(next) = queue_state.state.after(Transition::Restore) else { return };
+            queue_state.state = next;
+            queue_state.epoch += 1;
+            queue_state.group_control.disable_wanted = false;
+            let preemption = std::mem::take(&mut queue_state.preemption);
+            let epoch = queue_state.epoch;
+            let gates = self.driver.stream_gates().filter(|_| queue.is_gated());
+            // Before the stream goes on: what it does from here on is measured.
+            queue.in_flight.interrupted(gates.map_or(0, |gates| gates.progress(queue.stream()).arrived));
+            if let Some(gates) = gates {
+                queue.in_flight.with_gate_sequence(|sequence| {
+                    sequence.open();
+                    gates.store_word(queue.stream(), sequence.word());
+                });
+            }
+            if let Some(queue_state) = table.queue_state_mut(queue.id()) {
+                // Another thread may be asking the driver about the fence, and no thread may end its context in
+                // between.
+                queue_state.stale_fences.extend(preemption.fence);
+                queue_state.driver_uses += 1;
+            }
+            epoch
+        };
+        self.end_driver_use(queue);
+        self.enable_group(queue);
+        let mut table = self.lock_table();
+        if let Ok(queue_state) = table.in_epoch(queue.id(), epoch) {
+            queue_state.pass(Transition::Opened);
+        }
+        table.update_admission(queue.id());
+        self.notify_waiters(&table);
+        drop(table);
+        self.open_needed_gates();
+        self.observer.wake();
+        self.destroy_if_finished(queue);
     }
 
     /// Waits until `done` or the deadline; spins first.

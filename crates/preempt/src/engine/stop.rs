@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::config::PreemptionLevel;
 use crate::driver::{ChannelGroupError, Clock, Driver, Observer};
-use crate::ids::{Code, QueueId};
+use crate::ids::Code;
 use crate::outcome::Error;
 use crate::queue::Queue;
 use crate::stream_state::{StreamState, Transition};
@@ -19,7 +19,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         epoch: u64,
         asked: PreemptionLevel,
     ) -> Result<PreemptionLevel, Error> {
-        if let Some(level) = self.level_in_force(queue.id(), epoch)?.filter(|level| *level >= asked) {
+        let in_force = self.lock_table().in_epoch(queue.id(), epoch)?.preemption.level;
+        if let Some(level) = in_force.filter(|level| *level >= asked) {
             return Ok(level);
         }
         // All blocking streams wait for the legacy default stream on the GPU. It may be stopped only in the host
@@ -45,10 +46,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
         }
         let mut table = self.lock_table();
-        let queue_state = table
-            .queue_state_mut(queue.id())
-            .filter(|queue_state| queue_state.epoch == epoch)
-            .ok_or(Error::InvalidState)?;
+        let queue_state = table.in_epoch(queue.id(), epoch)?;
         // The stream may have yielded in between.
         if level == PreemptionLevel::Full && !queue_state.group_control.disable_wanted {
             level = PreemptionLevel::Device;
@@ -68,23 +66,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         Ok(queue_state.preemption.level.unwrap_or(level))
     }
 
-    pub(super) fn level_in_force(&self, id: QueueId, epoch: u64) -> Result<Option<PreemptionLevel>, Error> {
-        let table = self.lock_table();
-        let queue_state = table
-            .queue_state(id)
-            .filter(|queue_state| queue_state.epoch == epoch)
-            .ok_or(Error::InvalidState)?;
-        Ok(queue_state.preemption.level)
-    }
-
     /// Whether the stream has stopped. If so, the queue becomes preempted.
     pub(super) fn check_stopped(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let (fence, level, seen) = {
             let mut table = self.lock_table();
-            let queue_state = table
-                .queue_state_mut(queue.id())
-                .filter(|queue_state| queue_state.epoch == epoch)
-                .ok_or(Error::InvalidState)?;
+            let queue_state = table.in_epoch(queue.id(), epoch)?;
             match (queue_state.state, queue_state.preemption.level) {
                 (StreamState::Preempting, Some(level)) => {
                     queue_state.driver_uses += 1;
@@ -111,28 +97,25 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             self.with_relaxed_capture(|| queue.in_flight.retire(&self.driver));
         }
         let mut table = self.lock_table();
-        let stopped = table.queue_state_mut(queue.id()).filter(|queue_state| queue_state.epoch == epoch).map(
-            |queue_state| {
-                if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
-                    queue_state.preemption.seen = progress.map(|progress| (progress, now));
+        let stopped = table.in_epoch(queue.id(), epoch).map(|queue_state| {
+            if progress.is_some_and(|progress| seen.is_none_or(|(before, _)| before != progress)) {
+                queue_state.preemption.seen = progress.map(|progress| (progress, now));
+            }
+            // The observation is about this level; the stream may have yielded in between.
+            let stopped =
+                (reached != Err(Code::NOT_READY) || stands) && queue_state.preemption.level == Some(level);
+            if stopped {
+                if level < PreemptionLevel::Full {
+                    queue.in_flight.stopped_at(progress.map_or(0, |progress| progress.arrived));
                 }
-                // The observation is about this level; the stream may have yielded in between.
-                let stopped = (reached != Err(Code::NOT_READY) || stands)
-                    && queue_state.preemption.level == Some(level);
-                if stopped {
-                    if level < PreemptionLevel::Full {
-                        queue.in_flight.stopped_at(progress.map_or(0, |progress| progress.arrived));
-                    }
-                    queue_state.record_if_sticky(reached);
-                    queue_state.state =
-                        queue_state.state.after(Transition::Stopped).unwrap_or(queue_state.state);
-                }
-                stopped
-            },
-        );
+                queue_state.record_if_sticky(reached);
+                queue_state.pass(Transition::Stopped);
+            }
+            stopped
+        });
         drop(table);
         self.end_driver_use(queue);
-        stopped.ok_or(Error::InvalidState)
+        stopped
     }
 
     /// Ends a driver use. The last one also destroys stale fences, while the context still cannot end.
@@ -179,11 +162,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let recorded = self.driver.record(queue.stream(), fence);
         self.add_legacy_needs(queue);
         let mut table = self.lock_table();
-        let queue_state = table
-            .queue_state_mut(queue.id())
-            .filter(|queue_state| queue_state.epoch == epoch && queue_state.preemption.fence.is_none());
-        match queue_state {
-            Some(queue_state) if recorded.is_ok() => queue_state.preemption.fence = Some(fence),
+        match table.in_epoch(queue.id(), epoch) {
+            Ok(queue_state) if queue_state.preemption.fence.is_none() && recorded.is_ok() => {
+                queue_state.preemption.fence = Some(fence);
+            }
             _ => {
                 drop(table);
                 let _ = self.driver.destroy_event(fence);

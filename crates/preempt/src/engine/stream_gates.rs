@@ -11,7 +11,7 @@ use crate::gate_sequence::GateSequence;
 use crate::ids::QueueId;
 use crate::outcome::Error;
 use crate::queue::Queue;
-use crate::queue_table::QueueTable;
+use crate::queue_table::{QueueState, QueueTable};
 use crate::stream_state::StreamState;
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -29,11 +29,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// open while the stream yields.
     pub(super) fn close_gates(&self, queue: &Queue, epoch: u64) -> Result<bool, Error> {
         let Some(gates) = self.driver.stream_gates() else { return Ok(false) };
-        let table = self.lock_table();
-        table
-            .queue_state(queue.id())
-            .filter(|queue_state| queue_state.epoch == epoch)
-            .ok_or(Error::InvalidState)?;
+        let mut table = self.lock_table();
+        table.in_epoch(queue.id(), epoch)?;
         let yields = table.is_yielding(queue.id());
         queue.in_flight.with_gate_sequence(|sequence| {
             // Closed only once: closing again behind the current position would let the stream go on to the next
@@ -59,14 +56,16 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Lets the work that preempted queues have in the driver go on as far as others need it, by gates and by
     /// enabling channel groups.
     pub(super) fn open_needed_gates(&self) {
-        let held: Vec<_> = {
+        let held = {
             let table = self.lock_table();
             let needed = self.driver.stream_gates().map(|gates| open_needed_gates(&table, gates));
-            let queue_states = table.queue_states().filter(|(id, queue_state)| {
-                queue_state.group_control.disable_wanted
-                    && needed.as_ref().map_or(queue_state.released_below > 0, |needed| needed.contains(id))
-            });
-            queue_states.map(|(_, queue_state)| queue_state.queue.clone()).collect()
+            table.queues(|queue_state| {
+                let is_needed = match &needed {
+                    Some(needed) => needed.contains(&queue_state.id()),
+                    None => queue_state.released_below > 0,
+                };
+                queue_state.group_control.disable_wanted && is_needed
+            })
         };
         held.iter().for_each(|queue| self.give_up_group(queue));
     }
@@ -77,14 +76,9 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         if !legacy.stream().is_legacy() {
             return;
         }
-        let gated: Vec<_> = {
-            let table = self.lock_table();
-            let blocking = table
-                .queue_states()
-                .map(|(_, queue_state)| &queue_state.queue)
-                .filter(|queue| queue.is_gated() && queue.stream().is_ordered_with(legacy.stream()));
-            blocking.cloned().collect()
-        };
+        let gated = self.lock_table().queues(|queue_state| {
+            queue_state.queue.is_gated() && queue_state.stream().is_ordered_with(legacy.stream())
+        });
         for queue in gated {
             let gate = queue.in_flight.with_gate_sequence(|sequence| sequence.placed());
             self.add_gate_need(legacy.id(), &GatePosition { queue, gate });
@@ -117,39 +111,39 @@ fn close_behind(queue: &Queue, sequence: &mut GateSequence, gates: &dyn StreamGa
 /// count if a blocking stream of its context runs: any command of it that waits, including the fence by which the
 /// engine learns that it has stopped, blocks all of those.
 fn open_needed_gates(table: &QueueTable, gates: &dyn StreamGates) -> BTreeSet<QueueId> {
-    let counts = table.queue_states().filter(|(id, queue_state)| {
+    let counts = table.queue_states().filter(|queue_state| {
         queue_state.state == StreamState::Running
             || queue_state.released_below > 0
-            || table.blocks_running_streams(queue_state.queue.stream())
-            || table.is_yielding(*id)
+            || table.blocks_running_streams(queue_state.stream())
+            || table.is_yielding(queue_state.id())
     });
-    let mut counted: BTreeSet<_> = counts.map(|(id, _)| id).collect();
+    let mut counted: BTreeSet<_> = counts.map(QueueState::id).collect();
     // Gates of a finished stream are open.
     let gated: Vec<_> = table
         .queue_states()
-        .filter(|(_, queue_state)| queue_state.queue.is_gated() && !queue_state.is_finished())
+        .filter(|queue_state| queue_state.queue.is_gated() && !queue_state.is_finished())
         .collect();
     loop {
         let before = counted.len();
-        for (id, queue_state) in &gated {
-            let arrived = gates.progress(queue_state.queue.stream()).arrived;
+        for queue_state in &gated {
+            let arrived = gates.progress(queue_state.stream()).arrived;
             if queue_state.queue.in_flight.with_gate_sequence(|sequence| {
                 sequence.is_needed(arrived, |waiter| counted.contains(&waiter))
             }) {
-                counted.insert(*id);
+                counted.insert(queue_state.id());
             }
         }
         if counted.len() == before {
             break;
         }
     }
-    for (_, queue_state) in &gated {
+    for queue_state in &gated {
         queue_state.queue.in_flight.with_gate_sequence(|sequence| {
             if queue_state.released_below > 0 {
                 sequence.pass_placed();
             }
             sequence.pass_needed(|waiter| counted.contains(&waiter));
-            gates.store_word(queue_state.queue.stream(), sequence.word());
+            gates.store_word(queue_state.stream(), sequence.word());
         });
     }
     // A running queue is not held up by its own gates.

@@ -1,13 +1,12 @@
 //! Submission: at once on the caller's thread, or through the host queue.
 
 use super::Engine;
-use crate::admission::Admitted;
 use crate::command::{Command, Deferral, Work};
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::{GenerationId, RecordPlace};
 use crate::ids::{Code, Event, QueueId};
 use crate::in_flight::Reservation;
-use crate::queue::Queue;
+use crate::queue::{Admitted, Queue};
 use crate::queue_table::Operation;
 use crate::stream_state::StreamState;
 use crate::sync::lock;
@@ -160,15 +159,13 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
             let position = queue_state.accepted;
             let is_full = queue_state.is_full(bytes);
-            let open = |(leader, position): &(QueueId, u64)| {
-                table.queue_state(*leader).is_some_and(|queue_state| queue_state.submitted < *position)
-            };
+            let open = |(leader, position): &(QueueId, u64)| !table.has_submitted(*leader, *position);
             let blocked = matches!(&what, PendingCall::Wait(_, after) if after.iter().any(open));
             if passes && !full && !blocked {
                 return Ok(Enqueued::Bypassed(what));
             }
             if is_full && !self.is_abandoned() {
-                table = self.await_change(table);
+                table = self.await_change(table, None);
                 continue;
             }
             let (entry, after) = match what {
@@ -206,7 +203,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 .is_some_and(|queue_state| queue_state.admitted_caller != Some(position))
         {
             // The dispatcher announces the position; other submissions do not matter.
-            table = self.await_position(table, (queue.id(), position + 1));
+            table = self.await_change(table, Some((queue.id(), position + 1)));
         }
         drop(table);
         let result = now();

@@ -40,7 +40,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     fn due(&self, now: u64) -> (Vec<Due>, Option<u64>) {
         let (mut due, mut times) = (Vec::new(), Vec::new());
         let mut table = self.lock_table();
-        for (_, queue_state) in table.queue_states_mut() {
+        for queue_state in table.queue_states_mut() {
             let Some(config) = queue_state.config else { continue };
             let queue = &queue_state.queue;
             let held = queue_state.state.is_under_preemption();

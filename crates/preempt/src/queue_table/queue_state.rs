@@ -7,9 +7,9 @@ use crate::command::{Command, Work};
 use crate::config::{Config, PreemptionLevel};
 use crate::driver::GateProgress;
 use crate::events::GenerationId;
-use crate::ids::{Code, Event, QueueId};
+use crate::ids::{Code, Event, QueueId, Stream};
 use crate::queue::Queue;
-use crate::stream_state::StreamState;
+use crate::stream_state::{StreamState, Transition};
 
 /// An operation that waits in a host queue.
 #[derive(Debug)]
@@ -127,7 +127,6 @@ pub(crate) struct QueueState {
     pub(crate) closing: bool,
     /// The error of a deferred command, until a call returns it.
     pub(crate) deferred_error: Option<Code>,
-    /// For the idle notice: the last progress count, when it was observed, and whether the notice was sent.
     pub(crate) idle: IdleWatch,
 }
 
@@ -157,6 +156,19 @@ impl QueueState {
         }
     }
 
+    pub(crate) fn id(&self) -> QueueId {
+        self.queue.id()
+    }
+
+    pub(crate) fn stream(&self) -> Stream {
+        self.queue.stream()
+    }
+
+    /// Makes the transition, if it changes the state.
+    pub(crate) fn pass(&mut self, transition: Transition) {
+        self.state = self.state.after(transition).unwrap_or(self.state);
+    }
+
     /// Whether nothing is pending or on its way.
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.is_empty() && !self.submitting
@@ -180,11 +192,10 @@ impl QueueState {
             || (!self.pending.is_empty() && self.bytes.saturating_add(bytes) > limits.host_bytes)
     }
 
-    pub(crate) fn push(&mut self, entry: Entry) -> u64 {
+    pub(crate) fn push(&mut self, entry: Entry) {
         self.bytes += entry.operation.bytes();
         self.pending.push_back(entry);
         self.accepted += 1;
-        self.accepted - 1
     }
 
     pub(crate) fn pop(&mut self) -> Option<Entry> {

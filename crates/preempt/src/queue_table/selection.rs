@@ -74,7 +74,7 @@ impl QueueTable {
         // An event does not tell its context.
         let is_unusable = match entry.operation {
             Operation::Wait(_) => self.ending_contexts.is_any_quiesced(),
-            _ => self.ending_contexts.is_quiesced(queue_state.queue.stream().context),
+            _ => self.ending_contexts.is_quiesced(queue_state.stream().context),
         };
         if is_unusable {
             return HeadStatus::NotReady;
@@ -85,9 +85,7 @@ impl QueueTable {
         {
             return HeadStatus::NotReady;
         }
-        let is_open = |&&(leader, position): &&(QueueId, u64)| {
-            self.queue_states.get(&leader).is_some_and(|queue_state| queue_state.submitted < position)
-        };
+        let is_open = |&&(leader, position): &&(QueueId, u64)| !self.has_submitted(leader, position);
         let on: Vec<_> = entry.after.iter().filter(is_open).copied().collect();
         if on.is_empty() {
             HeadStatus::Ready { released: queue_state.state != StreamState::Running }

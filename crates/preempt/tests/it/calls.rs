@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use sluice_preempt::command::{Call, Command, Deferral, Launch, LaunchLimits, Work};
+use sluice_preempt::command::{Call, Command, Deferral, Launch, Work};
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::Code;
@@ -75,22 +75,20 @@ fn adaptive_stream_makes_no_driver_call_while_no_other_client_is_ready() {
 
 #[test]
 fn deferred_launch_is_checked_by_the_call_itself() {
-    let limits = LaunchLimits { threads: 1024, shared_bytes: 48 << 10 };
     let good = Launch { function: 1, grid: [1; 3], block: [32, 32, 1], ..Launch::default() };
-    assert_eq!(good.check(limits), Ok(()));
-    assert_eq!(Launch { function: 0, ..good.clone() }.check(limits), Err(Code::INVALID_HANDLE));
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(Launch { function: 0, ..good.clone() }.check(), Err(Code::INVALID_HANDLE));
     for bad in [
         Launch { grid: [0, 1, 1], ..good.clone() },
         Launch { block: [1024, 2, 1], ..good.clone() },
         Launch { block: [u32::MAX, u32::MAX, 1], ..good.clone() },
-        Launch { shared_bytes: 49 << 10, ..good.clone() },
     ] {
-        assert_eq!(bad.check(limits), Err(Code::INVALID_VALUE), "{bad:?}");
+        assert_eq!(bad.check(), Err(Code::INVALID_VALUE), "{bad:?}");
     }
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
     rig.preempt(&queue, SYNC).unwrap();
-    let later = || Launch { grid: [0; 3], ..good }.check(limits).map(|()| panic!("queued"));
+    let later = || Launch { grid: [0; 3], ..good }.check().map(|()| panic!("queued"));
     assert_eq!(rig.engine.submit(&queue, Work::Small, || Ok(()), later), Err(Code::INVALID_VALUE));
     assert_eq!(rig.engine.pending_commands(&queue), 0);
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::state::driver::driver;
 use crate::state::ioctl::sluiceSimIoctl;
 use sluice_nvrm::abi::{AllocBlock, Command, ControlBlock, Request, XferBlock, class, timeslice};
+use sluice_nvrm::discovery::ObjectQueries;
 use sluice_nvrm::{ControlError, Controls, NvStatus};
 use std::os::fd::AsRawFd;
 

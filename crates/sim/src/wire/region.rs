@@ -5,7 +5,7 @@
 
 use super::record::Record;
 use sluice_sys::futex;
-use sluice_sys::region::SharedRegion;
+use sluice_sys::page::SharedRegion;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,10 +1,10 @@
 //! Waiting on shared words. The tests order threads by the words and the kernel's count of waiters, never by sleeping.
 
-use sluice_sys::futex::{Wake, wait, wait_low, wake, wake_low};
+use sluice_sys::futex::{Wake, wait_low, wake_low};
 use sluice_sys::page::{Access, SharedPage};
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
@@ -19,30 +19,30 @@ fn wake_all_of(count: u32, wake: impl Fn(u32) -> u32) {
 
 #[test]
 fn changed_word_is_not_waited_for() {
-    assert_eq!(wait(&AtomicU32::new(1), 0, None), Wake::Changed);
+    assert_eq!(wait_low(&AtomicU64::new(1), 0, None), Wake::Changed);
     assert_eq!(wait_low(&AtomicU64::new(1), 0, None), Wake::Changed);
 }
 
 #[test]
 fn wait_ends_after_its_timeout() {
-    assert_eq!(wait(&AtomicU32::new(0), 0, Some(Duration::ZERO)), Wake::TimedOut);
+    assert_eq!(wait_low(&AtomicU64::new(0), 0, Some(Duration::ZERO)), Wake::TimedOut);
     assert_eq!(wait_low(&AtomicU64::new(0), 0, Some(Duration::from_micros(1))), Wake::TimedOut);
 }
 
 #[test]
 fn wake_without_waiters_wakes_none() {
-    assert_eq!(wake(&AtomicU32::new(0), 5), 0);
+    assert_eq!(wake_low(&AtomicU64::new(0), 5), 0);
 }
 
 #[test]
 fn wake_reaches_exactly_the_given_number_of_waiters() {
-    let word = AtomicU32::new(0);
+    let word = AtomicU64::new(0);
     thread::scope(|scope| {
-        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| wait(&word, 0, None))).collect();
+        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| wait_low(&word, 0, None))).collect();
         for _ in 0..3 {
             let mut woken = 0;
             while woken == 0 {
-                woken = wake(&word, 1);
+                woken = wake_low(&word, 1);
                 thread::yield_now();
             }
             assert_eq!(woken, 1);
@@ -51,7 +51,7 @@ fn wake_reaches_exactly_the_given_number_of_waiters() {
             assert_eq!(waiter.join().unwrap(), Wake::Woken);
         }
     });
-    assert_eq!(wake(&word, u32::MAX), 0);
+    assert_eq!(wake_low(&word, u32::MAX), 0);
 }
 
 #[test]

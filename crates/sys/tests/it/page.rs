@@ -1,8 +1,7 @@
 //! Shared pages: accesses that the other side cannot make, and accesses that a reader cannot make at all.
 
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
-use sluice_sys::page::{Access, SharedPage, WORDS};
-use sluice_sys::region::SharedRegion;
+use sluice_sys::page::{Access, SharedPage, SharedRegion, WORDS};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
