@@ -5,7 +5,6 @@
 pub mod be;
 mod hook_api;
 pub mod lc;
-mod progress;
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -15,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::Error;
 use crate::memory::DeviceBuffer;
-use crate::record::BufferState;
-use crate::run_error::RunError;
+use crate::record::{BufferState, RunError};
 use crate::session::Session;
 use hook_api::HookApi;
 
@@ -121,7 +119,6 @@ impl LaunchEvidence {
     }
 
     /// Whether exactly this many kernels ran.
-    #[must_use]
     pub fn is_consistent(&self) -> bool {
         self.buffer.is_after(self.launches)
     }
@@ -148,7 +145,6 @@ fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
 }
 
 /// The current time, nanoseconds since the Unix epoch: the clock of [`Command`]s.
-#[must_use]
 pub fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -10,7 +10,6 @@ pub(super) struct HookApi {
 }
 
 impl HookApi {
-    /// Searches all loaded libraries.
     pub(super) fn find() -> Self {
         let all = Library::this();
         // SAFETY: only the hook exports these names, and its header declares these types; it is never unloaded.
@@ -18,7 +17,6 @@ impl HookApi {
         Self { hint: hint.ok().map(|found| *found), holds: holds.ok().map(|found| *found) }
     }
 
-    /// Whether the hook is loaded.
     pub(super) fn is_loaded(&self) -> bool {
         self.hint.is_some()
     }
