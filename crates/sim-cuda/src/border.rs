@@ -62,19 +62,16 @@ as_they_are!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUegl
 
 #[cfg(test)]
 impl<T> Ptr<T> {
-    /// A pointer to something of a test's own.
     pub(crate) fn of(value: &mut T) -> Self {
         Ptr(value)
     }
 
-    /// A pointer to the first of several.
     pub(crate) fn first_of(values: &mut [T]) -> Self {
         Ptr(values.as_mut_ptr())
     }
 }
 
 impl<T> Ptr<T> {
-    /// A null pointer.
     pub(crate) fn null() -> Self {
         Ptr(std::ptr::null_mut())
     }
@@ -93,7 +90,6 @@ impl<T> Ptr<T> {
         self.0.expose_provenance()
     }
 
-    /// The pointer as something else.
     pub(crate) fn cast<U>(self) -> Ptr<U> {
         Ptr(self.0.cast())
     }
@@ -132,7 +128,6 @@ impl<T: Copy> Ptr<T> {
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// Reads `count` items.
     pub(crate) fn read_all(self, count: usize) -> Result<Vec<T>, CUresult> {
         (0..count).map(|index| self.at(index).read()).collect()
     }
@@ -144,7 +139,6 @@ impl<T> Ptr<*mut T> {
         self.read().map(Ptr)
     }
 
-    /// Writes a handle.
     pub(crate) fn write_handle(self, handle: usize) -> Status {
         self.write(std::ptr::with_exposed_provenance_mut(handle))
     }
@@ -213,7 +207,6 @@ impl Span {
         unsafe { std::ptr::copy(from, to, len) };
     }
 
-    /// Copies of the bytes as they are.
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0u8; self.len];
         let from: *const u8 = std::ptr::with_exposed_provenance(self.address);

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a function of the API. A panic, which would be a bug, becomes CUDA_ERROR_UNKNOWN. A process that is locked
 /// from outside waits here, except in the functions that lock others.
-fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
-    if HOLDS {
+fn guard<const WAITS: bool>(work: impl FnOnce() -> Status) -> CUresult {
+    if WAITS {
         crate::state::driver::wait_unlocked();
     }
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -17,22 +17,13 @@ fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
     }
 }
 
-/// Whether a function waits while its process is locked.
-const fn is_held(symbol: &str) -> bool {
-    let (symbol, of_checkpoint) = (symbol.as_bytes(), b"cuCheckpoint");
-    let mut index = 0;
-    while index < of_checkpoint.len() && index < symbol.len() {
-        if symbol[index] != of_checkpoint[index] {
-            return true;
-        }
-        index += 1;
-    }
-    index < of_checkpoint.len()
+/// Whether a function waits while its process is locked: all do except `cuCheckpoint…`.
+const fn waits_unlocked(symbol: &str) -> bool {
+    !matches!(symbol.as_bytes(), [b'c', b'u', b'C', b'h', b'e', b'c', b'k', b'p', b'o', b'i', b'n', b't', ..])
 }
 
 macro_rules! exports {
     ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
-        /// Places in the table.
         #[derive(Clone, Copy)]
         enum Place { $($symbol),* }
 
@@ -42,7 +33,7 @@ macro_rules! exports {
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
                     crate::calls::count(Place::$symbol as usize);
-                    guard::<{ is_held(stringify!($symbol)) }>(|| {
+                    guard::<{ waits_unlocked(stringify!($symbol)) }>(|| {
                         crate::calls::refused(Place::$symbol as usize)?;
                         // SAFETY: the caller of the driver API guarantees exactly what `cross` requires.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)

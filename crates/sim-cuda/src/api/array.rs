@@ -16,12 +16,11 @@ fn array(handle: Ptr<CUarray_st>) -> Result<Arc<Array>, CUresult> {
     driver()?.arrays.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
-/// The bytes of an array from an offset on.
 pub(super) fn array_span(handle: Ptr<CUarray_st>, offset: usize, len: usize) -> Result<Span, CUresult> {
     let array = array(handle)?;
-    let end = offset.checked_add(len).filter(|end| *end <= array.len());
+    let end = offset.checked_add(len).filter(|end| *end <= array.len);
     end.ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    Ok(Span::found(array.address() + offset, len))
+    Ok(Span::found(array.address + offset, len))
 }
 
 /// Bytes of a row, and rows of a slice, of an array.
@@ -39,7 +38,7 @@ fn create(out: Ptr<CUarray>, shape: Shape) -> Status {
     let context = current()?;
     let len = shape.bytes().ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let address = driver.memory.allocate(&context, len, crate::state::memory::Origin::Array, 0)?;
-    let array = driver.arrays.add(|handle| Array::new(handle, shape, address, len, true));
+    let array = driver.arrays.add(|handle| Array { handle, shape, address, len, is_own: true });
     out.write_handle(array.handle)
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn cuArrayDestroy(handle: Ptr<CUarray_st>) -> Status {
         context.synchronize()?;
     }
     driver.arrays.remove(array.handle);
-    driver.memory.release(array.address(), |_| true)
+    driver.memory.release(array.address, |_| true)
 }
 
 pub(crate) fn cuArrayGetDescriptor_v2(out: Ptr<CUDA_ARRAY_DESCRIPTOR>, handle: Ptr<CUarray_st>) -> Status {
@@ -107,7 +106,8 @@ pub(crate) fn cuMipmappedArrayCreate(
     let mut at = address;
     let mut arrays = Vec::new();
     for (shape, len) in shapes.into_iter().zip(lens) {
-        arrays.push(driver.arrays.add(|handle| Array::new(handle, shape, at, len, false)));
+        let level = driver.arrays.add(|handle| Array { handle, shape, address: at, len, is_own: false });
+        arrays.push(level);
         at += len;
     }
     out.write_handle(driver.mipmaps.add(|handle| Mipmap { handle, address, levels: arrays }).handle)

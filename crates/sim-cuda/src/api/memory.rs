@@ -4,10 +4,11 @@ pub(crate) use super::module::*;
 // Functions that differ in name only.
 pub(crate) use self::cuMemHostRegister_v2 as cuMemHostRegister;
 
+use super::functions;
 use crate::border::{Ptr, Span, Status};
 use crate::state::context::current;
 use crate::state::driver::driver;
-use crate::state::memory::{Found, Origin};
+use crate::state::memory::{Origin, Piece};
 use crate::state::status_of;
 use sluice_driver_api::types::*;
 
@@ -32,10 +33,6 @@ fn allocate(pointer: Ptr<CUdeviceptr>, len: usize, origin: Origin, flags: c_uint
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     pointer.write(driver.memory.allocate(&context, len, origin, flags)? as u64)
-}
-
-pub(crate) fn cuMemAlloc_v2(pointer: Ptr<CUdeviceptr>, len: usize) -> Status {
-    allocate(pointer, len, Origin::Device, 0)
 }
 
 pub(crate) fn cuMemAllocManaged(pointer: Ptr<CUdeviceptr>, len: usize, flags: c_uint) -> Status {
@@ -79,7 +76,7 @@ pub(crate) fn cuMemFree_v2(pointer: CUdeviceptr) -> Status {
 }
 
 /// A free waits for everything that was submitted to the memory's context.
-fn wait_for_users(found: &Found) -> Status {
+fn wait_for_users(found: &Piece) -> Status {
     match driver()?.contexts.get(found.context) {
         Some(context) => context.synchronize(),
         None => Ok(()),
@@ -87,7 +84,7 @@ fn wait_for_users(found: &Found) -> Status {
 }
 
 pub(crate) fn cuMemGetInfo_v2(free: Ptr<usize>, total: Ptr<usize>) -> Status {
-    let (now_free, of) = current()?.device.gpu.memory().map_err(|error| status_of(&error))?;
+    let (now_free, of) = current()?.device.gpu.memory().map_err(status_of)?;
     free.write_if_wanted(usize::try_from(now_free).unwrap_or(usize::MAX));
     total.write_if_wanted(usize::try_from(of).unwrap_or(usize::MAX));
     Ok(())
@@ -98,14 +95,6 @@ pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uin
     driver.captures.unsafe_call()?;
     let address = driver.memory.allocate(&*current()?, len, Origin::Host, flags)?;
     pointer.write_handle(address)
-}
-
-pub(crate) fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) -> Status {
-    cuMemHostAlloc(pointer, len as usize, 0)
-}
-
-pub(crate) fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) -> Status {
-    cuMemHostAlloc(pointer, len, 0)
 }
 
 pub(crate) fn cuMemFreeHost(pointer: Ptr<c_void>) -> Status {
@@ -150,7 +139,7 @@ pub(crate) fn cuMemGetAddressRange_v2(
     pointer: CUdeviceptr,
 ) -> Status {
     let found = driver()?.memory.find(address(pointer)?).ok_or(CUresult::ERROR_NOT_FOUND)?;
-    base.write_if_wanted(found.base as u64);
+    base.write_if_wanted(found.address as u64);
     len.write_if_wanted(found.len);
     Ok(())
 }
@@ -171,10 +160,10 @@ fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdevic
         }
         CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(CUresult::ERROR_INVALID_VALUE),
         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => data.cast().write(0i32),
-        CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.base as u64),
+        CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.address as u64),
         CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().write(i32::from(found.origin == Origin::Managed)),
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device),
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.base),
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device.number()),
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.address),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().write(found.len),
         CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(1i32),
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data.cast().write(match found.origin {
@@ -226,4 +215,10 @@ pub(crate) fn cuPointerSetAttribute(
 ) -> Status {
     let found = driver()?.memory.find(address(pointer)?);
     found.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+}
+
+functions! {
+    fn cuMemAlloc_v2(pointer: Ptr<CUdeviceptr>, len: usize) = allocate(pointer, len, Origin::Device, 0);
+    fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) = cuMemHostAlloc(pointer, len as usize, 0);
+    fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) = cuMemHostAlloc(pointer, len, 0);
 }

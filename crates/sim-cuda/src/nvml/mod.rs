@@ -1,14 +1,11 @@
 //! The management library: what `nvml-wrapper` and `nvidia-smi`-like tools ask for first.
 //!
-//! It is no client of the GPU: each question goes to the daemon on a connection of its own, so that asking leaves no row
-//! in the ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
+//! It is no client of the GPU: each query goes to the daemon on a connection of its own, so that it leaves no row in the
+//! ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
 
 mod device;
 mod events;
-mod health;
 mod session;
-mod system;
-mod topology;
 mod usage;
 
 use crate::border::Ptr;
@@ -36,9 +33,11 @@ enum Error {
     GpuIsLost = 15,
     /// A structure has a version that this library does not know.
     ArgumentVersionMismatch = 25,
-    /// Anything else.
     Unknown = 999,
 }
+
+/// The number that stands for no MIG instance.
+const NO_INSTANCE: c_uint = c_uint::MAX;
 
 type Answer = Result<(), Error>;
 

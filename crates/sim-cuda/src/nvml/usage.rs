@@ -1,7 +1,7 @@
 //! Use of a GPU, by process.
 
 use super::session::{ledger, socket};
-use super::{Answer, Error, get, number, nvml, put};
+use super::{Answer, Error, NO_INSTANCE, get, number, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
 use sluice_sim::client;
@@ -44,9 +44,6 @@ struct Utilization {
     gpu: c_uint,
     memory: c_uint,
 }
-
-/// No MIG instance.
-const NO_INSTANCE: c_uint = c_uint::MAX;
 
 /// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {

@@ -12,16 +12,12 @@ use sluice_sim::engine::{Node, Work};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-/// What a node does.
 #[derive(Clone)]
 pub(crate) enum Body {
-    /// Work of the GPU.
     Work { work: Work, effect: Option<Effect> },
-    /// A function on the CPU.
     Host(Call),
 }
 
-/// A node of a graph.
 #[derive(Clone)]
 pub(crate) struct GraphNode {
     pub(crate) body: Body,
@@ -77,7 +73,6 @@ impl Exec {
         Ok(Self { handle, nodes, device, parts })
     }
 
-    /// Launches the graph into a stream that is not captured.
     pub(crate) fn launch(&self, stream: &Arc<Stream>) -> Status {
         for part in &self.parts {
             match part {
@@ -107,7 +102,7 @@ fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -
             told[dependency - begin].successors.push(index);
         }
     }
-    let graph = device.gpu.add_graph(told).map_err(|error| status_of(&error))?;
+    let graph = device.gpu.add_graph(told).map_err(status_of)?;
     Ok(Part::Device { graph, effects })
 }
 

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// A connection to the daemon.
 pub(super) struct Link {
     socket: UnixStream,
     incoming: Vec<u8>,
@@ -18,25 +17,12 @@ impl Link {
         Ok(Self { socket: UnixStream::connect(socket)?, incoming: Vec::new() })
     }
 
-    /// Sends a request and waits for the answer.
     pub(super) fn ask(&mut self, request: &Request) -> io::Result<Answer> {
-        self.socket.write_all(&message::encode(request)?)?;
-        loop {
-            if let Some(answer) = message::take(&mut self.incoming)? {
-                return Ok(answer);
-            }
-            let mut chunk = [0; 16 << 10];
-            match self.socket.read(&mut chunk) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.incoming.extend_from_slice(&chunk[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        Ok(self.ask_for_fds(request)?.0)
     }
 
     /// The next message that the daemon sent without a request; `None` if there is none yet.
-    pub(super) fn unasked(&mut self) -> io::Result<Option<Answer>> {
+    pub(super) fn notification(&mut self) -> io::Result<Option<Answer>> {
         loop {
             if let Some(answer) = message::take(&mut self.incoming)? {
                 return Ok(Some(answer));
@@ -55,7 +41,6 @@ impl Link {
         }
     }
 
-    /// The socket, to wait for it.
     pub(super) fn socket(&self) -> &UnixStream {
         &self.socket
     }

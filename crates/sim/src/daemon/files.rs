@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A file and the process that opened it.
 #[derive(Debug)]
 struct File {
     socket: OwnedFd,
@@ -27,15 +26,7 @@ struct Pending {
     bytes: Vec<u8>,
 }
 
-/// Whether a file is still open.
-pub(super) enum FileStatus {
-    /// The file is open, and has no further request for now.
-    Open,
-    /// Every descriptor of the file has been closed.
-    Closed,
-}
-
-/// All of them.
+/// All open files, and the answers that are not due yet.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     open: BTreeMap<FileId, File>,
@@ -75,16 +66,16 @@ impl Files {
         self.open.iter().map(|(id, file)| (*id, file.socket.as_fd()))
     }
 
-    /// Handles all requests that have arrived on a file.
-    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> FileStatus {
+    /// Handles all requests that have arrived on a file. Returns `false` if every descriptor of the file has been closed.
+    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> bool {
         let mut packet = [0; wire::MAX_REQUEST];
         loop {
-            let Some(file) = self.open.get(&id) else { return FileStatus::Open };
+            let Some(file) = self.open.get(&id) else { return true };
             let (len, fds) = match sluice_sys::socket::recv_with_fds(file.socket.as_fd(), &mut packet) {
-                Ok((0, _)) => return FileStatus::Closed,
+                Ok((0, _)) => return false,
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return FileStatus::Open,
-                Err(_) => return FileStatus::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
             };
             let Reply { bytes, at_ns } = rm.request(now, id, &packet[..len], engine);
             self.requests += 1;

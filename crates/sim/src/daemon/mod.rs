@@ -13,7 +13,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use config::{DaemonConfig, GpuConfig};
+pub use config::DaemonConfig;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use server::Server;
@@ -48,17 +48,13 @@ impl Drop for Handle {
 }
 
 /// Serves one GPU until the process ends.
-///
-/// # Errors
-/// The socket cannot be bound, or polling fails.
+/// Errors: the socket cannot be bound, or polling fails.
 pub fn run(config: DaemonConfig) -> io::Result<()> {
     Server::bind(config, Arc::new(event()?))?.run()
 }
 
 /// Serves one GPU on a thread until the handle is dropped; the socket accepts when this returns.
-///
-/// # Errors
-/// The socket cannot be bound.
+/// Errors: the socket cannot be bound.
 pub fn spawn_thread(config: DaemonConfig) -> io::Result<Handle> {
     let stop = Arc::new(event()?);
     let socket = config.socket.clone();

@@ -5,14 +5,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A connection.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
     /// Readable when the process ends: children may keep the socket open.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: i32,
     pub(super) uid: u32,
-    pub(super) said_hello: bool,
+    /// Whether the peer has sent a hello: it is a process that uses the GPU.
+    pub(super) is_process: bool,
     /// Whether the peer is to be notified of Xids.
     pub(super) listens: bool,
     incoming: Vec<u8>,
@@ -29,7 +29,7 @@ impl Peer {
             pidfd,
             pid: peer.pid,
             uid: peer.uid,
-            said_hello: false,
+            is_process: false,
             listens: false,
             incoming: Vec::new(),
             outgoing: Vec::new(),
@@ -50,7 +50,6 @@ impl Peer {
         }
     }
 
-    /// The next complete request.
     pub(super) fn request(&mut self) -> io::Result<Option<Request>> {
         message::take(&mut self.incoming)
     }
@@ -69,12 +68,10 @@ impl Peer {
         self.flush()
     }
 
-    /// Whether kept bytes are waiting to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Sends kept bytes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.socket.write(&self.outgoing) {

@@ -28,7 +28,6 @@ pub(super) struct Hold {
     pub(super) is_released: bool,
 }
 
-/// A task that has begun.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) task: Task,
@@ -62,7 +61,6 @@ pub struct Switches {
     pub mid_kernel_saves: u32,
 }
 
-/// A context's channel group.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) owner: OwnerId,
@@ -103,7 +101,6 @@ impl Group {
         }
     }
 
-    /// The streams of one kind.
     pub(super) fn of_kind(&mut self, kind: StreamKind) -> &mut BTreeSet<StreamId> {
         match kind {
             StreamKind::Legacy => &mut self.legacy,
@@ -112,7 +109,6 @@ impl Group {
         }
     }
 
-    /// All of its streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = &StreamId> {
         self.legacy.iter().chain(&self.blocking).chain(&self.non_blocking)
     }

@@ -3,16 +3,16 @@
 use super::{Command, GroupId, StreamId, StreamKind};
 use std::collections::VecDeque;
 
-/// The progress of a command.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// Not begun.
     Waiting,
     /// Begun: `left` nodes are not done, and each node waits for so many others.
-    Begun { left: usize, indegrees: Vec<usize> },
+    Begun {
+        left: usize,
+        indegrees: Vec<usize>,
+    },
 }
 
-/// A command in a stream.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) seq: u64,
@@ -24,7 +24,6 @@ pub(super) struct Op {
     pub(super) progress: Progress,
 }
 
-/// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) group: GroupId,

@@ -30,9 +30,9 @@ pub enum Support {
     /// As an unpatched driver with GSP.
     #[default]
     Full,
-    /// Says yes, and nothing comes of it.
+    /// Reports success without an effect.
     StatusOnly,
-    /// Says that it cannot.
+    /// Reports that controls are not supported.
     None,
 }
 

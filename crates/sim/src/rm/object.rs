@@ -33,7 +33,6 @@ pub(super) enum Kind {
     },
 }
 
-/// An object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) parent: u32,
@@ -77,7 +76,6 @@ impl Client {
         Some(handle)
     }
 
-    /// The group of a handle.
     pub(super) fn group_mut(&mut self, handle: u32) -> Option<&mut Group> {
         match self.objects.get_mut(&handle).map(|object| &mut object.kind) {
             Some(Kind::Group(group)) => Some(group),

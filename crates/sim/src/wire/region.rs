@@ -94,7 +94,6 @@ impl Region {
         Some(Record::decode(words))
     }
 
-    /// Wakes clients that wait for room in the ring.
     pub(crate) fn wake_full(&self) {
         let _ = futex::wake_low(self.word(HEAD), u32::MAX);
     }
@@ -111,7 +110,6 @@ impl Region {
         fence(Ordering::SeqCst);
     }
 
-    /// The daemon is awake.
     pub(crate) fn unpark(&self) {
         self.word(PARKED).store(0, Ordering::Relaxed);
     }
@@ -122,13 +120,19 @@ impl Region {
         self.word(PARKED).load(Ordering::Relaxed) != 0
     }
 
-    /// Makes several changes appear as one: readers see all or none. The daemon's side.
-    pub(crate) fn publish(&self, next_event_ns: u64, changes: impl FnOnce(&Publisher<'_>)) {
+    /// Publishes the last completed command of streams and the times of events, from the daemon's side. A reader of
+    /// [`snapshot`](Self::snapshot) sees all of these changes or none.
+    pub(crate) fn publish(&self, next_event_ns: u64, completed: &[(usize, u64)], times: &[(usize, u64)]) {
         let epoch = self.word(PUBLISHING).load(Ordering::Relaxed);
         self.word(PUBLISHING).store(epoch | 1, Ordering::Relaxed);
         fence(Ordering::Release);
         self.word(NEXT_EVENT).store(next_event_ns, Ordering::Relaxed);
-        changes(&Publisher(self));
+        for (event, ns) in times {
+            self.word(TIMES + event % EVENTS).store(*ns, Ordering::Release);
+        }
+        for (slot, seq) in completed {
+            self.word(COMPLETED + slot % STREAMS).store(*seq, Ordering::Release);
+        }
         self.word(PUBLISHING).store((epoch | 1) + 1, Ordering::Release);
     }
 
@@ -190,7 +194,6 @@ impl Region {
         let _ = futex::wake_low(self.word(LOCKED), u32::MAX);
     }
 
-    /// Whether the process is locked.
     pub(crate) fn is_locked(&self) -> bool {
         self.word(LOCKED).load(Ordering::Acquire) != 0
     }
@@ -210,21 +213,6 @@ impl Region {
     pub(crate) fn wake_notified(&self) {
         self.word(NOTIFY).fetch_add(1, Ordering::Release);
         let _ = futex::wake_low(self.word(NOTIFY), u32::MAX);
-    }
-}
-
-/// The changes that [`Region::publish`] makes.
-pub(crate) struct Publisher<'a>(&'a Region);
-
-impl Publisher<'_> {
-    /// A stream has come this far.
-    pub(crate) fn completed(&self, slot: usize, seq: u64) {
-        self.0.word(COMPLETED + slot % STREAMS).store(seq, Ordering::Release);
-    }
-
-    /// An event was recorded at this time.
-    pub(crate) fn time(&self, event: usize, ns: u64) {
-        self.0.word(TIMES + event % EVENTS).store(ns, Ordering::Release);
     }
 }
 

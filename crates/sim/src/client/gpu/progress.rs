@@ -23,14 +23,12 @@ impl Gpu {
         ticket
     }
 
-    /// Wakes the daemon, so that it reads its rings.
     fn poke(&self) {
         use std::io::Write;
         // Fails only when the counter is at its limit. Then the daemon is awake anyway.
         let _ = (&self.poke).write(&1u64.to_ne_bytes());
     }
 
-    /// Wakes the daemon if it sleeps.
     pub(in crate::client) fn poke_if_parked(&self) {
         if self.region.is_parked() {
             self.poke();
