@@ -158,7 +158,6 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// The index of the event of launch number `launch`.
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a length")]
     fn event_index(&self, launch: u64) -> usize {
         (launch % self.in_flight.len() as u64) as usize

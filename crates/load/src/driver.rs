@@ -116,7 +116,6 @@ impl Driver {
         Ok(version)
     }
 
-    /// The driver's handle of a device.
     pub(crate) fn device(&self, ordinal: i32) -> Result<CUdevice, Error> {
         let mut device = 0;
         // SAFETY: the driver writes one device to a local.

@@ -56,7 +56,6 @@ impl StopCondition {
     }
 }
 
-/// Counts lines until the input ends.
 fn count_lines(mut input: impl Read, marks: &AtomicU64) {
     let mut buffer = [0; 64];
     while let Ok(read @ 1..) = input.read(&mut buffer) {

@@ -1,4 +1,4 @@
-//! Conversion of arguments from C: pointers become [`Ptr`], all other types stay as they are.
+//! Conversion of arguments from C: pointers become [`Ptr`], all other types are unchanged.
 //!
 //! A caller of the driver API guarantees that each pointer is null, or valid as the function's documentation
 //! requires. [`Border::cross`] relies on that guarantee; from there on the code is safe.
@@ -7,22 +7,21 @@ use sluice_driver_api::types::*;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How a driver function ends.
+/// The result of a driver function.
 pub(crate) type Status = Result<(), CUresult>;
 
-/// An argument that comes from C.
+/// An argument of a C function.
 pub(crate) trait Border {
-    /// What it is on this side.
+    /// The type after the conversion.
     type Safe;
     /// Takes the argument over.
     ///
     /// # Safety
-    /// The argument is what the function's documentation asks for: a pointer is null, or valid for reads and writes of
+    /// The argument is what the function's documentation requires: a pointer is null, or valid for reads and writes of
     /// what the function reads and writes through it, also by commands of a stream for as long as they are under way.
     unsafe fn cross(self) -> Self::Safe;
 }
 
-/// A pointer argument: null, or valid for what the function does with it.
 pub(crate) struct Ptr<T>(*mut T);
 
 impl<T> Clone for Ptr<T> {
@@ -94,7 +93,6 @@ impl<T> Ptr<T> {
         Ptr(self.0.cast())
     }
 
-    /// The pointer `count` items on.
     pub(crate) fn at(self, count: usize) -> Ptr<T> {
         Ptr(self.0.wrapping_add(count))
     }
@@ -134,7 +132,6 @@ impl<T: Copy> Ptr<T> {
 }
 
 impl<T> Ptr<*mut T> {
-    /// Reads a pointer, under the same guarantee.
     pub(crate) fn read_pointer(self) -> Result<Ptr<T>, CUresult> {
         self.read().map(Ptr)
     }

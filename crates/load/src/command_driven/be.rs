@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::hook_api::HookApi;
-use super::{Answer, Command, LaunchEvidence, RunResult, WORDS, next_command, unix_ns};
+use super::{Answer, Command, HookApi, LaunchEvidence, RunResult, WORDS, next_command, unix_ns};
 use crate::be::BLOCKS;
 use crate::driver::Error;
 use crate::kernel;

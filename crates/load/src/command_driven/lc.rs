@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use super::hook_api::HookApi;
-use super::{Answer, Command, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
+use super::{Answer, Command, HookApi, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
 use crate::driver::Error;
 use crate::kernel;
 use crate::lc::{ArrivalJitter, BLOCKS, wait_until};

@@ -5,7 +5,7 @@ pub(crate) use super::vmm::*;
 use crate::border::{Ptr, Span, Status};
 use crate::state::array::{Array, Mipmap, Shape};
 use crate::state::context::current;
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
@@ -30,8 +30,7 @@ pub(super) fn array_pitch(handle: Ptr<CUarray_st>) -> Result<(usize, usize), CUr
 }
 
 fn create(out: Ptr<CUarray>, shape: Shape) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     if out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -58,8 +57,7 @@ pub(crate) fn cuArray3DCreate_v2(out: Ptr<CUarray>, descriptor: Ptr<CUDA_ARRAY3D
 }
 
 pub(crate) fn cuArrayDestroy(handle: Ptr<CUarray_st>) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let array = array(handle)?;
     if !array.is_own {
         return Err(CUresult::ERROR_INVALID_HANDLE);
@@ -90,8 +88,7 @@ pub(crate) fn cuMipmappedArrayCreate(
     descriptor: Ptr<CUDA_ARRAY3D_DESCRIPTOR>,
     levels: c_uint,
 ) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let shape = shape_of(descriptor.read()?);
     if out.is_null() || levels == 0 || levels > 32 {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -123,8 +120,7 @@ pub(crate) fn cuMipmappedArrayGetLevel(
 }
 
 pub(crate) fn cuMipmappedArrayDestroy(handle: Ptr<CUmipmappedArray_st>) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let mipmap = driver.mipmaps.remove(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     if let Ok(context) = current() {
         context.synchronize()?;

@@ -13,12 +13,11 @@ pub(crate) use self::{
 use super::functions;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none, pop, push};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use crate::state::lock;
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
-/// The context of a handle; null is the current one.
 fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
     if handle.is_null() {
         return current();
@@ -43,10 +42,6 @@ pub(crate) fn cuCtxCreate_v3(
         return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY);
     }
     cuCtxCreate_v2(handle, flags, device)
-}
-
-pub(crate) fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>) -> Status {
-    driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.destroy()
 }
 
 pub(crate) fn cuCtxGetCurrent(handle: Ptr<CUcontext>) -> Status {
@@ -80,11 +75,6 @@ pub(crate) fn cuCtxPopCurrent_v2(handle: Ptr<CUcontext>) -> Status {
     Ok(())
 }
 
-pub(crate) fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) -> Status {
-    context(handle)?;
-    version.write(3_020)
-}
-
 pub(crate) fn cuCtxGetStreamPriorityRange(least: Ptr<c_int>, greatest: Ptr<c_int>) -> Status {
     current()?;
     least.write_if_wanted(0);
@@ -102,24 +92,10 @@ pub(crate) fn cuCtxGetLimit(value: Ptr<usize>, limit: CUlimit) -> Status {
     })
 }
 
-pub(crate) fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) -> Status {
-    current()?;
-    config.write(0)
-}
-
-pub(crate) fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) -> Status {
-    current()?;
-    config.write(0)
-}
-
 fn synchronize(context: &Context) -> Status {
     driver()?.captures.forbid_context(context)?;
-    driver()?.captures.unsafe_call()?;
+    driver_for_unsafe_call()?;
     context.synchronize()
-}
-
-pub(crate) fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice) -> Status {
-    handle.write_handle(driver()?.device(device)?.retain()?.handle)
 }
 
 pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) -> Status {
@@ -136,6 +112,13 @@ pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Ptr<c_uint>, a
 }
 
 functions! {
+    fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>)
+        = driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.destroy();
+    fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice)
+        = handle.write_handle(driver()?.device(device)?.retain()?.handle);
+    fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) = current().and_then(|_| config.write(0));
+    fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) = current().and_then(|_| config.write(0));
+    fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) = context(handle).and_then(|_| version.write(3_020));
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) = driver()?.device(device)?.release(false);
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) = driver()?.device(device)?.release(true);
     fn cuCtxCreate_v4(handle: Ptr<CUcontext>, _params: Ptr<CUctxCreateParams>, flags: c_uint, device: CUdevice)

@@ -8,7 +8,7 @@ pub(crate) use super::array::*;
 use super::memory::{address, span};
 use super::with_twin;
 use crate::border::{Ptr, Span, Status};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use crate::state::memory::Origin;
 use crate::state::stream::{Effect, Null, Stream, stream};
 use sluice_driver_api::types::*;
@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// Largest number of pageable bytes that an asynchronous copy stages; with more it waits.
 const STAGED: usize = 64 << 10;
 
-/// The kind of memory at one end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Memory of the device, managed memory too.
@@ -38,7 +37,7 @@ pub(super) fn side(at: usize) -> Result<Side, CUresult> {
     })
 }
 
-/// How long the caller waits.
+/// Whether the caller waits for the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     Sync,
@@ -76,11 +75,10 @@ pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits:
 
 /// A synchronous call is forbidden during a capture.
 pub(super) fn sync_stream(null: Null) -> Result<Arc<Stream>, CUresult> {
-    driver()?.captures.unsafe_call()?;
+    driver_for_unsafe_call()?;
     stream(Ptr::<CUstream_st>::null(), null)
 }
 
-/// Host memory that the caller named.
 pub(super) fn host_end<T>(pointer: Ptr<T>, len: usize) -> Result<(Span, Side), CUresult> {
     Ok((Span::host(pointer, len)?, side(pointer.address())?))
 }
@@ -89,7 +87,7 @@ fn device(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
     Ok((span(pointer, len)?, side(address(pointer)?)?))
 }
 
-/// Either of the two, by what the address is.
+/// Device or host memory, by the address.
 fn unified(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
     let at = address(pointer)?;
     match side(at)? {

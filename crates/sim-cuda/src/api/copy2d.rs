@@ -25,7 +25,7 @@ struct Box3 {
     first: usize,
 }
 
-/// What is copied: bytes of a row, rows, slices.
+/// The size of a copy: bytes of a row, rows, slices.
 type Extent = [usize; 3];
 
 /// The fields of one end, as the structs for two and three dimensions have them.

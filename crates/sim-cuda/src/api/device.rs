@@ -33,24 +33,9 @@ pub(crate) fn cuGetExportTable(table: Ptr<*const c_void>, _id: Ptr<CUuuid>) -> S
     Err(CUresult::ERROR_NOT_FOUND)
 }
 
-pub(crate) fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) -> Status {
-    driver()?.device(ordinal)?;
-    device.write(ordinal)
-}
-
 pub(crate) fn cuDeviceGetName(name: Ptr<c_char>, len: c_int, device: CUdevice) -> Status {
     let device = driver()?.device(device)?;
     name.write_text(&device.gpu.info().name, usize::try_from(len).map_err(|_| CUresult::ERROR_INVALID_VALUE)?)
-}
-
-pub(crate) fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) -> Status {
-    let total = driver()?.device(device)?.gpu.info().memory_bytes;
-    bytes.write(u32::try_from(total).unwrap_or(u32::MAX))
-}
-
-pub(crate) fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) -> Status {
-    let total = driver()?.device(device)?.gpu.info().memory_bytes;
-    bytes.write(usize::try_from(total).unwrap_or(usize::MAX))
 }
 
 pub(crate) fn cuDeviceComputeCapability(major: Ptr<c_int>, minor: Ptr<c_int>, device: CUdevice) -> Status {
@@ -110,7 +95,7 @@ pub(crate) fn cuDeviceGetAttribute(
     })
 }
 
-/// Attributes of an H200, as far as programs ask for them; others are 0.
+/// Attributes of an H200 that programs query; others are 0.
 fn attribute_of_h200(attribute: CUdevice_attribute) -> c_int {
     let sms = params::SMS.cast_signed();
     match attribute {
@@ -195,7 +180,14 @@ pub(crate) fn cuGetProcAddress_v2(
     }
 }
 
+fn total_memory(device: CUdevice) -> Result<u64, CUresult> {
+    Ok(driver()?.device(device)?.gpu.info().memory_bytes)
+}
+
 functions! {
+    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
+    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
+    fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) = device.write(driver()?.device(ordinal)?.number());
     fn cuDriverGetVersion(version: Ptr<c_int>) = version.write(VERSION);
     fn cuDeviceGetCount(count: Ptr<c_int>)
         = count.write(i32::try_from(driver()?.devices.len()).unwrap_or(i32::MAX));

@@ -79,7 +79,7 @@ fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
     if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
 }
 
-/// The kernel's effect when it completes. Memory is looked up then, as the GPU would.
+/// The kernel's effect when it completes. Its addresses are translated then, as on a GPU.
 fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     if launch.effect == effect::Effect::None || launch.words == 0 {
         return None;

@@ -71,14 +71,13 @@ with_twin! {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let address = address(pointer)?;
-        let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
-        driver()?.memory.at(address).filter(|found| is_ours(found.origin)).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
         if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
             return Ok(());
         }
         let free: Effect = Arc::new(move || {
             // A second free of the same memory finds nothing, as with the real driver's pools.
-            let _ = driver().and_then(|driver| driver.memory.release(address, is_ours));
+            let _ = driver().and_then(|driver| driver.memory.release(address, Origin::is_freed_by_address));
         });
         stream.work(Work::Empty, Some(free))
     };

@@ -7,10 +7,10 @@ pub(crate) use self::{
     cuStreamDestroy_v2 as cuStreamDestroy,
 };
 
-use super::with_twin;
+use super::{functions, with_twin};
 use crate::border::{Ptr, Status};
 use crate::state::context::current;
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use crate::state::graph::Body;
 use crate::state::host::{self, Call};
 use crate::state::stream::{Event, Null, Recorded, Stream, stream};
@@ -34,10 +34,6 @@ pub(crate) fn cuStreamCreateWithPriority(handle: Ptr<CUstream>, flags: c_uint, p
     handle.write_handle(stream.handle)
 }
 
-pub(crate) fn cuStreamCreate(handle: Ptr<CUstream>, flags: c_uint) -> Status {
-    cuStreamCreateWithPriority(handle, flags, 0)
-}
-
 pub(crate) fn cuStreamDestroy_v2(handle: Ptr<CUstream_st>) -> Status {
     let driver = driver()?;
     let stream = driver.streams.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
@@ -51,14 +47,14 @@ with_twin! {
     fn cuStreamSynchronize / cuStreamSynchronize_ptsz(on: Ptr<CUstream_st>) |null| = {
         let stream = stream(on, null)?;
         driver()?.captures.forbid_stream(&stream)?;
-        driver()?.captures.unsafe_call()?;
+        driver_for_unsafe_call()?;
         stream.synchronize()
     };
 
     fn cuStreamQuery / cuStreamQuery_ptsz(on: Ptr<CUstream_st>) |null| = {
         let stream = stream(on, null)?;
         driver()?.captures.forbid_stream(&stream)?;
-        driver()?.captures.unsafe_call()?;
+        driver_for_unsafe_call()?;
         stream.query()
     };
 
@@ -157,10 +153,6 @@ pub(crate) fn cuEventCreate(handle: Ptr<CUevent>, flags: c_uint) -> Status {
     handle.write_handle(event.handle)
 }
 
-pub(crate) fn cuEventDestroy_v2(handle: Ptr<CUevent_st>) -> Status {
-    driver()?.events.remove(handle.address()).map(drop).ok_or(CUresult::ERROR_INVALID_HANDLE)
-}
-
 fn record(of: Ptr<CUevent_st>, on: Ptr<CUstream_st>, null: Null) -> Status {
     let (event, stream) = (event(of)?, stream(on, null)?);
     if event.context.device.ordinal != stream.context.device.ordinal {
@@ -198,7 +190,7 @@ fn recorded(of: Ptr<CUevent_st>) -> Result<Recorded, CUresult> {
         at.capture.invalidate();
         return Err(CUresult::ERROR_CAPTURED_EVENT);
     }
-    driver()?.captures.unsafe_call()?;
+    driver_for_unsafe_call()?;
     Ok(recorded)
 }
 
@@ -227,4 +219,10 @@ pub(crate) fn cuEventSynchronize(of: Ptr<CUevent_st>) -> Status {
 pub(crate) fn cuEventElapsedTime_v2(out: Ptr<f32>, from: Ptr<CUevent_st>, to: Ptr<CUevent_st>) -> Status {
     let (from, to) = (event(from)?.time()?, event(to)?.time()?);
     out.write((to as f64 - from as f64) as f32 / 1e6)
+}
+
+functions! {
+    fn cuStreamCreate(handle: Ptr<CUstream>, flags: c_uint) = cuStreamCreateWithPriority(handle, flags, 0);
+    fn cuEventDestroy_v2(handle: Ptr<CUevent_st>)
+        = driver()?.events.remove(handle.address()).map(drop).ok_or(CUresult::ERROR_INVALID_HANDLE);
 }

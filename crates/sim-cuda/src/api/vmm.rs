@@ -7,7 +7,7 @@ use super::memory::address;
 use super::pool::device_of;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Device, current};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
@@ -45,8 +45,7 @@ pub(crate) fn cuMemCreate(
     prop: Ptr<CUmemAllocationProp>,
     flags: u64,
 ) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     is_whole(len)?;
     if flags != 0 || out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);

@@ -78,14 +78,14 @@ fn end_of(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, Error
     Ok(links.get(link as usize).copied())
 }
 
-fn hand_out(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
+fn put_handle(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
     out.write_handle(FIRST_HANDLE + ordinal).map_err(|_| Error::InvalidArgument)
 }
 
-/// Hands out the first device whose properties fulfil a condition.
-fn hand_out_if(condition: impl Fn(GpuInfo) -> bool, out: Ptr<*mut c_void>) -> Answer {
+/// Writes the handle of the first device whose properties fulfil a condition.
+fn put_handle_if(condition: impl Fn(GpuInfo) -> bool, out: Ptr<*mut c_void>) -> Answer {
     let ordinal = sockets().iter().position(|socket| info_at(socket).is_ok_and(&condition));
-    hand_out(ordinal.ok_or(Error::NotFound)?, out)
+    put_handle(ordinal.ok_or(Error::NotFound)?, out)
 }
 
 nvml! { once initialised:
@@ -96,17 +96,17 @@ nvml! { once initialised:
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut *mut c_void) {
         let socket = sockets().into_iter().nth(index as usize).ok_or(Error::InvalidArgument)?;
         info_at(&socket)?;
-        hand_out(index as usize, out)
+        put_handle(index as usize, out)
     }
 
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut *mut c_void) {
         let wanted = uuid.text().map_err(|_| Error::InvalidArgument)?;
-        hand_out_if(|info| uuid_text(info.uuid) == wanted, out)
+        put_handle_if(|info| uuid_text(info.uuid) == wanted, out)
     }
 
     fn nvmlDeviceGetHandleByPciBusId_v2(place: *const c_char, out: *mut *mut c_void) {
         let wanted = place.text().ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidArgument)?;
-        hand_out_if(|info| info.pci == wanted, out)
+        put_handle_if(|info| info.pci == wanted, out)
     }
 
     fn nvmlDeviceGetIndex(device: *mut c_void, out: *mut c_uint) {

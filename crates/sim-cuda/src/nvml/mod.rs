@@ -1,4 +1,4 @@
-//! The management library: what `nvml-wrapper` and `nvidia-smi`-like tools ask for first.
+//! The management library: the functions that `nvml-wrapper` and tools such as `nvidia-smi` call first.
 //!
 //! It is no client of the GPU: each query goes to the daemon on a connection of its own, so that it leaves no row in the
 //! ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
@@ -11,7 +11,7 @@ mod usage;
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_char, c_uint};
 
-/// Why a call failed, as NVML numbers it.
+/// Errors with the numbers of NVML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Error {
@@ -27,7 +27,7 @@ enum Error {
     InsufficientSize = 7,
     /// No daemon answers.
     DriverNotLoaded = 9,
-    /// Nothing happened for as long as the caller wanted to wait.
+    /// No event occurred within the timeout.
     Timeout = 10,
     /// The GPU does not answer: it has fallen off the bus, or its daemon has ended.
     GpuIsLost = 15,

@@ -42,7 +42,6 @@ pub(super) fn info(device: Ptr<c_void>) -> Result<GpuInfo, Error> {
     info_at(&socket(device)?.1)
 }
 
-/// A GPU's properties, from its daemon's socket.
 pub(super) fn info_at(socket: &std::path::Path) -> Result<GpuInfo, Error> {
     let info = client::gpu_info(socket).map_err(|_| Error::GpuIsLost)?;
     if info.fault.is_some_and(|fault| fault.effect == Effect::Lost) {

@@ -52,8 +52,8 @@ fn version<T>(version: usize) -> usize {
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
     let ledger = ledger(device)?;
-    let lives = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    let rows: Vec<_> = ledger.processes.iter().filter(lives).collect();
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
     let room = get(count)? as usize;
     put(count, number(rows.len()))?;
     if room < rows.len() {

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-/// What other work a capture forbids.
+/// The calls that a capture forbids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Unsafe calls of any thread.
     Global,
     /// Unsafe calls of the thread that began it.
     ThreadLocal,
-    /// Nothing.
+    /// No calls.
     Relaxed,
 }
 
@@ -71,7 +71,6 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Adds a node of work behind the stream's last ones.
     pub(crate) fn add(&mut self, stream: &Stream, work: Work, effect: Option<Effect>) -> Status {
         self.add_node(stream, Body::Work { work, effect })
     }
@@ -117,7 +116,7 @@ pub(crate) struct Captures {
 }
 
 thread_local! {
-    /// What captures of others mean for this thread.
+    /// The mode in which captures bind this thread.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
@@ -155,7 +154,6 @@ impl Captures {
         Ok(())
     }
 
-    /// Ends the capture that began on a stream and returns what was captured.
     pub(crate) fn end(&self, stream: &Stream) -> Result<Vec<GraphNode>, CUresult> {
         let (capture, at) = match lock(&stream.capture).as_ref() {
             Some(part) => (part.capture.clone(), part.nodes.clone()),
@@ -207,17 +205,18 @@ impl Captures {
     }
 
     /// A query whether the legacy default stream is captured. It fails while captured streams are ordered with it,
-    /// and harms no capture.
+    /// and invalidates no capture.
     pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
-        let ties = |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
-        if lock(&self.active).iter().any(ties) {
+        let is_ordered =
+            |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
+        if lock(&self.active).iter().any(is_ordered) {
             Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
         } else {
             Ok(())
         }
     }
 
-    /// A wait for the whole context.
+    /// Checks a wait for the whole context.
     pub(crate) fn forbid_context(&self, context: &Context) -> Status {
         if !self.any() {
             return Ok(());
@@ -225,7 +224,7 @@ impl Captures {
         self.forbid(|capture| capture.context == context.handle, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// A wait for a captured stream, or a query of it.
+    /// Checks a wait for a stream, or a query of it.
     pub(crate) fn forbid_stream(&self, stream: &Stream) -> Status {
         match lock(&stream.capture).as_ref().filter(|_| self.any()) {
             None => Ok(()),

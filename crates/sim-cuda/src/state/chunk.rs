@@ -76,7 +76,6 @@ impl Memory {
         chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// A handle for the chunk that is mapped at an address.
     pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
         let mut state = lock(&self.0);
         let mapped =

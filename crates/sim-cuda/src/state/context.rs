@@ -61,7 +61,7 @@ impl Device {
         i32::try_from(self.ordinal).unwrap_or(i32::MAX)
     }
 
-    /// Retains the primary context, made if need be.
+    /// Retains the primary context, and makes it first if there is none.
     pub(crate) fn retain(self: &Arc<Self>) -> Result<Arc<Context>, CUresult> {
         let mut primary = lock(&self.primary);
         let context = match &primary.context {
@@ -146,12 +146,11 @@ impl Context {
         if self.alive.load(Ordering::Relaxed) { Ok(()) } else { Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) }
     }
 
-    /// The asynchronous error that has happened, if any.
     pub(crate) fn healthy(&self) -> Status {
         CUresult(self.error.load(Ordering::Relaxed)).ok()
     }
 
-    /// An asynchronous error: the first one stays.
+    /// Records an asynchronous error; the first one is kept.
     pub(crate) fn fail(&self, error: CUresult) {
         let _ = self.error.compare_exchange(0, error.0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -248,12 +247,10 @@ pub(crate) fn current() -> Result<Arc<Context>, CUresult> {
     Ok(context)
 }
 
-/// The current context of this thread, destroyed or not, or none.
 pub(crate) fn current_or_none() -> Option<Arc<Context>> {
     CURRENT.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
 }
 
-/// Makes a context current in addition to those that are.
 pub(crate) fn push(context: Arc<Context>) {
     CURRENT.with_borrow_mut(|stack| stack.push(context));
 }

@@ -20,7 +20,6 @@ const SOCKET: &str = "SLUICE_SIM_SOCKET";
 /// What the ledger calls this process.
 const LABEL: &str = "SLUICE_SIM_LABEL";
 
-/// Everything that this process has of the driver.
 pub(crate) struct Driver {
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) contexts: Table<Context>,
@@ -48,6 +47,13 @@ pub(crate) fn driver() -> Result<&'static Driver, CUresult> {
         return Err(CUresult::ERROR_NOT_INITIALIZED);
     }
     DRIVER.get().ok_or(CUresult::ERROR_NOT_INITIALIZED)
+}
+
+/// The driver, for a call that is not safe during a capture.
+pub(crate) fn driver_for_unsafe_call() -> Result<&'static Driver, CUresult> {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    Ok(driver)
 }
 
 /// Waits for as long as this process is locked from outside.

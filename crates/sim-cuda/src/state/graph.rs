@@ -54,7 +54,6 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    /// Tells the GPU a graph.
     pub(crate) fn new(handle: usize, context: &Context, nodes: Vec<GraphNode>) -> Result<Self, CUresult> {
         let device = context.device.clone();
         let mut parts = Vec::new();
@@ -90,19 +89,18 @@ impl Exec {
     }
 }
 
-/// Nodes `begin` to `end` as a graph that the GPU knows.
 fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -> Result<Part, CUresult> {
-    let mut told: Vec<Node> = Vec::new();
+    let mut known: Vec<Node> = Vec::new();
     let mut effects = Vec::new();
     for (index, node) in nodes[begin..end].iter().enumerate() {
         let Body::Work { work, effect } = &node.body else { continue };
-        told.push(Node { work: *work, successors: Vec::new() });
+        known.push(Node { work: *work, successors: Vec::new() });
         effects.extend(effect.clone());
         for dependency in node.dependencies.iter().filter(|dependency| **dependency >= begin) {
-            told[dependency - begin].successors.push(index);
+            known[dependency - begin].successors.push(index);
         }
     }
-    let graph = device.gpu.add_graph(told).map_err(status_of)?;
+    let graph = device.gpu.add_graph(known).map_err(status_of)?;
     Ok(Part::Device { graph, effects })
 }
 

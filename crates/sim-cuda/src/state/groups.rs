@@ -43,7 +43,6 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The group that carries kernels.
     pub(crate) fn compute(&self) -> ControlGroup {
         ControlGroup { client: self.client, group: self.first }
     }
@@ -76,7 +75,6 @@ impl Control {
         }
     }
 
-    /// Frees the channel groups of a context that has ended.
     pub(crate) fn free(&self, groups: &Groups) {
         if let Some(open) = &*lock(&self.0) {
             open.free(groups);

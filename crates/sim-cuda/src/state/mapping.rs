@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) const PAGE: usize = 4096;
 
-/// A mapping of our own; unmapped when dropped.
+/// A mapping that is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: usize,

@@ -16,7 +16,7 @@ pub(crate) type PoolId = usize;
 const READ_ONLY: u32 = 8;
 const REGISTRATION: u32 = 15;
 
-/// How a piece of memory came to be.
+/// The origin of a piece of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// cuMemAlloc and cuMemAllocPitch.
@@ -36,9 +36,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Whether it takes device memory by itself.
+    /// Whether it counts as device memory.
     fn is_counted(self) -> bool {
         matches!(self, Self::Device | Self::Managed | Self::Pool(_) | Self::Array)
+    }
+
+    /// Whether the program frees it by its address in device memory.
+    pub(crate) fn is_freed_by_address(self) -> bool {
+        matches!(self, Self::Device | Self::Managed | Self::Pool(_))
     }
 
     /// Whether the host can reach it without a copy.
@@ -90,7 +95,7 @@ pub(super) struct State {
 pub(crate) struct Memory(pub(super) Mutex<State>);
 
 impl Memory {
-    /// Takes device or host memory. Zero bytes are INVALID_VALUE.
+    /// Allocates device or host memory. Zero bytes are INVALID_VALUE.
     pub(crate) fn allocate(
         &self,
         context: &Context,
@@ -139,7 +144,7 @@ impl Memory {
         state.pieces.insert(piece.address, Arc::new(piece));
     }
 
-    /// Takes host memory of the program into account.
+    /// Registers host memory of the program.
     pub(crate) fn register(&self, context: &Context, address: usize, len: usize, flags: u32) -> Status {
         if len == 0 || address == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -181,13 +186,12 @@ impl Memory {
         Some(Span::found(address, len))
     }
 
-    /// Whether a span is host memory that was registered for reading only.
     pub(crate) fn is_read_only(&self, span: Span) -> bool {
         let found = self.find(span.address());
         found.is_some_and(|found| found.origin == Origin::Registered && found.flags & READ_ONLY != 0)
     }
 
-    /// Gives a piece back if it came to be in one of these ways.
+    /// Frees a piece if it has one of these origins.
     pub(crate) fn release(&self, address: usize, which: impl FnOnce(Origin) -> bool) -> Status {
         let piece = {
             let mut state = lock(&self.0);
@@ -200,7 +204,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back everything that ends with a context.
     pub(crate) fn release_context(&self, context: usize) {
         let gone: Vec<Arc<Piece>> = {
             let mut state = lock(&self.0);
@@ -217,7 +220,7 @@ impl Memory {
         id
     }
 
-    /// The pool that a device has from the beginning.
+    /// The default pool of a device.
     pub(crate) fn default_pool(&self, device: &Arc<Device>) -> PoolId {
         let known = lock(&self.0).default_pools.get(&device.ordinal).copied();
         known.unwrap_or_else(|| {
@@ -226,7 +229,7 @@ impl Memory {
         })
     }
 
-    /// Ends a pool; what was allocated from it stays. A device's default pool cannot be ended.
+    /// Destroys a pool; its allocations are kept. A device's default pool cannot be destroyed.
     pub(crate) fn destroy_pool(&self, id: PoolId) -> Status {
         let mut state = lock(&self.0);
         if state.default_pools.values().any(|each| *each == id) {
@@ -252,7 +255,7 @@ fn pool_used(state: &State, id: PoolId) -> usize {
     state.pieces.values().filter(|piece| piece.origin == Origin::Pool(id)).map(|piece| piece.len).sum()
 }
 
-/// Counts device memory; when there is none left, memory that streams have given back is looked for first.
+/// Counts device memory. If there is not enough, applies the frees of streams first.
 pub(super) fn count(device: &Device, len: usize) -> Status {
     if device.gpu.allocate(len as u64).is_ok() {
         return Ok(());

@@ -28,7 +28,6 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Index of the kernel's name on a device.
     pub(crate) fn name_on(&self, device: &Device) -> Result<usize, CUresult> {
         let name = self.names.get(device.ordinal).ok_or(CUresult::ERROR_INVALID_DEVICE)?;
         if let Some(name) = name.get() {

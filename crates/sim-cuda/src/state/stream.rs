@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// What a command does to memory; a graph does it again and again.
+/// The effect of a command on memory; a graph's effects run at each launch.
 pub(crate) type Effect = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Stream {
@@ -29,7 +29,7 @@ pub(crate) struct Stream {
     pub(crate) capture: Mutex<Option<Position>>,
 }
 
-/// Which default stream the null handle means.
+/// The default stream that the null handle means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Null {
     /// The context's.
@@ -132,7 +132,6 @@ thread_local! {
     static THREAD_STREAMS: RefCell<ThreadStreams> = RefCell::new(ThreadStreams(HashMap::new()));
 }
 
-/// The default stream of this thread in the current context.
 fn per_thread() -> Result<Arc<Stream>, CUresult> {
     let context = current()?;
     let known = THREAD_STREAMS.try_with(|streams| streams.borrow().0.get(&context.handle).cloned());
@@ -149,7 +148,6 @@ fn per_thread() -> Result<Arc<Stream>, CUresult> {
     }
 }
 
-/// The stream that a handle means.
 pub(crate) fn stream(handle: Ptr<CUstream_st>, null: Null) -> Result<Arc<Stream>, CUresult> {
     let driver = driver()?;
     match (handle.address(), null) {

@@ -52,7 +52,7 @@ impl<T> Table<T> {
         object
     }
 
-    /// Takes the object of a handle out; the handle is stale from here on.
+    /// Removes the object of a handle.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let strict = dwell();
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes out all objects that answer yes.
+    /// Removes all objects that fulfil a condition.
     pub(crate) fn remove_all(&self, mut which: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         rows.objects.extract_if(|_, object| which(object)).map(|(_, object)| object).collect()

@@ -74,7 +74,6 @@ impl Words {
         Registration { words: self, address: span.address() }
     }
 
-    /// Forgets the words of memory that is being freed.
     pub(crate) fn forget(&self, address: usize, len: usize) {
         lock(&self.shared.words).retain(|at, _| !(address..address + len).contains(at));
     }
@@ -143,7 +142,7 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
             std::thread::sleep(if changed.elapsed() < QUIET_TIME { PAUSE } else { LONG_PAUSE });
         }
     };
-    // Without a thread the streams that wait for a change go on waiting, which the caller sees.
+    // Without a thread the streams continue to wait for a change, which the caller sees.
     let _ = std::thread::Builder::new().name("cuda-sim-words".into()).spawn(run);
 }
 

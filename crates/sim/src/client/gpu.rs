@@ -34,7 +34,6 @@ pub enum GpuError {
     Gone(#[from] io::Error),
 }
 
-/// Numbers that are given out and returned.
 struct IdPool {
     next: usize,
     returned: Vec<usize>,
@@ -55,9 +54,10 @@ impl IdPool {
 /// A connection to a simulated GPU as a process that uses it. Dropping it has the effect of the process's end.
 pub struct Gpu {
     link: Mutex<Link>,
-    lifeline: UnixStream,
+    /// A second descriptor of the socket, to detect the end of the daemon.
+    liveness: UnixStream,
     pub(super) region: Region,
-    poke: std::fs::File,
+    wakeup: std::fs::File,
     info: GpuInfo,
     pub(super) effects: Effects,
     slots: Mutex<IdPool>,
@@ -87,14 +87,14 @@ impl Gpu {
             answer => return Err(unexpected(&answer)),
         };
         let mut fds = fds.into_iter();
-        let (Some(memory), Some(poke)) = (fds.next(), fds.next()) else {
+        let (Some(memory), Some(wakeup)) = (fds.next(), fds.next()) else {
             return Err(GpuError::Refused("no shared memory came with the answer".into()));
         };
         Ok(Self {
-            lifeline: link.lifeline()?,
+            liveness: link.second_descriptor()?,
             link: Mutex::new(link),
             region: Region::map(std::os::fd::AsFd::as_fd(&memory))?,
-            poke: std::fs::File::from(poke),
+            wakeup: std::fs::File::from(wakeup),
             info,
             effects: Effects::default(),
             slots: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: STREAMS }),
@@ -203,7 +203,7 @@ impl Gpu {
         }
     }
 
-    /// Returns the slot of a closed stream whose last command is `last`.
+    /// Releases the slot of a closed stream once its last command, `last`, is completed.
     pub(super) fn retire(&self, slot: usize, last: u64) {
         lock(&self.retired).push((slot, last));
     }

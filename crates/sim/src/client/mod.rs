@@ -6,12 +6,11 @@
 
 mod gpu;
 mod link;
-mod queries;
 mod stream;
 
 pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
 pub use gpu::{Gpu, GpuError};
-pub use queries::{
+pub use link::{
     Listener, ListenerEvent, gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock, wait_any,
     window,
 };

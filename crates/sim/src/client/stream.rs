@@ -58,7 +58,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens a stream in a context. `priority` as in CUDA: smaller goes first.
+    /// Opens a stream in a context. A smaller `priority` runs first, as in CUDA.
     pub fn open(gpu: &Arc<Gpu>, group: u64, kind: StreamKind, priority: i32) -> Result<Self, GpuError> {
         let slot = gpu.take_slot()?;
         let last_seq = gpu.region.completed(slot);
@@ -109,7 +109,7 @@ impl Stream {
     /// Lets the stream's [`StreamCommand::Host`] command `seq` end.
     pub fn host_done(&self, seq: u64) {
         self.gpu.push(self.slot, Order::HostDone { seq }, |_| {});
-        self.gpu.poke_if_parked();
+        self.gpu.wake_if_parked();
     }
 }
 
@@ -145,13 +145,13 @@ impl Gpu {
     /// Reports the value of a word in this process's memory; streams and kernels may wait for it.
     pub fn set_word(&self, address: u64, value: u64) {
         self.push(0, Order::Word { address, value }, |_| {});
-        self.poke_if_parked();
+        self.wake_if_parked();
     }
 
     /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.
     pub fn watch(&self, mark: Mark) {
         self.push(mark.slot, Order::Watch { seq: mark.seq }, |_| {});
-        self.poke_if_parked();
+        self.wake_if_parked();
     }
 }
 

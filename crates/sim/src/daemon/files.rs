@@ -17,11 +17,10 @@ struct File {
     owner: OwnerId,
 }
 
-/// An answer that is not due yet.
 #[derive(Debug)]
 struct Pending {
     file: FileId,
-    /// The descriptor to which the answer goes; the file itself if the request named none.
+    /// The descriptor that receives the answer; the file itself if the request named none.
     to: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
@@ -35,7 +34,6 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens a file for a process, and returns the process's end.
     pub(super) fn open(&mut self, id: FileId, tenant: u64, owner: OwnerId) -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
@@ -56,12 +54,6 @@ impl Files {
         self.open.iter().rev().find(|(_, file)| file.tenant == tenant).map(|(id, _)| *id)
     }
 
-    /// Whether a file that a process opened is still open.
-    pub(super) fn belongs_to(&self, tenant: u64) -> bool {
-        self.of(tenant).is_some()
-    }
-
-    /// The sockets to wait for.
     pub(super) fn sockets(&self) -> impl Iterator<Item = (FileId, BorrowedFd<'_>)> {
         self.open.iter().map(|(id, file)| (*id, file.socket.as_fd()))
     }
@@ -84,7 +76,6 @@ impl Files {
         }
     }
 
-    /// When the next answer is due.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }

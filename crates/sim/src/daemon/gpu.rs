@@ -1,8 +1,8 @@
-//! The engine and the streams of its clients: ring commands go in, progress comes out.
+//! The engine and the streams of its clients: executes the commands of the rings and publishes the progress.
 
 mod objects;
 
-use super::config::DaemonConfig;
+use super::DaemonConfig;
 use super::files::Files;
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, OwnerId, StreamId, Work};
 use crate::rm::Rm;
@@ -79,7 +79,6 @@ impl Gpu {
         self.tenants.insert(key, Tenant { owner, pid, uid, region, groups, graphs, slots, next_graph: 0 });
     }
 
-    /// A process has ended, with everything it had.
     pub(super) fn detach(&mut self, key: u64) {
         let Some(tenant) = self.tenants.remove(&key) else { return };
         for group in tenant.groups {
@@ -88,10 +87,10 @@ impl Gpu {
         }
         self.engine.end(tenant.owner);
         // While any process has a descriptor of its file of the control device, the driver keeps what it allocated.
-        if !self.files.belongs_to(key) {
+        if self.files.of(key).is_none() {
             self.engine.account_mut().release(tenant.owner);
         }
-        self.stream_slots.retain(|_, (home, _)| *home != key);
+        self.stream_slots.retain(|_, (tenant, _)| *tenant != key);
         self.watches.retain(|watch| watch.tenant != key);
     }
 
@@ -110,7 +109,6 @@ impl Gpu {
         Some((tenant.uid, tenant.region.is_locked()))
     }
 
-    /// Whether a process has no work in progress.
     pub(super) fn is_idle(&self, pid: i32) -> bool {
         self.of_process(pid).all(|tenant| self.engine.is_idle(tenant.owner))
     }
@@ -257,7 +255,6 @@ impl Gpu {
         self.tenants.values().for_each(|tenant| tenant.region.park());
     }
 
-    /// Called after sleeping.
     pub(super) fn unpark(&self) {
         self.tenants.values().for_each(|tenant| tenant.region.unpark());
     }

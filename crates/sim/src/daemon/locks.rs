@@ -57,7 +57,6 @@ impl Locks {
         waiting.filter(|at| *at > now).chain(answer).min()
     }
 
-    /// Whether a request waits for the timeline.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -36,7 +36,7 @@ impl Peer {
         })
     }
 
-    /// Reads what is there. False when the peer has hung up.
+    /// Reads all available bytes. Returns `false` if the peer has hung up.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 16 << 10];
         loop {
@@ -54,7 +54,7 @@ impl Peer {
         message::take(&mut self.incoming)
     }
 
-    /// Sends an answer; keeps what the socket does not take yet.
+    /// Sends an answer. Bytes that the socket does not accept yet are kept.
     pub(super) fn answer(&mut self, answer: &Answer) -> io::Result<()> {
         self.outgoing.extend(message::encode(answer)?);
         self.flush()

@@ -2,7 +2,7 @@
 
 mod requests;
 
-use super::config::DaemonConfig;
+use super::DaemonConfig;
 use super::gpu::{Drained, Gpu};
 use super::locks::Locks;
 use super::peer::Peer;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) struct Server {
     gpu: Gpu,
     listener: UnixListener,
-    poke: EventFd,
+    wakeup: EventFd,
     stop: Arc<EventFd>,
     peers: BTreeMap<u64, Peer>,
     locks: Locks,
@@ -32,11 +32,11 @@ pub(super) struct Server {
 /// The events of a descriptor that can be read, or whose other end is closed.
 const READABLE: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLHUP).union(PollFlags::POLLERR);
 
-/// What a polled descriptor belongs to.
+/// The owner of a polled descriptor.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Stop,
-    Poke,
+    Wakeup,
     /// A file of the control device.
     File(FileId),
     Peer(u64),
@@ -59,7 +59,7 @@ impl Server {
         Ok(Self {
             gpu,
             listener,
-            poke: super::event()?,
+            wakeup: super::event()?,
             stop,
             peers: BTreeMap::new(),
             locks: Locks::default(),
@@ -84,7 +84,7 @@ impl Server {
                 match source {
                     Source::Stop => {}
                     // Only this thread reads the eventfd, so it is readable.
-                    Source::Poke => drop(self.poke.read()),
+                    Source::Wakeup => drop(self.wakeup.read()),
                     Source::File(file) => self.gpu.serve_file(file, monotonic_ns()),
                     Source::Peer(key) => {
                         if events.intersects(READABLE) {
@@ -135,7 +135,7 @@ impl Server {
         };
         let mut polled = vec![
             (Source::Stop, self.stop.as_fd(), PollFlags::POLLIN),
-            (Source::Poke, self.poke.as_fd(), PollFlags::POLLIN),
+            (Source::Wakeup, self.wakeup.as_fd(), PollFlags::POLLIN),
         ];
         let files = self.gpu.files.sockets();
         polled.extend(files.map(|(file, socket)| (Source::File(file), socket, PollFlags::POLLIN)));

@@ -39,7 +39,7 @@ impl Account {
         OwnerId(self.owners.len() - 1)
     }
 
-    /// The process has ended. Its row stays, and its memory until [`release`](Self::release).
+    /// Marks a process as ended. Its row is kept, and its memory until [`release`](Self::release).
     pub(super) fn end(&mut self, owner: OwnerId) {
         self.owners[owner.0].row.ended = true;
     }

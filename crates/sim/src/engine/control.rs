@@ -15,7 +15,6 @@ pub enum Control {
     Preempt,
 }
 
-/// Controls that have not taken effect, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Controls {
     due: BTreeMap<(u64, u64), (GroupId, Control)>,
@@ -68,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Marks a process as ended. Its row stays, and so does its memory until it is released.
+    /// Marks a process as ended. Its row is kept, and its memory until it is released.
     pub fn end(&mut self, owner: OwnerId) {
         self.account.end(owner);
         self.words.forget(owner);

@@ -34,7 +34,6 @@ impl Copies {
         self.queues.iter().filter_map(|queue| queue.current.map(|(_, end)| end)).min()
     }
 
-    /// Takes out the copies that are done, and begins the next ones.
     pub(super) fn finished(&mut self, now: u64) -> Vec<Copy> {
         let mut done = Vec::new();
         for queue in &mut self.queues {

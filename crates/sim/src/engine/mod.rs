@@ -116,12 +116,12 @@ impl Engine {
         self.settle();
     }
 
-    /// Adds a stream. `priority` as in CUDA: smaller goes first. Its commands are numbered from `last_seq + 1`.
+    /// Adds a stream. A smaller `priority` runs first, as in CUDA. Its commands are numbered from `last_seq + 1`.
     pub fn add_stream(&mut self, group: GroupId, kind: StreamKind, priority: i32, last_seq: u64) -> StreamId {
         let id = StreamId(self.id());
         self.streams.insert(id, Stream::new(group, kind, priority, last_seq));
         if let Some(group) = self.runlist.groups.get_mut(&group) {
-            group.of_kind(kind).insert(id);
+            group.by_kind[kind as usize].insert(id);
         }
         id
     }
@@ -141,7 +141,7 @@ impl Engine {
     fn forget(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             if let Some(group) = self.runlist.groups.get_mut(&stream.group) {
-                group.of_kind(stream.kind).remove(&id);
+                group.by_kind[stream.kind as usize].remove(&id);
             }
             stream.completed = u64::MAX;
             self.to_check.extend(stream.released());
@@ -191,14 +191,14 @@ impl Engine {
         let group = self.runlist.groups.get(&stream.group)?;
         let others = match stream.kind {
             StreamKind::NonBlocking => return Some(Vec::new()),
-            StreamKind::Legacy => &group.blocking,
-            StreamKind::Blocking => &group.legacy,
+            StreamKind::Legacy => StreamKind::Blocking,
+            StreamKind::Blocking => StreamKind::Legacy,
         };
         let unfinished = |id: &StreamId| {
             let other = self.streams.get(id)?;
             (other.completed < other.submitted).then_some((*id, other.submitted))
         };
-        Some(others.iter().filter_map(unfinished).collect())
+        Some(group.by_kind[others as usize].iter().filter_map(unfinished).collect())
     }
 
     /// Ends the [`Command::Host`] for which the stream is stopped: the host function has returned.

@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// The least time until a group's kernels can go on.
+    /// The least time until a group's kernels can continue.
     fn least_wait(&self, group: GroupId) -> u64 {
         // The forecast ends at the next control, because a control may change it.
         let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));

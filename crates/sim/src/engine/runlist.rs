@@ -21,7 +21,6 @@ pub(super) enum Front {
     Switching { to: Option<GroupId>, until: u64, is_cold: bool },
 }
 
-/// All contexts, and which of them is running.
 #[derive(Debug, Default)]
 pub(super) struct Runlist {
     pub(super) groups: BTreeMap<GroupId, Group>,
@@ -32,7 +31,6 @@ pub(super) struct Runlist {
     last: Option<GroupId>,
 }
 
-/// Changes of the runlist in one step.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) began: Option<OwnerId>,
@@ -41,7 +39,7 @@ pub(super) struct Changes {
 }
 
 impl Runlist {
-    /// The time of the next change without outside influence.
+    /// The time of the next change if nothing is submitted or controlled.
     pub(super) fn next_event(&self, now: u64) -> Option<u64> {
         match self.front {
             Front::Idle => None,
@@ -64,7 +62,6 @@ impl Runlist {
         }
     }
 
-    /// The context whose kernels run.
     pub(super) fn on(&self) -> Option<GroupId> {
         match self.front {
             Front::Running { group, .. } => Some(group),
@@ -99,7 +96,6 @@ impl Runlist {
         Some(group.owner)
     }
 
-    /// Takes out the tasks that are done.
     pub(super) fn finished(&mut self) -> Vec<Task> {
         let Front::Running { group, .. } = self.front else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
@@ -107,7 +103,7 @@ impl Runlist {
         done.map(|running| Task { ns: running.ran_ns, ..running.task }).collect()
     }
 
-    /// Removes a group, whatever it is doing.
+    /// Removes a group, running or not.
     pub(super) fn remove(&mut self, id: GroupId) {
         self.groups.remove(&id);
         if self.resident == Some(id) {

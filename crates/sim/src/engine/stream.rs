@@ -28,7 +28,7 @@ pub(super) struct Op {
 pub(super) struct Stream {
     pub(super) group: GroupId,
     pub(super) kind: StreamKind,
-    /// CUDA's: smaller goes first.
+    /// As in CUDA: a smaller one runs first.
     pub(super) priority: i32,
     pub(super) queue: VecDeque<Op>,
     /// Number of the last command put in.
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// The streams that may have waited for what has been done.
+    /// Removes and returns the streams whose wait is over.
     pub(super) fn released(&mut self) -> Vec<StreamId> {
         let completed = self.completed;
         self.waiters.extract_if(.., |(seq, _)| *seq <= completed).map(|(_, stream)| stream).collect()

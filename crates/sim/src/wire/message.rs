@@ -169,7 +169,6 @@ pub struct GpuInfo {
     pub fault: Option<Fault>,
 }
 
-/// A message as bytes.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);

@@ -10,7 +10,6 @@ pub(crate) struct Record {
     pub(crate) order: Order,
 }
 
-/// An order that a client puts into the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A new stream in the slot; its commands are numbered from `last_seq + 1`.
@@ -55,7 +54,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Whether it is a command of the stream and so has a number in it.
+    /// Whether it is a command of the stream, which has a number.
     pub(crate) fn is_numbered(&self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! The memory that a client shares with the daemon: a ring of commands, and words that tell how far the GPU has come.
+//! The memory that a client shares with the daemon: a ring of commands, and words with the progress of the GPU.
 //!
 //! Any thread of the client puts commands in; only the daemon takes them out. A slot of the ring is claimed by moving
 //! [`TAIL`], filled, and then marked as full with its ticket; so tickets are the order of submission.
@@ -32,7 +32,6 @@ const TIMES: usize = COMPLETED + STREAMS;
 const WORDS: usize = TIMES + EVENTS;
 const _: () = assert!(RING == 8_192);
 
-/// One side's view of the memory.
 pub(crate) struct Region(SharedRegion);
 
 impl Region {
@@ -72,7 +71,7 @@ impl Region {
         ticket
     }
 
-    /// Whether others have put commands behind the one with this ticket. They may have poked the daemon when it could not get past this
+    /// Whether others have put commands behind the one with this ticket. They may have woken the daemon when it could not get past this
     /// one, which was not there yet.
     pub(crate) fn has_followers(&self, ticket: u64) -> bool {
         fence(Ordering::SeqCst);
@@ -98,13 +97,13 @@ impl Region {
         let _ = futex::wake_low(self.word(HEAD), u32::MAX);
     }
 
-    /// Waits a little for room in the ring.
+    /// Waits for room in the ring, at most 1 ms.
     pub(crate) fn wait_full(&self) {
         let head = self.word(HEAD);
         let _ = futex::wait_low(head, low(head.load(Ordering::Acquire)), Some(Duration::from_millis(1)));
     }
 
-    /// The daemon is about to sleep: from here on, commands that cannot wait must poke it.
+    /// The daemon is about to sleep: from here on, commands that cannot wait must wake it.
     pub(crate) fn park(&self) {
         self.word(PARKED).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -114,7 +113,6 @@ impl Region {
         self.word(PARKED).store(0, Ordering::Relaxed);
     }
 
-    /// Whether the daemon sleeps and must be woken to see a command.
     pub(crate) fn is_parked(&self) -> bool {
         fence(Ordering::SeqCst);
         self.word(PARKED).load(Ordering::Relaxed) != 0
@@ -153,7 +151,7 @@ impl Region {
         read()
     }
 
-    /// How far a stream has come.
+    /// The number of the last completed command of a stream.
     pub(crate) fn completed(&self, slot: usize) -> u64 {
         self.word(COMPLETED + slot % STREAMS).load(Ordering::Acquire)
     }
@@ -163,7 +161,6 @@ impl Region {
         let _ = futex::wait_low(self.word(COMPLETED + slot % STREAMS), low(seen), Some(timeout));
     }
 
-    /// Time of an event's last record.
     pub(crate) fn time(&self, event: usize) -> u64 {
         self.word(TIMES + event % EVENTS).load(Ordering::Acquire)
     }
@@ -188,7 +185,7 @@ impl Region {
         let _ = futex::wait_low(self.word(NOTIFY), low(seen), Some(timeout));
     }
 
-    /// Holds the process at its next call, or lets it go on. The daemon's side.
+    /// Locks the process at its next call, or unlocks it. The daemon's side.
     pub(crate) fn set_locked(&self, is_locked: bool) {
         self.word(LOCKED).store(is_locked.into(), Ordering::Release);
         let _ = futex::wake_low(self.word(LOCKED), u32::MAX);
@@ -198,7 +195,6 @@ impl Region {
         self.word(LOCKED).load(Ordering::Acquire) != 0
     }
 
-    /// Waits until the process is unlocked, or for `timeout`.
     pub(crate) fn wait_unlocked(&self, timeout: Duration) {
         let _ = futex::wait_low(self.word(LOCKED), 1, Some(timeout));
     }

@@ -25,7 +25,7 @@ impl Gpu {
     fn close_control(&mut self, file: FileId) {
         self.rm.close(file, &mut self.engine);
         let Some((key, owner)) = self.files.close(file) else { return };
-        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
+        if !self.tenants.contains_key(&key) && self.files.of(key).is_none() {
             self.engine.account_mut().release(owner);
         }
     }
@@ -46,7 +46,6 @@ impl Gpu {
         Some(group.0)
     }
 
-    /// Whether the compute mode lets a process have a context.
     pub(in crate::daemon) fn takes(&self, key: u64) -> bool {
         let others = self.tenants.iter().filter(|(other, _)| **other != key);
         match self.config.gpu.compute_mode {

@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Server {
-    /// Answers all requests of a peer.
     pub(super) fn serve(&mut self, key: u64) {
         let stays = self.serve_all(key).unwrap_or_else(|error| {
             let pid = self.peers.get(&key).map_or(0, |peer| peer.pid);
@@ -62,7 +61,7 @@ impl Server {
         let (region, fd) = Region::create()?;
         peer.is_process = true;
         let info = self.gpu.config.gpu.clone();
-        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
+        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.wakeup.as_fd()])?;
         self.gpu.attach(key, (peer.pid, peer.uid), label, region);
         Ok(())
     }
