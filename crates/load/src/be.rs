@@ -5,11 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::driver::Error;
-use crate::growth::Growth;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{BeCounts, PROGRESS_EVERY, Record, write_line};
-use crate::run_error::{RunError, final_buffer};
+use crate::record::{BeCounts, PROGRESS_EVERY, Record, RunError, final_buffer, write_line};
 use crate::session::{Event, Session, Stream};
 use crate::stop::StopCondition;
 
@@ -47,9 +45,7 @@ pub struct BeConfig {
 }
 
 /// Runs until the configured end and prints [`Record`]s.
-///
-/// # Errors
-/// The device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
+/// Errors: the device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
 pub fn run(config: &BeConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;
@@ -162,7 +158,6 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// The index of the event of launch number `launch`.
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a length")]
     fn event_index(&self, launch: u64) -> usize {
         (launch % self.in_flight.len() as u64) as usize
@@ -216,6 +211,34 @@ fn pause(config: &BeConfig, elapsed: Duration) -> Option<Duration> {
     let into = elapsed.as_nanos() % cycle;
     let left = u64::try_from(cycle - into).unwrap_or(u64::MAX);
     (into >= burst.as_nanos()).then(|| Duration::from_nanos(left))
+}
+
+/// The largest chunk, bytes.
+const FIRST_CHUNK: u64 = 64 << 20;
+
+/// Allocation sizes that fill a memory limit to the byte: large chunks first, half the size after each refusal. When one byte is
+/// refused, the limit is reached exactly.
+struct Growth {
+    /// Size in bytes; zero when the limit is reached.
+    next: u64,
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self { next: FIRST_CHUNK }
+    }
+}
+
+impl Growth {
+    /// Bytes to allocate next, or `None` when the limit is reached.
+    fn next(&self) -> Option<u64> {
+        (self.next > 0).then_some(self.next)
+    }
+
+    /// Records that the allocation of [`Growth::next`] was refused.
+    fn refused(&mut self) {
+        self.next /= 2;
+    }
 }
 
 #[cfg(test)]

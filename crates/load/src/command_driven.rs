@@ -3,22 +3,19 @@
 //! A measurement alternates between its arms in blocks, and the same processes serve all of them.
 
 pub mod be;
-mod hook_api;
 pub mod lc;
-mod progress;
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use libloading::os::unix::Library;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::Error;
 use crate::memory::DeviceBuffer;
-use crate::record::BufferState;
-use crate::run_error::RunError;
+use crate::record::{BufferState, RunError};
 use crate::session::Session;
-use hook_api::HookApi;
 
 /// Words of the buffer that every kernel changes.
 const WORDS: u32 = 64;
@@ -121,7 +118,6 @@ impl LaunchEvidence {
     }
 
     /// Whether exactly this many kernels ran.
-    #[must_use]
     pub fn is_consistent(&self) -> bool {
         self.buffer.is_after(self.launches)
     }
@@ -138,7 +134,6 @@ impl Answer {
     }
 }
 
-/// Reads the next command; `None` at the end of the input.
 fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {
@@ -148,10 +143,44 @@ fn next_command(input: &mut impl BufRead) -> Result<Option<Command>, RunError> {
 }
 
 /// The current time, nanoseconds since the Unix epoch: the clock of [`Command`]s.
-#[must_use]
 pub fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The hook's C API, by symbol name among the loaded libraries; all functions are absent if the hook is not loaded.
+#[derive(Debug, Default)]
+struct HookApi {
+    hint: Option<unsafe extern "C" fn(u32) -> i32>,
+    holds: Option<unsafe extern "C" fn(*mut u64, usize) -> usize>,
+}
+
+impl HookApi {
+    fn find() -> Self {
+        let all = Library::this();
+        // SAFETY: only the hook exports these names, and its header declares these types; it is never unloaded.
+        let (hint, holds) = unsafe { (all.get(b"sluice_hint\0"), all.get(b"sluice_hook_holds\0")) };
+        Self { hint: hint.ok().map(|found| *found), holds: holds.ok().map(|found| *found) }
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.hint.is_some()
+    }
+
+    /// Calls `sluice_hint`; `None` without a hook.
+    fn hint(&self, lead_us: u32) -> Option<i32> {
+        // SAFETY: the function accepts any number.
+        self.hint.map(|hint| unsafe { hint(lead_us) })
+    }
+
+    fn hold_kernels(&self) -> u64 {
+        let mut counts = [0_u64; 2];
+        if let Some(holds) = self.holds {
+            // SAFETY: the pointer leads to as many numbers as the second argument states.
+            let _ = unsafe { holds(counts.as_mut_ptr(), counts.len()) };
+        }
+        counts[0]
+    }
 }
 
 #[cfg(test)]

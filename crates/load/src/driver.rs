@@ -5,7 +5,10 @@ use std::path::Path;
 use std::ptr;
 
 use libloading::Library;
-use sluice_driver_api::types::{CUdevice_attribute, CUuuid};
+use serde::{Deserialize, Serialize};
+use sluice_driver_api::types::{
+    CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, CUdevice, CUdevice_attribute, CUuuid,
+};
 use sluice_driver_api::{CUresult, RealDriver};
 use thiserror::Error;
 
@@ -38,30 +41,32 @@ pub enum Error {
 
 impl Error {
     /// Whether memory was refused: by the driver, or by a hook that enforces a limit.
-    #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Failed { status: CUresult::ERROR_OUT_OF_MEMORY, .. })
     }
 
     /// Whether the operation did not end within its time.
-    #[must_use]
     pub fn is_not_ready(&self) -> bool {
         matches!(self, Self::Failed { status: CUresult::ERROR_NOT_READY, .. })
     }
 }
 
-/// Converts a status to a result that names the call.
-pub(crate) fn check(call: &'static str, status: CUresult) -> Result<(), Error> {
+/// Converts a status to a result that names the call by its symbol without the version.
+pub(crate) fn check(symbol: &'static str, status: CUresult) -> Result<(), Error> {
+    let call = symbol.strip_suffix("_v2").unwrap_or(symbol);
     if status == CUresult::SUCCESS { Ok(()) } else { Err(Error::Failed { call, status }) }
 }
 
-/// The driver function of this name, or [`Error::NoFunction`].
-macro_rules! function {
-    ($driver:expr, $symbol:ident) => {
-        $driver.api().$symbol.ok_or($crate::driver::Error::NoFunction(stringify!($symbol)))
+/// Calls the driver function of this symbol, in the caller's `unsafe` block. Without such a function: [`Error::NoFunction`].
+macro_rules! call {
+    ($driver:expr, $symbol:ident($($argument:expr),* $(,)?)) => {
+        match $driver.api().$symbol {
+            Some(function) => $crate::driver::check(stringify!($symbol), function($($argument),*)),
+            None => Err($crate::driver::Error::NoFunction(stringify!($symbol))),
+        }
     };
 }
-pub(crate) use function;
+pub(crate) use call;
 
 /// A loaded and initialised driver. It stays loaded until the process ends, as libcuda expects.
 #[derive(Debug)]
@@ -71,17 +76,13 @@ pub struct Driver {
 
 impl Driver {
     /// Loads `libcuda.so.1` by the loader's rules and calls `cuInit`.
-    ///
-    /// # Errors
-    /// The library cannot be loaded, or it finds no device.
+    /// Errors: the library cannot be loaded, or it finds no device.
     pub fn open() -> Result<Self, Error> {
         Self::open_library("libcuda.so.1".as_ref())
     }
 
     /// As [`Self::open`], with another library that exports the driver API, for example the hook.
-    ///
-    /// # Errors
-    /// The library cannot be loaded, or it finds no device.
+    /// Errors: the library cannot be loaded, or it finds no device.
     pub fn open_library(path: &Path) -> Result<Self, Error> {
         // SAFETY: libcuda's initialisers have no preconditions; every CUDA program runs them in the same way. The hook's
         // initialisers have none either, because the hook is loaded into arbitrary programs.
@@ -94,84 +95,94 @@ impl Driver {
         // library is never unloaded.
         let api = unsafe { RealDriver::load(|name| address(library, name)) };
         let driver = Self { api };
-        let init = function!(driver, cuInit)?;
         // SAFETY: cuInit takes a flag word that must be zero.
-        check("cuInit", unsafe { init(0) })?;
+        unsafe { call!(driver, cuInit(0))? };
         Ok(driver)
     }
 
     /// Number of devices.
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn device_count(&self) -> Result<i32, Error> {
         let mut count = 0;
-        let get = function!(self, cuDeviceGetCount)?;
         // SAFETY: the pointer is to a local of the type that the driver writes.
-        check("cuDeviceGetCount", unsafe { get(&raw mut count) })?;
+        unsafe { call!(self, cuDeviceGetCount(&raw mut count))? };
         Ok(count)
     }
 
     /// Version of the driver's CUDA API: 1000 × major + 10 × minor.
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn cuda_version(&self) -> Result<i32, Error> {
         let mut version = 0;
-        let get = function!(self, cuDriverGetVersion)?;
         // SAFETY: the driver writes one number to a local.
-        check("cuDriverGetVersion", unsafe { get(&raw mut version) })?;
+        unsafe { call!(self, cuDriverGetVersion(&raw mut version))? };
         Ok(version)
     }
 
-    /// An attribute of a device, by its number in the driver API.
-    ///
-    /// # Errors
-    /// The driver's error: it does not know the attribute, or there is no such device.
-    pub fn attribute(&self, ordinal: i32, attribute: CUdevice_attribute) -> Result<i32, Error> {
-        let (mut device, mut value) = (0, 0);
-        let get = function!(self, cuDeviceGet)?;
+    pub(crate) fn device(&self, ordinal: i32) -> Result<CUdevice, Error> {
+        let mut device = 0;
         // SAFETY: the driver writes one device to a local.
-        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
-        let ask = function!(self, cuDeviceGetAttribute)?;
+        unsafe { call!(self, cuDeviceGet(&raw mut device, ordinal))? };
+        Ok(device)
+    }
+
+    /// An attribute of a device, by its number in the driver API.
+    pub fn attribute(&self, ordinal: i32, attribute: CUdevice_attribute) -> Result<i32, Error> {
+        let (device, mut value) = (self.device(ordinal)?, 0);
         // SAFETY: the driver writes one number to a local; `device` came from the driver.
-        check("cuDeviceGetAttribute", unsafe { ask(&raw mut value, attribute, device) })?;
+        unsafe { call!(self, cuDeviceGetAttribute(&raw mut value, attribute, device))? };
         Ok(value)
     }
 
     /// Name of a device.
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn device_name(&self, ordinal: i32) -> Result<String, Error> {
-        let (mut device, mut text) = (0, [0_u8; 256]);
-        let get = function!(self, cuDeviceGet)?;
-        // SAFETY: the driver writes one device to a local.
-        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
-        let name = function!(self, cuDeviceGetName)?;
+        let (device, mut text) = (self.device(ordinal)?, [0_u8; 256]);
         // SAFETY: the driver writes at most 255 bytes and a zero into a buffer of 256.
-        check("cuDeviceGetName", unsafe { name(text.as_mut_ptr().cast(), 255, device) })?;
+        unsafe { call!(self, cuDeviceGetName(text.as_mut_ptr().cast(), 255, device))? };
         let text = CStr::from_bytes_until_nul(&text).map(|name| name.to_string_lossy().into_owned());
         Ok(text.unwrap_or_default())
     }
 
     /// UUID of a device as NVML writes it: `GPU-` and the UUID.
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn device_uuid(&self, ordinal: i32) -> Result<String, Error> {
-        let (mut device, mut uuid) = (0, CUuuid { bytes: [0; 16] });
-        let get = function!(self, cuDeviceGet)?;
-        // SAFETY: the driver writes one device to a local.
-        check("cuDeviceGet", unsafe { get(&raw mut device, ordinal) })?;
-        let get_uuid = function!(self, cuDeviceGetUuid_v2)?;
+        let (device, mut uuid) = (self.device(ordinal)?, CUuuid { bytes: [0; 16] });
         // SAFETY: the driver writes one UUID to a local; `device` came from the driver.
-        check("cuDeviceGetUuid", unsafe { get_uuid(&raw mut uuid, device) })?;
+        unsafe { call!(self, cuDeviceGetUuid_v2(&raw mut uuid, device))? };
         Ok(nvml_uuid(uuid.bytes))
     }
 
     pub(crate) fn api(&self) -> &RealDriver {
         &self.api
+    }
+}
+
+/// The driver's reports. They do not prove that a feature works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverFacts {
+    /// Version of the CUDA API: 1000 × major + 10 × minor.
+    pub cuda: i32,
+    /// Devices visible to this process.
+    pub devices: i32,
+    /// Name of the device.
+    pub name: String,
+    /// Its UUID, as NVML writes it.
+    pub uuid: String,
+    /// CU_COMPUTEMODE: 0 default, 2 prohibited, 3 exclusive to one process.
+    pub compute_mode: i32,
+    /// Whether this process would be a client of an MPS server; `None` if the driver does not report it.
+    pub mps: Option<bool>,
+}
+
+impl DriverFacts {
+    /// Queries the driver about device `ordinal`.
+    pub fn of(driver: &Driver, ordinal: i32) -> Result<Self, Error> {
+        let number = |attribute| driver.attribute(ordinal, attribute);
+        let flag = |attribute| number(attribute).ok().map(|value| value != 0);
+        Ok(Self {
+            cuda: driver.cuda_version()?,
+            devices: driver.device_count()?,
+            name: driver.device_name(ordinal)?,
+            uuid: driver.device_uuid(ordinal)?,
+            compute_mode: number(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)?,
+            mps: flag(CU_DEVICE_ATTRIBUTE_MPS_ENABLED),
+        })
     }
 }
 

@@ -28,7 +28,6 @@ const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 /// The module text for a device of this name.
-#[must_use]
 pub fn module_for(device_name: &str) -> String {
     if device_name.starts_with(SIMULATED_DEVICE) {
         return SIMULATED.to_owned();
@@ -38,33 +37,28 @@ pub fn module_for(device_name: &str) -> String {
 }
 
 /// Iterations that take about `duration` on an H200; saturates at 2^31.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=2^31 first")]
 pub fn iterations(duration: Duration) -> u32 {
     (duration.as_secs_f64() * 1e9 / NS_PER_ITERATION).round().clamp(0.0, f64::from(1_u32 << 31)) as u32
 }
 
 /// Word `index` of a buffer before the first launch.
-#[must_use]
 pub fn initial(index: u64) -> u64 {
     index.rotate_left(17) ^ 0x51_u64
 }
 
 /// Word `index` after one more launch.
-#[must_use]
 pub fn mix(word: u64, index: u64) -> u64 {
     word.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT).wrapping_add(index)
 }
 
 /// Checksum of a buffer; it depends on every word and its index (FNV-1a over words).
-#[must_use]
 pub fn checksum(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Checksum of a buffer of `n` words after exactly `launches` launches. It is computed without running them, in
 /// O(log launches + n). So a reader that knows the number of kernels knows the expected buffer.
-#[must_use]
 pub fn expected_checksum(n: u32, launches: u64) -> u64 {
     let (factor, series) = affine_power(launches);
     checksum((0..u64::from(n)).map(|index| {

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use crate::driver::Error;
 use crate::kernel;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
-use crate::record::{LcCounts, PROGRESS_EVERY, Record, write_line};
-use crate::run_error::{RunError, final_buffer};
+use crate::record::{LcCounts, PROGRESS_EVERY, Record, RunError, final_buffer, write_line};
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
 use crate::stop::StopCondition;
@@ -47,9 +46,7 @@ pub struct LcConfig {
 
 /// Runs until the configured end and prints [`Record`]s. Latency is measured from a request's scheduled arrival, so it includes the time
 /// that the request waits behind a slow one.
-///
-/// # Errors
-/// The device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
+/// Errors: the device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
 pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut run = Run::start(config, &session)?;

@@ -7,7 +7,8 @@
 //! * [`command_driven`] has generators that execute commands from standard input, for measurements in blocks.
 //! * [`steady`] is a program that is always busy and reports its count of kernels on request.
 //! * [`driver`], [`session`], [`memory`], [`graph`] and [`checkpoint`] are safe wrappers of the driver functions that these need.
-//! * [`stream_gate_test`] and [`driver_facts`] test what a driver supports.
+//!   They return the driver's errors. A wait or a copy to the host may return the error of an earlier launch.
+//! * [`stream_gate_test`] tests whether a driver supports stream gates; [`driver::DriverFacts`] is what the driver reports.
 //!
 //! The output can be checked: the checksum of a generator's buffer follows from the number of kernels that ran.
 //!
@@ -23,14 +24,11 @@ pub mod be;
 pub mod checkpoint;
 pub mod command_driven;
 pub mod driver;
-pub mod driver_facts;
 pub mod graph;
-pub mod growth;
 pub mod kernel;
 pub mod lc;
 pub mod memory;
 pub mod record;
-pub mod run_error;
 pub mod samples;
 pub mod session;
 pub mod steady;

@@ -5,7 +5,7 @@ use std::ptr;
 
 use sluice_driver_api::types::CUdeviceptr;
 
-use crate::driver::{Error, check, function};
+use crate::driver::{Error, call};
 use crate::kernel;
 use crate::session::{Session, Stream};
 
@@ -19,52 +19,44 @@ pub struct DeviceBuffer<'s> {
 
 impl<'s> DeviceBuffer<'s> {
     /// Allocates `bytes` (at least one).
-    ///
-    /// # Errors
-    /// The driver's error; see [`Error::is_out_of_memory`].
     pub fn new(session: &'s Session, bytes: u64) -> Result<Self, Error> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::TooLarge(bytes))?;
         let mut address: CUdeviceptr = 0;
-        let allocate = function!(session.driver(), cuMemAlloc_v2)?;
         // SAFETY: the driver writes one address to a local.
-        check("cuMemAlloc", unsafe { allocate(&raw mut address, bytes) })?;
+        unsafe { call!(session.driver(), cuMemAlloc_v2(&raw mut address, bytes))? };
         Ok(Self { session, address, bytes })
     }
 
     /// Allocates `words` words and fills them with [`kernel::initial`].
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn with_initial_words(session: &'s Session, words: u32) -> Result<Self, Error> {
         let host: Vec<u64> = (0..u64::from(words)).map(kernel::initial).collect();
         let buffer = Self::new(session, size_of_val(host.as_slice()) as u64)?;
-        let copy = function!(session.driver(), cuMemcpyHtoD_v2)?;
         // SAFETY: the source is `buffer.bytes` long and outlives the call, which returns when the copy has been taken.
-        check("cuMemcpyHtoD", unsafe { copy(buffer.address, host.as_ptr().cast(), buffer.bytes) })?;
+        unsafe {
+            call!(session.driver(), cuMemcpyHtoD_v2(buffer.address, host.as_ptr().cast(), buffer.bytes))?
+        };
         Ok(buffer)
     }
 
     /// Reads the whole buffer back as words, after everything submitted on blocking streams.
-    ///
-    /// # Errors
-    /// The driver's error of this call or of an earlier launch.
     pub fn words(&self) -> Result<Vec<u64>, Error> {
         let mut host = vec![0_u64; self.bytes / size_of::<u64>()];
-        let copy = function!(self.session.driver(), cuMemcpyDtoH_v2)?;
         // SAFETY: the destination is at least as long as the bytes copied, whole words of a buffer of `self.bytes`.
-        let status = unsafe { copy(host.as_mut_ptr().cast(), self.address, size_of_val(host.as_slice())) };
-        check("cuMemcpyDtoH", status)?;
+        unsafe {
+            call!(
+                self.session.driver(),
+                cuMemcpyDtoH_v2(host.as_mut_ptr().cast(), self.address, size_of_val(host.as_slice()))
+            )?
+        };
         Ok(host)
     }
 
     /// Device address.
-    #[must_use]
     pub fn address(&self) -> CUdeviceptr {
         self.address
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
@@ -72,10 +64,8 @@ impl<'s> DeviceBuffer<'s> {
 
 impl Drop for DeviceBuffer<'_> {
     fn drop(&mut self) {
-        if let Some(free) = self.session.driver().api().cuMemFree_v2 {
-            // SAFETY: allocated by this session and freed only here.
-            let _ = unsafe { free(self.address) };
-        }
+        // SAFETY: allocated by this session and freed only here.
+        let _ = unsafe { call!(self.session.driver(), cuMemFree_v2(self.address)) };
     }
 }
 
@@ -89,53 +79,49 @@ pub struct PinnedBuffer<'s> {
 
 impl<'s> PinnedBuffer<'s> {
     /// Allocates and zeroes `bytes` (at least one).
-    ///
-    /// # Errors
-    /// The driver's error.
     pub fn new(session: &'s Session, bytes: usize) -> Result<Self, Error> {
         let mut pointer: *mut c_void = ptr::null_mut();
-        let allocate = function!(session.driver(), cuMemHostAlloc)?;
         // SAFETY: the driver writes one address to a local.
-        check("cuMemHostAlloc", unsafe { allocate(&raw mut pointer, bytes, 0) })?;
+        unsafe { call!(session.driver(), cuMemHostAlloc(&raw mut pointer, bytes, 0))? };
         // SAFETY: the driver just gave us `bytes` writable bytes there.
         unsafe { ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
         Ok(Self { session, pointer, bytes })
     }
 
     /// Copies to the start of `target`, in stream order. The caller waits for the stream before it writes this buffer.
-    ///
-    /// # Errors
-    /// The driver's error; [`Error::TooLarge`] if `target` is smaller.
+    /// Returns [`Error::TooLarge`] if `target` is smaller.
     pub fn copy_to(&self, target: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
         if self.bytes > target.bytes {
             return Err(Error::TooLarge(self.bytes as u64));
         }
-        let copy = function!(self.session.driver(), cuMemcpyHtoDAsync_v2)?;
         // SAFETY: both sides are at least `self.bytes` long, and both are freed by the driver, which waits for the copy.
-        let status = unsafe { copy(target.address, self.pointer, self.bytes, stream.handle()) };
-        check("cuMemcpyHtoDAsync", status)
+        unsafe {
+            call!(
+                self.session.driver(),
+                cuMemcpyHtoDAsync_v2(target.address, self.pointer, self.bytes, stream.handle())
+            )
+        }
     }
 
     /// Fills this buffer from the start of `source`, in stream order.
-    ///
-    /// # Errors
-    /// The driver's error; [`Error::TooLarge`] if `source` is smaller.
+    /// Returns [`Error::TooLarge`] if `source` is smaller.
     pub fn copy_from(&self, source: &DeviceBuffer<'_>, stream: &Stream<'_>) -> Result<(), Error> {
         if self.bytes > source.bytes {
             return Err(Error::TooLarge(self.bytes as u64));
         }
-        let copy = function!(self.session.driver(), cuMemcpyDtoHAsync_v2)?;
         // SAFETY: both sides are at least `self.bytes` long, and both are freed by the driver, which waits for the copy.
-        let status = unsafe { copy(self.pointer, source.address, self.bytes, stream.handle()) };
-        check("cuMemcpyDtoHAsync", status)
+        unsafe {
+            call!(
+                self.session.driver(),
+                cuMemcpyDtoHAsync_v2(self.pointer, source.address, self.bytes, stream.handle())
+            )
+        }
     }
 }
 
 impl Drop for PinnedBuffer<'_> {
     fn drop(&mut self) {
-        if let Some(free) = self.session.driver().api().cuMemFreeHost {
-            // SAFETY: allocated by this session and freed only here.
-            let _ = unsafe { free(self.pointer) };
-        }
+        // SAFETY: allocated by this session and freed only here.
+        let _ = unsafe { call!(self.session.driver(), cuMemFreeHost(self.pointer)) };
     }
 }

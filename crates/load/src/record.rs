@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error as DeriveError;
 
 use crate::driver::Error;
 use crate::samples::Quantiles;
@@ -105,7 +106,6 @@ pub struct BufferState {
 
 impl BufferState {
     /// The state of a buffer read back from the device.
-    #[must_use]
     pub fn of(words: &[u64]) -> Self {
         Self {
             elements: u32::try_from(words.len()).unwrap_or(u32::MAX),
@@ -114,7 +114,6 @@ impl BufferState {
     }
 
     /// Whether the buffer is the result of exactly `launches` kernels.
-    #[must_use]
     pub fn is_after(&self, launches: u64) -> bool {
         self.checksum == hexadecimal(crate::kernel::expected_checksum(self.elements, launches))
     }
@@ -125,9 +124,7 @@ fn hexadecimal(sum: u64) -> String {
 }
 
 /// Writes a value as one line of JSON and flushes it.
-///
-/// # Errors
-/// The sink's error: `BrokenPipe` if its reader has ended.
+/// Returns `BrokenPipe` if its reader has ended.
 pub fn write_line(value: &impl Serialize, sink: &mut impl Write) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
@@ -143,12 +140,41 @@ impl Record {
     }
 
     /// Decodes one line.
-    ///
-    /// # Errors
-    /// The line is no record.
     pub fn parse(line: &str) -> serde_json::Result<Self> {
         serde_json::from_str(line)
     }
+}
+
+/// Why a generator could not start, or ended early.
+#[derive(Debug, DeriveError)]
+pub enum RunError {
+    /// The device or the driver failed.
+    #[error(transparent)]
+    Driver(#[from] Error),
+    /// The output cannot be written, for example because its reader has ended.
+    #[error("cannot write a record: {0}")]
+    Output(#[from] io::Error),
+    /// A line of input is no command.
+    #[error("`{0}` is no command: {1}")]
+    Command(String, #[source] serde_json::Error),
+}
+
+/// The buffer and the errors of the last record. A driver error that ended the run is one of them; any other error is
+/// returned.
+pub(crate) fn final_buffer(
+    ended: Result<(), RunError>,
+    read: impl FnOnce() -> Result<Vec<u64>, Error>,
+) -> Result<(BufferState, Vec<String>), RunError> {
+    let mut errors = Vec::new();
+    match ended {
+        Err(RunError::Driver(why)) => errors.push(why.to_string()),
+        other => other?,
+    }
+    let buffer = read().map(|words| BufferState::of(&words)).unwrap_or_else(|why| {
+        errors.push(why.to_string());
+        BufferState::default()
+    });
+    Ok((buffer, errors))
 }
 
 #[cfg(test)]

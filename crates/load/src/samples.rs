@@ -27,19 +27,16 @@ impl Samples {
     }
 
     /// Number of samples.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are no samples.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The smallest sample that at least `share` (0..=1) of all samples do not exceed; 0 if there are none.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -47,7 +44,6 @@ impl Samples {
     }
 
     /// Median, p99, p99.9 and maximum.
-    #[must_use]
     pub fn quantiles(&self) -> Quantiles {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -56,7 +52,6 @@ impl Samples {
     }
 
     /// Pairs (upper bound in microseconds, samples), with eight bounds per doubling; empty cells are left out.
-    #[must_use]
     pub fn histogram(&self) -> Vec<(f64, u64)> {
         let mut cells = std::collections::BTreeMap::<u64, u64>::new();
         for &sample in &self.0 {

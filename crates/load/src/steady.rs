@@ -5,8 +5,9 @@
 //! separate thread answers, so that a program of which the GPU work or the driver calls are stopped still answers.
 
 use std::io::{self, BufRead};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -15,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::be::BLOCKS;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::write_line;
-use crate::run_error::RunError;
+use crate::record::{RunError, write_line};
 use crate::session::{Event, Session};
 
 /// The configuration of a run.
@@ -51,50 +51,38 @@ pub enum Line {
     },
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    completed: AtomicU64,
-    /// Standard input has ended.
-    input_ended: AtomicBool,
-    /// `go` was received.
-    go: Mutex<bool>,
-    /// Signals a change of either.
-    changed: Condvar,
-}
-
 /// Runs until standard input ends or the driver fails.
-///
-/// # Errors
-/// The output cannot be written. A failure of the driver is a line of output.
+/// Errors: the output cannot be written. A failure of the driver is a line of output.
 pub fn run(config: Config) -> io::Result<()> {
-    let shared = Arc::new(Shared::default());
-    match work(config, &shared) {
+    match work(config) {
         Ok(()) => Ok(()),
         Err(RunError::Output(error)) => Err(error),
         Err(error) => print_line(&Line::Failed { why: error.to_string() }),
     }
 }
 
-fn work(config: Config, shared: &Arc<Shared>) -> Result<(), RunError> {
+fn work(config: Config) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let stream = session.stream()?;
     // The contents do not matter, and a copy might have to wait for a quantum.
     let buffer = DeviceBuffer::new(&session, 8 * 1024)?;
     let events = (0..config.depth.max(1)).map(|_| session.event()).collect::<Result<Vec<Event<'_>>, _>>()?;
-    let for_commands = Arc::clone(shared);
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || execute_commands(&for_commands))?;
+    let completed = Arc::new(AtomicU64::new(0));
+    let (sender, go) = channel();
+    let reported = Arc::clone(&completed);
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || execute_commands(&reported, &sender))?;
     print_line(&Line::Ready { pid: std::process::id() })?;
-    if !shared.wait_for_go() {
+    if go.recv().is_err() {
         return Ok(());
     }
     let iterations = kernel::iterations(config.kernel);
     for (launched, event) in events.iter().cycle().enumerate() {
-        if shared.input_ended.load(Ordering::Acquire) {
+        if go.try_recv() == Err(TryRecvError::Disconnected) {
             break;
         }
         if launched >= events.len() {
             event.wait()?;
-            shared.completed.fetch_add(1, Ordering::AcqRel);
+            completed.fetch_add(1, Ordering::AcqRel);
         }
         stream.launch(&buffer, BLOCKS, iterations)?;
         event.record(&stream)?;
@@ -102,37 +90,18 @@ fn work(config: Config, shared: &Arc<Shared>) -> Result<(), RunError> {
     Ok(stream.synchronize()?)
 }
 
-impl Shared {
-    /// Waits for `go`. Returns false if the input ends first.
-    fn wait_for_go(&self) -> bool {
-        let mut go = self.go.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*go && !self.input_ended.load(Ordering::Acquire) {
-            go = self.changed.wait(go).unwrap_or_else(PoisonError::into_inner);
-        }
-        *go
-    }
-
-    fn count(&self) -> Line {
-        Line::Count { completed: self.completed.load(Ordering::Acquire) }
-    }
-
-    fn notify(&self, go: bool) {
-        let mut received = self.go.lock().unwrap_or_else(PoisonError::into_inner);
-        *received |= go;
-        self.changed.notify_all();
-    }
-}
-
-fn execute_commands(shared: &Shared) {
+/// Sends each `go` until the input ends, and then drops the sender.
+fn execute_commands(completed: &AtomicU64, go: &Sender<()>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        match line.as_str() {
-            "go" => shared.notify(true),
-            "count" if print_line(&shared.count()).is_err() => break,
-            _ => {}
+        let executed = match line.as_str() {
+            "go" => go.send(()).is_ok(),
+            "count" => print_line(&Line::Count { completed: completed.load(Ordering::Acquire) }).is_ok(),
+            _ => true,
+        };
+        if !executed {
+            break;
         }
     }
-    shared.input_ended.store(true, Ordering::Release);
-    shared.notify(false);
 }
 
 fn print_line(line: &Line) -> io::Result<()> {

@@ -21,15 +21,12 @@ pub struct StopCondition {
 
 impl StopCondition {
     /// Ends `after` a time counted from the first kernel, or once `count` launches were made.
-    #[must_use]
     pub fn new(after: Option<Duration>, count: Option<u64>) -> Self {
         Self { after, count, ..Self::default() }
     }
 
     /// Ends also when standard input ends. So a generator never outlives the program that has the other end.
-    ///
-    /// # Errors
-    /// The thread that reads standard input cannot be started.
+    /// Errors: the thread that reads standard input cannot be started.
     pub fn with_stdin(self) -> io::Result<Self> {
         let (requested, marks) = (Arc::clone(&self.requested), Arc::clone(&self.marks));
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
@@ -40,7 +37,6 @@ impl StopCondition {
     }
 
     /// The count of lines read from standard input.
-    #[must_use]
     pub fn marks(&self) -> u64 {
         self.marks.load(Ordering::Acquire)
     }
@@ -52,14 +48,7 @@ impl StopCondition {
         }
     }
 
-    /// The flag that ends the run when it is set.
-    #[must_use]
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.requested)
-    }
-
     /// Whether the run is over. `begin` is the time at which its first kernel was completed.
-    #[must_use]
     pub fn reached(&self, begin: Instant, now: Instant, launches: u64) -> bool {
         self.after.is_some_and(|after| now.saturating_duration_since(begin) >= after)
             || self.count.is_some_and(|count| launches >= count)
@@ -67,7 +56,6 @@ impl StopCondition {
     }
 }
 
-/// Counts lines until the input ends.
 fn count_lines(mut input: impl Read, marks: &AtomicU64) {
     let mut buffer = [0; 64];
     while let Ok(read @ 1..) = input.read(&mut buffer) {

@@ -2,7 +2,9 @@
 //! effect, not the driver's attribute.
 
 use std::ffi::c_void;
+use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,9 +12,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sluice_driver_api::types::CU_STREAM_WAIT_VALUE_GEQ;
 use sluice_sys::page::{Access, SharedPage};
-use std::os::fd::AsFd;
 
-use crate::driver::{Error, check, function};
+use crate::driver::{Error, call};
 use crate::kernel;
 use crate::memory::DeviceBuffer;
 use crate::session::{Session, Stream};
@@ -50,47 +51,30 @@ pub enum StreamGateResult {
 }
 
 /// Tests a stream that waits for a word of an ordinary shared page.
-#[must_use]
 pub fn writable(session: &Session) -> StreamGateResult {
-    outcome(
-        SharedPage::create("sluice-gate").map_err(io).and_then(|(page, _)| attempt(session, &page, &page, 0)),
-    )
+    outcome(SharedPage::create("sluice-gate"), |(page, _)| attempt(session, page, page, 0))
 }
 
 /// Tests a stream that waits for a word of a read-only mapping, as a client does that must not open its own stream gate.
-#[must_use]
 pub fn read_only(session: &Session) -> StreamGateResult {
     let made = SharedPage::create("sluice-gate").and_then(|(writer, file)| {
         SharedPage::seal_future_write(&file)?;
         let readable = SharedPage::reopen_read_only(&file)?;
         Ok((writer, SharedPage::map(readable.as_fd(), Access::ReadOnly)?))
     });
-    let tried = made.map_err(io).and_then(|(writer, reader)| attempt(session, &reader, &writer, READ_ONLY));
-    outcome(tried)
+    outcome(made, |(writer, reader)| attempt(session, reader, writer, READ_ONLY))
 }
 
-/// Why a test did not reach its end.
-enum TestError {
-    Driver(Error),
-    System(std::io::Error),
-}
-
-impl From<Error> for TestError {
-    fn from(error: Error) -> Self {
-        Self::Driver(error)
-    }
-}
-
-fn io(error: std::io::Error) -> TestError {
-    TestError::System(error)
-}
-
-fn outcome(tried: Result<StreamGateResult, TestError>) -> StreamGateResult {
+/// The result of a test with these pages. If a page or a call of the driver fails, the result names the failure.
+fn outcome<P>(
+    pages: io::Result<P>,
+    test: impl FnOnce(&P) -> Result<StreamGateResult, Error>,
+) -> StreamGateResult {
     let refused = |why: String| StreamGateResult::Refused { why };
-    tried.unwrap_or_else(|failed| match failed {
-        TestError::Driver(error) => refused(error.to_string()),
-        TestError::System(error) => refused(format!("cannot make a page: {error}")),
-    })
+    match pages {
+        Ok(pages) => test(&pages).unwrap_or_else(|error| refused(error.to_string())),
+        Err(error) => refused(format!("cannot make a page: {error}")),
+    }
 }
 
 /// The GPU reads `read`, the host stores to `stored`; both are mappings of one page.
@@ -99,7 +83,7 @@ fn attempt(
     read: &SharedPage,
     stored: &SharedPage,
     flags: u32,
-) -> Result<StreamGateResult, TestError> {
+) -> Result<StreamGateResult, Error> {
     let page = RegisteredPage::new(session, read, DEVICEMAP | flags)?;
     let (gated, other) = (session.stream()?, session.stream()?);
     let buffer = DeviceBuffer::with_initial_words(session, 1024)?;
@@ -137,32 +121,32 @@ struct RegisteredPage<'s> {
 impl<'s> RegisteredPage<'s> {
     fn new(session: &'s Session, page: &SharedPage, flags: u32) -> Result<Self, Error> {
         let page: *mut c_void = std::ptr::from_ref(page.words()).cast_mut().cast();
-        let register = function!(session.driver(), cuMemHostRegister_v2)?;
         // SAFETY: a whole mapped page, which the caller keeps mapped until this value is dropped.
-        check("cuMemHostRegister", unsafe { register(page, PAGE, flags) })?;
+        unsafe { call!(session.driver(), cuMemHostRegister_v2(page, PAGE, flags))? };
         let mut registered = Self { session, page, address: 0 };
-        let get = function!(session.driver(), cuMemHostGetDevicePointer_v2)?;
         // SAFETY: the driver writes one address to the field; the page was just registered.
-        let status = unsafe { get(&raw mut registered.address, page, 0) };
-        check("cuMemHostGetDevicePointer", status)?;
+        unsafe {
+            call!(session.driver(), cuMemHostGetDevicePointer_v2(&raw mut registered.address, page, 0))?
+        };
         Ok(registered)
     }
 
     /// Makes a stream wait until the first word of the page is at least 1.
     fn wait(&self, stream: &Stream<'_>) -> Result<(), Error> {
-        let wait = function!(self.session.driver(), cuStreamWaitValue32_v2)?;
         // SAFETY: the stream is alive, and the word is in a registered page that outlives the wait: after a timeout the page is never
         // released.
-        let status = unsafe { wait(stream.handle(), self.address, 1, CU_STREAM_WAIT_VALUE_GEQ) };
-        check("cuStreamWaitValue32", status)
+        unsafe {
+            call!(
+                self.session.driver(),
+                cuStreamWaitValue32_v2(stream.handle(), self.address, 1, CU_STREAM_WAIT_VALUE_GEQ)
+            )
+        }
     }
 }
 
 impl Drop for RegisteredPage<'_> {
     fn drop(&mut self) {
-        if let Some(unregister) = self.session.driver().api().cuMemHostUnregister {
-            // SAFETY: registered in `new`, and only there.
-            let _ = unsafe { unregister(self.page) };
-        }
+        // SAFETY: registered in `new`, and only there.
+        let _ = unsafe { call!(self.session.driver(), cuMemHostUnregister(self.page)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Conversion of arguments from C: pointers become [`Ptr`], all other types stay as they are.
+//! Conversion of arguments from C: pointers become [`Ptr`], all other types are unchanged.
 //!
 //! A caller of the driver API guarantees that each pointer is null, or valid as the function's documentation
 //! requires. [`Border::cross`] relies on that guarantee; from there on the code is safe.
@@ -7,22 +7,21 @@ use sluice_driver_api::types::*;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How a driver function ends.
+/// The result of a driver function.
 pub(crate) type Status = Result<(), CUresult>;
 
-/// An argument that comes from C.
+/// An argument of a C function.
 pub(crate) trait Border {
-    /// What it is on this side.
+    /// The type after the conversion.
     type Safe;
     /// Takes the argument over.
     ///
     /// # Safety
-    /// The argument is what the function's documentation asks for: a pointer is null, or valid for reads and writes of
+    /// The argument is what the function's documentation requires: a pointer is null, or valid for reads and writes of
     /// what the function reads and writes through it, also by commands of a stream for as long as they are under way.
     unsafe fn cross(self) -> Self::Safe;
 }
 
-/// A pointer argument: null, or valid for what the function does with it.
 pub(crate) struct Ptr<T>(*mut T);
 
 impl<T> Clone for Ptr<T> {
@@ -62,19 +61,16 @@ as_they_are!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUegl
 
 #[cfg(test)]
 impl<T> Ptr<T> {
-    /// A pointer to something of a test's own.
     pub(crate) fn of(value: &mut T) -> Self {
         Ptr(value)
     }
 
-    /// A pointer to the first of several.
     pub(crate) fn first_of(values: &mut [T]) -> Self {
         Ptr(values.as_mut_ptr())
     }
 }
 
 impl<T> Ptr<T> {
-    /// A null pointer.
     pub(crate) fn null() -> Self {
         Ptr(std::ptr::null_mut())
     }
@@ -93,12 +89,10 @@ impl<T> Ptr<T> {
         self.0.expose_provenance()
     }
 
-    /// The pointer as something else.
     pub(crate) fn cast<U>(self) -> Ptr<U> {
         Ptr(self.0.cast())
     }
 
-    /// The pointer `count` items on.
     pub(crate) fn at(self, count: usize) -> Ptr<T> {
         Ptr(self.0.wrapping_add(count))
     }
@@ -132,19 +126,16 @@ impl<T: Copy> Ptr<T> {
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// Reads `count` items.
     pub(crate) fn read_all(self, count: usize) -> Result<Vec<T>, CUresult> {
         (0..count).map(|index| self.at(index).read()).collect()
     }
 }
 
 impl<T> Ptr<*mut T> {
-    /// Reads a pointer, under the same guarantee.
     pub(crate) fn read_pointer(self) -> Result<Ptr<T>, CUresult> {
         self.read().map(Ptr)
     }
 
-    /// Writes a handle.
     pub(crate) fn write_handle(self, handle: usize) -> Status {
         self.write(std::ptr::with_exposed_provenance_mut(handle))
     }
@@ -213,7 +204,6 @@ impl Span {
         unsafe { std::ptr::copy(from, to, len) };
     }
 
-    /// Copies of the bytes as they are.
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0u8; self.len];
         let from: *const u8 = std::ptr::with_exposed_provenance(self.address);

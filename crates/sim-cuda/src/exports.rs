@@ -1,13 +1,20 @@
 //! The C interface: every symbol of the driver table, and the addresses that `cuGetProcAddress` returns.
+//!
+//! For tests it counts the calls of each thread, which shows the calls that a hook adds, and refuses calls on request.
 
 use crate::border::{Border, Status};
+use crate::state::context::current_or_none;
+use sluice_driver_api::ENTRIES;
 use sluice_driver_api::types::*;
+use std::cell::Cell;
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Runs a function of the API. A panic, which would be a bug, becomes CUDA_ERROR_UNKNOWN. A process that is locked
 /// from outside waits here, except in the functions that lock others.
-fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
-    if HOLDS {
+fn guard<const WAITS: bool>(work: impl FnOnce() -> Status) -> CUresult {
+    if WAITS {
         crate::state::driver::wait_unlocked();
     }
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -17,22 +24,13 @@ fn guard<const HOLDS: bool>(work: impl FnOnce() -> Status) -> CUresult {
     }
 }
 
-/// Whether a function waits while its process is locked.
-const fn is_held(symbol: &str) -> bool {
-    let (symbol, of_checkpoint) = (symbol.as_bytes(), b"cuCheckpoint");
-    let mut index = 0;
-    while index < of_checkpoint.len() && index < symbol.len() {
-        if symbol[index] != of_checkpoint[index] {
-            return true;
-        }
-        index += 1;
-    }
-    index < of_checkpoint.len()
+/// Whether a function waits while its process is locked: all do except `cuCheckpoint…`.
+const fn waits_unlocked(symbol: &str) -> bool {
+    !matches!(symbol.as_bytes(), [b'c', b'u', b'C', b'h', b'e', b'c', b'k', b'p', b'o', b'i', b'n', b't', ..])
 }
 
 macro_rules! exports {
     ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
-        /// Places in the table.
         #[derive(Clone, Copy)]
         enum Place { $($symbol),* }
 
@@ -41,9 +39,9 @@ macro_rules! exports {
             $(
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
-                    crate::calls::count(Place::$symbol as usize);
-                    guard::<{ is_held(stringify!($symbol)) }>(|| {
-                        crate::calls::refused(Place::$symbol as usize)?;
+                    super::count(Place::$symbol as usize);
+                    guard::<{ waits_unlocked(stringify!($symbol)) }>(|| {
+                        super::refused(Place::$symbol as usize)?;
                         // SAFETY: the caller of the driver API guarantees exactly what `cross` requires.
                         crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
                     })
@@ -62,7 +60,68 @@ macro_rules! exports {
 }
 driver_api!(exports);
 
-/// Address of the function at this place of the table.
 pub(crate) fn address(index: usize) -> Option<usize> {
     ADDRESSES.get(index).map(|function| (*function as *const ()).expose_provenance())
+}
+
+/// By place in the table: in the low 32 bits the code that the next calls return, in the high 32 bits the number of these calls.
+static REFUSALS: [AtomicU64; ENTRIES.len()] = [const { AtomicU64::new(0) }; ENTRIES.len()];
+
+thread_local! {
+    /// Calls of this thread by place in the table. Constant and without a destructor.
+    static CALLS: [Cell<u64>; ENTRIES.len()] = const { [const { Cell::new(0) }; ENTRIES.len()] };
+}
+
+fn count(index: usize) {
+    CALLS.with(|calls| {
+        if let Some(calls) = calls.get(index) {
+            calls.set(calls.get() + 1);
+        }
+    });
+}
+
+/// How often the calling thread has called the driver function of this symbol; with a null pointer, any of them.
+///
+/// # Safety
+/// `symbol` is null or a C string.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sluiceSimCalls(symbol: *const c_char) -> u64 {
+    // SAFETY: not null, so the caller guarantees a C string.
+    let symbol = (!symbol.is_null()).then(|| unsafe { CStr::from_ptr(symbol) });
+    let is_counted = |name: &str| symbol.is_none_or(|symbol| symbol.to_bytes() == name.as_bytes());
+    CALLS.with(|calls| {
+        let all = ENTRIES.iter().zip(calls);
+        all.filter(|(entry, _)| is_counted(entry.symbol)).map(|(_, calls)| calls.get()).sum()
+    })
+}
+
+/// Number of threads that wait for all work of the calling thread's context.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sluiceSimDraining() -> u32 {
+    current_or_none().map_or(0, |context| context.draining())
+}
+
+/// Makes the next `times` calls of the driver function of this symbol, on any thread, return this code without
+/// effect.
+///
+/// # Safety
+/// `symbol` is a C string.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sluiceSimRefuse(symbol: *const c_char, code: u32, times: u32) {
+    // SAFETY: as the caller guarantees.
+    let symbol = unsafe { CStr::from_ptr(symbol) };
+    let places = ENTRIES.iter().zip(&REFUSALS);
+    for (_, refusals) in places.filter(|(entry, _)| entry.symbol.as_bytes() == symbol.to_bytes()) {
+        refusals.store(u64::from(times) << 32 | u64::from(code), Relaxed);
+    }
+}
+
+/// The result of a call that is to be refused, for the function at this place of the table.
+fn refused(index: usize) -> Status {
+    let Some(refusals) = REFUSALS.get(index).filter(|refusals| refusals.load(Relaxed) != 0) else {
+        return Ok(());
+    };
+    let one_less = |left: u64| left.checked_sub(1 << 32);
+    let Ok(left) = refusals.fetch_update(Relaxed, Relaxed, one_less) else { return Ok(()) };
+    Err(CUresult(u32::try_from(left & u64::from(u32::MAX)).unwrap_or(0)))
 }

@@ -6,7 +6,7 @@
 //! * [`state`]: the objects on which they work: devices, contexts, streams, memory.
 //! * [`nvml`]: the management library.
 //!
-//! No crate may link this one: it exports the driver's symbols. Unsafe code is in `border`, `calls`, `exports`,
+//! No crate may link this one: it exports the driver's symbols. Unsafe code is in `border`, `exports`,
 //! `nvml` and `state::{mapping, host, ioctl}` only.
 #![allow(
     non_snake_case,
@@ -19,7 +19,6 @@ extern crate sluice_driver_api;
 
 mod api;
 mod border;
-mod calls;
 mod exports;
 mod nvml;
 mod state;

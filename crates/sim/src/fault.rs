@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 /// The state that a serious Xid leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// The Xid.
+    /// Number of the Xid.
     pub xid: u64,
-    /// What it did.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What is left of the GPU.
+/// The effect of a fault on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// It does not answer any more; whatever ran on it is gone.
+    /// The GPU does not answer any more. Everything that ran on it is lost.
     Lost,
     /// The GPU answers queries. Everything that ran on it is lost, and nothing runs before a reset.
     NeedsReset,
-    /// It works on; the driver asks for a reset when its work is done.
+    /// The GPU continues to work. The driver asks for a reset when its work is done.
     Degraded,
 }
 

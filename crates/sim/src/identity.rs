@@ -12,9 +12,7 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
 }
 
 /// Reads what [`uuid_text`] writes; the prefix may be left out.
-///
-/// # Errors
-/// The text has another form.
+/// Errors: the text has another form.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     let wrong = || format!("{text:?} is no UUID of a GPU such as GPU-01234567-89ab-cdef-0123-456789abcdef");
     let groups: Vec<&str> = text.strip_prefix("GPU-").unwrap_or(text).split('-').collect();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Everything the GPU has counted since it started. Ended processes stay.
+/// All counts of the GPU since its start, including those of ended processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// The GPU as a whole.
@@ -77,7 +77,7 @@ pub struct ProcessLedger {
     pub first_kernel_ns: Option<u64>,
     /// When its last kernel ended.
     pub last_kernel_ns: Option<u64>,
-    /// The process has ended; its row stays.
+    /// Whether the process has ended.
     pub ended: bool,
     /// Completed kernels by name.
     pub kernels: BTreeMap<String, u64>,
@@ -102,7 +102,7 @@ pub struct LabelLedger {
     pub memory_peak_bytes: u64,
 }
 
-/// A context as it is: what controls have made of it.
+/// The present state of a context, after all controls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupLedger {
     /// Number of the context.

@@ -9,9 +9,7 @@ pub const NAMES: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
 /// Makes `dir` a directory for LD_LIBRARY_PATH: links from every name to `built`, the library of `sluice-sim-cuda`.
 ///
 /// Links that are there already are replaced. Returns `dir`.
-///
-/// # Errors
-/// Those of the file system, among them that `built` does not exist.
+/// Errors: those of the file system, among them that `built` does not exist.
 pub fn lay_out(dir: &Path, built: &Path) -> io::Result<PathBuf> {
     let target = built.canonicalize()?;
     std::fs::create_dir_all(dir)?;

@@ -8,8 +8,8 @@
 //! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
 //! kernel deep ns=1000 local=65536
 //! ```
-//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per thread.
-//! Effects work on the `n` 64-bit words at `ptr`.
+//! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per
+//! thread. Effects work on the `n` 64-bit words at `ptr`. The parameters `ptr`, `n`, `iters` and `value` are unsigned.
 
 use crate::effect::Effect;
 use crate::params;
@@ -37,52 +37,13 @@ pub enum ModuleError {
     },
 }
 
-/// Type of a kernel parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParamType {
-    /// 4 bytes, unsigned.
-    U32,
-    /// 4 bytes, signed.
-    I32,
-    /// 4 bytes, floating point.
-    F32,
-    /// 8 bytes, unsigned; pointers too.
-    U64,
-    /// 8 bytes, signed.
-    I64,
-    /// 8 bytes, floating point.
-    F64,
-}
-
-impl ParamType {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "u32" => Self::U32,
-            "i32" => Self::I32,
-            "f32" => Self::F32,
-            "u64" => Self::U64,
-            "i64" => Self::I64,
-            "f64" => Self::F64,
-            _ => return None,
-        })
-    }
-
-    /// Size in bytes, which is also the alignment.
-    pub fn size(self) -> usize {
-        match self {
-            Self::U32 | Self::I32 | Self::F32 => 4,
-            Self::U64 | Self::I64 | Self::F64 => 8,
-        }
-    }
-}
-
 /// One parameter of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
     /// Name; `ptr`, `n`, `iters` and `value` have a meaning.
     pub name: String,
-    /// Type.
-    pub kind: ParamType,
+    /// Size in bytes, which is also the alignment.
+    pub size: usize,
     /// Byte offset in the packed parameter buffer.
     pub offset: usize,
 }
@@ -131,20 +92,12 @@ pub struct Launch {
 }
 
 impl Kernel {
-    /// Value of a parameter in a packed buffer; integers as they are, floats truncated, negative values as 0.
+    /// Value of a parameter in a packed buffer. All parameters with a meaning are unsigned integers.
     fn value(&self, name: &str, packed: &[u8]) -> Option<u64> {
         let param = self.params.iter().find(|param| param.name == name)?;
-        let bytes = packed.get(param.offset..param.offset + param.kind.size())?;
-        let four = || bytes.try_into().ok();
-        let eight = || bytes.try_into().ok();
-        Some(match param.kind {
-            ParamType::U32 => u32::from_le_bytes(four()?).into(),
-            ParamType::I32 => u64::try_from(i32::from_le_bytes(four()?)).unwrap_or(0),
-            ParamType::F32 => nanos(f32::from_le_bytes(four()?).into()),
-            ParamType::U64 => u64::from_le_bytes(eight()?),
-            ParamType::I64 => u64::try_from(i64::from_le_bytes(eight()?)).unwrap_or(0),
-            ParamType::F64 => nanos(f64::from_le_bytes(eight()?)),
-        })
+        let mut bytes = [0; 8];
+        bytes[..param.size].copy_from_slice(packed.get(param.offset..param.offset + param.size)?);
+        Some(u64::from_le_bytes(bytes))
     }
 
     /// Works out one launch from its grid (`blocks` of `threads` each) and its packed parameters.
@@ -212,17 +165,14 @@ impl Module {
         let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
         entries.find(|name| is_hold(name))?;
-        let (params, params_size) = parse_params("word:u64,value:u32,timeout_ns:u64").ok()?;
-        let effect = EffectKind::Hold;
-        let kernel =
-            Kernel { name: HOLD.into(), params, params_size, local: 0, ns: 0.0, ns_per_iter: 0.0, effect };
+        let mut kernel =
+            parse_kernel(&format!("kernel {HOLD} params=word:u64,value:u32,timeout_ns:u64")).ok()?;
+        kernel.effect = EffectKind::Hold;
         Some(Self { kernels: vec![kernel] })
     }
 
     /// Parses the text of a module.
-    ///
-    /// # Errors
-    /// [`ModuleError`] names the line and what is wrong with it.
+    /// Errors: [`ModuleError`] names the line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, ModuleError> {
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, line)| line.trim() != MAGIC) {
@@ -303,10 +253,14 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
     let mut end = 0usize;
     for item in text.split(',').filter(|item| !item.is_empty()) {
         let (name, kind) = item.split_once(':').ok_or_else(|| format!("\"{item}\" is not name:type"))?;
-        let kind = ParamType::parse(kind).ok_or_else(|| format!("unknown type \"{kind}\""))?;
-        let offset = end.next_multiple_of(kind.size());
-        end = offset + kind.size();
-        params.push(Param { name: name.to_owned(), kind, offset });
+        let size = match kind {
+            "u32" | "i32" | "f32" => 4,
+            "u64" | "i64" | "f64" => 8,
+            _ => return Err(format!("unknown type \"{kind}\"")),
+        };
+        let offset = end.next_multiple_of(size);
+        end = offset + size;
+        params.push(Param { name: name.to_owned(), size, offset });
     }
     Ok((params, end))
 }

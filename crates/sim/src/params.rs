@@ -28,7 +28,7 @@ pub const PREEMPT_NS: u64 = 187_000;
 /// outgoing context off.
 pub const LOAD_NS: u64 = 41_000;
 /// The part of [`LOAD_NS`] that a preempted context spends in its own slice before its kernels make progress. Two busy
-/// tenants with slices of 1 µs get nowhere for minutes (M §9), and with slices of 500 µs they keep 68 % (M §7).
+/// tenants with slices of 1 µs make no progress for minutes (M §9), and with slices of 500 µs they keep 68 % (M §7).
 pub const WARM_NS: u64 = 20_000;
 
 /// From a launch call until an idle GPU begins the kernel. Half of what M §2 shows beyond the kernel's own time:

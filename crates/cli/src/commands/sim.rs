@@ -159,12 +159,12 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     if let Some(model) = &flags.model {
         config.gpu.name.clone_from(model);
     }
-    config.gpu.uuid = flags.uuid;
-    config.gpu.pci = flags.pci;
+    config.uuid = flags.uuid;
+    config.pci = flags.pci;
     config.gpu.numa = flags.numa;
     config.gpu.links.clone_from(&flags.nvlink);
     config.gpu.is_mig = flags.mig;
-    config.gpu.controls = match flags.controls {
+    config.controls = match flags.controls {
         Controls::None => Support::None,
         Controls::StatusOnly => Support::StatusOnly,
         Controls::Full => Support::Full,

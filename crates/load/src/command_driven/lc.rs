@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use super::hook_api::HookApi;
-use super::{Answer, Command, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
+use super::{Answer, Command, HookApi, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
 use crate::driver::Error;
 use crate::kernel;
 use crate::lc::{ArrivalJitter, BLOCKS, wait_until};
 use crate::memory::DeviceBuffer;
-use crate::record::write_line;
-use crate::run_error::RunError;
+use crate::record::{RunError, write_line};
 use crate::session::{Session, Stream};
 
 /// The largest delay of an arrival as a part of the period. Exactly periodic arrivals could keep step with another process's time slices.
@@ -38,9 +36,6 @@ pub struct LcConfig {
 }
 
 /// Executes [`Command::Serve`] until the input ends.
-///
-/// # Errors
-/// [`RunError`].
 pub fn run(config: &LcConfig, input: &mut impl BufRead, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
     let mut server = Server {

@@ -15,7 +15,7 @@ fn run_ends_at_its_time_or_its_count_or_on_request() {
     assert!(!stop.reached(begin, at(9), 99));
     assert!(stop.reached(begin, at(10), 0));
     assert!(stop.reached(begin, at(0), 100));
-    stop.flag().store(true, Ordering::Release);
+    stop.requested.store(true, Ordering::Release);
     assert!(stop.reached(begin, at(0), 0));
 }
 

@@ -5,7 +5,7 @@ pub(crate) use super::vmm::*;
 use crate::border::{Ptr, Span, Status};
 use crate::state::array::{Array, Mipmap, Shape};
 use crate::state::context::current;
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
@@ -16,12 +16,11 @@ fn array(handle: Ptr<CUarray_st>) -> Result<Arc<Array>, CUresult> {
     driver()?.arrays.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
-/// The bytes of an array from an offset on.
 pub(super) fn array_span(handle: Ptr<CUarray_st>, offset: usize, len: usize) -> Result<Span, CUresult> {
     let array = array(handle)?;
-    let end = offset.checked_add(len).filter(|end| *end <= array.len());
+    let end = offset.checked_add(len).filter(|end| *end <= array.len);
     end.ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    Ok(Span::found(array.address() + offset, len))
+    Ok(Span::found(array.address + offset, len))
 }
 
 /// Bytes of a row, and rows of a slice, of an array.
@@ -31,15 +30,14 @@ pub(super) fn array_pitch(handle: Ptr<CUarray_st>) -> Result<(usize, usize), CUr
 }
 
 fn create(out: Ptr<CUarray>, shape: Shape) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     if out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let context = current()?;
     let len = shape.bytes().ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let address = driver.memory.allocate(&context, len, crate::state::memory::Origin::Array, 0)?;
-    let array = driver.arrays.add(|handle| Array::new(handle, shape, address, len, true));
+    let array = driver.arrays.add(|handle| Array { handle, shape, address, len, is_own: true });
     out.write_handle(array.handle)
 }
 
@@ -59,8 +57,7 @@ pub(crate) fn cuArray3DCreate_v2(out: Ptr<CUarray>, descriptor: Ptr<CUDA_ARRAY3D
 }
 
 pub(crate) fn cuArrayDestroy(handle: Ptr<CUarray_st>) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let array = array(handle)?;
     if !array.is_own {
         return Err(CUresult::ERROR_INVALID_HANDLE);
@@ -69,7 +66,7 @@ pub(crate) fn cuArrayDestroy(handle: Ptr<CUarray_st>) -> Status {
         context.synchronize()?;
     }
     driver.arrays.remove(array.handle);
-    driver.memory.release(array.address(), |_| true)
+    driver.memory.release(array.address, |_| true)
 }
 
 pub(crate) fn cuArrayGetDescriptor_v2(out: Ptr<CUDA_ARRAY_DESCRIPTOR>, handle: Ptr<CUarray_st>) -> Status {
@@ -91,8 +88,7 @@ pub(crate) fn cuMipmappedArrayCreate(
     descriptor: Ptr<CUDA_ARRAY3D_DESCRIPTOR>,
     levels: c_uint,
 ) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let shape = shape_of(descriptor.read()?);
     if out.is_null() || levels == 0 || levels > 32 {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -107,7 +103,8 @@ pub(crate) fn cuMipmappedArrayCreate(
     let mut at = address;
     let mut arrays = Vec::new();
     for (shape, len) in shapes.into_iter().zip(lens) {
-        arrays.push(driver.arrays.add(|handle| Array::new(handle, shape, at, len, false)));
+        let level = driver.arrays.add(|handle| Array { handle, shape, address: at, len, is_own: false });
+        arrays.push(level);
         at += len;
     }
     out.write_handle(driver.mipmaps.add(|handle| Mipmap { handle, address, levels: arrays }).handle)
@@ -123,8 +120,7 @@ pub(crate) fn cuMipmappedArrayGetLevel(
 }
 
 pub(crate) fn cuMipmappedArrayDestroy(handle: Ptr<CUmipmappedArray_st>) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let mipmap = driver.mipmaps.remove(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     if let Ok(context) = current() {
         context.synchronize()?;

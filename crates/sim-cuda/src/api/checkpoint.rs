@@ -26,7 +26,6 @@ fn unavailable(_: io::Error) -> CUresult {
     CUresult::ERROR_DEVICE_UNAVAILABLE
 }
 
-/// The GPUs that a process uses.
 fn used_by(pid: c_int) -> Result<Vec<PathBuf>, CUresult> {
     let mut used = Vec::new();
     for socket in sockets() {

@@ -10,14 +10,14 @@ pub(crate) use self::{
     cuDevicePrimaryCtxSetFlags_v2 as cuDevicePrimaryCtxSetFlags,
 };
 
+use super::functions;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none, pop, push};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use crate::state::lock;
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
-/// The context of a handle; null is the current one.
 fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
     if handle.is_null() {
         return current();
@@ -26,8 +26,7 @@ fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
 }
 
 pub(crate) fn cuCtxCreate_v2(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
-    let driver = driver()?;
-    let context = Context::open(driver, driver.device(device)?, flags)?;
+    let context = Context::open(driver()?.device(device)?, flags)?;
     push(context.clone());
     handle.write_handle(context.handle)
 }
@@ -43,25 +42,6 @@ pub(crate) fn cuCtxCreate_v3(
         return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY);
     }
     cuCtxCreate_v2(handle, flags, device)
-}
-
-pub(crate) fn cuCtxCreate_v4(
-    handle: Ptr<CUcontext>,
-    _params: Ptr<CUctxCreateParams>,
-    flags: c_uint,
-    device: CUdevice,
-) -> Status {
-    cuCtxCreate_v2(handle, flags, device)
-}
-
-pub(crate) fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>) -> Status {
-    let driver = driver()?;
-    let context = driver.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
-    context.destroy(driver)
-}
-
-pub(crate) fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) -> Status {
-    handle.write_handle(current()?.handle)
 }
 
 pub(crate) fn cuCtxGetCurrent(handle: Ptr<CUcontext>) -> Status {
@@ -95,27 +75,6 @@ pub(crate) fn cuCtxPopCurrent_v2(handle: Ptr<CUcontext>) -> Status {
     Ok(())
 }
 
-pub(crate) fn cuCtxGetDevice(device: Ptr<CUdevice>) -> Status {
-    device.write(current()?.device.number())
-}
-
-pub(crate) fn cuCtxGetDevice_v2(device: Ptr<CUdevice>, handle: Ptr<CUctx_st>) -> Status {
-    device.write(context(handle)?.device.number())
-}
-
-pub(crate) fn cuCtxGetFlags(flags: Ptr<c_uint>) -> Status {
-    flags.write(current()?.flags)
-}
-
-pub(crate) fn cuCtxGetId(handle: Ptr<CUctx_st>, id: Ptr<c_ulonglong>) -> Status {
-    id.write(context(handle)?.handle as u64)
-}
-
-pub(crate) fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) -> Status {
-    context(handle)?;
-    version.write(3_020)
-}
-
 pub(crate) fn cuCtxGetStreamPriorityRange(least: Ptr<c_int>, greatest: Ptr<c_int>) -> Status {
     current()?;
     least.write_if_wanted(0);
@@ -133,60 +92,10 @@ pub(crate) fn cuCtxGetLimit(value: Ptr<usize>, limit: CUlimit) -> Status {
     })
 }
 
-pub(crate) fn cuCtxSetLimit(_limit: CUlimit, _value: usize) -> Status {
-    current().map(drop)
-}
-
-pub(crate) fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) -> Status {
-    current()?;
-    config.write(0)
-}
-
-pub(crate) fn cuCtxSetCacheConfig(_config: CUfunc_cache) -> Status {
-    current().map(drop)
-}
-
-pub(crate) fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) -> Status {
-    current()?;
-    config.write(0)
-}
-
-pub(crate) fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) -> Status {
-    current().map(drop)
-}
-
-pub(crate) fn cuCtxResetPersistingL2Cache() -> Status {
-    current().map(drop)
-}
-
 fn synchronize(context: &Context) -> Status {
     driver()?.captures.forbid_context(context)?;
-    driver()?.captures.unsafe_call()?;
+    driver_for_unsafe_call()?;
     context.synchronize()
-}
-
-pub(crate) fn cuCtxSynchronize() -> Status {
-    synchronize(&*current()?)
-}
-
-pub(crate) fn cuCtxSynchronize_v2(handle: Ptr<CUctx_st>) -> Status {
-    synchronize(&*context(handle)?)
-}
-
-pub(crate) fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice) -> Status {
-    let driver = driver()?;
-    let context = driver.device(device)?.retain(driver)?;
-    handle.write_handle(context.handle)
-}
-
-pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status {
-    let driver = driver()?;
-    driver.device(device)?.release(driver, false)
-}
-
-pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Status {
-    let driver = driver()?;
-    driver.device(device)?.release(driver, true)
 }
 
 pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint) -> Status {
@@ -200,4 +109,30 @@ pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Ptr<c_uint>, a
     flags.write_if_wanted(primary.flags);
     active.write_if_wanted(primary.context.is_some().into());
     Ok(())
+}
+
+functions! {
+    fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>)
+        = driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.destroy();
+    fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice)
+        = handle.write_handle(driver()?.device(device)?.retain()?.handle);
+    fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) = current().and_then(|_| config.write(0));
+    fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) = current().and_then(|_| config.write(0));
+    fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) = context(handle).and_then(|_| version.write(3_020));
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) = driver()?.device(device)?.release(false);
+    fn cuDevicePrimaryCtxReset_v2(device: CUdevice) = driver()?.device(device)?.release(true);
+    fn cuCtxCreate_v4(handle: Ptr<CUcontext>, _params: Ptr<CUctxCreateParams>, flags: c_uint, device: CUdevice)
+        = cuCtxCreate_v2(handle, flags, device);
+    fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = handle.write_handle(current()?.handle);
+    fn cuCtxGetDevice(device: Ptr<CUdevice>) = device.write(current()?.device.number());
+    fn cuCtxGetDevice_v2(device: Ptr<CUdevice>, handle: Ptr<CUctx_st>)
+        = device.write(context(handle)?.device.number());
+    fn cuCtxGetFlags(flags: Ptr<c_uint>) = flags.write(current()?.flags);
+    fn cuCtxGetId(handle: Ptr<CUctx_st>, id: Ptr<c_ulonglong>) = id.write(context(handle)?.handle as u64);
+    fn cuCtxSetLimit(_limit: CUlimit, _value: usize) = current().map(drop);
+    fn cuCtxSetCacheConfig(_config: CUfunc_cache) = current().map(drop);
+    fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) = current().map(drop);
+    fn cuCtxResetPersistingL2Cache() = current().map(drop);
+    fn cuCtxSynchronize() = synchronize(&*current()?);
+    fn cuCtxSynchronize_v2(handle: Ptr<CUctx_st>) = synchronize(&*context(handle)?);
 }

@@ -8,7 +8,7 @@ pub(crate) use super::array::*;
 use super::memory::{address, span};
 use super::with_twin;
 use crate::border::{Ptr, Span, Status};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use crate::state::memory::Origin;
 use crate::state::stream::{Effect, Null, Stream, stream};
 use sluice_driver_api::types::*;
@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// Largest number of pageable bytes that an asynchronous copy stages; with more it waits.
 const STAGED: usize = 64 << 10;
 
-/// The kind of memory at one end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Memory of the device, managed memory too.
@@ -38,16 +37,13 @@ pub(super) fn side(at: usize) -> Result<Side, CUresult> {
     })
 }
 
-/// How long the caller waits.
+/// Whether the caller waits for the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// A synchronous call.
     Sync,
-    /// An asynchronous call.
     Async,
 }
 
-/// Copies between two runs of bytes.
 pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits: Waits) -> Status {
     let ((to, to_side), (from, from_side)) = (to, from);
     let engine = match (from_side, to_side) {
@@ -79,11 +75,10 @@ pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits:
 
 /// A synchronous call is forbidden during a capture.
 pub(super) fn sync_stream(null: Null) -> Result<Arc<Stream>, CUresult> {
-    driver()?.captures.unsafe_call()?;
+    driver_for_unsafe_call()?;
     stream(Ptr::<CUstream_st>::null(), null)
 }
 
-/// Host memory that the caller named.
 pub(super) fn host_end<T>(pointer: Ptr<T>, len: usize) -> Result<(Span, Side), CUresult> {
     Ok((Span::host(pointer, len)?, side(pointer.address())?))
 }
@@ -92,7 +87,7 @@ fn device(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
     Ok((span(pointer, len)?, side(address(pointer)?)?))
 }
 
-/// Either of the two, by what the address is.
+/// Device or host memory, by the address.
 fn unified(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
     let at = address(pointer)?;
     match side(at)? {
@@ -102,54 +97,35 @@ fn unified(pointer: CUdeviceptr, len: usize) -> Result<(Span, Side), CUresult> {
 }
 
 with_twin! {
-    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: CUdeviceptr, from: Ptr<c_void>, len: usize) |null| {
-        copy(device(to, len)?, host_end(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: Ptr<c_void>, from: CUdeviceptr, len: usize) |null| {
-        copy(host_end(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: CUdeviceptr, from: CUdeviceptr, len: usize) |null| {
-        copy(device(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpy / cuMemcpy_ptds(to: CUdeviceptr, from: CUdeviceptr, len: usize) |null| {
-        copy(unified(to, len)?, unified(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
+    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: CUdeviceptr, from: Ptr<c_void>, len: usize) |null|
+        = copy(device(to, len)?, host_end(from, len)?, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: Ptr<c_void>, from: CUdeviceptr, len: usize) |null|
+        = copy(host_end(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: CUdeviceptr, from: CUdeviceptr, len: usize) |null|
+        = copy(device(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpy / cuMemcpy_ptds(to: CUdeviceptr, from: CUdeviceptr, len: usize) |null|
+        = copy(unified(to, len)?, unified(from, len)?, &*sync_stream(null)?, Waits::Sync);
     fn cuMemcpyPeer / cuMemcpyPeer_ptds(
         to: CUdeviceptr, _to_context: Ptr<CUctx_st>, from: CUdeviceptr, _from_context: Ptr<CUctx_st>, len: usize
-    ) |null| {
-        copy(device(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
+    ) |null|
+        = copy(device(to, len)?, device(from, len)?, &*sync_stream(null)?, Waits::Sync);
     fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: CUdeviceptr, from: Ptr<c_void>, len: usize, on: Ptr<CUstream_st>
-    ) |null| {
-        copy(device(to, len)?, host_end(from, len)?, &*stream(on, null)?, Waits::Async)
-    }
-
+    ) |null|
+        = copy(device(to, len)?, host_end(from, len)?, &*stream(on, null)?, Waits::Async);
     fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: Ptr<c_void>, from: CUdeviceptr, len: usize, on: Ptr<CUstream_st>
-    ) |null| {
-        copy(host_end(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async)
-    }
-
+    ) |null|
+        = copy(host_end(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async);
     fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: CUdeviceptr, from: CUdeviceptr, len: usize, on: Ptr<CUstream_st>
-    ) |null| {
-        copy(device(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async)
-    }
-
-    fn cuMemcpyAsync / cuMemcpyAsync_ptsz(to: CUdeviceptr, from: CUdeviceptr, len: usize, on: Ptr<CUstream_st>) |null| {
-        copy(unified(to, len)?, unified(from, len)?, &*stream(on, null)?, Waits::Async)
-    }
-
+    ) |null|
+        = copy(device(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async);
+    fn cuMemcpyAsync / cuMemcpyAsync_ptsz(to: CUdeviceptr, from: CUdeviceptr, len: usize, on: Ptr<CUstream_st>) |null|
+        = copy(unified(to, len)?, unified(from, len)?, &*stream(on, null)?, Waits::Async);
     fn cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
         to: CUdeviceptr, _to_context: Ptr<CUctx_st>, from: CUdeviceptr, _from_context: Ptr<CUctx_st>, len: usize,
         on: Ptr<CUstream_st>
-    ) |null| {
-        copy(device(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async)
-    }
+    ) |null|
+        = copy(device(to, len)?, device(from, len)?, &*stream(on, null)?, Waits::Async);
 }

@@ -25,7 +25,7 @@ struct Box3 {
     first: usize,
 }
 
-/// What is copied: bytes of a row, rows, slices.
+/// The size of a copy: bytes of a row, rows, slices.
 type Extent = [usize; 3];
 
 /// The fields of one end, as the structs for two and three dimensions have them.
@@ -137,31 +137,18 @@ fn copy_3d(copy: Ptr<CUDA_MEMCPY3D>, stream: &Stream, waits: Waits) -> Status {
 }
 
 with_twin! {
-    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(copy: Ptr<CUDA_MEMCPY2D>) |null| {
-        copy_2d(copy, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(copy: Ptr<CUDA_MEMCPY2D>) |null| {
-        copy_2d(copy, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(copy: Ptr<CUDA_MEMCPY2D>, on: Ptr<CUstream_st>) |null| {
-        copy_2d(copy, &*stream(on, null)?, Waits::Async)
-    }
-
-    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(copy: Ptr<CUDA_MEMCPY3D>) |null| {
-        copy_3d(copy, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(copy: Ptr<CUDA_MEMCPY3D>, on: Ptr<CUstream_st>) |null| {
-        copy_3d(copy, &*stream(on, null)?, Waits::Async)
-    }
-
-    fn cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: Ptr<CUarray_st>, offset: usize, from: Ptr<c_void>, len: usize) |null| {
-        copy((array_span(to, offset, len)?, Side::Device), host_end(from, len)?, &*sync_stream(null)?, Waits::Sync)
-    }
-
-    fn cuMemcpyAtoH_v2 / cuMemcpyAtoH_v2_ptds(to: Ptr<c_void>, from: Ptr<CUarray_st>, offset: usize, len: usize) |null| {
-        copy(host_end(to, len)?, (array_span(from, offset, len)?, Side::Device), &*sync_stream(null)?, Waits::Sync)
-    }
+    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(copy: Ptr<CUDA_MEMCPY2D>) |null|
+        = copy_2d(copy, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(copy: Ptr<CUDA_MEMCPY2D>) |null|
+        = copy_2d(copy, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(copy: Ptr<CUDA_MEMCPY2D>, on: Ptr<CUstream_st>) |null|
+        = copy_2d(copy, &*stream(on, null)?, Waits::Async);
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(copy: Ptr<CUDA_MEMCPY3D>) |null|
+        = copy_3d(copy, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(copy: Ptr<CUDA_MEMCPY3D>, on: Ptr<CUstream_st>) |null|
+        = copy_3d(copy, &*stream(on, null)?, Waits::Async);
+    fn cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: Ptr<CUarray_st>, offset: usize, from: Ptr<c_void>, len: usize) |null|
+        = copy((array_span(to, offset, len)?, Side::Device), host_end(from, len)?, &*sync_stream(null)?, Waits::Sync);
+    fn cuMemcpyAtoH_v2 / cuMemcpyAtoH_v2_ptds(to: Ptr<c_void>, from: Ptr<CUarray_st>, offset: usize, len: usize) |null|
+        = copy(host_end(to, len)?, (array_span(from, offset, len)?, Side::Device), &*sync_stream(null)?, Waits::Sync);
 }

@@ -1,11 +1,14 @@
-//! Initialisation, devices, errors.
+//! Initialisation, addresses of functions, devices, errors.
 
 pub(crate) use super::fallback::*;
 // Functions that differ in name only.
 pub(crate) use self::{cuDeviceGetUuid as cuDeviceGetUuid_v2, cuGetErrorName as cuGetErrorString};
 
+use super::functions;
 use crate::border::{Ptr, Status};
+use crate::exports;
 use crate::state::driver::{driver, init};
+use sluice_driver_api::lookup_index;
 use sluice_driver_api::types::*;
 use sluice_sim::params;
 
@@ -19,10 +22,6 @@ pub(crate) fn cuInit(flags: u32) -> Status {
     init()
 }
 
-pub(crate) fn cuDriverGetVersion(version: Ptr<c_int>) -> Status {
-    version.write(VERSION)
-}
-
 pub(crate) fn cuGetErrorName(error: CUresult, text: Ptr<*const c_char>) -> Status {
     let name = error.c_name();
     text.write(name.map_or(std::ptr::null(), |name| name.as_ptr()))?;
@@ -34,32 +33,9 @@ pub(crate) fn cuGetExportTable(table: Ptr<*const c_void>, _id: Ptr<CUuuid>) -> S
     Err(CUresult::ERROR_NOT_FOUND)
 }
 
-pub(crate) fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) -> Status {
-    driver()?.device(ordinal)?;
-    device.write(ordinal)
-}
-
-pub(crate) fn cuDeviceGetCount(count: Ptr<c_int>) -> Status {
-    count.write(i32::try_from(driver()?.devices.len()).unwrap_or(i32::MAX))
-}
-
 pub(crate) fn cuDeviceGetName(name: Ptr<c_char>, len: c_int, device: CUdevice) -> Status {
     let device = driver()?.device(device)?;
     name.write_text(&device.gpu.info().name, usize::try_from(len).map_err(|_| CUresult::ERROR_INVALID_VALUE)?)
-}
-
-pub(crate) fn cuDeviceGetUuid(uuid: Ptr<CUuuid>, device: CUdevice) -> Status {
-    uuid.write(CUuuid { bytes: driver()?.device(device)?.gpu.info().uuid })
-}
-
-pub(crate) fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) -> Status {
-    let total = driver()?.device(device)?.gpu.info().memory_bytes;
-    bytes.write(u32::try_from(total).unwrap_or(u32::MAX))
-}
-
-pub(crate) fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) -> Status {
-    let total = driver()?.device(device)?.gpu.info().memory_bytes;
-    bytes.write(usize::try_from(total).unwrap_or(usize::MAX))
 }
 
 pub(crate) fn cuDeviceComputeCapability(major: Ptr<c_int>, minor: Ptr<c_int>, device: CUdevice) -> Status {
@@ -119,7 +95,7 @@ pub(crate) fn cuDeviceGetAttribute(
     })
 }
 
-/// Attributes of an H200, as far as programs ask for them; others are 0.
+/// Attributes of an H200 that programs query; others are 0.
 fn attribute_of_h200(attribute: CUdevice_attribute) -> c_int {
     let sms = params::SMS.cast_signed();
     match attribute {
@@ -167,4 +143,56 @@ fn attribute_of_h200(attribute: CUdevice_attribute) -> c_int {
         | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
         _ => 0,
     }
+}
+
+/// A version that is newer than any function of the table.
+const ANY_VERSION: c_int = c_int::MAX;
+
+fn find(name: &str, version: c_int, flags: u64) -> Result<usize, CUdriverProcAddressQueryResult> {
+    let found = lookup_index(name, version, flags).and_then(exports::address);
+    found.ok_or_else(|| match lookup_index(name, ANY_VERSION, flags) {
+        Some(_) => CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+        None => CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+    })
+}
+
+/// With a place for the status, a name that is not found is no error.
+pub(crate) fn cuGetProcAddress_v2(
+    name: Ptr<c_char>,
+    function: Ptr<*mut c_void>,
+    version: c_int,
+    flags: u64,
+    status: Ptr<CUdriverProcAddressQueryResult>,
+) -> Status {
+    if flags > 2 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    match find(&name.text()?, version, flags) {
+        Ok(address) => {
+            status.write_if_wanted(CU_GET_PROC_ADDRESS_SUCCESS);
+            function.write_handle(address)
+        }
+        Err(why) => {
+            function.write_handle(0)?;
+            status.write_if_wanted(why);
+            if status.is_null() { Err(CUresult::ERROR_NOT_FOUND) } else { Ok(()) }
+        }
+    }
+}
+
+fn total_memory(device: CUdevice) -> Result<u64, CUresult> {
+    Ok(driver()?.device(device)?.gpu.info().memory_bytes)
+}
+
+functions! {
+    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
+    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
+    fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) = device.write(driver()?.device(ordinal)?.number());
+    fn cuDriverGetVersion(version: Ptr<c_int>) = version.write(VERSION);
+    fn cuDeviceGetCount(count: Ptr<c_int>)
+        = count.write(i32::try_from(driver()?.devices.len()).unwrap_or(i32::MAX));
+    fn cuDeviceGetUuid(uuid: Ptr<CUuuid>, device: CUdevice)
+        = uuid.write(CUuuid { bytes: driver()?.device(device)?.gpu.info().uuid });
+    fn cuGetProcAddress(name: Ptr<c_char>, function: Ptr<*mut c_void>, version: c_int, flags: u64)
+        = cuGetProcAddress_v2(name, function, version, flags, Ptr::null());
 }

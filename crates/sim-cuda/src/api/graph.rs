@@ -1,14 +1,15 @@
-//! Graphs.
+//! Graphs and stream capture.
 
 pub(crate) use super::launch::*;
 // Functions that differ in name only.
 pub(crate) use self::cuGraphInstantiate_v2 as cuGraphInstantiate;
 
-use super::with_twin;
+use super::{functions, with_twin};
 use crate::border::{Ptr, Status};
+use crate::state::capture::{Mode, exchange_mode};
 use crate::state::context::current;
 use crate::state::driver::driver;
-use crate::state::graph::{Exec, GraphObject};
+use crate::state::graph::{Exec, GraphNode, GraphObject};
 use crate::state::lock;
 use crate::state::stream::{Null, Stream, stream};
 use sluice_driver_api::types::*;
@@ -22,6 +23,10 @@ fn exec(handle: Ptr<CUgraphExec_st>) -> Result<Arc<Exec>, CUresult> {
     driver()?.execs.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
+fn add_graph(out: Ptr<CUgraph>, nodes: Vec<GraphNode>) -> Status {
+    out.write_handle(driver()?.graphs.add(|handle| GraphObject { handle, nodes: Mutex::new(nodes) }).handle)
+}
+
 fn instantiate(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>) -> Status {
     let context = current()?;
     let nodes = lock(&graph(of)?.nodes).clone();
@@ -31,21 +36,6 @@ fn instantiate(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>) -> Status {
         made
     });
     handle.write_handle(exec.handle)
-}
-
-pub(crate) fn cuGraphCreate(handle: Ptr<CUgraph>, _flags: c_uint) -> Status {
-    let made = driver()?.graphs.add(|handle| GraphObject { handle, nodes: Mutex::new(Vec::new()) });
-    handle.write_handle(made.handle)
-}
-
-pub(crate) fn cuGraphClone(handle: Ptr<CUgraph>, of: Ptr<CUgraph_st>) -> Status {
-    let nodes = lock(&graph(of)?.nodes).clone();
-    let made = driver()?.graphs.add(|handle| GraphObject { handle, nodes: Mutex::new(nodes) });
-    handle.write_handle(made.handle)
-}
-
-pub(crate) fn cuGraphDestroy(of: Ptr<CUgraph_st>) -> Status {
-    driver()?.graphs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
 }
 
 /// Nodes have no handles of their own: only their number can be queried.
@@ -66,18 +56,6 @@ pub(crate) fn cuGraphInstantiate_v2(
     instantiate(handle, of)
 }
 
-pub(crate) fn cuGraphInstantiateWithFlags(
-    handle: Ptr<CUgraphExec>,
-    of: Ptr<CUgraph_st>,
-    _flags: u64,
-) -> Status {
-    instantiate(handle, of)
-}
-
-pub(crate) fn cuGraphExecDestroy(of: Ptr<CUgraphExec_st>) -> Status {
-    driver()?.execs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_HANDLE)
-}
-
 fn launch(exec: &Exec, stream: &Arc<Stream>) -> Status {
     if stream.is_captured(|part| part.add_graph(&exec.nodes))? {
         return Ok(());
@@ -86,18 +64,100 @@ fn launch(exec: &Exec, stream: &Arc<Stream>) -> Status {
 }
 
 with_twin! {
-    fn cuGraphLaunch / cuGraphLaunch_ptsz(of: Ptr<CUgraphExec_st>, on: Ptr<CUstream_st>) |null| {
-        launch(&*exec(of)?, &stream(on, null)?)
-    }
+    fn cuGraphLaunch / cuGraphLaunch_ptsz(of: Ptr<CUgraphExec_st>, on: Ptr<CUstream_st>) |null|
+        = launch(&*exec(of)?, &stream(on, null)?);
 
-    fn cuGraphUpload / cuGraphUpload_ptsz(of: Ptr<CUgraphExec_st>, on: Ptr<CUstream_st>) |null| {
+    fn cuGraphUpload / cuGraphUpload_ptsz(of: Ptr<CUgraphExec_st>, on: Ptr<CUstream_st>) |null| = {
         exec(of)?;
         stream(on, null).map(drop)
-    }
+    };
 
     fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, _params: Ptr<CUDA_GRAPH_INSTANTIATE_PARAMS>
-    ) |_null| {
-        instantiate(handle, of)
+    ) |_null|
+        = instantiate(handle, of);
+}
+
+fn begin(on: Ptr<CUstream_st>, null: Null, mode: CUstreamCaptureMode) -> Status {
+    driver()?.captures.begin(&*stream(on, null)?, Mode::parse(mode)?)
+}
+
+/// Status and id of the capture that a stream takes part in.
+fn info(on: Ptr<CUstream_st>, null: Null, status: Ptr<CUstreamCaptureStatus>, id: Ptr<u64>) -> Status {
+    let driver = driver()?;
+    let stream = stream(on, null)?;
+    if stream.kind == sluice_sim::engine::StreamKind::Legacy {
+        driver.captures.ask_legacy(&stream.context)?;
     }
+    match lock(&stream.capture).as_ref() {
+        None => status.write(CU_STREAM_CAPTURE_STATUS_NONE),
+        Some(part) => {
+            let invalid = lock(&part.capture.graph).invalid;
+            id.write_if_wanted(part.capture.id);
+            status.write(if invalid {
+                CU_STREAM_CAPTURE_STATUS_INVALIDATED
+            } else {
+                CU_STREAM_CAPTURE_STATUS_ACTIVE
+            })
+        }
+    }
+}
+
+with_twin! {
+    fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz(on: Ptr<CUstream_st>) |null|
+        = begin(on, null, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(on: Ptr<CUstream_st>, mode: CUstreamCaptureMode) |null|
+        = begin(on, null, mode);
+
+    fn cuStreamEndCapture / cuStreamEndCapture_ptsz(on: Ptr<CUstream_st>, graph: Ptr<CUgraph>) |null| = {
+        let driver = driver()?;
+        graph.write_if_wanted(std::ptr::null_mut());
+        let nodes = driver.captures.end(&*stream(on, null)?)?;
+        add_graph(graph, nodes)
+    };
+
+    fn cuStreamIsCapturing / cuStreamIsCapturing_ptsz(on: Ptr<CUstream_st>, status: Ptr<CUstreamCaptureStatus>) |null|
+        = info(on, null, status, Ptr::null());
+    fn cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz(
+        on: Ptr<CUstream_st>, status: Ptr<CUstreamCaptureStatus>, id: Ptr<u64>
+    ) |null|
+        = info(on, null, status, id);
+
+    /// The graph and nodes of a capture in progress have no handles, so no call returns them.
+    fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz(
+        on: Ptr<CUstream_st>, status: Ptr<CUstreamCaptureStatus>, id: Ptr<u64>, graph: Ptr<CUgraph>,
+        dependencies: Ptr<*const CUgraphNode>, count: Ptr<usize>
+    ) |null| = {
+        graph.write_if_wanted(std::ptr::null_mut());
+        dependencies.write_if_wanted(std::ptr::null());
+        count.write_if_wanted(0);
+        info(on, null, status, id)
+    };
+
+    fn cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz(
+        on: Ptr<CUstream_st>, status: Ptr<CUstreamCaptureStatus>, id: Ptr<u64>, graph: Ptr<CUgraph>,
+        dependencies: Ptr<*const CUgraphNode>, edges: Ptr<*const CUgraphEdgeData>, count: Ptr<usize>
+    ) |null| = {
+        graph.write_if_wanted(std::ptr::null_mut());
+        dependencies.write_if_wanted(std::ptr::null());
+        edges.write_if_wanted(std::ptr::null());
+        count.write_if_wanted(0);
+        info(on, null, status, id)
+    };
+}
+
+pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: Ptr<CUstreamCaptureMode>) -> Status {
+    let next = Mode::parse(mode.read()?)?;
+    mode.write(exchange_mode(next) as u32)
+}
+
+functions! {
+    fn cuGraphCreate(handle: Ptr<CUgraph>, _flags: c_uint) = add_graph(handle, Vec::new());
+    fn cuGraphClone(handle: Ptr<CUgraph>, of: Ptr<CUgraph_st>) = add_graph(handle, lock(&graph(of)?.nodes).clone());
+    fn cuGraphDestroy(of: Ptr<CUgraph_st>)
+        = driver()?.graphs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE);
+    fn cuGraphInstantiateWithFlags(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, _flags: u64)
+        = instantiate(handle, of);
+    fn cuGraphExecDestroy(of: Ptr<CUgraphExec_st>)
+        = driver()?.execs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_HANDLE);
 }

@@ -1,15 +1,15 @@
 //! Kernel launches.
 
-pub(crate) use super::event::*;
+pub(crate) use super::stream::*;
 
 use super::module::function;
 use super::with_twin;
 use crate::border::{Ptr, Status};
 use crate::state::context::Context;
 use crate::state::driver::driver;
-use crate::state::hold;
 use crate::state::module::Function;
 use crate::state::stream::{Effect, Null, Stream, stream};
+use crate::state::words::launch_hold;
 use sluice_driver_api::types::*;
 use sluice_sim::effect;
 use sluice_sim::engine::Work;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 /// Dynamic shared memory that a block of this GPU can have at most, in bytes.
 const MAX_SHARED: u32 = 227 << 10;
 
-/// Geometry of a launch.
 struct Geometry {
     grid: [c_uint; 3],
     block: [c_uint; 3],
@@ -60,7 +59,7 @@ fn packed(
         if kernel_params.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        let bytes = value.read_pointer()?.cast::<u8>().read_all(param.kind.size())?;
+        let bytes = value.read_pointer()?.cast::<u8>().read_all(param.size)?;
         buffer[param.offset..param.offset + bytes.len()].copy_from_slice(&bytes);
     }
     Ok(buffer)
@@ -80,7 +79,7 @@ fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
     if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
 }
 
-/// The kernel's effect when it completes. Memory is looked up then, as the GPU would.
+/// The kernel's effect when it completes. Its addresses are translated then, as on a GPU.
 fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     if launch.effect == effect::Effect::None || launch.words == 0 {
         return None;
@@ -122,7 +121,7 @@ fn launch(
         stream.context.reserve_local(function.kernel.local)?;
     }
     if let Some(value) = launch.until {
-        return hold::launch(stream, &launch, value, name);
+        return launch_hold(stream, &launch, value, name);
     }
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
@@ -142,23 +141,23 @@ with_twin! {
     fn cuLaunchKernel / cuLaunchKernel_ptsz(
         of: Ptr<CUfunc_st>, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, on: Ptr<CUstream_st>, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>
-    ) |null| {
+    ) |null| = {
         let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         launch(of, &geometry, &stream(on, null)?, kernel_params, extra)
-    }
+    };
 
     fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
         of: Ptr<CUfunc_st>, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, on: Ptr<CUstream_st>, kernel_params: Ptr<*mut c_void>
-    ) |null| {
+    ) |null| = {
         let geometry = Geometry { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         fits_at_once(&geometry)?;
         launch(of, &geometry, &stream(on, null)?, kernel_params, Ptr::null())
-    }
+    };
 
     fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: Ptr<CUlaunchConfig>, of: Ptr<CUfunc_st>, kernel_params: Ptr<*mut c_void>, extra: Ptr<*mut c_void>
-    ) |null| {
+    ) |null| = {
         let config = config.read()?;
         let geometry = Geometry {
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
@@ -167,5 +166,5 @@ with_twin! {
         };
         let on = Ptr::to_address(config.hStream.expose_provenance());
         launch(of, &geometry, &stream(on, null)?, kernel_params, extra)
-    }
+    };
 }

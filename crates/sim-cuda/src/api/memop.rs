@@ -25,7 +25,7 @@ fn word(stream: &Stream, pointer: CUdeviceptr, is_wide: bool) -> Result<Span, CU
     }
     // As nodes of graphs they are not simulated.
     stream.is_captured(|part| {
-        part.tips.capture.invalidate();
+        part.capture.invalidate();
         Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     })?;
     Ok(span)
@@ -41,10 +41,10 @@ fn wait(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wi
     };
     let word = word(on, pointer, is_wide)?;
     let device = &on.context.device;
-    let coming = device.words.watch(&device.gpu, word);
+    let registration = device.words.watch(&device.gpu, word);
     let condition = Condition { address: pointer, value, compare, is_wide };
     let mark = on.submit(StreamCommand::MemOp(Some(condition)), None)?;
-    coming.submitted(mark, &on.context);
+    registration.submitted(mark, &on.context);
     Ok(())
 }
 
@@ -100,7 +100,6 @@ impl Operation {
     }
 }
 
-/// The most operations of a batch.
 const BATCH: u32 = 256;
 
 fn batch(
@@ -130,61 +129,42 @@ fn first_version(on: Ptr<CUstream_st>, null: Null) -> Status {
 with_twin! {
     fn cuStreamWaitValue32 / cuStreamWaitValue32_ptsz(
         on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u32, _flags: c_uint
-    ) |null| {
-        first_version(on, null)
-    }
-
+    ) |null|
+        = first_version(on, null);
     fn cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(
         on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u32, flags: c_uint
-    ) |null| {
-        wait(&stream(on, null)?, pointer, value.into(), flags, false)
-    }
-
+    ) |null|
+        = wait(&stream(on, null)?, pointer, value.into(), flags, false);
     fn cuStreamWaitValue64 / cuStreamWaitValue64_ptsz(
         on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u64, _flags: c_uint
-    ) |null| {
-        first_version(on, null)
-    }
-
+    ) |null|
+        = first_version(on, null);
     fn cuStreamWaitValue64_v2 / cuStreamWaitValue64_v2_ptsz(
         on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u64, flags: c_uint
-    ) |null| {
-        wait(&stream(on, null)?, pointer, value, flags, true)
-    }
-
+    ) |null|
+        = wait(&stream(on, null)?, pointer, value, flags, true);
     fn cuStreamWriteValue32 / cuStreamWriteValue32_ptsz(
         on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u32, _flags: c_uint
-    ) |null| {
-        first_version(on, null)
-    }
-
+    ) |null|
+        = first_version(on, null);
     fn cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(
         on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u32, flags: c_uint
-    ) |null| {
-        write(&stream(on, null)?, pointer, value.into(), flags, false)
-    }
-
+    ) |null|
+        = write(&stream(on, null)?, pointer, value.into(), flags, false);
     fn cuStreamWriteValue64 / cuStreamWriteValue64_ptsz(
         on: Ptr<CUstream_st>, _pointer: CUdeviceptr, _value: u64, _flags: c_uint
-    ) |null| {
-        first_version(on, null)
-    }
-
+    ) |null|
+        = first_version(on, null);
     fn cuStreamWriteValue64_v2 / cuStreamWriteValue64_v2_ptsz(
         on: Ptr<CUstream_st>, pointer: CUdeviceptr, value: u64, flags: c_uint
-    ) |null| {
-        write(&stream(on, null)?, pointer, value, flags, true)
-    }
-
+    ) |null|
+        = write(&stream(on, null)?, pointer, value, flags, true);
     fn cuStreamBatchMemOp / cuStreamBatchMemOp_ptsz(
         on: Ptr<CUstream_st>, _count: c_uint, _operations: Ptr<CUstreamBatchMemOpParams>, _flags: c_uint
-    ) |null| {
-        first_version(on, null)
-    }
-
+    ) |null|
+        = first_version(on, null);
     fn cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_v2_ptsz(
         on: Ptr<CUstream_st>, count: c_uint, operations: Ptr<CUstreamBatchMemOpParams>, flags: c_uint
-    ) |null| {
-        batch(on, null, count, operations, flags)
-    }
+    ) |null|
+        = batch(on, null, count, operations, flags);
 }

@@ -4,12 +4,14 @@ pub(crate) use super::module::*;
 // Functions that differ in name only.
 pub(crate) use self::cuMemHostRegister_v2 as cuMemHostRegister;
 
+use super::functions;
 use crate::border::{Ptr, Span, Status};
 use crate::state::context::current;
-use crate::state::driver::driver;
-use crate::state::memory::{Found, Origin};
+use crate::state::driver::{driver, driver_for_unsafe_call};
+use crate::state::memory::{Origin, Piece};
 use crate::state::status_of;
 use sluice_driver_api::types::*;
+use std::sync::Arc;
 
 /// Row alignment of pitched allocations (what the driver chooses on this GPU).
 const PITCH: usize = 512;
@@ -25,17 +27,12 @@ pub(super) fn span(pointer: CUdeviceptr, len: usize) -> Result<Span, CUresult> {
 }
 
 fn allocate(pointer: Ptr<CUdeviceptr>, len: usize, origin: Origin, flags: c_uint) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let context = current()?;
     if pointer.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     pointer.write(driver.memory.allocate(&context, len, origin, flags)? as u64)
-}
-
-pub(crate) fn cuMemAlloc_v2(pointer: Ptr<CUdeviceptr>, len: usize) -> Status {
-    allocate(pointer, len, Origin::Device, 0)
 }
 
 pub(crate) fn cuMemAllocManaged(pointer: Ptr<CUdeviceptr>, len: usize, flags: c_uint) -> Status {
@@ -61,87 +58,46 @@ pub(crate) fn cuMemAllocPitch_v2(
     pitch.write(row)
 }
 
-pub(crate) fn cuMemFree_v2(pointer: CUdeviceptr) -> Status {
+/// Frees the memory that begins at an address, if it has one of these origins, after everything that was submitted to its context.
+fn free(address: usize, which: impl Fn(Origin) -> bool, error: CUresult) -> Status {
     let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let piece = driver.memory.at(address).filter(|piece| which(piece.origin)).ok_or(error)?;
+    if let Some(context) = driver.contexts.get(piece.context) {
+        context.synchronize()?;
+    }
+    driver.memory.release(address, which)
+}
+
+pub(crate) fn cuMemFree_v2(pointer: CUdeviceptr) -> Status {
+    driver_for_unsafe_call()?;
     if pointer == 0 {
         return Ok(());
     }
-    let address = address(pointer)?;
-    let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
-    let found = driver
-        .memory
-        .at(address)
-        .filter(|found| is_ours(found.origin))
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    wait_for_users(&found)?;
-    driver.memory.release(address, is_ours)
-}
-
-/// A free waits for everything that was submitted to the memory's context.
-fn wait_for_users(found: &Found) -> Status {
-    match driver()?.contexts.get(found.context) {
-        Some(context) => context.synchronize(),
-        None => Ok(()),
-    }
+    free(address(pointer)?, Origin::is_freed_by_address, CUresult::ERROR_INVALID_VALUE)
 }
 
 pub(crate) fn cuMemGetInfo_v2(free: Ptr<usize>, total: Ptr<usize>) -> Status {
-    let (now_free, of) = current()?.device.gpu.memory().map_err(|error| status_of(&error))?;
+    let (now_free, of) = current()?.device.gpu.memory().map_err(status_of)?;
     free.write_if_wanted(usize::try_from(now_free).unwrap_or(usize::MAX));
     total.write_if_wanted(usize::try_from(of).unwrap_or(usize::MAX));
     Ok(())
 }
 
 pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     let address = driver.memory.allocate(&*current()?, len, Origin::Host, flags)?;
     pointer.write_handle(address)
 }
 
-pub(crate) fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) -> Status {
-    cuMemHostAlloc(pointer, len as usize, 0)
-}
-
-pub(crate) fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) -> Status {
-    cuMemHostAlloc(pointer, len, 0)
-}
-
 pub(crate) fn cuMemFreeHost(pointer: Ptr<c_void>) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
-    let found = driver.memory.at(pointer.address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    wait_for_users(&found)?;
-    driver.memory.release(pointer.address(), |origin| origin == Origin::Host)
+    driver_for_unsafe_call()?;
+    free(pointer.address(), |origin| origin == Origin::Host, CUresult::ERROR_INVALID_VALUE)
 }
 
-pub(crate) fn cuMemHostRegister_v2(pointer: Ptr<c_void>, len: usize, flags: c_uint) -> Status {
-    driver()?.captures.unsafe_call()?;
-    driver()?.memory.register(&*current()?, pointer.address(), len, flags)
-}
-
-pub(crate) fn cuMemHostUnregister(pointer: Ptr<c_void>) -> Status {
-    let driver = driver()?;
-    let unknown = CUresult::ERROR_HOST_MEMORY_NOT_REGISTERED;
-    let found = driver.memory.at(pointer.address()).ok_or(unknown)?;
-    wait_for_users(&found)?;
-    driver.memory.release(pointer.address(), |origin| origin == Origin::Registered).map_err(|_| unknown)
-}
-
-pub(crate) fn cuMemHostGetDevicePointer_v2(
-    out: Ptr<CUdeviceptr>,
-    pointer: Ptr<c_void>,
-    _flags: c_uint,
-) -> Status {
-    let found = driver()?.memory.find(pointer.address()).filter(|found| found.origin.is_host());
-    found.ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    out.write(pointer.address() as u64)
-}
-
-pub(crate) fn cuMemHostGetFlags(flags: Ptr<c_uint>, pointer: Ptr<c_void>) -> Status {
-    let found = driver()?.memory.find(pointer.address()).filter(|found| found.origin.is_host());
-    flags.write(found.ok_or(CUresult::ERROR_INVALID_VALUE)?.flags)
+/// Pinned or registered host memory that contains an address.
+fn host_piece(pointer: Ptr<c_void>) -> Result<Arc<Piece>, CUresult> {
+    let piece = driver()?.memory.find(pointer.address()).filter(|piece| piece.origin.is_host());
+    piece.ok_or(CUresult::ERROR_INVALID_VALUE)
 }
 
 pub(crate) fn cuMemGetAddressRange_v2(
@@ -150,7 +106,7 @@ pub(crate) fn cuMemGetAddressRange_v2(
     pointer: CUdeviceptr,
 ) -> Status {
     let found = driver()?.memory.find(address(pointer)?).ok_or(CUresult::ERROR_NOT_FOUND)?;
-    base.write_if_wanted(found.base as u64);
+    base.write_if_wanted(found.address as u64);
     len.write_if_wanted(found.len);
     Ok(())
 }
@@ -171,10 +127,10 @@ fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdevic
         }
         CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(CUresult::ERROR_INVALID_VALUE),
         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => data.cast().write(0i32),
-        CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.base as u64),
+        CU_POINTER_ATTRIBUTE_BUFFER_ID => data.cast().write(found.address as u64),
         CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().write(i32::from(found.origin == Origin::Managed)),
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device),
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.base),
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device.number()),
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.address),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().write(found.len),
         CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(1i32),
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data.cast().write(match found.origin {
@@ -226,4 +182,17 @@ pub(crate) fn cuPointerSetAttribute(
 ) -> Status {
     let found = driver()?.memory.find(address(pointer)?);
     found.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+}
+
+functions! {
+    fn cuMemHostRegister_v2(pointer: Ptr<c_void>, len: usize, flags: c_uint)
+        = driver_for_unsafe_call()?.memory.register(&*current()?, pointer.address(), len, flags);
+    fn cuMemHostUnregister(pointer: Ptr<c_void>)
+        = free(pointer.address(), |it| it == Origin::Registered, CUresult::ERROR_HOST_MEMORY_NOT_REGISTERED);
+    fn cuMemHostGetDevicePointer_v2(out: Ptr<CUdeviceptr>, pointer: Ptr<c_void>, _flags: c_uint)
+        = host_piece(pointer).and_then(|_| out.write(pointer.address() as u64));
+    fn cuMemHostGetFlags(flags: Ptr<c_uint>, pointer: Ptr<c_void>) = flags.write(host_piece(pointer)?.flags);
+    fn cuMemAlloc_v2(pointer: Ptr<CUdeviceptr>, len: usize) = allocate(pointer, len, Origin::Device, 0);
+    fn cuMemAllocHost(pointer: Ptr<*mut c_void>, len: c_uint) = cuMemHostAlloc(pointer, len as usize, 0);
+    fn cuMemAllocHost_v2(pointer: Ptr<*mut c_void>, len: usize) = cuMemHostAlloc(pointer, len, 0);
 }

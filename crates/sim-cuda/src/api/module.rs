@@ -4,6 +4,7 @@ pub(crate) use super::context::*;
 // Functions that differ in name only.
 pub(crate) use self::cuModuleLoadData as cuModuleLoadFatBinary;
 
+use super::functions;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none};
 use crate::state::driver::driver;
@@ -30,12 +31,7 @@ fn load(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
     let context = current()?;
     let parsed = parse(image)?;
     wait_for_work(Some(&context))?;
-    let module = add(driver()?, parsed, Some(context.handle));
-    handle.write_handle(module.handle)
-}
-
-pub(crate) fn cuModuleLoadData(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
-    load(handle, image)
+    handle.write_handle(add(parsed, Some(context.handle))?.handle)
 }
 
 pub(crate) fn cuModuleLoadDataEx(
@@ -54,7 +50,7 @@ pub(crate) fn cuModuleLoad(handle: Ptr<CUmodule>, path: Ptr<c_char>) -> Status {
     let text = String::from_utf8(bytes).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
     let parsed = sluice_sim::module::Module::parse(&text).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
     wait_for_work(Some(&context))?;
-    handle.write_handle(add(driver()?, parsed, Some(context.handle)).handle)
+    handle.write_handle(add(parsed, Some(context.handle))?.handle)
 }
 
 pub(crate) fn cuModuleUnload(handle: Ptr<CUmod_st>) -> Status {
@@ -62,25 +58,13 @@ pub(crate) fn cuModuleUnload(handle: Ptr<CUmod_st>) -> Status {
     module(handle)?;
     // Submitted work may still use the module.
     context.synchronize()?;
-    remove(driver()?, handle.address())
-}
-
-pub(crate) fn cuModuleGetLoadingMode(mode: Ptr<CUmoduleLoadingMode>) -> Status {
-    mode.write(1)
+    remove(handle.address())
 }
 
 fn find(module: &ModuleObject, name: Ptr<c_char>) -> Result<usize, CUresult> {
     let name = name.text()?;
     let found = module.functions.iter().find(|function| function.kernel.name == name);
     found.map(|function| function.handle).ok_or(CUresult::ERROR_NOT_FOUND)
-}
-
-pub(crate) fn cuModuleGetFunction(handle: Ptr<CUfunction>, of: Ptr<CUmod_st>, name: Ptr<c_char>) -> Status {
-    handle.write_handle(find(&*module(of)?, name)?)
-}
-
-pub(crate) fn cuModuleGetFunctionCount(count: Ptr<c_uint>, of: Ptr<CUmod_st>) -> Status {
-    count.write(u32::try_from(module(of)?.functions.len()).unwrap_or(u32::MAX))
 }
 
 pub(crate) fn cuModuleEnumerateFunctions(out: Ptr<CUfunction>, count: c_uint, of: Ptr<CUmod_st>) -> Status {
@@ -114,15 +98,7 @@ pub(crate) fn cuLibraryLoadData(
     let parsed = parse(image)?;
     // It is loaded at once where there is a context.
     wait_for_work(current_or_none().as_ref())?;
-    handle.write_handle(add(driver()?, parsed, None).handle)
-}
-
-pub(crate) fn cuLibraryUnload(handle: Ptr<CUlib_st>) -> Status {
-    remove(driver()?, handle.address())
-}
-
-pub(crate) fn cuLibraryGetKernel(handle: Ptr<CUkernel>, of: Ptr<CUlib_st>, name: Ptr<c_char>) -> Status {
-    handle.write_handle(find(&*module(of)?, name)?)
+    handle.write_handle(add(parsed, None)?.handle)
 }
 
 pub(crate) fn cuLibraryGetModule(handle: Ptr<CUmodule>, of: Ptr<CUlib_st>) -> Status {
@@ -130,33 +106,9 @@ pub(crate) fn cuLibraryGetModule(handle: Ptr<CUmodule>, of: Ptr<CUlib_st>) -> St
     handle.write_handle(module(of)?.handle)
 }
 
-pub(crate) fn cuLibraryGetKernelCount(count: Ptr<c_uint>, of: Ptr<CUlib_st>) -> Status {
-    cuModuleGetFunctionCount(count, of.cast())
-}
-
-pub(crate) fn cuLibraryEnumerateKernels(out: Ptr<CUkernel>, count: c_uint, of: Ptr<CUlib_st>) -> Status {
-    cuModuleEnumerateFunctions(out.cast(), count, of.cast())
-}
-
 pub(crate) fn cuKernelGetFunction(handle: Ptr<CUfunction>, kernel: Ptr<CUkern_st>) -> Status {
     current()?;
     handle.write_handle(function(kernel)?.handle)
-}
-
-pub(crate) fn cuKernelGetLibrary(handle: Ptr<CUlibrary>, kernel: Ptr<CUkern_st>) -> Status {
-    handle.write_handle(function(kernel)?.module)
-}
-
-pub(crate) fn cuKernelGetName(name: Ptr<*const c_char>, kernel: Ptr<CUkern_st>) -> Status {
-    name.write(function(kernel)?.c_name.as_ptr())
-}
-
-pub(crate) fn cuFuncGetName(name: Ptr<*const c_char>, of: Ptr<CUfunc_st>) -> Status {
-    name.write(function(of)?.c_name.as_ptr())
-}
-
-pub(crate) fn cuFuncGetModule(handle: Ptr<CUmodule>, of: Ptr<CUfunc_st>) -> Status {
-    handle.write_handle(function(of)?.module)
 }
 
 pub(crate) fn cuFuncGetParamInfo(
@@ -167,34 +119,13 @@ pub(crate) fn cuFuncGetParamInfo(
 ) -> Status {
     let function = function(of)?;
     let param = function.kernel.params.get(index).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    size.write_if_wanted(param.kind.size());
+    size.write_if_wanted(param.size);
     offset.write(param.offset)
-}
-
-pub(crate) fn cuKernelGetParamInfo(
-    of: Ptr<CUkern_st>,
-    index: usize,
-    offset: Ptr<usize>,
-    size: Ptr<usize>,
-) -> Status {
-    cuFuncGetParamInfo(of.cast(), index, offset, size)
-}
-
-pub(crate) fn cuFuncGetParamCount(of: Ptr<CUfunc_st>, count: Ptr<usize>) -> Status {
-    count.write(function(of)?.kernel.params.len())
-}
-
-pub(crate) fn cuKernelGetParamCount(of: Ptr<CUkern_st>, count: Ptr<usize>) -> Status {
-    cuFuncGetParamCount(of.cast(), count)
 }
 
 pub(crate) fn cuFuncIsLoaded(state: Ptr<CUfunctionLoadingState>, of: Ptr<CUfunc_st>) -> Status {
     function(of)?;
     state.write(1)
-}
-
-pub(crate) fn cuFuncLoad(of: Ptr<CUfunc_st>) -> Status {
-    function(of).map(drop)
 }
 
 /// Attributes of a small kernel for compute capability 9.0.
@@ -224,14 +155,6 @@ pub(crate) fn cuKernelGetAttribute(
     cuFuncGetAttribute(value, attribute, kernel.cast())
 }
 
-pub(crate) fn cuFuncSetAttribute(
-    of: Ptr<CUfunc_st>,
-    _attribute: CUfunction_attribute,
-    _value: c_int,
-) -> Status {
-    function(of).map(drop)
-}
-
 pub(crate) fn cuKernelSetAttribute(
     _attribute: CUfunction_attribute,
     _value: c_int,
@@ -240,22 +163,6 @@ pub(crate) fn cuKernelSetAttribute(
 ) -> Status {
     driver()?.device(device)?;
     function(kernel).map(drop)
-}
-
-pub(crate) fn cuFuncSetCacheConfig(of: Ptr<CUfunc_st>, _config: CUfunc_cache) -> Status {
-    function(of).map(drop)
-}
-
-pub(crate) fn cuKernelSetCacheConfig(
-    kernel: Ptr<CUkern_st>,
-    _config: CUfunc_cache,
-    _device: CUdevice,
-) -> Status {
-    function(kernel).map(drop)
-}
-
-pub(crate) fn cuFuncSetSharedMemConfig(of: Ptr<CUfunc_st>, _config: CUsharedconfig) -> Status {
-    function(of).map(drop)
 }
 
 pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -278,4 +185,36 @@ pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     _flags: c_uint,
 ) -> Status {
     cuOccupancyMaxActiveBlocksPerMultiprocessor(count, of, block_size, shared)
+}
+
+functions! {
+    fn cuModuleLoadData(handle: Ptr<CUmodule>, image: Ptr<c_void>) = load(handle, image);
+    fn cuModuleGetLoadingMode(mode: Ptr<CUmoduleLoadingMode>) = mode.write(1);
+    fn cuModuleGetFunction(handle: Ptr<CUfunction>, of: Ptr<CUmod_st>, name: Ptr<c_char>)
+        = handle.write_handle(find(&*module(of)?, name)?);
+    fn cuModuleGetFunctionCount(count: Ptr<c_uint>, of: Ptr<CUmod_st>)
+        = count.write(u32::try_from(module(of)?.functions.len()).unwrap_or(u32::MAX));
+    fn cuLibraryUnload(handle: Ptr<CUlib_st>) = remove(handle.address());
+    fn cuLibraryGetKernel(handle: Ptr<CUkernel>, of: Ptr<CUlib_st>, name: Ptr<c_char>)
+        = handle.write_handle(find(&*module(of)?, name)?);
+    fn cuLibraryGetKernelCount(count: Ptr<c_uint>, of: Ptr<CUlib_st>) = cuModuleGetFunctionCount(count, of.cast());
+    fn cuLibraryEnumerateKernels(out: Ptr<CUkernel>, count: c_uint, of: Ptr<CUlib_st>)
+        = cuModuleEnumerateFunctions(out.cast(), count, of.cast());
+    fn cuKernelGetLibrary(handle: Ptr<CUlibrary>, kernel: Ptr<CUkern_st>)
+        = handle.write_handle(function(kernel)?.module);
+    fn cuKernelGetName(name: Ptr<*const c_char>, kernel: Ptr<CUkern_st>)
+        = name.write(function(kernel)?.c_name.as_ptr());
+    fn cuFuncGetName(name: Ptr<*const c_char>, of: Ptr<CUfunc_st>) = name.write(function(of)?.c_name.as_ptr());
+    fn cuFuncGetModule(handle: Ptr<CUmodule>, of: Ptr<CUfunc_st>) = handle.write_handle(function(of)?.module);
+    fn cuKernelGetParamInfo(of: Ptr<CUkern_st>, index: usize, offset: Ptr<usize>, size: Ptr<usize>)
+        = cuFuncGetParamInfo(of.cast(), index, offset, size);
+    fn cuFuncGetParamCount(of: Ptr<CUfunc_st>, count: Ptr<usize>) = count.write(function(of)?.kernel.params.len());
+    fn cuKernelGetParamCount(of: Ptr<CUkern_st>, count: Ptr<usize>) = cuFuncGetParamCount(of.cast(), count);
+    fn cuFuncLoad(of: Ptr<CUfunc_st>) = function(of).map(drop);
+    fn cuFuncSetAttribute(of: Ptr<CUfunc_st>, _attribute: CUfunction_attribute, _value: c_int)
+        = function(of).map(drop);
+    fn cuFuncSetCacheConfig(of: Ptr<CUfunc_st>, _config: CUfunc_cache) = function(of).map(drop);
+    fn cuKernelSetCacheConfig(kernel: Ptr<CUkern_st>, _config: CUfunc_cache, _device: CUdevice)
+        = function(kernel).map(drop);
+    fn cuFuncSetSharedMemConfig(of: Ptr<CUfunc_st>, _config: CUsharedconfig) = function(of).map(drop);
 }

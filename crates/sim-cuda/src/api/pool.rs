@@ -5,7 +5,7 @@
 pub(crate) use super::memory::*;
 
 use super::memory::address;
-use super::with_twin;
+use super::{functions, with_twin};
 use crate::border::{Ptr, Status};
 use crate::state::context::Device;
 use crate::state::driver::driver;
@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// The only location kind that a pool or chunk can be at.
 const LOCATION_DEVICE: CUmemLocationType = 1;
 
-/// The device of a location.
 pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult> {
     if location.kind != LOCATION_DEVICE {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
@@ -27,7 +26,6 @@ pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult
     driver()?.device(location.id).cloned()
 }
 
-/// The pool that a device allocates from.
 fn current_pool(device: &Arc<Device>) -> Result<PoolId, CUresult> {
     let set = *lock(&device.current_pool);
     Ok(set.unwrap_or(driver()?.memory.default_pool(device)))
@@ -60,42 +58,34 @@ fn allocate(
 }
 
 with_twin! {
-    fn cuMemAllocAsync / cuMemAllocAsync_ptsz(out: Ptr<CUdeviceptr>, len: usize, on: Ptr<CUstream_st>) |null| {
-        allocate(out, len, None, on, null)
-    }
-
+    fn cuMemAllocAsync / cuMemAllocAsync_ptsz(out: Ptr<CUdeviceptr>, len: usize, on: Ptr<CUstream_st>) |null|
+        = allocate(out, len, None, on, null);
     fn cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         out: Ptr<CUdeviceptr>, len: usize, pool: Ptr<CUmemPoolHandle_st>, on: Ptr<CUstream_st>
-    ) |null| {
-        allocate(out, len, Some(pool.address()), on, null)
-    }
+    ) |null|
+        = allocate(out, len, Some(pool.address()), on, null);
 
-    fn cuMemFreeAsync / cuMemFreeAsync_ptsz(pointer: CUdeviceptr, on: Ptr<CUstream_st>) |null| {
+    fn cuMemFreeAsync / cuMemFreeAsync_ptsz(pointer: CUdeviceptr, on: Ptr<CUstream_st>) |null| = {
         let stream = stream(on, null)?;
         if pointer == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let address = address(pointer)?;
-        let is_ours = |origin| matches!(origin, Origin::Device | Origin::Managed | Origin::Pool(_));
-        driver()?.memory.at(address).filter(|found| is_ours(found.origin)).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
         if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
             return Ok(());
         }
         let free: Effect = Arc::new(move || {
             // A second free of the same memory finds nothing, as with the real driver's pools.
-            let _ = driver().and_then(|driver| driver.memory.release(address, is_ours));
+            let _ = driver().and_then(|driver| driver.memory.release(address, Origin::is_freed_by_address));
         });
         stream.work(Work::Empty, Some(free))
-    }
+    };
 }
 
 pub(crate) fn cuDeviceGetDefaultMemPool(out: Ptr<CUmemoryPool>, device: CUdevice) -> Status {
     let driver = driver()?;
     out.write_handle(driver.memory.default_pool(driver.device(device)?))
-}
-
-pub(crate) fn cuDeviceGetMemPool(out: Ptr<CUmemoryPool>, device: CUdevice) -> Status {
-    out.write_handle(current_pool(driver()?.device(device)?)?)
 }
 
 pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: Ptr<CUmemPoolHandle_st>) -> Status {
@@ -105,29 +95,9 @@ pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: Ptr<CUmemPoolHandle_st>
     Ok(())
 }
 
-pub(crate) fn cuMemGetDefaultMemPool(
-    out: Ptr<CUmemoryPool>,
-    location: Ptr<CUmemLocation>,
-    _kind: CUmemAllocationType,
-) -> Status {
-    out.write_handle(driver()?.memory.default_pool(&device_of(location.read()?)?))
-}
-
-pub(crate) fn cuMemGetMemPool(
-    out: Ptr<CUmemoryPool>,
-    location: Ptr<CUmemLocation>,
-    _kind: CUmemAllocationType,
-) -> Status {
-    out.write_handle(current_pool(&device_of(location.read()?)?)?)
-}
-
 pub(crate) fn cuMemPoolCreate(out: Ptr<CUmemoryPool>, props: Ptr<CUmemPoolProps>) -> Status {
     let device = device_of(props.read()?.location)?;
     out.write_handle(driver()?.memory.create_pool(&device))
-}
-
-pub(crate) fn cuMemPoolDestroy(pool: Ptr<CUmemPoolHandle_st>) -> Status {
-    driver()?.memory.destroy_pool(pool.address())
 }
 
 pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, _keep: usize) -> Status {
@@ -137,51 +107,20 @@ pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, _keep: usize) -> St
     })
 }
 
-pub(crate) fn cuMemPoolSetAccess(
-    pool: Ptr<CUmemPoolHandle_st>,
-    _descriptors: Ptr<CUmemAccessDesc>,
-    _count: usize,
-) -> Status {
-    driver()?.memory.with_pool(pool.address(), |_, _, _| Ok(()))
-}
-
-/// How wide an attribute of a pool is, and whether it tells of use.
-enum Attribute {
-    /// A flag of four bytes.
-    Flag,
-    /// The release threshold, eight bytes.
-    Threshold,
-    /// Bytes in use.
-    Current,
-    /// Most bytes in use so far.
-    High,
-}
-
-impl Attribute {
-    fn of(attribute: CUmemPool_attribute) -> Result<Self, CUresult> {
-        match attribute {
-            1..=3 => Ok(Self::Flag),
-            4 => Ok(Self::Threshold),
-            5 | 7 => Ok(Self::Current),
-            6 | 8 => Ok(Self::High),
-            _ => Err(CUresult::ERROR_INVALID_VALUE),
-        }
-    }
-}
-
+/// Attributes: 1 to 3 are flags of four bytes, 4 is the release threshold, 5 and 7 are the bytes in use, 6 and 8 the most so far.
 pub(crate) fn cuMemPoolGetAttribute(
     pool: Ptr<CUmemPoolHandle_st>,
     attribute: CUmemPool_attribute,
     value: Ptr<c_void>,
 ) -> Status {
-    let kind = Attribute::of(attribute)?;
     driver()?.memory.with_pool(pool.address(), |pool, used, high| {
         let set = pool.attributes.get(&attribute).copied();
-        match kind {
-            Attribute::Flag => value.cast().write(i32::from(set.unwrap_or(1) != 0)),
-            Attribute::Threshold => value.cast().write(set.unwrap_or(0)),
-            Attribute::Current => value.cast().write(used as u64),
-            Attribute::High => value.cast().write(high as u64),
+        match attribute {
+            1..=3 => value.cast().write(i32::from(set.unwrap_or(1) != 0)),
+            4 => value.cast().write(set.unwrap_or(0)),
+            5 | 7 => value.cast().write(used as u64),
+            6 | 8 => value.cast().write(high as u64),
+            _ => Err(CUresult::ERROR_INVALID_VALUE),
         }
     })
 }
@@ -191,13 +130,25 @@ pub(crate) fn cuMemPoolSetAttribute(
     attribute: CUmemPool_attribute,
     value: Ptr<c_void>,
 ) -> Status {
-    let set = match Attribute::of(attribute)? {
-        Attribute::Flag => u64::from(value.cast::<u32>().read()?),
-        Attribute::Threshold | Attribute::High => value.cast::<u64>().read()?,
-        Attribute::Current => return Err(CUresult::ERROR_INVALID_VALUE),
+    let set = match attribute {
+        1..=3 => u64::from(value.cast::<u32>().read()?),
+        4 | 6 | 8 => value.cast::<u64>().read()?,
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
     };
     driver()?.memory.with_pool(pool.address(), |pool, _, _| {
         pool.attributes.insert(attribute, set);
         Ok(())
     })
+}
+
+functions! {
+    fn cuDeviceGetMemPool(out: Ptr<CUmemoryPool>, device: CUdevice)
+        = out.write_handle(current_pool(driver()?.device(device)?)?);
+    fn cuMemGetDefaultMemPool(out: Ptr<CUmemoryPool>, location: Ptr<CUmemLocation>, _kind: CUmemAllocationType)
+        = out.write_handle(driver()?.memory.default_pool(&device_of(location.read()?)?));
+    fn cuMemGetMemPool(out: Ptr<CUmemoryPool>, location: Ptr<CUmemLocation>, _kind: CUmemAllocationType)
+        = out.write_handle(current_pool(&device_of(location.read()?)?)?);
+    fn cuMemPoolDestroy(pool: Ptr<CUmemPoolHandle_st>) = driver()?.memory.destroy_pool(pool.address());
+    fn cuMemPoolSetAccess(pool: Ptr<CUmemPoolHandle_st>, _descriptors: Ptr<CUmemAccessDesc>, _count: usize)
+        = driver()?.memory.with_pool(pool.address(), |_, _, _| Ok(()));
 }

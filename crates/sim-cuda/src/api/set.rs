@@ -13,7 +13,6 @@ use sluice_driver_api::types::*;
 use sluice_sim::engine::Work;
 use std::sync::Arc;
 
-/// Rows of a pitched piece of memory.
 struct Rows {
     pointer: CUdeviceptr,
     pitch: usize,
@@ -79,29 +78,29 @@ macro_rules! memsets {
     ($($value:ty: $one:ident / $one_twin:ident, $one_async:ident / $one_async_twin:ident,
        $two:ident / $two_twin:ident, $two_async:ident / $two_async_twin:ident;)*) => { $(
         with_twin! {
-            fn $one / $one_twin(pointer: CUdeviceptr, value: $value, items: usize) |null| {
+            fn $one / $one_twin(pointer: CUdeviceptr, value: $value, items: usize) |null| = {
                 fill_now(&Rows::one(pointer, items, size_of::<$value>())?, &value.to_le_bytes(), null)
-            }
+            };
 
             fn $one_async / $one_async_twin(
                 pointer: CUdeviceptr, value: $value, items: usize, on: Ptr<CUstream_st>
-            ) |null| {
+            ) |null| = {
                 fill(&Rows::one(pointer, items, size_of::<$value>())?, &value.to_le_bytes(), &*stream(on, null)?)
-            }
+            };
 
             fn $two / $two_twin(
                 pointer: CUdeviceptr, pitch: usize, value: $value, width: usize, height: usize
-            ) |null| {
+            ) |null| = {
                 let rows = Rows::many(pointer, pitch, width, size_of::<$value>(), height)?;
                 fill_now(&rows, &value.to_le_bytes(), null)
-            }
+            };
 
             fn $two_async / $two_async_twin(
                 pointer: CUdeviceptr, pitch: usize, value: $value, width: usize, height: usize, on: Ptr<CUstream_st>
-            ) |null| {
+            ) |null| = {
                 let rows = Rows::many(pointer, pitch, width, size_of::<$value>(), height)?;
                 fill(&rows, &value.to_le_bytes(), &*stream(on, null)?)
-            }
+            };
         }
     )* };
 }

@@ -2,11 +2,12 @@
 
 pub(crate) use super::pool::*;
 
+use super::functions;
 use super::memory::address;
 use super::pool::device_of;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Device, current};
-use crate::state::driver::driver;
+use crate::state::driver::{driver, driver_for_unsafe_call};
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
@@ -44,18 +45,13 @@ pub(crate) fn cuMemCreate(
     prop: Ptr<CUmemAllocationProp>,
     flags: u64,
 ) -> Status {
-    let driver = driver()?;
-    driver.captures.unsafe_call()?;
+    let driver = driver_for_unsafe_call()?;
     is_whole(len)?;
     if flags != 0 || out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let device = device_of(prop.read()?.location)?;
     out.write(driver.memory.create_chunk(&device, len)? as u64)
-}
-
-pub(crate) fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> Status {
-    driver()?.memory.release_chunk(handle_of(handle)?)
 }
 
 pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
@@ -65,10 +61,6 @@ pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
     let chunk = driver()?.memory.chunk(handle_of(handle)?).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let location = CUmemLocation { kind: 1, id: chunk.device.number() };
     out.write(CUmemAllocationProp { kind: 1, location, ..CUmemAllocationProp::default() })
-}
-
-pub(crate) fn cuMemRetainAllocationHandle(out: Ptr<CUmemGenericAllocationHandle>, at: Ptr<c_void>) -> Status {
-    out.write(driver()?.memory.retain_chunk(at.address())? as u64)
 }
 
 pub(crate) fn cuMemAddressReserve(
@@ -84,10 +76,6 @@ pub(crate) fn cuMemAddressReserve(
     }
     let device = any_device()?;
     out.write(driver()?.memory.reserve(&device, len, alignment.max(GRANULARITY))? as u64)
-}
-
-pub(crate) fn cuMemAddressFree(pointer: CUdeviceptr, len: usize) -> Status {
-    driver()?.memory.release_addresses(address(pointer)?, len)
 }
 
 pub(crate) fn cuMemMap(
@@ -131,4 +119,12 @@ pub(crate) fn cuMemSetAccess(
 pub(crate) fn cuMemGetAccess(flags: Ptr<u64>, _location: Ptr<CUmemLocation>, pointer: CUdeviceptr) -> Status {
     driver()?.memory.span(address(pointer)?, 1).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     flags.write(3)
+}
+
+functions! {
+    fn cuMemRelease(handle: CUmemGenericAllocationHandle) = driver()?.memory.release_chunk(handle_of(handle)?);
+    fn cuMemRetainAllocationHandle(out: Ptr<CUmemGenericAllocationHandle>, at: Ptr<c_void>)
+        = out.write(driver()?.memory.retain_chunk(at.address())? as u64);
+    fn cuMemAddressFree(pointer: CUdeviceptr, len: usize)
+        = driver()?.memory.release_addresses(address(pointer)?, len);
 }

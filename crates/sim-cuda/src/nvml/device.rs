@@ -1,13 +1,91 @@
-//! Devices and their identities.
+//! Devices: identity, place on the PCI bus, NVLinks, memory affinity, recovery action and MIG mode.
 
 use super::session::{FIRST_HANDLE, info, info_at, socket, sockets};
-use super::{Answer, Error, number, nvml, put, put_text};
+use super::{Answer, Error, get, number, nvml, put, put_text};
 use crate::border::Ptr;
-use sluice_driver_api::types::{c_char, c_int, c_uint, c_void};
-use sluice_sim::identity::uuid_text;
+use sluice_driver_api::types::{c_char, c_int, c_uint, c_ulong, c_ulonglong, c_void};
+use sluice_sim::client::GpuInfo;
+use sluice_sim::identity::{PciAddress, uuid_text};
 
-fn hand_out(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
+/// `nvmlFieldValue_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Field {
+    id: c_uint,
+    scope: c_uint,
+    timestamp: i64,
+    latency_us: i64,
+    kind: c_uint,
+    status: c_uint,
+    value: c_ulonglong,
+}
+
+/// `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
+const RECOVERY_ACTION: c_uint = 230;
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`.
+const UNSIGNED_INT: c_uint = 1;
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Pci {
+    bus_id_legacy: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    device_id: c_uint,
+    subsystem_id: c_uint,
+    bus_id: [c_char; 32],
+}
+
+/// Links that a GPU may have (`NVML_NVLINK_MAX_LINKS`).
+const LINKS: c_uint = 18;
+/// `NVML_AFFINITY_SCOPE_SOCKET`, the larger of the two scopes.
+const LARGEST_SCOPE: c_uint = 1;
+
+fn chars<const N: usize>(text: &str) -> [c_char; N] {
+    let mut chars = [0; N];
+    for (char, byte) in chars.iter_mut().take(N - 1).zip(text.bytes()) {
+        *char = byte.cast_signed();
+    }
+    chars
+}
+
+fn put_place(out: Ptr<Pci>, place: PciAddress) -> Answer {
+    let PciAddress { domain, bus, device } = place;
+    // NVML's own texts are in capitals, and the domain has eight digits in the newer one.
+    let pci = Pci {
+        bus_id_legacy: chars(&format!("{domain:04X}:{bus:02X}:{device:02X}.0")),
+        domain,
+        bus: bus.into(),
+        device: device.into(),
+        device_id: 0x2335_10de,
+        subsystem_id: 0x18be_10de,
+        bus_id: chars(&format!("{domain:08X}:{bus:02X}:{device:02X}.0")),
+    };
+    put(out, pci)
+}
+
+/// Where a link leads; none if nothing is at its other end.
+fn end_of(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, Error> {
+    let links = info(device)?.links;
+    if links.is_empty() {
+        return Err(Error::NotSupported);
+    }
+    if link >= LINKS {
+        return Err(Error::InvalidArgument);
+    }
+    Ok(links.get(link as usize).copied())
+}
+
+fn put_handle(ordinal: usize, out: Ptr<*mut c_void>) -> Answer {
     out.write_handle(FIRST_HANDLE + ordinal).map_err(|_| Error::InvalidArgument)
+}
+
+/// Writes the handle of the first device whose properties fulfil a condition.
+fn put_handle_if(condition: impl Fn(GpuInfo) -> bool, out: Ptr<*mut c_void>) -> Answer {
+    let ordinal = sockets().iter().position(|socket| info_at(socket).is_ok_and(&condition));
+    put_handle(ordinal.ok_or(Error::NotFound)?, out)
 }
 
 nvml! { once initialised:
@@ -18,21 +96,17 @@ nvml! { once initialised:
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut *mut c_void) {
         let socket = sockets().into_iter().nth(index as usize).ok_or(Error::InvalidArgument)?;
         info_at(&socket)?;
-        hand_out(index as usize, out)
+        put_handle(index as usize, out)
     }
 
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut *mut c_void) {
         let wanted = uuid.text().map_err(|_| Error::InvalidArgument)?;
-        let is_it = |info: sluice_sim::client::GpuInfo| uuid_text(info.uuid) == wanted;
-        let ordinal = sockets().iter().position(|socket| info_at(socket).is_ok_and(is_it));
-        hand_out(ordinal.ok_or(Error::NotFound)?, out)
+        put_handle_if(|info| uuid_text(info.uuid) == wanted, out)
     }
 
     fn nvmlDeviceGetHandleByPciBusId_v2(place: *const c_char, out: *mut *mut c_void) {
         let wanted = place.text().ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidArgument)?;
-        let is_it = |info: sluice_sim::client::GpuInfo| info.pci == wanted;
-        let ordinal = sockets().iter().position(|socket| info_at(socket).is_ok_and(is_it));
-        hand_out(ordinal.ok_or(Error::NotFound)?, out)
+        put_handle_if(|info| info.pci == wanted, out)
     }
 
     fn nvmlDeviceGetIndex(device: *mut c_void, out: *mut c_uint) {
@@ -55,5 +129,56 @@ nvml! { once initialised:
         socket(device)?;
         put(major, 9)?;
         put(minor, 0)
+    }
+
+    fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, out: *mut Pci) {
+        put_place(out, info(device)?.pci)
+    }
+
+    fn nvmlDeviceGetNvLinkState(device: *mut c_void, link: c_uint, out: *mut c_uint) {
+        put(out, end_of(device, link)?.is_some().into())
+    }
+
+    fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: *mut c_void, link: c_uint, out: *mut Pci) {
+        put_place(out, end_of(device, link)?.ok_or(Error::InvalidArgument)?)
+    }
+
+    fn nvmlDeviceGetMemoryAffinity(device: *mut c_void, size: c_uint, out: *mut c_ulong, scope: c_uint) {
+        let node = info(device)?.numa.ok_or(Error::NotSupported)?;
+        if size == 0 || scope > LARGEST_SCOPE {
+            return Err(Error::InvalidArgument);
+        }
+        for word in 0..size {
+            let bit = if node / c_ulong::BITS == word { 1 << (node % c_ulong::BITS) } else { 0 };
+            put(out.at(word as usize), bit)?;
+        }
+        Ok(())
+    }
+
+    fn nvmlDeviceGetNumaNodeId(device: *mut c_void, out: *mut c_uint) {
+        put(out, info(device)?.numa.ok_or(Error::NotSupported)?)
+    }
+
+    fn nvmlDeviceGetFieldValues(device: *mut c_void, count: c_int, fields: *mut Field) {
+        let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::InvalidArgument)?;
+        let action = info(device)?.fault.map_or(0, |fault| fault.recovery_action());
+        for index in 0..count {
+            let place: Ptr<Field> = fields.at(index);
+            let requested = get(place)?;
+            let field = match requested.id {
+                RECOVERY_ACTION => Field { kind: UNSIGNED_INT, status: 0, value: action.into(), ..requested },
+                _ => Field { status: Error::NotSupported as c_uint, ..requested },
+            };
+            put(place, field)?;
+        }
+        Ok(())
+    }
+
+    fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut c_uint, pending: *mut c_uint) {
+        if !info(device)?.is_mig {
+            return Err(Error::NotSupported);
+        }
+        put(current, 1)?;
+        put(pending, 1)
     }
 }

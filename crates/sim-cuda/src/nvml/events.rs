@@ -1,7 +1,7 @@
 //! Event sets: waiting for faults.
 
 use super::session::{FIRST_HANDLE, is_open, socket};
-use super::{Answer, Error, nvml, put};
+use super::{Answer, Error, NO_INSTANCE, nvml, put};
 use crate::border::Ptr;
 use crate::state::lock;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
@@ -12,8 +12,6 @@ use std::time::Duration;
 
 /// `nvmlEventTypeXidCriticalError`: the one kind of event that a simulated GPU has.
 const XID: c_ulonglong = 8;
-/// No MIG instance.
-const NO_INSTANCE: c_uint = c_uint::MAX;
 
 /// `nvmlEventData_t`.
 #[repr(C)]

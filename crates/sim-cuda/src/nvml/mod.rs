@@ -1,20 +1,17 @@
-//! The management library: what `nvml-wrapper` and `nvidia-smi`-like tools ask for first.
+//! The management library: the functions that `nvml-wrapper` and tools such as `nvidia-smi` call first.
 //!
-//! It is no client of the GPU: each question goes to the daemon on a connection of its own, so that asking leaves no row
-//! in the ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
+//! It is no client of the GPU: each query goes to the daemon on a connection of its own, so that it leaves no row in the
+//! ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
 
 mod device;
 mod events;
-mod health;
 mod session;
-mod system;
-mod topology;
 mod usage;
 
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_char, c_uint};
 
-/// Why a call failed, as NVML numbers it.
+/// Errors with the numbers of NVML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Error {
@@ -30,15 +27,17 @@ enum Error {
     InsufficientSize = 7,
     /// No daemon answers.
     DriverNotLoaded = 9,
-    /// Nothing happened for as long as the caller wanted to wait.
+    /// No event occurred within the timeout.
     Timeout = 10,
     /// The GPU does not answer: it has fallen off the bus, or its daemon has ended.
     GpuIsLost = 15,
     /// A structure has a version that this library does not know.
     ArgumentVersionMismatch = 25,
-    /// Anything else.
     Unknown = 999,
 }
+
+/// The number that stands for no MIG instance.
+const NO_INSTANCE: c_uint = c_uint::MAX;
 
 type Answer = Result<(), Error>;
 

@@ -1,8 +1,9 @@
-//! Initialisation, and device handles.
+//! Initialisation, device handles, and queries of the library and the driver as a whole.
 
-use super::{Answer, Error};
+use super::{Answer, Error, nvml, put, put_text};
 use crate::border::Ptr;
-use sluice_driver_api::types::c_void;
+pub(super) use crate::state::driver::named_sockets as sockets;
+use sluice_driver_api::types::{c_char, c_int, c_uint, c_void};
 use sluice_sim::client::{self, GpuInfo};
 use sluice_sim::fault::Effect;
 use sluice_sim::ledger::Ledger;
@@ -15,14 +16,8 @@ pub(super) const FIRST_HANDLE: usize = 0x6d70;
 /// How often nvmlInit was called without nvmlShutdown.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The daemons that the environment names, one per device.
-pub(super) fn sockets() -> Vec<PathBuf> {
-    let sockets = std::env::var("SLUICE_SIM_SOCKET").unwrap_or_default();
-    sockets.split(',').filter(|socket| !socket.is_empty()).map(PathBuf::from).collect()
-}
-
-/// What nvmlInit does: there is a driver if any of its GPUs answers.
-pub(super) fn open() -> Answer {
+/// Opens a session if there is a driver: any of its GPUs answers.
+fn open() -> Answer {
     if !sockets().iter().any(|socket| client::gpu_info(socket).is_ok()) {
         return Err(Error::DriverNotLoaded);
     }
@@ -30,18 +25,12 @@ pub(super) fn open() -> Answer {
     Ok(())
 }
 
-/// What nvmlShutdown does.
-pub(super) fn close() -> Answer {
-    let less = |open: usize| open.checked_sub(1);
-    OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map_err(|_| Error::Uninitialized).map(drop)
-}
-
 /// Fails before nvmlInit and after nvmlShutdown.
 pub(super) fn is_open() -> Answer {
     if OPEN.load(Ordering::Relaxed) == 0 { Err(Error::Uninitialized) } else { Ok(()) }
 }
 
-/// Ordinal and daemon of a handle.
+/// Ordinal and socket of a handle.
 pub(super) fn socket(device: Ptr<c_void>) -> Result<(usize, PathBuf), Error> {
     let ordinal = device.address().checked_sub(FIRST_HANDLE).ok_or(Error::InvalidArgument)?;
     let socket = sockets().into_iter().nth(ordinal).ok_or(Error::InvalidArgument)?;
@@ -53,7 +42,6 @@ pub(super) fn info(device: Ptr<c_void>) -> Result<GpuInfo, Error> {
     info_at(&socket(device)?.1)
 }
 
-/// A GPU's properties, from its daemon's socket.
 pub(super) fn info_at(socket: &std::path::Path) -> Result<GpuInfo, Error> {
     let info = client::gpu_info(socket).map_err(|_| Error::GpuIsLost)?;
     if info.fault.is_some_and(|fault| fault.effect == Effect::Lost) {
@@ -66,4 +54,60 @@ pub(super) fn info_at(socket: &std::path::Path) -> Result<GpuInfo, Error> {
 pub(super) fn ledger(device: Ptr<c_void>) -> Result<Ledger, Error> {
     info(device)?;
     client::ledger(&socket(device)?.1).map_err(|_| Error::GpuIsLost)
+}
+
+nvml! {
+    fn nvmlInit_v2() {
+        open()
+    }
+
+    fn nvmlInit() {
+        open()
+    }
+
+    fn nvmlInitWithFlags(_flags: c_uint) {
+        open()
+    }
+
+    fn nvmlShutdown() {
+        let less = |open: usize| open.checked_sub(1);
+        OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map_err(|_| Error::Uninitialized).map(drop)
+    }
+
+    fn nvmlSystemGetNVMLVersion(out: *mut c_char, size: c_uint) {
+        put_text(out, "13.580.159.04", size)
+    }
+
+    fn nvmlSystemGetCudaDriverVersion(out: *mut c_int) {
+        put(out, 13_000)
+    }
+
+    fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) {
+        put(out, 13_000)
+    }
+}
+
+nvml! { once initialised:
+    fn nvmlSystemGetDriverVersion(out: *mut c_char, size: c_uint) {
+        let info = sockets().iter().find_map(|socket| client::gpu_info(socket).ok());
+        put_text(out, &info.ok_or(Error::DriverNotLoaded)?.driver_version, size)
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(error: c_uint) -> *const c_char {
+    let text = match error {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        9 => c"Driver Not Loaded",
+        10 => c"Timeout",
+        15 => c"GPU is lost",
+        25 => c"Argument Version Mismatch",
+        _ => c"Unknown Error",
+    };
+    text.as_ptr()
 }

@@ -1,7 +1,7 @@
 //! Use of a GPU, by process.
 
 use super::session::{ledger, socket};
-use super::{Answer, Error, get, number, nvml, put};
+use super::{Answer, Error, NO_INSTANCE, get, number, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
 use sluice_sim::client;
@@ -45,9 +45,6 @@ struct Utilization {
     memory: c_uint,
 }
 
-/// No MIG instance.
-const NO_INSTANCE: c_uint = c_uint::MAX;
-
 /// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
@@ -55,8 +52,8 @@ fn version<T>(version: usize) -> usize {
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
     let ledger = ledger(device)?;
-    let lives = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    let rows: Vec<_> = ledger.processes.iter().filter(lives).collect();
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
     let room = get(count)? as usize;
     put(count, number(rows.len()))?;
     if room < rows.len() {

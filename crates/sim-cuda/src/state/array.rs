@@ -3,7 +3,6 @@
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
-/// Size and element of an array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// Width, height and depth; 0 for a dimension that it does not have.
@@ -14,7 +13,6 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Bytes of an element.
     fn element(&self) -> usize {
         let channel = match self.format {
             0x01 | 0x08 => 1,
@@ -24,7 +22,6 @@ impl Shape {
         channel * self.channels as usize
     }
 
-    /// Bytes of a row.
     pub(crate) fn row(&self) -> usize {
         self.size[0].saturating_mul(self.element())
     }
@@ -45,31 +42,15 @@ impl Shape {
     }
 }
 
-/// An array.
 pub(crate) struct Array {
     pub(crate) handle: usize,
     pub(crate) shape: Shape,
-    address: usize,
-    len: usize,
+    pub(crate) address: usize,
+    pub(crate) len: usize,
     /// Not a level of a mipmapped array.
     pub(crate) is_own: bool,
 }
 
-impl Array {
-    pub(crate) fn new(handle: usize, shape: Shape, address: usize, len: usize, is_own: bool) -> Self {
-        Self { handle, shape, address, len, is_own }
-    }
-
-    pub(crate) fn address(&self) -> usize {
-        self.address
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-}
-
-/// A mipmapped array.
 pub(crate) struct Mipmap {
     pub(crate) handle: usize,
     pub(crate) address: usize,

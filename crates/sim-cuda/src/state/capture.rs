@@ -12,19 +12,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-/// What other work a capture forbids.
+/// The calls that a capture forbids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Unsafe calls of any thread.
     Global,
     /// Unsafe calls of the thread that began it.
     ThreadLocal,
-    /// Nothing.
+    /// No calls.
     Relaxed,
 }
 
 impl Mode {
-    /// The driver's number.
     pub(crate) fn parse(number: u32) -> Result<Self, CUresult> {
         match number {
             0 => Ok(Self::Global),
@@ -33,28 +32,16 @@ impl Mode {
             _ => Err(CUresult::ERROR_INVALID_VALUE),
         }
     }
-
-    /// The driver's number.
-    pub(crate) fn number(self) -> u32 {
-        match self {
-            Self::Global => 0,
-            Self::ThreadLocal => 1,
-            Self::Relaxed => 2,
-        }
-    }
 }
 
-/// What has been captured.
 #[derive(Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<GraphNode>,
     /// A forbidden call was made: the capture yields no graph any more.
     pub(crate) invalid: bool,
-    /// The capture is over.
     pub(crate) ended: bool,
 }
 
-/// One capture under way.
 pub(crate) struct Capture {
     pub(crate) id: u64,
     mode: Mode,
@@ -76,45 +63,38 @@ impl Capture {
     }
 }
 
-/// A place in a capture: nodes after which comes what depends on it.
+/// A position in a capture, of a stream or of an event: the nodes on which the next node depends.
 #[derive(Clone)]
-pub(crate) struct Tips {
+pub(crate) struct Position {
     pub(crate) capture: Arc<Capture>,
     pub(crate) nodes: Vec<usize>,
 }
 
-/// A stream's part in a capture.
-pub(crate) struct Participation {
-    pub(crate) tips: Tips,
-}
-
-impl Participation {
-    /// Adds a node of work behind the stream's last ones.
+impl Position {
     pub(crate) fn add(&mut self, stream: &Stream, work: Work, effect: Option<Effect>) -> Status {
         self.add_node(stream, Body::Work { work, effect })
     }
 
-    /// Adds a node.
     pub(crate) fn add_node(&mut self, stream: &Stream, body: Body) -> Status {
         stream.context.check()?;
-        let mut graph = lock(&self.tips.capture.graph);
+        let mut graph = lock(&self.capture.graph);
         if graph.invalid {
             return Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED);
         }
-        let dependencies = std::mem::take(&mut self.tips.nodes);
+        let dependencies = std::mem::take(&mut self.nodes);
         graph.nodes.push(GraphNode { body, dependencies });
-        self.tips.nodes = vec![graph.nodes.len() - 1];
+        self.nodes = vec![graph.nodes.len() - 1];
         Ok(())
     }
 
     /// Adds all nodes of a graph behind the stream's last ones.
     pub(crate) fn add_graph(&mut self, nodes: &[GraphNode]) -> Status {
-        let mut graph = lock(&self.tips.capture.graph);
+        let mut graph = lock(&self.capture.graph);
         if graph.invalid {
             return Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED);
         }
         let first = graph.nodes.len();
-        let before = std::mem::take(&mut self.tips.nodes);
+        let before = std::mem::take(&mut self.nodes);
         for node in nodes {
             let mut dependencies: Vec<usize> = node.dependencies.iter().map(|index| first + index).collect();
             if dependencies.is_empty() {
@@ -122,13 +102,12 @@ impl Participation {
             }
             graph.nodes.push(GraphNode { body: node.body.clone(), dependencies });
         }
-        self.tips.nodes =
+        self.nodes =
             if nodes.is_empty() { before } else { super::graph::leaves(&graph.nodes[first..], first) };
         Ok(())
     }
 }
 
-/// All captures under way in this process.
 #[derive(Default)]
 pub(crate) struct Captures {
     active: Mutex<Vec<Arc<Capture>>>,
@@ -137,7 +116,7 @@ pub(crate) struct Captures {
 }
 
 thread_local! {
-    /// What captures of others mean for this thread.
+    /// The mode in which captures bind this thread.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
@@ -152,7 +131,6 @@ impl Captures {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a capture on a stream.
     pub(crate) fn begin(&self, stream: &Stream, mode: Mode) -> Status {
         if stream.kind == StreamKind::Legacy {
             return Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -172,14 +150,13 @@ impl Captures {
         });
         lock(&self.active).push(capture.clone());
         self.count.fetch_add(1, Ordering::Relaxed);
-        *part = Some(Participation { tips: Tips { capture, nodes: Vec::new() } });
+        *part = Some(Position { capture, nodes: Vec::new() });
         Ok(())
     }
 
-    /// Ends the capture that began on a stream and returns what was captured.
     pub(crate) fn end(&self, stream: &Stream) -> Result<Vec<GraphNode>, CUresult> {
-        let (capture, tips) = match lock(&stream.capture).as_ref() {
-            Some(part) => (part.tips.capture.clone(), part.tips.nodes.clone()),
+        let (capture, at) = match lock(&stream.capture).as_ref() {
+            Some(part) => (part.capture.clone(), part.nodes.clone()),
             None => return Err(CUresult::ERROR_ILLEGAL_STATE),
         };
         if capture.origin != stream.handle {
@@ -192,7 +169,7 @@ impl Captures {
         let nodes = {
             let mut graph = lock(&capture.graph);
             graph.ended = true;
-            let unjoined = super::graph::leaves(&graph.nodes, 0).iter().any(|leaf| !tips.contains(leaf));
+            let unjoined = super::graph::leaves(&graph.nodes, 0).iter().any(|leaf| !at.contains(leaf));
             match (graph.invalid, unjoined) {
                 (true, _) => Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED),
                 (_, true) => Err(CUresult::ERROR_STREAM_CAPTURE_UNJOINED),
@@ -202,7 +179,7 @@ impl Captures {
         lock(&self.active).retain(|other| other.id != capture.id);
         self.count.fetch_sub(1, Ordering::Relaxed);
         for member in stream.context.streams() {
-            lock(&member.capture).take_if(|part| part.tips.capture.id == capture.id);
+            lock(&member.capture).take_if(|part| part.capture.id == capture.id);
         }
         nodes
     }
@@ -228,17 +205,18 @@ impl Captures {
     }
 
     /// A query whether the legacy default stream is captured. It fails while captured streams are ordered with it,
-    /// and harms no capture.
+    /// and invalidates no capture.
     pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
-        let ties = |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
-        if lock(&self.active).iter().any(ties) {
+        let is_ordered =
+            |capture: &Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
+        if lock(&self.active).iter().any(is_ordered) {
             Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
         } else {
             Ok(())
         }
     }
 
-    /// A wait for the whole context.
+    /// Checks a wait for the whole context.
     pub(crate) fn forbid_context(&self, context: &Context) -> Status {
         if !self.any() {
             return Ok(());
@@ -246,12 +224,12 @@ impl Captures {
         self.forbid(|capture| capture.context == context.handle, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// A wait for a captured stream, or a query of it.
+    /// Checks a wait for a stream, or a query of it.
     pub(crate) fn forbid_stream(&self, stream: &Stream) -> Status {
         match lock(&stream.capture).as_ref().filter(|_| self.any()) {
             None => Ok(()),
             Some(part) => {
-                part.tips.capture.invalidate();
+                part.capture.invalidate();
                 Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
             }
         }
@@ -266,30 +244,30 @@ impl Captures {
 }
 
 /// Makes a stream wait for a position in a capture: the stream joins the capture, or its own part of it waits.
-pub(crate) fn wait_for(stream: &Stream, tips: &Tips) -> Status {
-    if !tips.capture.is_active() {
+pub(crate) fn wait_for(stream: &Stream, at: &Position) -> Status {
+    if !at.capture.is_active() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     if stream.kind == StreamKind::Legacy {
-        tips.capture.invalidate();
+        at.capture.invalidate();
         return Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT);
     }
     let mut part = lock(&stream.capture);
     match part.as_mut() {
         None => {
-            *lock(&tips.capture.blocking) |= stream.kind == StreamKind::Blocking;
-            *part = Some(Participation { tips: tips.clone() });
+            *lock(&at.capture.blocking) |= stream.kind == StreamKind::Blocking;
+            *part = Some(at.clone());
         }
-        Some(part) if part.tips.capture.id == tips.capture.id => {
-            for node in &tips.nodes {
-                if !part.tips.nodes.contains(node) {
-                    part.tips.nodes.push(*node);
+        Some(part) if part.capture.id == at.capture.id => {
+            for node in &at.nodes {
+                if !part.nodes.contains(node) {
+                    part.nodes.push(*node);
                 }
             }
         }
         Some(part) => {
-            part.tips.capture.invalidate();
-            tips.capture.invalidate();
+            part.capture.invalidate();
+            at.capture.invalidate();
             return Err(CUresult::ERROR_STREAM_CAPTURE_MERGE);
         }
     }

@@ -26,7 +26,6 @@ impl Drop for Chunk {
 }
 
 impl Memory {
-    /// Addresses without memory.
     pub(crate) fn reserve(
         &self,
         device: &Arc<Device>,
@@ -72,13 +71,11 @@ impl Memory {
         Ok(handle)
     }
 
-    /// Releases the handle of a chunk.
     pub(crate) fn release_chunk(&self, handle: usize) -> Status {
         let chunk = lock(&self.0).chunks.remove(&handle);
         chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// A handle for the chunk that is mapped at an address.
     pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
         let mut state = lock(&self.0);
         let mapped =
@@ -90,12 +87,10 @@ impl Memory {
         Ok(handle)
     }
 
-    /// The chunk of a handle.
     pub(crate) fn chunk(&self, handle: usize) -> Option<Arc<Chunk>> {
         lock(&self.0).chunks.get(&handle).cloned()
     }
 
-    /// Maps a chunk into reserved addresses.
     pub(crate) fn map_chunk(&self, address: usize, len: usize, handle: usize) -> Status {
         let mut state = lock(&self.0);
         let chunk = state.chunks.get(&handle).cloned().ok_or(CUresult::ERROR_INVALID_VALUE)?;

@@ -1,6 +1,6 @@
 //! Devices and contexts, and which context is current in a thread.
 
-use super::driver::{Driver, driver};
+use super::driver::driver;
 use super::groups::{Control, Groups};
 use super::host::HostThread;
 use super::memory::PoolId;
@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex};
 /// Local memory of a thread in a new context, in bytes: what the driver's limit of a thread's stack is to begin with.
 const LOCAL: u32 = 1 << 10;
 
-/// The primary context of a device.
 #[derive(Default)]
 pub(crate) struct Primary {
     pub(crate) retained: usize,
@@ -28,11 +27,9 @@ pub(crate) struct Primary {
     pub(crate) flags: u32,
 }
 
-/// A simulated GPU as a device of this process.
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
     pub(crate) gpu: Arc<Gpu>,
-    /// Where its daemon is.
     pub(crate) socket: PathBuf,
     pub(crate) primary: Mutex<Primary>,
     /// The pool that stream-ordered allocations come from.
@@ -60,17 +57,16 @@ impl Device {
         })
     }
 
-    /// The device's number as the driver's functions have it.
     pub(crate) fn number(&self) -> i32 {
         i32::try_from(self.ordinal).unwrap_or(i32::MAX)
     }
 
-    /// Retains the primary context, made if need be.
-    pub(crate) fn retain(self: &Arc<Self>, driver: &Driver) -> Result<Arc<Context>, CUresult> {
+    /// Retains the primary context, and makes it first if there is none.
+    pub(crate) fn retain(self: &Arc<Self>) -> Result<Arc<Context>, CUresult> {
         let mut primary = lock(&self.primary);
         let context = match &primary.context {
             Some(context) => context.clone(),
-            None => Context::open(driver, self, primary.flags)?,
+            None => Context::open(self, primary.flags)?,
         };
         primary.retained += 1;
         primary.context = Some(context.clone());
@@ -78,7 +74,7 @@ impl Device {
     }
 
     /// Releases the primary context; the last release destroys it, `all` does so at once.
-    pub(crate) fn release(&self, driver: &Driver, all: bool) -> Status {
+    pub(crate) fn release(&self, all: bool) -> Status {
         let context = {
             let mut primary = lock(&self.primary);
             if primary.retained == 0 && !all {
@@ -90,11 +86,10 @@ impl Device {
             }
             primary.context.take()
         };
-        context.map_or(Ok(()), |context| context.destroy(driver))
+        context.map_or(Ok(()), |context| context.destroy())
     }
 }
 
-/// A context.
 pub(crate) struct Context {
     pub(crate) handle: usize,
     pub(crate) device: Arc<Device>,
@@ -118,14 +113,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Makes a context on a device.
-    pub(crate) fn open(driver: &Driver, device: &Arc<Device>, flags: u32) -> Result<Arc<Self>, CUresult> {
+    pub(crate) fn open(device: &Arc<Device>, flags: u32) -> Result<Arc<Self>, CUresult> {
         let groups = device.control.open_groups(&device.gpu)?;
         let group = device.gpu.open_context(Some(groups.compute())).map_err(|error| {
             device.control.free(&groups);
-            status_of(&error)
+            status_of(error)
         })?;
-        let context = driver.contexts.add(|handle| Self {
+        let context = driver()?.contexts.add(|handle| Self {
             handle,
             device: device.clone(),
             group,
@@ -139,32 +133,28 @@ impl Context {
             alive: AtomicBool::new(true),
             error: AtomicU32::new(0),
         });
-        *lock(&context.legacy) = Some(Stream::open(driver, &context, StreamKind::Legacy, 0, 0)?);
+        *lock(&context.legacy) = Some(Stream::open(&context, StreamKind::Legacy, 0, 0)?);
         Ok(context)
     }
 
-    /// Handle of its kernels' channel group.
     #[cfg(test)]
     pub(crate) fn compute_group(&self) -> u32 {
         self.groups.compute().group
     }
 
-    /// Whether it has not been destroyed.
     pub(crate) fn check(&self) -> Status {
         if self.alive.load(Ordering::Relaxed) { Ok(()) } else { Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) }
     }
 
-    /// The asynchronous error that has happened, if any.
     pub(crate) fn healthy(&self) -> Status {
         CUresult(self.error.load(Ordering::Relaxed)).ok()
     }
 
-    /// An asynchronous error: the first one stays.
+    /// Records an asynchronous error; the first one is kept.
     pub(crate) fn fail(&self, error: CUresult) {
         let _ = self.error.compare_exchange(0, error.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The legacy default stream.
     pub(crate) fn legacy(&self) -> Result<Arc<Stream>, CUresult> {
         lock(&self.legacy).clone().ok_or(CUresult::ERROR_CONTEXT_IS_DESTROYED)
     }
@@ -181,12 +171,10 @@ impl Context {
         closing.push(stream.sim.mark());
     }
 
-    /// All open streams.
     pub(crate) fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).values().cloned().collect()
     }
 
-    /// Waits for everything submitted to the context.
     pub(crate) fn synchronize(&self) -> Status {
         self.drain()?;
         self.healthy()
@@ -203,7 +191,7 @@ impl Context {
         self.draining.fetch_add(1, Ordering::Relaxed);
         let waited = marks.into_iter().try_for_each(|mark| self.device.gpu.wait_for(mark));
         self.draining.fetch_sub(1, Ordering::Relaxed);
-        waited.map_err(|error| status_of(&error))?;
+        waited.map_err(status_of)?;
         lock(&self.closing).retain(|mark| !self.device.gpu.is_done(*mark));
         Ok(())
     }
@@ -225,11 +213,13 @@ impl Context {
     }
 
     /// Ends the context with everything in it, after what was submitted is done.
-    pub(crate) fn destroy(&self, driver: &Driver) -> Status {
+    pub(crate) fn destroy(&self) -> Status {
+        let driver = driver()?;
         if !self.alive.swap(false, Ordering::Relaxed) {
             return Err(CUresult::ERROR_CONTEXT_IS_DESTROYED);
         }
-        let synchronized = self.synchronize();
+        // An asynchronous error ends with its context.
+        let _ = self.synchronize();
         driver.contexts.remove(self.handle);
         driver.streams.remove_all(|stream| stream.context.handle == self.handle);
         for module in driver.modules.remove_all(|module| module.context == Some(self.handle)) {
@@ -239,10 +229,8 @@ impl Context {
         lock(&self.streams).clear();
         lock(&self.legacy).take();
         CURRENT.with_borrow_mut(|stack| stack.retain(|other| other.handle != self.handle));
-        self.device.gpu.close_context(self.group).map_err(|error| status_of(&error))?;
+        self.device.gpu.close_context(self.group).map_err(status_of)?;
         self.device.control.free(&self.groups);
-        // An asynchronous error ends with its context.
-        let _ = synchronized;
         Ok(())
     }
 }
@@ -252,7 +240,6 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The current context of this thread.
 pub(crate) fn current() -> Result<Arc<Context>, CUresult> {
     driver()?;
     let context = current_or_none().ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
@@ -260,17 +247,14 @@ pub(crate) fn current() -> Result<Arc<Context>, CUresult> {
     Ok(context)
 }
 
-/// The current context of this thread, destroyed or not, or none.
 pub(crate) fn current_or_none() -> Option<Arc<Context>> {
     CURRENT.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
 }
 
-/// Makes a context current in addition to those that are.
 pub(crate) fn push(context: Arc<Context>) {
     CURRENT.with_borrow_mut(|stack| stack.push(context));
 }
 
-/// Takes the current context off.
 pub(crate) fn pop() -> Option<Arc<Context>> {
     CURRENT.with_borrow_mut(Vec::pop)
 }

@@ -3,12 +3,11 @@
 use super::array::{Array, Mipmap};
 use super::capture::Captures;
 use super::context::{Context, Device};
-use super::event::Event;
 use super::graph::{Exec, GraphObject};
 use super::lock;
 use super::memory::Memory;
 use super::module::{Function, ModuleObject};
-use super::stream::Stream;
+use super::stream::{Event, Stream};
 use super::table::{Kind, Table};
 use crate::border::Status;
 use sluice_driver_api::CUresult;
@@ -21,7 +20,6 @@ const SOCKET: &str = "SLUICE_SIM_SOCKET";
 /// What the ledger calls this process.
 const LABEL: &str = "SLUICE_SIM_LABEL";
 
-/// Everything that this process has of the driver.
 pub(crate) struct Driver {
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) contexts: Table<Context>,
@@ -51,6 +49,13 @@ pub(crate) fn driver() -> Result<&'static Driver, CUresult> {
     DRIVER.get().ok_or(CUresult::ERROR_NOT_INITIALIZED)
 }
 
+/// The driver, for a call that is not safe during a capture.
+pub(crate) fn driver_for_unsafe_call() -> Result<&'static Driver, CUresult> {
+    let driver = driver()?;
+    driver.captures.unsafe_call()?;
+    Ok(driver)
+}
+
 /// Waits for as long as this process is locked from outside.
 pub(crate) fn wait_unlocked() {
     if let Ok(driver) = driver() {
@@ -63,6 +68,11 @@ pub(crate) fn sockets() -> Vec<PathBuf> {
     if let Ok(driver) = driver() {
         return driver.devices.iter().map(|device| device.socket.clone()).collect();
     }
+    named_sockets()
+}
+
+/// The sockets that the environment names, one per device.
+pub(crate) fn named_sockets() -> Vec<PathBuf> {
     let sockets = std::env::var(SOCKET).unwrap_or_default();
     sockets.split(',').filter(|socket| !socket.is_empty()).map(PathBuf::from).collect()
 }
@@ -113,7 +123,7 @@ pub(crate) fn init_at(sockets: &str, label: &str) -> Status {
         execs: Table::new(Kind::GraphExec),
         arrays: Table::new(Kind::Array),
         mipmaps: Table::new(Kind::Mipmap),
-        memory: Memory::new(),
+        memory: Memory::default(),
         captures: Captures::default(),
     };
     // No other thread can have set it: the lock is held.
@@ -122,7 +132,6 @@ pub(crate) fn init_at(sockets: &str, label: &str) -> Status {
 }
 
 impl Driver {
-    /// The device of an ordinal.
     pub(crate) fn device(&self, ordinal: i32) -> Result<&Arc<Device>, CUresult> {
         let index = usize::try_from(ordinal).map_err(|_| CUresult::ERROR_INVALID_DEVICE)?;
         self.devices.get(index).ok_or(CUresult::ERROR_INVALID_DEVICE)

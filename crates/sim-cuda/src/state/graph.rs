@@ -12,16 +12,12 @@ use sluice_sim::engine::{Node, Work};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-/// What a node does.
 #[derive(Clone)]
 pub(crate) enum Body {
-    /// Work of the GPU.
     Work { work: Work, effect: Option<Effect> },
-    /// A function on the CPU.
     Host(Call),
 }
 
-/// A node of a graph.
 #[derive(Clone)]
 pub(crate) struct GraphNode {
     pub(crate) body: Body,
@@ -58,7 +54,6 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    /// Tells the GPU a graph.
     pub(crate) fn new(handle: usize, context: &Context, nodes: Vec<GraphNode>) -> Result<Self, CUresult> {
         let device = context.device.clone();
         let mut parts = Vec::new();
@@ -77,7 +72,6 @@ impl Exec {
         Ok(Self { handle, nodes, device, parts })
     }
 
-    /// Launches the graph into a stream that is not captured.
     pub(crate) fn launch(&self, stream: &Arc<Stream>) -> Status {
         for part in &self.parts {
             match part {
@@ -95,19 +89,18 @@ impl Exec {
     }
 }
 
-/// Nodes `begin` to `end` as a graph that the GPU knows.
 fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -> Result<Part, CUresult> {
-    let mut told: Vec<Node> = Vec::new();
+    let mut known: Vec<Node> = Vec::new();
     let mut effects = Vec::new();
     for (index, node) in nodes[begin..end].iter().enumerate() {
         let Body::Work { work, effect } = &node.body else { continue };
-        told.push(Node { work: *work, successors: Vec::new() });
+        known.push(Node { work: *work, successors: Vec::new() });
         effects.extend(effect.clone());
         for dependency in node.dependencies.iter().filter(|dependency| **dependency >= begin) {
-            told[dependency - begin].successors.push(index);
+            known[dependency - begin].successors.push(index);
         }
     }
-    let graph = device.gpu.add_graph(told).map_err(|error| status_of(&error))?;
+    let graph = device.gpu.add_graph(known).map_err(status_of)?;
     Ok(Part::Device { graph, effects })
 }
 

@@ -37,14 +37,12 @@ struct Open {
     contexts: u32,
 }
 
-/// The channel groups of a context.
 pub(crate) struct Groups {
     client: u32,
     first: u32,
 }
 
 impl Groups {
-    /// The group that carries kernels.
     pub(crate) fn compute(&self) -> ControlGroup {
         ControlGroup { client: self.client, group: self.first }
     }
@@ -77,7 +75,6 @@ impl Control {
         }
     }
 
-    /// Frees the channel groups of a context that has ended.
     pub(crate) fn free(&self, groups: &Groups) {
         if let Some(open) = &*lock(&self.0) {
             open.free(groups);
@@ -94,7 +91,7 @@ impl Control {
 
 impl Open {
     fn new(gpu: &Gpu) -> Result<Self, CUresult> {
-        let file = gpu.open_control().map_err(|error| status_of(&error))?;
+        let file = gpu.open_control().map_err(status_of)?;
         let root = AllocBlock { class: class::ROOT_CLIENT, ..AllocBlock::default() };
         let client = allocate(file.as_fd(), root, &[])?;
         let open = Self { file, client, contexts: 0 };
@@ -103,7 +100,6 @@ impl Open {
         Ok(open)
     }
 
-    /// A group with its channels, and the engine on the first of them.
     fn alloc_group(&self, group: u32, engine: u32, channels: u32) -> Result<(), CUresult> {
         self.alloc(DEVICE, group, class::CHANNEL_GROUP, &GroupParams { engine }.encode())?;
         let params = ChannelParams { entries: 1_024, engine }.encode();

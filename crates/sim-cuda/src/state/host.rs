@@ -13,7 +13,6 @@ use sluice_sim::client::{Mark, StreamCommand};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Calls a function in every child that this process forks.
 pub(crate) fn at_fork(child: extern "C" fn()) {
     // SAFETY: the function only stores to an atomic, which is allowed between fork and exec; it lives as long as this
     // library, which is never unloaded (its descriptors and threads would be left behind).
@@ -56,7 +55,6 @@ struct Job {
     call: Option<(Call, Mark)>,
 }
 
-/// The thread that runs host functions of one device.
 #[derive(Default)]
 pub(crate) struct HostThread {
     jobs: Arc<Mutex<Vec<Job>>>,
@@ -70,7 +68,7 @@ pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
     let _order = lock(&stream.host_order);
     let before = stream.submit(StreamCommand::Record(None), None)?;
     let hold = stream.submit(StreamCommand::Host, None)?;
-    give(stream, before, Some((call, hold)));
+    enqueue(stream, before, Some((call, hold)));
     Ok(())
 }
 
@@ -78,10 +76,10 @@ pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
 /// threads may read the memory.
 pub(crate) fn apply_effects_at(stream: &Arc<Stream>, mark: Mark) {
     let _order = lock(&stream.host_order);
-    give(stream, mark, None);
+    enqueue(stream, mark, None);
 }
 
-fn give(stream: &Arc<Stream>, before: Mark, call: Option<(Call, Mark)>) {
+fn enqueue(stream: &Arc<Stream>, before: Mark, call: Option<(Call, Mark)>) {
     let device = &stream.context.device;
     lock(&device.host.jobs).push(Job { stream: stream.clone(), before, call });
     device.host.started.get_or_init(|| start(device));
@@ -105,14 +103,14 @@ fn start(device: &Arc<Device>) {
             }
         }
     };
-    // Without a thread the functions are not called and their streams stay stopped, which the caller sees.
+    // Without a thread the functions are not called and their streams remain stopped, which the caller sees.
     let _ = std::thread::Builder::new().name("cuda-sim-host".into()).spawn(run);
 }
 
 /// The first function that is due. Within one stream only the first can be.
 fn next_job(jobs: &Mutex<Vec<Job>>, is_done: impl Fn(Mark) -> bool) -> Option<Job> {
     let mut jobs = lock(jobs);
-    let mut looked_at = HashSet::new();
-    let index = jobs.iter().position(|job| looked_at.insert(job.stream.handle) && is_done(job.before))?;
+    let mut checked = HashSet::new();
+    let index = jobs.iter().position(|job| checked.insert(job.stream.handle) && is_done(job.before))?;
     Some(jobs.remove(index))
 }

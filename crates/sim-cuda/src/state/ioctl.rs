@@ -16,7 +16,7 @@ type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
 /// The process's `ioctl`: the first one in the order of its libraries, which may be one that watches.
 fn of_process() -> Option<Ioctl> {
-    // SAFETY: the handle is the one that asks for the whole process, the name a C string.
+    // SAFETY: the handle stands for the whole process, and the name is a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ioctl".as_ptr()) };
     if address.is_null() {
         return None;

@@ -4,10 +4,9 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The least unit of a mapping.
 pub(crate) const PAGE: usize = 4096;
 
-/// A mapping of our own; unmapped when dropped.
+/// A mapping that is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: usize,
@@ -15,7 +14,6 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Zeroed memory.
     pub(crate) fn memory(len: usize) -> io::Result<Self> {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
     }

@@ -11,15 +11,12 @@ use std::sync::{Arc, Mutex};
 
 /// Begin of the handles of pools; beyond those of [`super::table`].
 const POOL_HANDLES: usize = 0x00c0_ded0_0000_0000;
-/// A memory pool, by its handle.
 pub(crate) type PoolId = usize;
 
-/// The flag of a registration for reading only.
 const READ_ONLY: u32 = 8;
-/// All flags of a registration.
 const REGISTRATION: u32 = 15;
 
-/// How a piece of memory came to be.
+/// The origin of a piece of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// cuMemAlloc and cuMemAllocPitch.
@@ -39,9 +36,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Whether it takes device memory by itself.
+    /// Whether it counts as device memory.
     fn is_counted(self) -> bool {
         matches!(self, Self::Device | Self::Managed | Self::Pool(_) | Self::Array)
+    }
+
+    /// Whether the program frees it by its address in device memory.
+    pub(crate) fn is_freed_by_address(self) -> bool {
+        matches!(self, Self::Device | Self::Managed | Self::Pool(_))
     }
 
     /// Whether the host can reach it without a copy.
@@ -50,7 +52,6 @@ impl Origin {
     }
 }
 
-/// A piece of memory.
 pub(crate) struct Piece {
     pub(crate) address: usize,
     /// Requested bytes; this is what is counted.
@@ -73,7 +74,6 @@ impl Drop for Piece {
     }
 }
 
-/// A memory pool.
 pub(crate) struct Pool {
     pub(crate) device: Arc<Device>,
     /// Values of its settable attributes.
@@ -81,39 +81,21 @@ pub(crate) struct Pool {
     used_high: usize,
 }
 
-/// All of it, under one lock.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) pieces: BTreeMap<usize, Piece>,
+    pub(super) pieces: BTreeMap<usize, Arc<Piece>>,
     pub(super) chunks: HashMap<usize, Arc<Chunk>>,
-    /// Where chunks are mapped.
     pub(super) mapped: BTreeMap<usize, Arc<Chunk>>,
     pools: HashMap<PoolId, Pool>,
     default_pools: HashMap<usize, PoolId>,
     pub(super) next_handle: usize,
 }
 
-/// All memory of the process.
 #[derive(Default)]
 pub(crate) struct Memory(pub(super) Mutex<State>);
 
-/// What is known of an address.
-#[derive(Debug, Clone)]
-pub(crate) struct Found {
-    pub(crate) base: usize,
-    pub(crate) len: usize,
-    pub(crate) origin: Origin,
-    pub(crate) context: usize,
-    pub(crate) device: i32,
-    pub(crate) flags: u32,
-}
-
 impl Memory {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes device or host memory. Zero bytes are INVALID_VALUE.
+    /// Allocates device or host memory. Zero bytes are INVALID_VALUE.
     pub(crate) fn allocate(
         &self,
         context: &Context,
@@ -159,10 +141,10 @@ impl Memory {
                 pool.used_high = pool.used_high.max(used);
             }
         }
-        state.pieces.insert(piece.address, piece);
+        state.pieces.insert(piece.address, Arc::new(piece));
     }
 
-    /// Takes host memory of the program into account.
+    /// Registers host memory of the program.
     pub(crate) fn register(&self, context: &Context, address: usize, len: usize, flags: u32) -> Status {
         if len == 0 || address == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -179,30 +161,23 @@ impl Memory {
         Ok(())
     }
 
-    /// What the piece of memory at exactly this address is.
-    pub(crate) fn at(&self, address: usize) -> Option<Found> {
-        self.find(address).filter(|found| found.base == address)
+    /// The piece of memory that begins at this address.
+    pub(crate) fn at(&self, address: usize) -> Option<Arc<Piece>> {
+        self.find(address).filter(|piece| piece.address == address)
     }
 
-    /// What an address lies in.
-    pub(crate) fn find(&self, address: usize) -> Option<Found> {
+    /// The piece of memory that contains an address.
+    pub(crate) fn find(&self, address: usize) -> Option<Arc<Piece>> {
         let state = lock(&self.0);
         let (_, piece) = state.pieces.range(..=address).next_back()?;
-        (address < piece.address + piece.len).then(|| Found {
-            base: piece.address,
-            len: piece.len,
-            origin: piece.origin,
-            context: piece.context,
-            device: piece.device.number(),
-            flags: piece.flags,
-        })
+        (address < piece.address + piece.len).then(|| piece.clone())
     }
 
     /// A span if all of it is memory that a kernel can use.
     pub(crate) fn span(&self, address: usize, len: usize) -> Option<Span> {
         let found = self.find(address)?;
         let end = address.checked_add(len)?;
-        if end > found.base + found.len {
+        if end > found.address + found.len {
             return None;
         }
         if found.origin == Origin::Reserved && !self.is_backed(address, end) {
@@ -211,13 +186,12 @@ impl Memory {
         Some(Span::found(address, len))
     }
 
-    /// Whether a span is host memory that was registered for reading only.
     pub(crate) fn is_read_only(&self, span: Span) -> bool {
         let found = self.find(span.address());
         found.is_some_and(|found| found.origin == Origin::Registered && found.flags & READ_ONLY != 0)
     }
 
-    /// Gives a piece back if it came to be in one of these ways.
+    /// Frees a piece if it has one of these origins.
     pub(crate) fn release(&self, address: usize, which: impl FnOnce(Origin) -> bool) -> Status {
         let piece = {
             let mut state = lock(&self.0);
@@ -230,16 +204,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back everything that ends with a context.
     pub(crate) fn release_context(&self, context: usize) {
-        let gone: Vec<Piece> = {
+        let gone: Vec<Arc<Piece>> = {
             let mut state = lock(&self.0);
             state.pieces.extract_if(.., |_, piece| piece.context == context).map(|(_, piece)| piece).collect()
         };
         drop(gone);
     }
 
-    /// Makes a pool.
     pub(crate) fn create_pool(&self, device: &Arc<Device>) -> PoolId {
         let mut state = lock(&self.0);
         state.next_handle += 1;
@@ -248,7 +220,7 @@ impl Memory {
         id
     }
 
-    /// The pool that a device has from the beginning.
+    /// The default pool of a device.
     pub(crate) fn default_pool(&self, device: &Arc<Device>) -> PoolId {
         let known = lock(&self.0).default_pools.get(&device.ordinal).copied();
         known.unwrap_or_else(|| {
@@ -257,7 +229,7 @@ impl Memory {
         })
     }
 
-    /// Ends a pool; what was allocated from it stays. A device's default pool cannot be ended.
+    /// Destroys a pool; its allocations are kept. A device's default pool cannot be destroyed.
     pub(crate) fn destroy_pool(&self, id: PoolId) -> Status {
         let mut state = lock(&self.0);
         if state.default_pools.values().any(|each| *each == id) {
@@ -266,7 +238,6 @@ impl Memory {
         state.pools.remove(&id).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// Runs `with` a pool and the bytes of it that are in use, now and at most so far.
     pub(crate) fn with_pool<T>(
         &self,
         id: PoolId,
@@ -284,11 +255,11 @@ fn pool_used(state: &State, id: PoolId) -> usize {
     state.pieces.values().filter(|piece| piece.origin == Origin::Pool(id)).map(|piece| piece.len).sum()
 }
 
-/// Counts device memory; when there is none left, memory that streams have given back is looked for first.
+/// Counts device memory. If there is not enough, applies the frees of streams first.
 pub(super) fn count(device: &Device, len: usize) -> Status {
     if device.gpu.allocate(len as u64).is_ok() {
         return Ok(());
     }
     device.gpu.apply_effects();
-    device.gpu.allocate(len as u64).map_err(|error| status_of(&error))
+    device.gpu.allocate(len as u64).map_err(status_of)
 }

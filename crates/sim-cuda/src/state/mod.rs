@@ -5,17 +5,14 @@ pub(crate) mod capture;
 pub(crate) mod chunk;
 pub(crate) mod context;
 pub(crate) mod driver;
-pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod groups;
-pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod ioctl;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod stream;
-mod strict;
 pub(crate) mod table;
 pub(crate) mod words;
 
@@ -29,7 +26,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The driver's error for a refusal of the simulated GPU.
-pub(crate) fn status_of(error: &GpuError) -> CUresult {
+pub(crate) fn status_of(error: GpuError) -> CUresult {
     match error {
         GpuError::OutOfMemory | GpuError::Exhausted => CUresult::ERROR_OUT_OF_MEMORY,
         GpuError::Refused(_) => CUresult::ERROR_UNKNOWN,

@@ -1,16 +1,15 @@
 //! Modules and functions.
 
 use super::context::Device;
-use super::driver::Driver;
+use super::driver::driver;
 use super::status_of;
-use crate::border::Ptr;
+use crate::border::{Ptr, Status};
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{c_char, c_void};
 use sluice_sim::module::{Kernel, Module};
 use std::ffi::CString;
 use std::sync::{Arc, OnceLock};
 
-/// A loaded module or library.
 pub(crate) struct ModuleObject {
     pub(crate) handle: usize,
     /// The context that it was loaded into; none for a library.
@@ -18,7 +17,6 @@ pub(crate) struct ModuleObject {
     pub(crate) functions: Vec<Arc<Function>>,
 }
 
-/// A kernel that can be launched.
 pub(crate) struct Function {
     pub(crate) handle: usize,
     pub(crate) kernel: Kernel,
@@ -30,13 +28,12 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Index of the kernel's name on a device.
     pub(crate) fn name_on(&self, device: &Device) -> Result<usize, CUresult> {
         let name = self.names.get(device.ordinal).ok_or(CUresult::ERROR_INVALID_DEVICE)?;
         if let Some(name) = name.get() {
             return Ok(*name);
         }
-        let index = device.gpu.name(&self.kernel.name).map_err(|error| status_of(&error))?;
+        let index = device.gpu.name(&self.kernel.name).map_err(status_of)?;
         Ok(*name.get_or_init(|| index))
     }
 }
@@ -67,8 +64,9 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
 }
 
 /// Makes a module, or a library if there is no context, with its functions.
-pub(crate) fn add(driver: &Driver, module: Module, context: Option<usize>) -> Arc<ModuleObject> {
-    driver.modules.add(|handle| {
+pub(crate) fn add(module: Module, context: Option<usize>) -> Result<Arc<ModuleObject>, CUresult> {
+    let driver = driver()?;
+    Ok(driver.modules.add(|handle| {
         let functions = module.kernels.into_iter().map(|kernel| {
             driver.functions.add(|function| Function {
                 handle: function,
@@ -80,11 +78,11 @@ pub(crate) fn add(driver: &Driver, module: Module, context: Option<usize>) -> Ar
             })
         });
         ModuleObject { handle, context, functions: functions.collect() }
-    })
+    }))
 }
 
-/// Unloads a module or library.
-pub(crate) fn remove(driver: &Driver, handle: usize) -> Result<(), CUresult> {
+pub(crate) fn remove(handle: usize) -> Status {
+    let driver = driver()?;
     let module = driver.modules.remove(handle).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     for function in &module.functions {
         driver.functions.remove(function.handle);

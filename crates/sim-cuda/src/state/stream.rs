@@ -1,8 +1,8 @@
-//! Streams, and which one a handle means.
+//! Streams, the stream that a handle means, and events.
 
-use super::capture::Participation;
+use super::capture::Position;
 use super::context::{Context, current};
-use super::driver::{Driver, driver};
+use super::driver::driver;
 use super::{lock, status_of};
 use crate::border::{Ptr, Status};
 use sluice_driver_api::CUresult;
@@ -13,10 +13,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// What a command does to memory; a graph does it again and again.
+/// The effect of a command on memory; a graph's effects run at each launch.
 pub(crate) type Effect = Arc<dyn Fn() + Send + Sync>;
 
-/// A stream.
 pub(crate) struct Stream {
     pub(crate) handle: usize,
     pub(crate) context: Arc<Context>,
@@ -27,10 +26,10 @@ pub(crate) struct Stream {
     /// Locked while a host function is put into the stream.
     pub(super) host_order: Mutex<()>,
     /// The capture that the stream takes part in.
-    pub(crate) capture: Mutex<Option<Participation>>,
+    pub(crate) capture: Mutex<Option<Position>>,
 }
 
-/// Which default stream the null handle means.
+/// The default stream that the null handle means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Null {
     /// The context's.
@@ -40,18 +39,16 @@ pub(crate) enum Null {
 }
 
 impl Stream {
-    /// Makes a stream in a context.
     pub(crate) fn open(
-        driver: &Driver,
         context: &Arc<Context>,
         kind: StreamKind,
         flags: u32,
         priority: i32,
     ) -> Result<Arc<Self>, CUresult> {
         context.check()?;
-        let sim = client::Stream::open(&context.device.gpu, context.group, kind, priority)
-            .map_err(|error| status_of(&error))?;
-        let stream = driver.streams.add(|handle| Self {
+        let sim =
+            client::Stream::open(&context.device.gpu, context.group, kind, priority).map_err(status_of)?;
+        let stream = driver()?.streams.add(|handle| Self {
             handle,
             context: context.clone(),
             sim,
@@ -67,7 +64,7 @@ impl Stream {
 
     /// Puts work into the stream, or into the graph that it is captured to.
     pub(crate) fn work(&self, work: Work, effect: Option<Effect>) -> Status {
-        if self.is_captured(|participation| participation.add(self, work, effect.clone()))? {
+        if self.is_captured(|position| position.add(self, work, effect.clone()))? {
             return Ok(());
         }
         self.submit(
@@ -85,14 +82,11 @@ impl Stream {
     ) -> Result<Mark, CUresult> {
         self.context.check()?;
         self.context.healthy()?;
-        self.sim.submit(command, effect).map_err(|error| status_of(&error))
+        self.sim.submit(command, effect).map_err(status_of)
     }
 
     /// Does something to the capture that the stream takes part in. False if it takes part in none.
-    pub(crate) fn is_captured(
-        &self,
-        work: impl FnOnce(&mut Participation) -> Status,
-    ) -> Result<bool, CUresult> {
+    pub(crate) fn is_captured(&self, work: impl FnOnce(&mut Position) -> Status) -> Result<bool, CUresult> {
         if !driver()?.captures.any() {
             return Ok(false);
         }
@@ -100,19 +94,17 @@ impl Stream {
             driver()?.captures.forbid_legacy(&self.context)?;
         }
         match lock(&self.capture).as_mut() {
-            Some(participation) => work(participation).map(|()| true),
+            Some(position) => work(position).map(|()| true),
             None => Ok(false),
         }
     }
 
-    /// Waits for everything in the stream.
     pub(crate) fn synchronize(&self) -> Status {
         self.context.check()?;
-        self.context.device.gpu.wait_for(self.sim.mark()).map_err(|error| status_of(&error))?;
+        self.context.device.gpu.wait_for(self.sim.mark()).map_err(status_of)?;
         self.context.healthy()
     }
 
-    /// Whether everything in the stream is done.
     pub(crate) fn query(&self) -> Status {
         self.context.check()?;
         if !self.context.device.gpu.is_done(self.sim.mark()) {
@@ -140,8 +132,7 @@ thread_local! {
     static THREAD_STREAMS: RefCell<ThreadStreams> = RefCell::new(ThreadStreams(HashMap::new()));
 }
 
-/// The default stream of this thread in the current context.
-fn per_thread(driver: &Driver) -> Result<Arc<Stream>, CUresult> {
+fn per_thread() -> Result<Arc<Stream>, CUresult> {
     let context = current()?;
     let known = THREAD_STREAMS.try_with(|streams| streams.borrow().0.get(&context.handle).cloned());
     match known {
@@ -149,7 +140,7 @@ fn per_thread(driver: &Driver) -> Result<Arc<Stream>, CUresult> {
         // A thread that is ending has no streams any more.
         Err(_) => context.legacy(),
         Ok(None) => {
-            let stream = Stream::open(driver, &context, StreamKind::Blocking, 0, 0)?;
+            let stream = Stream::open(&context, StreamKind::Blocking, 0, 0)?;
             let kept = stream.clone();
             let _ = THREAD_STREAMS.try_with(|streams| streams.borrow_mut().0.insert(context.handle, kept));
             Ok(stream)
@@ -157,16 +148,62 @@ fn per_thread(driver: &Driver) -> Result<Arc<Stream>, CUresult> {
     }
 }
 
-/// The stream that a handle means.
 pub(crate) fn stream(handle: Ptr<CUstream_st>, null: Null) -> Result<Arc<Stream>, CUresult> {
     let driver = driver()?;
     match (handle.address(), null) {
         (0, Null::Legacy) | (1, _) => current()?.legacy(),
-        (0, Null::PerThread) | (2, _) => per_thread(driver),
+        (0, Null::PerThread) | (2, _) => per_thread(),
         (handle, _) => {
             let stream = driver.streams.get(handle).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
             stream.context.check()?;
             Ok(stream)
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) enum Recorded {
+    Never,
+    /// A place in a stream of this context.
+    At {
+        context: Arc<Context>,
+        mark: Mark,
+    },
+    /// A place in a capture.
+    Captured(Position),
+}
+
+pub(crate) struct Event {
+    pub(crate) handle: usize,
+    pub(crate) context: Arc<Context>,
+    /// Word that gets the time; none for an event without timing.
+    pub(crate) word: Option<usize>,
+    pub(crate) recorded: Mutex<Recorded>,
+}
+
+impl Event {
+    pub(crate) fn recorded(&self) -> Recorded {
+        lock(&self.recorded).clone()
+    }
+
+    /// When it was reached; NOT_READY before that, INVALID_HANDLE for an event without a time.
+    pub(crate) fn time(&self) -> Result<u64, CUresult> {
+        let word = self.word.ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+        match self.recorded() {
+            Recorded::Never => Err(CUresult::ERROR_INVALID_HANDLE),
+            Recorded::Captured(_) => Err(CUresult::ERROR_CAPTURED_EVENT),
+            Recorded::At { context, mark } if context.device.gpu.is_done(mark) => {
+                Ok(context.device.gpu.event_time(word))
+            }
+            Recorded::At { .. } => Err(CUresult::ERROR_NOT_READY),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Some(word) = self.word {
+            self.context.device.gpu.close_event(word);
         }
     }
 }

@@ -1,30 +1,21 @@
-//! Handles: numbers that stand for objects of the driver. A stale or foreign handle is found out, never followed.
+//! Handles: numbers that stand for objects of the driver. A stale or foreign handle is refused.
 
-use super::strict;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 /// The kind of object that a handle refers to; part of the handle's value, so that handles of different kinds differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// CUcontext.
     Context = 1,
-    /// CUmodule and CUlibrary.
     Module,
-    /// CUfunction and CUkernel.
     Function,
-    /// CUstream.
     Stream,
-    /// CUevent.
     Event,
-    /// CUgraph.
     Graph,
-    /// CUgraphExec.
     GraphExec,
-    /// CUarray.
     Array,
-    /// CUmipmappedArray.
     Mipmap,
 }
 
@@ -33,7 +24,6 @@ struct Rows<T> {
     next: usize,
 }
 
-/// All objects of one kind.
 pub(crate) struct Table<T> {
     kind: Kind,
     rows: RwLock<Rows<T>>,
@@ -54,18 +44,17 @@ impl<T> Table<T> {
         object
     }
 
-    /// The object of a handle.
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<T>> {
-        let strict = strict::dwell();
+        let strict = dwell();
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         let object = rows.objects.get(&handle).cloned();
         self.check(strict, &rows, handle, object.is_some());
         object
     }
 
-    /// Takes the object of a handle out; the handle is stale from here on.
+    /// Removes the object of a handle.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
-        let strict = strict::dwell();
+        let strict = dwell();
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         let object = rows.objects.remove(&handle);
         self.check(strict, &rows, handle, object.is_some());
@@ -75,11 +64,11 @@ impl<T> Table<T> {
     /// A real driver would follow the handle of a destroyed object. It refuses any other invalid handle.
     fn check(&self, strict: bool, rows: &Rows<T>, handle: usize, is_there: bool) {
         if strict && !is_there && (1..rows.next).any(|number| handle == handle_of(self.kind, number)) {
-            strict::crash(self.kind, handle);
+            crash(self.kind, handle);
         }
     }
 
-    /// Takes out all objects that answer yes.
+    /// Removes all objects that fulfil a condition.
     pub(crate) fn remove_all(&self, mut which: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         rows.objects.extract_if(|_, object| which(object)).map(|(_, object)| object).collect()
@@ -89,4 +78,26 @@ impl<T> Table<T> {
 /// A value that resembles an address, but lies outside every process's address space.
 fn handle_of(kind: Kind, number: usize) -> usize {
     0x00c0_de00_0000_0000 | (kind as usize) << 36 | number << 4
+}
+
+/// For tests: microseconds before each handle is looked up. If set, the handle of a destroyed object ends the process, as it may
+/// crash a real driver. If unset, the driver answers at once and refuses such handles.
+const VARIABLE: &str = "SLUICE_SIM_STRICT";
+
+/// Waits, so that another thread may destroy the object of the call. Returns whether [`VARIABLE`] is set.
+fn dwell() -> bool {
+    static PAUSE: OnceLock<Option<Duration>> = OnceLock::new();
+    let pause = PAUSE.get_or_init(|| {
+        let micros = std::env::var(VARIABLE).ok()?.parse().ok()?;
+        Some(Duration::from_micros(micros))
+    });
+    if let Some(pause) = pause {
+        std::thread::sleep(*pause);
+    }
+    pause.is_some()
+}
+
+fn crash(kind: Kind, handle: usize) -> ! {
+    eprintln!("the simulated driver follows {handle:#x}, a {kind:?} that has been destroyed");
+    std::process::abort()
 }

@@ -1,10 +1,16 @@
-//! Words in this process's memory for which the GPU waits. While there are any, a thread reads them and reports every
-//! change to the simulated GPU.
+//! Words in this process's memory for which streams and hold kernels wait. While there are any, a thread reads them and reports
+//! every change to the simulated GPU.
 
 use super::context::Context;
-use super::lock;
-use crate::border::Span;
-use sluice_sim::client::{Gpu, Mark};
+use super::driver::driver;
+use super::stream::Stream;
+use super::{host, lock};
+use crate::border::{Span, Status};
+use sluice_driver_api::CUresult;
+use sluice_sim::client::{Gpu, Mark, StreamCommand};
+use sluice_sim::engine::Work;
+use sluice_sim::module::Launch;
+use sluice_sim::params;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,15 +46,15 @@ struct Shared {
     wake: Condvar,
 }
 
-/// Something is about to wait for a word.
-pub(crate) struct Coming<'a> {
+/// The registration of a word whose waiter is being submitted.
+pub(crate) struct Registration<'a> {
     words: &'a Words,
     address: usize,
 }
 
 impl Words {
-    /// Tells the GPU of a word that something will wait for. Until that is submitted, the word is looked at.
-    pub(crate) fn watch(&self, gpu: &Arc<Gpu>, span: Span) -> Coming<'_> {
+    /// Registers a word before its waiter is submitted: from now on the thread reads it.
+    pub(crate) fn watch(&self, gpu: &Arc<Gpu>, span: Span) -> Registration<'_> {
         {
             let mut words = lock(&self.shared.words);
             let now = span.load();
@@ -61,21 +67,20 @@ impl Words {
                 word.span = span;
             }
             word.being_submitted += 1;
-            word.tell(gpu);
+            word.report(gpu);
         }
         self.started.get_or_init(|| start(gpu.clone(), self.shared.clone()));
         self.shared.wake.notify_one();
-        Coming { words: self, address: span.address() }
+        Registration { words: self, address: span.address() }
     }
 
-    /// The memory is about to go.
     pub(crate) fn forget(&self, address: usize, len: usize) {
         lock(&self.shared.words).retain(|at, _| !(address..address + len).contains(at));
     }
 }
 
-impl Coming<'_> {
-    /// What waits is submitted.
+impl Registration<'_> {
+    /// The waiter is submitted: it has reached its position when `mark` is completed.
     pub(crate) fn submitted(self, mark: Mark, context: &Arc<Context>) {
         if let Some(word) = lock(&self.words.shared.words).get_mut(&self.address) {
             word.waiting.retain(|(other, _)| !mark.follows(other));
@@ -84,7 +89,7 @@ impl Coming<'_> {
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         if let Some(word) = lock(&self.words.shared.words).get_mut(&self.address) {
             word.being_submitted = word.being_submitted.saturating_sub(1);
@@ -94,7 +99,7 @@ impl Drop for Coming<'_> {
 
 impl Word {
     /// Reads the word and reports it to the GPU if it has changed. Returns `true` if so.
-    fn tell(&mut self, gpu: &Gpu) -> bool {
+    fn report(&mut self, gpu: &Gpu) -> bool {
         let now = self.span.load();
         let changed = now != self.reported;
         if changed {
@@ -125,7 +130,7 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
                 }
             }
             for word in words.values_mut() {
-                if word.tell(&gpu) {
+                if word.report(&gpu) {
                     changed = Instant::now();
                 }
                 let is_done =
@@ -137,6 +142,57 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
             std::thread::sleep(if changed.elapsed() < QUIET_TIME { PAUSE } else { LONG_PAUSE });
         }
     };
-    // Without a thread the streams that wait for a change go on waiting, which the caller sees.
+    // Without a thread the streams continue to wait for a change, which the caller sees.
     let _ = std::thread::Builder::new().name("cuda-sim-words".into()).spawn(run);
+}
+
+/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes the value that released it, and the times by the
+/// GPU's clock at which it began and ended.
+const TICKET: usize = 64;
+const BEGAN: usize = 72;
+const ENDED: usize = 80;
+
+/// Launches a hold kernel: it keeps the GPU until a word has the value.
+pub(crate) fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
+    on.is_captured(|part| {
+        part.capture.invalidate();
+        Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    })?;
+    let context = on.context.clone();
+    let device = &context.device;
+    let memory = &driver()?.memory;
+    let address = usize::try_from(launch.ptr).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
+    let found = memory.span(address, 4).filter(|_| address.is_multiple_of(4));
+    let Some(word) = found else {
+        let failing = context.clone();
+        let work = Work::Kernel { ns: params::MIN_KERNEL_NS, sms: 1, name };
+        let effect = move || failing.fail(CUresult::ERROR_ILLEGAL_ADDRESS);
+        return on.submit(StreamCommand::Work(work), Some(Box::new(effect))).map(drop);
+    };
+    let events = [device.gpu.open_event(), device.gpu.open_event()];
+    let [Ok(begin), Ok(end)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
+    let registration = device.words.watch(&device.gpu, word);
+    let times = [begin as u64, end as u64];
+    let work = Work::Hold { address: launch.ptr, value, timeout_ns: launch.ns, name, times };
+    let gpu = device.gpu.clone();
+    let effect = move || {
+        let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
+        gpu.close_event(begin);
+        gpu.close_event(end);
+        // A launch without room for these values is another kernel of that name, and writes none.
+        let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
+        if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
+            return;
+        }
+        Span::found(address + BEGAN, 8).store(began);
+        // The end is written only if the word ended the kernel; an older time is of another kernel.
+        if ended >= began {
+            Span::found(address + ENDED, 8).store(ended);
+            Span::found(address + TICKET, 4).store(value.into());
+        }
+    };
+    let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
+    registration.submitted(mark, &context);
+    host::apply_effects_at(on, mark);
+    Ok(())
 }

@@ -2,8 +2,8 @@
 
 mod progress;
 
-use super::effects::Effects;
 use super::link::Link;
+use super::stream::Effects;
 use crate::engine::Node;
 use crate::wire::message::{Answer, ControlGroup, GpuInfo, Request, VERSION};
 use crate::wire::region::{EVENTS, Region, STREAMS};
@@ -34,7 +34,6 @@ pub enum GpuError {
     Gone(#[from] io::Error),
 }
 
-/// Numbers that are given out and returned.
 struct IdPool {
     next: usize,
     returned: Vec<usize>,
@@ -55,9 +54,10 @@ impl IdPool {
 /// A connection to a simulated GPU as a process that uses it. Dropping it has the effect of the process's end.
 pub struct Gpu {
     link: Mutex<Link>,
-    lifeline: UnixStream,
+    /// A second descriptor of the socket, to detect the end of the daemon.
+    liveness: UnixStream,
     pub(super) region: Region,
-    poke: std::fs::File,
+    wakeup: std::fs::File,
     info: GpuInfo,
     pub(super) effects: Effects,
     slots: Mutex<IdPool>,
@@ -70,15 +70,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn out_of_place(answer: &Answer) -> GpuError {
+fn unexpected(answer: &Answer) -> GpuError {
     GpuError::Refused(format!("unexpected answer {answer:?}"))
 }
 
 impl Gpu {
     /// Connects as a process; `label` is for the ledger.
-    ///
-    /// # Errors
-    /// No daemon answers at the socket, or one of another version.
+    /// Returns an error if no daemon answers at the socket, or one of another version.
     pub fn connect(socket: &Path, label: &str) -> Result<Self, GpuError> {
         let mut link = Link::open(socket)?;
         let hello = Request::Hello { version: VERSION, label: label.to_owned() };
@@ -86,17 +84,17 @@ impl Gpu {
         let info = match answer {
             Answer::Gpu(info) => info,
             Answer::Refused { why } => return Err(GpuError::Refused(why)),
-            answer => return Err(out_of_place(&answer)),
+            answer => return Err(unexpected(&answer)),
         };
         let mut fds = fds.into_iter();
-        let (Some(memory), Some(poke)) = (fds.next(), fds.next()) else {
+        let (Some(memory), Some(wakeup)) = (fds.next(), fds.next()) else {
             return Err(GpuError::Refused("no shared memory came with the answer".into()));
         };
         Ok(Self {
-            lifeline: link.lifeline()?,
+            liveness: link.second_descriptor()?,
             link: Mutex::new(link),
             region: Region::map(std::os::fd::AsFd::as_fd(&memory))?,
-            poke: std::fs::File::from(poke),
+            wakeup: std::fs::File::from(wakeup),
             info,
             effects: Effects::default(),
             slots: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: STREAMS }),
@@ -122,100 +120,70 @@ impl Gpu {
     fn ask_number(&self, request: &Request) -> Result<u64, GpuError> {
         match self.ask(request)? {
             Answer::Number(number) => Ok(number),
-            answer => Err(out_of_place(&answer)),
+            answer => Err(unexpected(&answer)),
         }
     }
 
     /// Opens the control device: a packet socket that takes the driver's ioctls ([`sluice_nvrm::transport::wire`]).
-    ///
-    /// # Errors
-    /// [`GpuError`]: refused, or gone.
     pub fn open_control(&self) -> Result<OwnedFd, GpuError> {
         match lock(&self.link).ask_for_fds(&Request::OpenControl)? {
-            (Answer::Done, fds) => fds.into_iter().next().ok_or_else(|| out_of_place(&Answer::Done)),
+            (Answer::Done, fds) => fds.into_iter().next().ok_or_else(|| unexpected(&Answer::Done)),
             (Answer::Refused { why }, _) => Err(GpuError::Refused(why)),
-            (answer, _) => Err(out_of_place(&answer)),
+            (answer, _) => Err(unexpected(&answer)),
         }
     }
 
     /// Opens a context and returns its number. `control` is the channel group that carries its kernels, if one was
     /// allocated over the control device.
-    ///
-    /// # Errors
-    /// [`GpuError`]: out of memory, or gone.
     pub fn open_context(&self, control: Option<ControlGroup>) -> Result<u64, GpuError> {
         self.ask_number(&Request::OpenContext { control })
     }
 
     /// Closes a context with everything in it.
-    ///
-    /// # Errors
-    /// [`GpuError`]: no such context, or gone.
     pub fn close_context(&self, group: u64) -> Result<(), GpuError> {
         self.ask(&Request::CloseContext { group }).map(drop)
     }
 
-    /// Takes device memory.
-    ///
-    /// # Errors
-    /// [`GpuError`]: out of memory, or gone.
+    /// Allocates device memory.
     pub fn allocate(&self, bytes: u64) -> Result<(), GpuError> {
         self.ask(&Request::Allocate { bytes }).map(drop)
     }
 
-    /// Gives device memory back.
-    ///
-    /// # Errors
-    /// [`GpuError`]: gone.
+    /// Frees device memory.
     pub fn free(&self, bytes: u64) -> Result<(), GpuError> {
         self.ask(&Request::Free { bytes }).map(drop)
     }
 
     /// Free and total device memory in bytes.
-    ///
-    /// # Errors
-    /// [`GpuError`]: gone.
     pub fn memory(&self) -> Result<(u64, u64), GpuError> {
         match self.ask(&Request::Memory)? {
             Answer::Memory { free, total } => Ok((free, total)),
-            answer => Err(out_of_place(&answer)),
+            answer => Err(unexpected(&answer)),
         }
     }
 
     /// Index of a kernel's name, for [`crate::engine::Work::Kernel`].
-    ///
-    /// # Errors
-    /// [`GpuError`]: gone.
     pub fn name(&self, name: &str) -> Result<usize, GpuError> {
         let number = self.ask_number(&Request::Name { name: name.to_owned() })?;
         usize::try_from(number).map_err(|_| GpuError::Exhausted)
     }
 
-    /// Tells the GPU a graph, in topological order, and returns its number.
-    ///
-    /// # Errors
-    /// [`GpuError`]: refused, or gone.
+    /// Registers a graph, in topological order, and returns its number.
     pub fn add_graph(&self, nodes: Vec<Node>) -> Result<u64, GpuError> {
         self.ask_number(&Request::AddGraph { nodes })
     }
 
-    /// The graph is not launched again.
-    ///
-    /// # Errors
-    /// [`GpuError`]: gone.
+    /// Removes a graph, which is not launched again.
     pub fn drop_graph(&self, graph: u64) -> Result<(), GpuError> {
         self.ask(&Request::DropGraph { graph }).map(drop)
     }
 
-    /// Takes a word for an event's time.
-    ///
-    /// # Errors
-    /// [`GpuError::Exhausted`].
+    /// Reserves a word for an event's time. Returns [`GpuError::Exhausted`] if there is none.
     pub fn open_event(&self) -> Result<usize, GpuError> {
         lock(&self.events).take().ok_or(GpuError::Exhausted)
     }
 
-    /// Gives an event's word back.
+    /// Releases an event's word.
     pub fn close_event(&self, event: usize) {
         lock(&self.events).returned.push(event);
     }
@@ -235,7 +203,7 @@ impl Gpu {
         }
     }
 
-    /// Returns the slot of a closed stream whose last command is `last`.
+    /// Releases the slot of a closed stream once its last command, `last`, is completed.
     pub(super) fn retire(&self, slot: usize, last: u64) {
         lock(&self.retired).push((slot, last));
     }

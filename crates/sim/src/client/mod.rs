@@ -4,16 +4,14 @@
 //! commands into the shared ring, without a system call. The effect of a command on memory is a closure.
 //! [`Gpu::apply_effects`] runs it in this process, before anything can observe that the command has completed.
 
-mod effects;
-mod events;
 mod gpu;
 mod link;
-mod queries;
 mod stream;
 
 pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
-pub use effects::Effect;
-pub use events::{Listener, ListenerEvent, wait_any};
 pub use gpu::{Gpu, GpuError};
-pub use queries::{gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock, window};
-pub use stream::{Mark, Stream, StreamCommand};
+pub use link::{
+    Listener, ListenerEvent, gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock, wait_any,
+    window,
+};
+pub use stream::{Effect, Mark, Stream, StreamCommand};

@@ -1,12 +1,14 @@
-//! A stream as its process sees it.
+//! A stream as its process sees it, and the effects of its commands on memory, kept until the commands have completed.
 
-use super::effects::Effect;
 use super::gpu::{Gpu, GpuError};
 use crate::engine::{Condition, StreamKind, Work};
 use crate::params;
 use crate::wire::record::Order;
+use crate::wire::region::Region;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A command for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +58,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens a stream in a context. `priority` as in CUDA: smaller goes first.
-    ///
-    /// # Errors
-    /// [`GpuError::Exhausted`].
+    /// Opens a stream in a context. A smaller `priority` runs first, as in CUDA.
     pub fn open(gpu: &Arc<Gpu>, group: u64, kind: StreamKind, priority: i32) -> Result<Self, GpuError> {
         let slot = gpu.take_slot()?;
         let last_seq = gpu.region.completed(slot);
@@ -74,9 +73,7 @@ impl Stream {
     }
 
     /// Puts a command and its effect on memory into the stream. Waits if the stream is full.
-    ///
-    /// # Errors
-    /// [`GpuError::Gone`], detected only while waiting.
+    /// Detects only while waiting that the daemon has ended.
     pub fn submit(&self, command: StreamCommand, effect: Option<Effect>) -> Result<Mark, GpuError> {
         let order = match command {
             StreamCommand::Work(work) => Order::Work(work),
@@ -112,7 +109,7 @@ impl Stream {
     /// Lets the stream's [`StreamCommand::Host`] command `seq` end.
     pub fn host_done(&self, seq: u64) {
         self.gpu.push(self.slot, Order::HostDone { seq }, |_| {});
-        self.gpu.poke_if_parked();
+        self.gpu.wake_if_parked();
     }
 }
 
@@ -139,9 +136,6 @@ impl Gpu {
     }
 
     /// Waits until everything up to a mark has completed, and applies its effects.
-    ///
-    /// # Errors
-    /// [`GpuError::Gone`].
     pub fn wait_for(&self, mark: Mark) -> Result<(), GpuError> {
         self.wait(mark.slot, mark.seq)?;
         self.apply_effects();
@@ -151,12 +145,66 @@ impl Gpu {
     /// Reports the value of a word in this process's memory; streams and kernels may wait for it.
     pub fn set_word(&self, address: u64, value: u64) {
         self.push(0, Order::Word { address, value }, |_| {});
-        self.poke_if_parked();
+        self.wake_if_parked();
     }
 
     /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.
     pub fn watch(&self, mark: Mark) {
         self.push(mark.slot, Order::Watch { seq: mark.seq }, |_| {});
-        self.poke_if_parked();
+        self.wake_if_parked();
+    }
+}
+
+/// The effect of a command on memory.
+pub type Effect = Box<dyn FnOnce() + Send>;
+
+struct Pending {
+    ticket: u64,
+    seq: u64,
+    effect: Effect,
+}
+
+/// Effects of all streams of the process that have not been applied.
+#[derive(Default)]
+pub(super) struct Effects(Mutex<HashMap<usize, VecDeque<Pending>>>);
+
+impl Effects {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, VecDeque<Pending>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an effect until command `seq` of the stream in `slot` has completed.
+    pub(super) fn keep(&self, slot: usize, ticket: u64, seq: u64, effect: Effect) {
+        self.lock().entry(slot).or_default().push_back(Pending { ticket, seq, effect });
+    }
+
+    /// Applies the effects of everything completed, in order of submission.
+    ///
+    /// That order respects streams and dependencies: a command is submitted after those that it waits for. One
+    /// reading of the progress of all streams therefore never shows a command complete without them.
+    pub(super) fn apply_completed(&self, region: &Region) {
+        let mut pending = self.lock();
+        if pending.is_empty() {
+            return;
+        }
+        let slots: Vec<usize> = pending.keys().copied().collect();
+        let completed: HashMap<usize, u64> =
+            region.snapshot(|| slots.iter().map(|slot| (*slot, region.completed(*slot))).collect());
+        let is_due = |slot: usize, first: &Pending| completed.get(&slot).is_some_and(|at| *at >= first.seq);
+        let first = |pending: &HashMap<usize, VecDeque<Pending>>, slot: usize| {
+            pending
+                .get(&slot)?
+                .front()
+                .filter(|first| is_due(slot, first))
+                .map(|first| Reverse((first.ticket, slot)))
+        };
+        let mut due: BinaryHeap<_> = slots.iter().filter_map(|slot| first(&pending, *slot)).collect();
+        while let Some(Reverse((_, slot))) = due.pop() {
+            if let Some(one) = pending.get_mut(&slot).and_then(VecDeque::pop_front) {
+                (one.effect)();
+            }
+            due.extend(first(&pending, slot));
+        }
+        pending.retain(|_, queue| !queue.is_empty());
     }
 }

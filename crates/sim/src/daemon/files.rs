@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A file and the process that opened it.
 #[derive(Debug)]
 struct File {
     socket: OwnedFd,
@@ -18,24 +17,15 @@ struct File {
     owner: OwnerId,
 }
 
-/// An answer that is not due yet.
 #[derive(Debug)]
 struct Pending {
     file: FileId,
-    /// The descriptor to which the answer goes; the file itself if the request named none.
+    /// The descriptor that receives the answer; the file itself if the request named none.
     to: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
 
-/// Whether a file is still open.
-pub(super) enum FileStatus {
-    /// The file is open, and has no further request for now.
-    Open,
-    /// Every descriptor of the file has been closed.
-    Closed,
-}
-
-/// All of them.
+/// All open files, and the answers that are not due yet.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     open: BTreeMap<FileId, File>,
@@ -44,7 +34,6 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens a file for a process, and returns the process's end.
     pub(super) fn open(&mut self, id: FileId, tenant: u64, owner: OwnerId) -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
@@ -65,26 +54,20 @@ impl Files {
         self.open.iter().rev().find(|(_, file)| file.tenant == tenant).map(|(id, _)| *id)
     }
 
-    /// Whether a file that a process opened is still open.
-    pub(super) fn belongs_to(&self, tenant: u64) -> bool {
-        self.of(tenant).is_some()
-    }
-
-    /// The sockets to wait for.
     pub(super) fn sockets(&self) -> impl Iterator<Item = (FileId, BorrowedFd<'_>)> {
         self.open.iter().map(|(id, file)| (*id, file.socket.as_fd()))
     }
 
-    /// Handles all requests that have arrived on a file.
-    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> FileStatus {
+    /// Handles all requests that have arrived on a file. Returns `false` if every descriptor of the file has been closed.
+    pub(super) fn serve(&mut self, id: FileId, now: u64, rm: &mut Rm, engine: &mut Engine) -> bool {
         let mut packet = [0; wire::MAX_REQUEST];
         loop {
-            let Some(file) = self.open.get(&id) else { return FileStatus::Open };
+            let Some(file) = self.open.get(&id) else { return true };
             let (len, fds) = match sluice_sys::socket::recv_with_fds(file.socket.as_fd(), &mut packet) {
-                Ok((0, _)) => return FileStatus::Closed,
+                Ok((0, _)) => return false,
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return FileStatus::Open,
-                Err(_) => return FileStatus::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
             };
             let Reply { bytes, at_ns } = rm.request(now, id, &packet[..len], engine);
             self.requests += 1;
@@ -93,7 +76,6 @@ impl Files {
         }
     }
 
-    /// When the next answer is due.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }

@@ -1,11 +1,10 @@
-//! The engine and the streams of its clients: ring commands go in, progress comes out.
+//! The engine and the streams of its clients: executes the commands of the rings and publishes the progress.
 
 mod objects;
 
-use super::config::DaemonConfig;
+use super::DaemonConfig;
 use super::files::Files;
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, OwnerId, StreamId, Work};
-use crate::fault::Fault;
 use crate::rm::Rm;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
@@ -17,7 +16,6 @@ use std::sync::Arc;
 const PROHIBITED: i32 = 2;
 const EXCLUSIVE: i32 = 3;
 
-/// The state of one process on the GPU.
 pub(super) struct Tenant {
     pub(super) owner: OwnerId,
     pid: i32,
@@ -29,7 +27,7 @@ pub(super) struct Tenant {
     next_graph: u64,
 }
 
-/// How urgent the commands in the rings were.
+/// The urgency of the commands that were in the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Drained {
     Nothing,
@@ -48,14 +46,11 @@ struct Watch {
     seq: u64,
 }
 
-/// The GPU and the processes that use it.
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
     pub(super) engine: Engine,
     pub(super) rm: Rm,
     pub(super) files: Files,
-    /// The GPU's fault, if it has one.
-    pub(super) fault: Option<Fault>,
     tenants: HashMap<u64, Tenant>,
     /// The process and slot of each stream.
     stream_slots: HashMap<StreamId, (u64, usize)>,
@@ -63,38 +58,27 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
+    pub(super) fn new(mut config: DaemonConfig, now: u64) -> Self {
+        (config.gpu.uuid, config.gpu.pci) = (config.uuid(), config.pci());
         let engine = Engine::new(config.gpu.memory_bytes, now);
-        let rm = Rm::new(config.uuid(), config.gpu.controls, config.gpu.timeslice_ns);
+        let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
         Self {
             config,
             engine,
             rm,
             files: Files::default(),
-            fault: None,
             tenants: HashMap::new(),
             stream_slots: HashMap::new(),
             watches: Vec::new(),
         }
     }
 
-    /// A process begins to use the GPU.
     pub(super) fn attach(&mut self, key: u64, (pid, uid): (i32, u32), label: &str, region: Region) {
         let owner = self.engine.account_mut().open(pid, label);
-        let tenant = Tenant {
-            owner,
-            pid,
-            uid,
-            region,
-            groups: Vec::new(),
-            graphs: HashMap::new(),
-            slots: HashMap::new(),
-            next_graph: 0,
-        };
-        self.tenants.insert(key, tenant);
+        let (groups, graphs, slots) = (Vec::new(), HashMap::new(), HashMap::new());
+        self.tenants.insert(key, Tenant { owner, pid, uid, region, groups, graphs, slots, next_graph: 0 });
     }
 
-    /// A process has ended, with everything it had.
     pub(super) fn detach(&mut self, key: u64) {
         let Some(tenant) = self.tenants.remove(&key) else { return };
         for group in tenant.groups {
@@ -103,10 +87,10 @@ impl Gpu {
         }
         self.engine.end(tenant.owner);
         // While any process has a descriptor of its file of the control device, the driver keeps what it allocated.
-        if !self.files.belongs_to(key) {
+        if self.files.of(key).is_none() {
             self.engine.account_mut().release(tenant.owner);
         }
-        self.stream_slots.retain(|_, (home, _)| *home != key);
+        self.stream_slots.retain(|_, (tenant, _)| *tenant != key);
         self.watches.retain(|watch| watch.tenant != key);
     }
 
@@ -125,7 +109,6 @@ impl Gpu {
         Some((tenant.uid, tenant.region.is_locked()))
     }
 
-    /// Whether a process has no work in progress.
     pub(super) fn is_idle(&self, pid: i32) -> bool {
         self.of_process(pid).all(|tenant| self.engine.is_idle(tenant.owner))
     }
@@ -153,10 +136,10 @@ impl Gpu {
         let now = monotonic_ns();
         let mut drained = Drained::Nothing;
         for (key, record) in all {
-            let is_news = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
-            let is_urgent = is_news || matches!(record.order, Order::Watch { .. });
+            let is_external = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
+            let is_urgent = is_external || matches!(record.order, Order::Watch { .. });
             drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Deferrable });
-            if is_news {
+            if is_external {
                 // The command applies from the time of its submission, not from the last step of the timeline.
                 self.engine.advance(record.stamp.min(now));
             }
@@ -168,34 +151,33 @@ impl Gpu {
     /// Executes one command. A command that refers to objects that do not exist has no effect.
     fn execute(&mut self, key: u64, record: Record) -> Option<()> {
         let tenant = self.tenants.get_mut(&key)?;
-        if let Order::Open { group, kind, priority, last_seq } = record.order {
-            let group = tenant.groups.iter().find(|each| each.0 == group).copied()?;
-            let stream = self.engine.add_stream(group, kind, priority, last_seq);
-            if record.slot < STREAMS {
-                if let Some(former) = tenant.slots.insert(record.slot, stream) {
-                    self.stream_slots.remove(&former);
-                }
-                self.stream_slots.insert(stream, (key, record.slot));
-            }
-            return Some(());
-        }
-        if let Order::Word { address, value } = record.order {
-            self.engine.set_word(tenant.owner, address, value);
-            return Some(());
-        }
-        let stream = *tenant.slots.get(&record.slot)?;
+        let stream = tenant.slots.get(&record.slot).copied();
         let command = match record.order {
-            Order::Open { .. } | Order::Word { .. } => return None,
+            Order::Open { group, kind, priority, last_seq } => {
+                let group = tenant.groups.iter().find(|each| each.0 == group).copied()?;
+                let stream = self.engine.add_stream(group, kind, priority, last_seq);
+                if record.slot < STREAMS {
+                    if let Some(former) = tenant.slots.insert(record.slot, stream) {
+                        self.stream_slots.remove(&former);
+                    }
+                    self.stream_slots.insert(stream, (key, record.slot));
+                }
+                return Some(());
+            }
+            Order::Word { address, value } => {
+                self.engine.set_word(tenant.owner, address, value);
+                return Some(());
+            }
             Order::Close => {
-                self.engine.close_stream(stream);
+                self.engine.close_stream(stream?);
                 return Some(());
             }
             Order::HostDone { seq } => {
-                self.engine.host_done(stream, seq);
+                self.engine.host_done(stream?, seq);
                 return Some(());
             }
             Order::Watch { seq } => {
-                self.watches.push(Watch { tenant: key, slot: record.slot, stream, seq });
+                self.watches.push(Watch { tenant: key, slot: record.slot, stream: stream?, seq });
                 return Some(());
             }
             Order::Work(Work::Kernel { name, .. } | Work::Hold { name, .. })
@@ -216,7 +198,7 @@ impl Gpu {
             Order::Host => Command::Host,
             Order::MemOp(condition) => Command::MemOp(condition),
         };
-        self.engine.submit(stream, record.stamp, command);
+        self.engine.submit(stream?, record.stamp, command);
         Some(())
     }
 
@@ -224,10 +206,10 @@ impl Gpu {
     pub(super) fn step(&mut self, now: u64) {
         self.engine.advance(now);
         let next = self.engine.next_event().unwrap_or(u64::MAX);
-        let mut progress: HashMap<u64, HashMap<usize, u64>> = HashMap::new();
+        let mut completed: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
         for Advanced { stream, seq } in self.engine.take_advanced() {
             if let Some((tenant, slot)) = self.stream_slots.get(&stream) {
-                progress.entry(*tenant).or_default().insert(*slot, seq);
+                completed.entry(*tenant).or_default().push((*slot, seq));
             }
         }
         let mut times: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
@@ -237,15 +219,9 @@ impl Gpu {
                 times.entry(*tenant).or_default().push((event, record.at_ns));
             }
         }
+        let of = |changes: &mut HashMap<u64, Vec<_>>, key: &u64| changes.remove(key).unwrap_or_default();
         for (key, tenant) in &self.tenants {
-            tenant.region.publish(next, |publisher| {
-                for (event, at) in times.get(key).into_iter().flatten() {
-                    publisher.time(*event, *at);
-                }
-                for (slot, seq) in progress.get(key).into_iter().flatten() {
-                    publisher.completed(*slot, *seq);
-                }
-            });
+            tenant.region.publish(next, &of(&mut completed, key), &of(&mut times, key));
         }
         let engine = &self.engine;
         for watch in self
@@ -279,7 +255,6 @@ impl Gpu {
         self.tenants.values().for_each(|tenant| tenant.region.park());
     }
 
-    /// Called after sleeping.
     pub(super) fn unpark(&self) {
         self.tenants.values().for_each(|tenant| tenant.region.unpark());
     }

@@ -22,11 +22,6 @@ pub(super) struct Locks {
     count: u64,
 }
 
-/// Whether a process of this user may lock one of that user; root may lock all.
-fn may_lock(uid: u32, target: u32) -> bool {
-    uid == 0 || uid == target
-}
-
 impl Locks {
     /// Begins to lock a process for a peer of this user. The answer comes from [`step`](Self::step).
     pub(super) fn lock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, timeout_ms: u32, now: u64) {
@@ -39,7 +34,6 @@ impl Locks {
         self.waiting.push(Waiting { peer, pid, not_before: now + params::LOCK_NS, deadline });
     }
 
-    /// Unlocks a process.
     pub(super) fn unlock(&mut self, gpu: &Gpu, peer: (u64, u32), pid: i32, now: u64) {
         let (peer, uid) = peer;
         match check(gpu, uid, pid, true) {
@@ -51,7 +45,6 @@ impl Locks {
         }
     }
 
-    /// Schedules an answer to a peer.
     pub(super) fn answer(&mut self, at: u64, peer: u64, answer: Answer) {
         self.count += 1;
         self.answers.insert((at, self.count), (peer, answer));
@@ -64,7 +57,6 @@ impl Locks {
         waiting.filter(|at| *at > now).chain(answer).min()
     }
 
-    /// Whether a request waits for the timeline.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -98,11 +90,11 @@ impl Locks {
     }
 }
 
-/// Whether a process exists, may be locked by this user, and is in the given state.
+/// Whether a process exists, may be locked by this user (root may lock all), and is in the given state.
 fn check(gpu: &Gpu, uid: u32, pid: i32, is_locked: bool) -> Result<(), LockFailure> {
     match gpu.lock_state(pid) {
         None => Err(LockFailure::NoSuchProcess),
-        Some((owner, _)) if !may_lock(uid, owner) => Err(LockFailure::NotPermitted),
+        Some((owner, _)) if uid != 0 && uid != owner => Err(LockFailure::NotPermitted),
         Some((_, state)) if state != is_locked => Err(LockFailure::WrongState),
         Some(_) => Ok(()),
     }

@@ -5,14 +5,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A connection.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
     /// Readable when the process ends: children may keep the socket open.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: i32,
     pub(super) uid: u32,
-    pub(super) said_hello: bool,
+    /// Whether the peer has sent a hello: it is a process that uses the GPU.
+    pub(super) is_process: bool,
     /// Whether the peer is to be notified of Xids.
     pub(super) listens: bool,
     incoming: Vec<u8>,
@@ -29,14 +29,14 @@ impl Peer {
             pidfd,
             pid: peer.pid,
             uid: peer.uid,
-            said_hello: false,
+            is_process: false,
             listens: false,
             incoming: Vec::new(),
             outgoing: Vec::new(),
         })
     }
 
-    /// Reads what is there. False when the peer has hung up.
+    /// Reads all available bytes. Returns `false` if the peer has hung up.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 16 << 10];
         loop {
@@ -50,12 +50,11 @@ impl Peer {
         }
     }
 
-    /// The next complete request.
     pub(super) fn request(&mut self) -> io::Result<Option<Request>> {
         message::take(&mut self.incoming)
     }
 
-    /// Sends an answer; keeps what the socket does not take yet.
+    /// Sends an answer. Bytes that the socket does not accept yet are kept.
     pub(super) fn answer(&mut self, answer: &Answer) -> io::Result<()> {
         self.outgoing.extend(message::encode(answer)?);
         self.flush()
@@ -69,12 +68,10 @@ impl Peer {
         self.flush()
     }
 
-    /// Whether kept bytes are waiting to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Sends kept bytes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.socket.write(&self.outgoing) {

@@ -2,7 +2,7 @@
 
 mod requests;
 
-use super::config::DaemonConfig;
+use super::DaemonConfig;
 use super::gpu::{Drained, Gpu};
 use super::locks::Locks;
 use super::peer::Peer;
@@ -19,35 +19,30 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The daemon's state.
 pub(super) struct Server {
     gpu: Gpu,
     listener: UnixListener,
-    poke: EventFd,
+    wakeup: EventFd,
     stop: Arc<EventFd>,
     peers: BTreeMap<u64, Peer>,
     locks: Locks,
     next_peer: u64,
 }
 
-/// The sources of events that ended a sleep.
-struct ReadySources {
-    accept: bool,
-    stop: bool,
-    /// Peers with something to read.
-    readable: Vec<u64>,
-    writable: Vec<u64>,
-    /// Peers whose process has ended.
-    ended: Vec<u64>,
-    /// Files of the control device with something to read.
-    files: Vec<FileId>,
-}
+/// The events of a descriptor that can be read, or whose other end is closed.
+const READABLE: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLHUP).union(PollFlags::POLLERR);
 
 /// The owner of a polled descriptor.
-enum DescriptorOwner {
-    Peer(u64),
-    Process(u64),
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Stop,
+    Wakeup,
+    /// A file of the control device.
     File(FileId),
+    Peer(u64),
+    /// The process of a peer; readable when it has ended.
+    Process(u64),
+    Listener,
 }
 
 impl Server {
@@ -64,7 +59,7 @@ impl Server {
         Ok(Self {
             gpu,
             listener,
-            poke: super::event()?,
+            wakeup: super::event()?,
             stop,
             peers: BTreeMap::new(),
             locks: Locks::default(),
@@ -72,42 +67,42 @@ impl Server {
         })
     }
 
-    /// Serves until told to stop.
     pub(super) fn run(mut self) -> io::Result<()> {
         // The default timer slack of 50 µs would be added to every wait of a client.
         if let Err(error) = nix::sys::prctl::set_timerslack(1) {
             tracing::warn!("cannot set the timer slack, waits will be late: {error}");
         }
         loop {
-            let awake = self.sleep()?;
-            if awake.stop {
+            let ready = self.sleep()?;
+            if ready.iter().any(|(source, _)| matches!(source, Source::Stop)) {
                 let _ = std::fs::remove_file(&self.gpu.config.socket);
                 return Ok(());
             }
             self.compute();
-            // Before the peers: what a closed file had allocated must be free when a peer asks.
-            for file in awake.files {
-                self.gpu.serve_file(file, monotonic_ns());
+            // In the order of `Source`: what a closed file had allocated must be free when a peer asks.
+            for (source, events) in ready {
+                match source {
+                    Source::Stop => {}
+                    // Only this thread reads the eventfd, so it is readable.
+                    Source::Wakeup => drop(self.wakeup.read()),
+                    Source::File(file) => self.gpu.serve_file(file, monotonic_ns()),
+                    Source::Peer(key) => {
+                        if events.intersects(READABLE) {
+                            self.serve(key);
+                        }
+                        if self.peers.get_mut(&key).is_some_and(|peer| peer.flush().is_err()) {
+                            self.hang_up(key);
+                        }
+                    }
+                    Source::Process(key) => self.hang_up(key),
+                    Source::Listener => self.accept(),
+                }
             }
             self.gpu.files.deliver(monotonic_ns());
             for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
                 if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
                     self.hang_up(key);
                 }
-            }
-            for key in awake.readable {
-                self.serve(key);
-            }
-            for key in awake.writable {
-                if self.peers.get_mut(&key).is_some_and(|peer| peer.flush().is_err()) {
-                    self.hang_up(key);
-                }
-            }
-            for key in awake.ended {
-                self.hang_up(key);
-            }
-            if awake.accept {
-                self.accept();
             }
         }
     }
@@ -120,8 +115,8 @@ impl Server {
         self.gpu.step(now);
     }
 
-    /// Sleeps until something is to be done.
-    fn sleep(&mut self) -> io::Result<ReadySources> {
+    /// Sleeps until something is to be done. Returns the sources of events, in the order of [`Source`].
+    fn sleep(&mut self) -> io::Result<Vec<(Source, PollFlags)>> {
         self.compute();
         self.gpu.park();
         let drained = self.gpu.drain();
@@ -138,64 +133,31 @@ impl Server {
             let next = wanted.into_iter().flatten().min();
             next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
-        let mut fds = vec![
-            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.poke.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
+        let mut polled = vec![
+            (Source::Stop, self.stop.as_fd(), PollFlags::POLLIN),
+            (Source::Wakeup, self.wakeup.as_fd(), PollFlags::POLLIN),
         ];
-        let fixed = fds.len();
-        let mut owners = Vec::new();
+        let files = self.gpu.files.sockets();
+        polled.extend(files.map(|(file, socket)| (Source::File(file), socket, PollFlags::POLLIN)));
         for (key, peer) in &self.peers {
             let mut flags = PollFlags::POLLIN;
             flags.set(PollFlags::POLLOUT, peer.is_behind());
-            fds.push(PollFd::new(peer.socket.as_fd(), flags));
-            owners.push(DescriptorOwner::Peer(*key));
-            if let Some(pidfd) = &peer.pidfd {
-                fds.push(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN));
-                owners.push(DescriptorOwner::Process(*key));
-            }
+            polled.push((Source::Peer(*key), peer.socket.as_fd(), flags));
+            let process = peer.pidfd.as_ref();
+            polled.extend(process.map(|pidfd| (Source::Process(*key), pidfd.as_fd(), PollFlags::POLLIN)));
         }
-        for (file, socket) in self.gpu.files.sockets() {
-            fds.push(PollFd::new(socket, PollFlags::POLLIN));
-            owners.push(DescriptorOwner::File(file));
-        }
+        polled.push((Source::Listener, self.listener.as_fd(), PollFlags::POLLIN));
+        let mut fds: Vec<_> = polled.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
         match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let hit =
-            |fd: &PollFd<'_>, flags: PollFlags| fd.revents().is_some_and(|events| events.intersects(flags));
-        let readable = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
-        let mut awake = ReadySources {
-            accept: hit(&fds[0], readable),
-            stop: hit(&fds[2], readable),
-            readable: Vec::new(),
-            writable: Vec::new(),
-            ended: Vec::new(),
-            files: Vec::new(),
-        };
-        let poked = hit(&fds[1], readable);
-        for (fd, owner) in fds[fixed..].iter().zip(owners) {
-            if hit(fd, readable) {
-                match owner {
-                    DescriptorOwner::Peer(key) => awake.readable.push(key),
-                    DescriptorOwner::Process(key) => awake.ended.push(key),
-                    DescriptorOwner::File(file) => awake.files.push(file),
-                }
-            }
-            if let DescriptorOwner::Peer(key) = owner
-                && hit(fd, PollFlags::POLLOUT)
-            {
-                awake.writable.push(key);
-            }
-        }
-        drop(fds);
+        let ready = polled.iter().zip(&fds).map(|((source, ..), fd)| (*source, fd.revents()));
+        let ready =
+            ready.filter_map(|(source, events)| Some((source, events.filter(|events| !events.is_empty())?)));
+        let ready = ready.collect();
         self.gpu.unpark();
-        if poked {
-            // Only this thread reads the eventfd, so it is readable.
-            let _ = self.poke.read();
-        }
-        Ok(awake)
+        Ok(ready)
     }
 
     fn accept(&mut self) {

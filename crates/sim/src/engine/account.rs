@@ -5,7 +5,6 @@ use crate::ledger::{GpuLedger, Interval, LabelLedger, Ledger, ProcessLedger, Win
 use crate::params;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A kernel name and how often it ran to the end.
 #[derive(Debug)]
 struct Name {
     text: String,
@@ -33,14 +32,14 @@ impl Account {
         Self { gpu: GpuLedger { memory_total, ..GpuLedger::default() }, ..Self::default() }
     }
 
-    /// Opens a row for a process.
+    /// Adds a process.
     pub fn open(&mut self, pid: i32, label: &str) -> OwnerId {
         let row = ProcessLedger { pid, label: label.to_owned(), ..ProcessLedger::default() };
         self.owners.push(Owner { row, names: Vec::new() });
         OwnerId(self.owners.len() - 1)
     }
 
-    /// The process has ended. Its row stays, and its memory until [`release`](Self::release).
+    /// Marks a process as ended. Its row is kept, and its memory until [`release`](Self::release).
     pub(super) fn end(&mut self, owner: OwnerId) {
         self.owners[owner.0].row.ended = true;
     }
@@ -54,7 +53,6 @@ impl Account {
         (row.memory_bytes, row.context_bytes) = (0, 0);
     }
 
-    /// The process id of an owner.
     pub(super) fn pid(&self, owner: OwnerId) -> i32 {
         self.owners[owner.0].row.pid
     }
@@ -73,7 +71,7 @@ impl Account {
         self.owners[owner.0].names.len()
     }
 
-    /// Takes device memory. Returns `false`, and takes nothing, if not enough is left.
+    /// Allocates device memory. Returns `false`, and allocates nothing, if not enough is left.
     #[must_use]
     pub fn allocate(&mut self, owner: OwnerId, bytes: u64) -> bool {
         if bytes > self.free_bytes() {
@@ -89,7 +87,7 @@ impl Account {
         true
     }
 
-    /// Returns device memory, at most what the owner has.
+    /// Frees device memory, at most what the owner has.
     pub fn free(&mut self, owner: OwnerId, bytes: u64) {
         let row = &mut self.owners[owner.0].row;
         let bytes = bytes.min(row.memory_bytes);
@@ -99,7 +97,7 @@ impl Account {
         *now -= bytes;
     }
 
-    /// Takes the memory of a context; `false` if not enough is left.
+    /// Allocates the memory of a context. Returns `false` if not enough is left.
     #[must_use]
     pub fn open_context(&mut self, owner: OwnerId, bytes: u64) -> bool {
         if bytes > self.free_bytes() {
@@ -110,7 +108,7 @@ impl Account {
         true
     }
 
-    /// Returns the memory of a context.
+    /// Frees the memory of a context.
     pub fn close_context(&mut self, owner: OwnerId, bytes: u64) {
         let row = &mut self.owners[owner.0].row;
         let bytes = bytes.min(row.context_bytes);
@@ -118,7 +116,7 @@ impl Account {
         self.gpu.memory_used -= bytes;
     }
 
-    /// Free bytes.
+    /// Device memory that is free, in bytes.
     pub fn free_bytes(&self) -> u64 {
         self.gpu.memory_total - self.gpu.memory_used
     }
@@ -170,17 +168,13 @@ impl Account {
                 if self.intervals.len() == params::TIMELINE_INTERVALS {
                     self.intervals.pop_front();
                 }
-                self.intervals.push_back(Interval {
-                    start_ns: from,
-                    end_ns: to,
-                    pid: row.pid,
-                    busy_ns: to - from,
-                });
+                let (pid, busy_ns) = (row.pid, to - from);
+                self.intervals.push_back(Interval { start_ns: from, end_ns: to, pid, busy_ns });
             }
         }
     }
 
-    /// The owner's kernels could have run for so long and did not.
+    /// Adds time in which the owner's kernels could have run and did not.
     pub(super) fn waited(&mut self, owner: OwnerId, ns: u64) {
         self.owners[owner.0].row.waited_ns += ns;
     }
@@ -196,12 +190,8 @@ impl Account {
             let kernels = counted.map(|name| (name.text.clone(), name.completed)).collect();
             ProcessLedger { kernels, ..owner.row.clone() }
         });
-        Ledger {
-            gpu: self.gpu.clone(),
-            processes: processes.collect(),
-            labels: self.labels(),
-            groups: Vec::new(),
-        }
+        let (gpu, processes) = (self.gpu.clone(), processes.collect());
+        Ledger { gpu, processes, labels: self.labels(), groups: Vec::new() }
     }
 
     fn labels(&self) -> BTreeMap<String, LabelLedger> {

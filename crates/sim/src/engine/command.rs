@@ -24,8 +24,12 @@ pub enum StreamKind {
     Legacy,
     /// An ordinary or per-thread default stream.
     Blocking,
-    /// Created with CU_STREAM_NON_BLOCKING: takes no notice.
+    /// Created with CU_STREAM_NON_BLOCKING: not ordered with the default stream.
     NonBlocking,
+}
+
+impl StreamKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Legacy, Self::Blocking, Self::NonBlocking];
 }
 
 /// Which engine a copy runs on.
@@ -40,7 +44,7 @@ pub enum CopyEngine {
 }
 
 impl CopyEngine {
-    pub(super) const ALL: [Self; 3] = [Self::ToDevice, Self::ToHost, Self::OnDevice];
+    pub(crate) const ALL: [Self; 3] = [Self::ToDevice, Self::ToHost, Self::OnDevice];
 
     /// Time that a copy takes, in nanoseconds.
     pub fn copy_ns(self, bytes: u64) -> u64 {
@@ -60,23 +64,23 @@ fn transfer_ns(bytes: u64, per_us: u64) -> u64 {
 /// A piece of work that takes time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
-    /// A kernel: duration, multiprocessors that it keeps busy, index of its name in the owner's table.
+    /// A kernel.
     Kernel {
         /// Time on the GPU without interruption, in nanoseconds.
         ns: u64,
-        /// Multiprocessors, 1 to [`params::SMS`].
+        /// Multiprocessors that it keeps busy, 1 to [`params::SMS`].
         sms: u32,
-        /// From [`super::Account::name`].
+        /// Index of its name in the owner's table, from [`super::Account::name`].
         name: usize,
     },
-    /// A copy of so many bytes.
+    /// A copy.
     Copy {
         /// Engine.
         engine: CopyEngine,
         /// Bytes.
         bytes: u64,
     },
-    /// A memset of so many bytes; it runs where kernels run.
+    /// A memset; it runs on the multiprocessors.
     Fill {
         /// Bytes.
         bytes: u64,
@@ -109,9 +113,7 @@ impl Work {
             Self::Empty => 0,
         }
     }
-}
 
-impl Work {
     fn is_kernel(self) -> bool {
         matches!(self, Self::Kernel { .. } | Self::Hold { .. })
     }
@@ -129,8 +131,9 @@ pub struct Node {
 /// A graph of work that is launched as one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graph {
-    nodes: Vec<Node>,
-    indegrees: Vec<usize>,
+    /// In topological order.
+    pub(super) nodes: Vec<Node>,
+    pub(super) indegrees: Vec<usize>,
     longest_ns: u64,
     kernels: u64,
 }
@@ -154,15 +157,6 @@ impl Graph {
         }
         let kernels = nodes.iter().filter(|node| node.work.is_kernel()).count() as u64;
         Some(Self { nodes, indegrees, longest_ns, kernels })
-    }
-
-    /// The nodes in topological order.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    pub(super) fn indegrees(&self) -> &[usize] {
-        &self.indegrees
     }
 }
 

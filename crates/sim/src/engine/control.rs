@@ -1,21 +1,20 @@
-//! Controls of a context from outside, at once or at a later time.
+//! Controls of a context's channel group, applied now or at a later time.
 
 use super::{Access, Engine, GroupId, OwnerId, Switches};
 use crate::ledger::{GroupLedger, Ledger};
 use std::collections::BTreeMap;
 
-/// Something done to a context from outside.
+/// A change of a context's channel group by the resource manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// Its time slice, in nanoseconds.
+    /// Sets its time slice, in nanoseconds.
     Timeslice(u64),
-    /// Whether it may run.
+    /// Sets whether it may run.
     Access(Access),
-    /// Its slice ends.
+    /// Ends its slice.
     Preempt,
 }
 
-/// Controls that have not taken effect, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Controls {
     due: BTreeMap<(u64, u64), (GroupId, Control)>,
@@ -40,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Does something to a context now.
+    /// Applies a control to a context now.
     pub fn control(&mut self, group: GroupId, control: Control) {
         match control {
             Control::Timeslice(ns) => self.runlist.set_timeslice(group, ns),
@@ -61,12 +60,6 @@ impl Engine {
         self.settle();
     }
 
-    /// Sets a context's time slice in nanoseconds, now.
-    pub fn set_timeslice(&mut self, group: GroupId, ns: u64) {
-        self.control(group, Control::Timeslice(ns));
-    }
-
-    /// Applies the controls that are due.
     pub(super) fn control_due(&mut self) {
         while let Some(first) = self.controls.due.first_entry().filter(|first| first.key().0 <= self.now) {
             let (group, control) = first.remove();
@@ -74,13 +67,13 @@ impl Engine {
         }
     }
 
-    /// A process has ended. Its row stays, and so does its memory until it is released.
+    /// Marks a process as ended. Its row is kept, and its memory until it is released.
     pub fn end(&mut self, owner: OwnerId) {
         self.account.end(owner);
         self.words.forget(owner);
     }
 
-    /// How often a context was switched; none if there is no such context.
+    /// The counts of a context's switches; none if there is no such context.
     pub fn switches(&self, group: GroupId) -> Option<Switches> {
         self.runlist.groups.get(&group).map(|group| group.switches)
     }
@@ -92,11 +85,6 @@ impl Engine {
 
     /// A copy of everything counted, and the contexts as they are.
     pub fn ledger(&self) -> Ledger {
-        Ledger { groups: self.groups(), ..self.account.ledger() }
-    }
-
-    /// All contexts as they are.
-    fn groups(&self) -> Vec<GroupLedger> {
         let row = |(id, group): (&GroupId, &super::Group)| GroupLedger {
             group: id.0,
             pid: self.account.pid(group.owner),
@@ -104,6 +92,6 @@ impl Engine {
             is_enabled: group.access == Access::Enabled,
             saves: group.switches.saves,
         };
-        self.runlist.groups.iter().map(row).collect()
+        Ledger { groups: self.runlist.groups.iter().map(row).collect(), ..self.account.ledger() }
     }
 }

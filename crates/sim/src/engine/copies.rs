@@ -3,7 +3,6 @@
 use super::{CopyEngine, GroupId, StreamId};
 use std::collections::VecDeque;
 
-/// A copy and its context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy {
     pub(super) group: GroupId,
@@ -18,14 +17,12 @@ struct Queue {
     current: Option<(Copy, u64)>,
 }
 
-/// All copy engines.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     queues: [Queue; CopyEngine::ALL.len()],
 }
 
 impl Copies {
-    /// Puts a copy into the queue of its engine.
     pub(super) fn push(&mut self, engine: CopyEngine, copy: Copy, now: u64) {
         for (queue, _) in self.queues.iter_mut().zip(CopyEngine::ALL).filter(|(_, each)| *each == engine) {
             queue.waiting.push_back(copy);
@@ -33,12 +30,10 @@ impl Copies {
         }
     }
 
-    /// When the next copy ends.
     pub(super) fn next_event(&self) -> Option<u64> {
         self.queues.iter().filter_map(|queue| queue.current.map(|(_, end)| end)).min()
     }
 
-    /// Takes out the copies that are done, and begins the next ones.
     pub(super) fn finished(&mut self, now: u64) -> Vec<Copy> {
         let mut done = Vec::new();
         for queue in &mut self.queues {
@@ -50,7 +45,6 @@ impl Copies {
         done
     }
 
-    /// Drops the copies of a group.
     pub(super) fn remove(&mut self, group: GroupId, now: u64) {
         for queue in &mut self.queues {
             queue.waiting.retain(|copy| copy.group != group);

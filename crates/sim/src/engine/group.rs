@@ -22,19 +22,18 @@ pub(super) struct Task {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold {
     pub(super) until: Condition,
-    /// Tags of the records of its begin, and of its end if that was the word's doing.
+    /// Tags of the records of its begin, and of its end if the word ended it.
     pub(super) times: [u64; 2],
     /// The word ended it.
     pub(super) is_released: bool,
 }
 
-/// A task that has begun.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
     pub(super) ran_ns: u64,
-    /// When it gives up, on or off the multiprocessors: its clock is the GPU's.
+    /// The time at which it ends without the word, on or off the multiprocessors.
     pub(super) deadline: Option<u64>,
 }
 
@@ -62,7 +61,6 @@ pub struct Switches {
     pub mid_kernel_saves: u32,
 }
 
-/// A context's channel group.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) owner: OwnerId,
@@ -73,16 +71,13 @@ pub(super) struct Group {
     pub(super) running: Vec<Running>,
     /// Streams whose next command is suspended because the group may not run.
     pub(super) suspended: Vec<StreamId>,
-    /// Of it nothing runs but kernels that poll, and nothing is pending behind them, since then.
+    /// The time since which only kernels that poll run, and nothing is pending behind them.
     pub(super) alone_since: Option<u64>,
-    /// It was taken off with kernels left: they have to get going again.
+    /// Whether it was taken off with kernels left, which have to be restarted.
     pub(super) is_stalled: bool,
     pub(super) switches: Switches,
-    /// The legacy default stream, if it was made.
-    pub(super) legacy: BTreeSet<StreamId>,
-    /// The streams that synchronise with the legacy default stream.
-    pub(super) blocking: BTreeSet<StreamId>,
-    non_blocking: BTreeSet<StreamId>,
+    /// Its streams, by `StreamKind as usize`.
+    pub(super) by_kind: [BTreeSet<StreamId>; StreamKind::ALL.len()],
 }
 
 impl Group {
@@ -97,27 +92,15 @@ impl Group {
             alone_since: None,
             is_stalled: false,
             switches: Switches::default(),
-            legacy: BTreeSet::new(),
-            blocking: BTreeSet::new(),
-            non_blocking: BTreeSet::new(),
+            by_kind: Default::default(),
         }
     }
 
-    /// The streams of one kind.
-    pub(super) fn of_kind(&mut self, kind: StreamKind) -> &mut BTreeSet<StreamId> {
-        match kind {
-            StreamKind::Legacy => &mut self.legacy,
-            StreamKind::Blocking => &mut self.blocking,
-            StreamKind::NonBlocking => &mut self.non_blocking,
-        }
-    }
-
-    /// All of its streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = &StreamId> {
-        self.legacy.iter().chain(&self.blocking).chain(&self.non_blocking)
+        self.by_kind.iter().flatten()
     }
 
-    /// Whether it has something to do and may do it.
+    /// Whether it has work that may run.
     pub(super) fn is_runnable(&self) -> bool {
         match self.access {
             Access::Enabled => !self.ready.is_empty() || !self.running.is_empty(),
@@ -151,14 +134,14 @@ impl Group {
         before
     }
 
-    /// Whether nothing of it runs but kernels that poll.
+    /// Whether only kernels that poll run, and nothing is ready.
     pub(super) fn only_polls(&self) -> bool {
         self.ready.is_empty()
             && !self.running.is_empty()
             && self.running.iter().all(|running| running.task.hold.is_some())
     }
 
-    /// Its kernels go on at `now`.
+    /// Continues its kernels at `now`.
     pub(super) fn resume(&mut self, now: u64) {
         self.is_stalled = false;
         self.switches.restores += 1;
@@ -169,7 +152,7 @@ impl Group {
         }
     }
 
-    /// Its state leaves the multiprocessors.
+    /// Takes its state off the multiprocessors.
     pub(super) fn save(&mut self) {
         self.switches.saves += 1;
         self.is_stalled = !self.running.is_empty() || !self.ready.is_empty();

@@ -7,7 +7,6 @@ mod account;
 mod command;
 mod control;
 mod copies;
-mod forecast;
 mod group;
 mod progress;
 mod runlist;
@@ -32,18 +31,18 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use stream::{Op, Progress, Stream};
 use word::Words;
 
-/// A [`Command::Record`] was reached.
+/// A stream has reached a [`Command::Record`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// The stream.
     pub stream: StreamId,
     /// The command's tag.
     pub tag: u64,
-    /// When.
+    /// The time at which the stream reached it.
     pub at_ns: u64,
 }
 
-/// A command of a stream is done, and with it all before it.
+/// A command of a stream is completed, and all commands before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advanced {
     /// The stream.
@@ -53,7 +52,7 @@ pub struct Advanced {
 }
 
 /// One simulated GPU.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Engine {
     now: u64,
     account: Account,
@@ -74,23 +73,10 @@ pub struct Engine {
 impl Engine {
     /// A GPU with `memory_bytes` of memory, whose timeline begins at `now`.
     pub fn new(memory_bytes: u64, now: u64) -> Self {
-        Self {
-            now,
-            account: Account::new(memory_bytes),
-            streams: HashMap::new(),
-            runlist: Runlist::new(),
-            copies: Copies::default(),
-            controls: Controls::default(),
-            words: Words::default(),
-            arrivals: BinaryHeap::new(),
-            to_check: VecDeque::new(),
-            advanced: Vec::new(),
-            records: Vec::new(),
-            next_id: 0,
-        }
+        Self { now, account: Account::new(memory_bytes), ..Self::default() }
     }
 
-    /// How far the timeline has come.
+    /// The time up to which everything is computed.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -100,7 +86,7 @@ impl Engine {
         &self.account
     }
 
-    /// The accounts, to open rows and count memory.
+    /// The accounts, to add processes and count memory.
     pub fn account_mut(&mut self) -> &mut Account {
         &mut self.account
     }
@@ -118,7 +104,7 @@ impl Engine {
         id
     }
 
-    /// Takes a context off with everything in it, running or queued.
+    /// Removes a context with everything in it, running or queued.
     pub fn remove_group(&mut self, group: GroupId) {
         self.runlist.remove(group);
         self.copies.remove(group, self.now);
@@ -130,17 +116,17 @@ impl Engine {
         self.settle();
     }
 
-    /// Adds a stream. `priority` as in CUDA: smaller goes first. Its commands are numbered from `last_seq + 1`.
+    /// Adds a stream. A smaller `priority` runs first, as in CUDA. Its commands are numbered from `last_seq + 1`.
     pub fn add_stream(&mut self, group: GroupId, kind: StreamKind, priority: i32, last_seq: u64) -> StreamId {
         let id = StreamId(self.id());
         self.streams.insert(id, Stream::new(group, kind, priority, last_seq));
         if let Some(group) = self.runlist.groups.get_mut(&group) {
-            group.of_kind(kind).insert(id);
+            group.by_kind[kind as usize].insert(id);
         }
         id
     }
 
-    /// Lets a stream go when its commands are done.
+    /// Removes a stream as soon as its commands are completed.
     pub fn close_stream(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.closed = true;
@@ -151,11 +137,11 @@ impl Engine {
         }
     }
 
-    /// A removed stream no longer stops another one.
+    /// Removes a stream and releases the streams that wait for it.
     fn forget(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             if let Some(group) = self.runlist.groups.get_mut(&stream.group) {
-                group.of_kind(stream.kind).remove(&id);
+                group.by_kind[stream.kind as usize].remove(&id);
             }
             stream.completed = u64::MAX;
             self.to_check.extend(stream.released());
@@ -205,17 +191,17 @@ impl Engine {
         let group = self.runlist.groups.get(&stream.group)?;
         let others = match stream.kind {
             StreamKind::NonBlocking => return Some(Vec::new()),
-            StreamKind::Legacy => &group.blocking,
-            StreamKind::Blocking => &group.legacy,
+            StreamKind::Legacy => StreamKind::Blocking,
+            StreamKind::Blocking => StreamKind::Legacy,
         };
         let unfinished = |id: &StreamId| {
             let other = self.streams.get(id)?;
             (other.completed < other.submitted).then_some((*id, other.submitted))
         };
-        Some(others.iter().filter_map(unfinished).collect())
+        Some(group.by_kind[others as usize].iter().filter_map(unfinished).collect())
     }
 
-    /// The host function for which the stream is stopped has returned.
+    /// Ends the [`Command::Host`] for which the stream is stopped: the host function has returned.
     pub fn host_done(&mut self, id: StreamId, seq: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(op) = stream.queue.front_mut() else { return };
@@ -250,8 +236,8 @@ impl Engine {
             }
             self.mem_ops_due();
             self.control_due();
-            while let Some(Reverse((_, _, id))) = self.arrivals.pop_if_due(self.now) {
-                self.to_check.push_back(id);
+            while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+                self.to_check.extend(self.arrivals.pop().map(|Reverse((.., id))| id));
             }
         }
         self.elapse(to.max(self.now));
@@ -276,7 +262,7 @@ impl Engine {
     /// Begins everything that can begin at this time.
     fn settle(&mut self) {
         while let Some(id) = self.to_check.pop_front() {
-            self.look_at(id);
+            self.begin_if_ready(id);
         }
         self.note_lone_hold();
         let changes = self.runlist.settle(self.now);
@@ -288,12 +274,12 @@ impl Engine {
         }
         if !changes.holds.is_empty() {
             self.holds_began(&changes.holds);
-            // Work that began alone may have to give way.
+            // The context may now have nothing but kernels that poll, and yield to another one.
             self.settle();
         }
     }
 
-    /// Notes whether of the context that is on nothing is left but kernels that poll.
+    /// Records since when the running context has had nothing but kernels that poll.
     fn note_lone_hold(&mut self) {
         let Some(id) = self.runlist.on() else { return };
         let Some(group) = self.runlist.groups.get(&id) else { return };
@@ -317,16 +303,5 @@ impl Engine {
     /// The records reached since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
-    }
-}
-
-/// Takes due entries from a heap of times.
-trait PopIfDue {
-    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, u64, StreamId)>>;
-}
-
-impl PopIfDue for BinaryHeap<Reverse<(u64, u64, StreamId)>> {
-    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, u64, StreamId)>> {
-        self.peek().is_some_and(|Reverse((at, ..))| *at <= now).then(|| self.pop()).flatten()
     }
 }

@@ -1,4 +1,4 @@
-//! How commands begin and end.
+//! How commands begin and end, and the earliest time at which a command can be completed.
 
 use super::copies::Copy;
 use super::group::{Access, Hold, Task};
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 impl Engine {
     /// Begins the first command of a stream if nothing prevents it.
-    pub(super) fn look_at(&mut self, id: StreamId) {
+    pub(super) fn begin_if_ready(&mut self, id: StreamId) {
         let completed_of = |id: &StreamId| self.streams.get(id).map_or(u64::MAX, |stream| stream.completed);
         let Some(op) = self.streams.get(&id).and_then(|stream| stream.queue.front()) else { return };
         if !matches!(op.progress, Progress::Waiting) {
@@ -21,8 +21,8 @@ impl Engine {
             self.arrivals.push(Reverse((arrival, serial, id)));
             return;
         }
-        let holding = op.dependencies.iter().find(|(other, seq)| completed_of(other) < *seq).copied();
-        match holding {
+        let missing = op.dependencies.iter().find(|(other, seq)| completed_of(other) < *seq).copied();
+        match missing {
             None if self.is_suspended(id) => {}
             None => self.begin(id),
             Some((other, seq)) => {
@@ -42,13 +42,12 @@ impl Engine {
         true
     }
 
-    /// Begins the first command of a stream.
     fn begin(&mut self, id: StreamId) {
         let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
         let command = op.command.clone();
         let (left, indegrees) = match &command {
             Command::Work(_) | Command::Host | Command::MemOp(_) => (1, Vec::new()),
-            Command::Graph(graph) => (graph.nodes().len(), graph.indegrees().to_vec()),
+            Command::Graph(graph) => (graph.nodes.len(), graph.indegrees.clone()),
             Command::Record { .. } | Command::Wait { .. } => (0, Vec::new()),
         };
         let roots: Vec<usize> = (0..indegrees.len()).filter(|node| indegrees[*node] == 0).collect();
@@ -57,7 +56,7 @@ impl Engine {
             Command::Work(work) => self.begin_work(id, 0, work),
             Command::Graph(graph) => {
                 for node in roots {
-                    self.begin_work(id, node, graph.nodes()[node].work);
+                    self.begin_work(id, node, graph.nodes[node].work);
                 }
             }
             Command::Record { tag } => self.records.push(Record { stream: id, tag, at_ns: self.now }),
@@ -144,14 +143,14 @@ impl Engine {
         let Command::Graph(graph) = &op.command else { return };
         let graph = graph.clone();
         let mut free = Vec::new();
-        for &successor in &graph.nodes()[node].successors {
+        for &successor in &graph.nodes[node].successors {
             indegrees[successor] -= 1;
             if indegrees[successor] == 0 {
                 free.push(successor);
             }
         }
         for successor in free {
-            self.begin_work(id, successor, graph.nodes()[successor].work);
+            self.begin_work(id, successor, graph.nodes[successor].work);
         }
     }
 
@@ -168,5 +167,45 @@ impl Engine {
         } else if stream.closed {
             self.forget(id);
         }
+    }
+
+    /// The least time until a group's kernels can continue.
+    fn least_wait(&self, group: GroupId) -> u64 {
+        // The forecast ends at the next control, because a control may change it.
+        let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));
+        self.runlist.least_wait(group, self.now).into_iter().chain(until_control).min().unwrap_or(u64::MAX)
+    }
+
+    /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
+    pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
+        let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
+        let wait = self.least_wait(stream.group);
+        let group = self.runlist.groups.get(&stream.group);
+        let is_stopped = group.is_some_and(|group| group.access != Access::Enabled);
+        let running = group.map(|group| &group.running);
+        let mut ns = 0u64;
+        for op in stream.queue.iter().take_while(|op| op.seq <= seq) {
+            let left = match op.progress {
+                Progress::Waiting => {
+                    ns = ns.max(op.arrival.saturating_sub(self.now));
+                    op.command.least_ns()
+                }
+                // Of the commands in progress, only a kernel's time is known directly.
+                Progress::Begun { .. } => {
+                    let mine = running.into_iter().flatten().find(|running| running.task.stream == id);
+                    mine.filter(|mine| matches!(op.command, Command::Work(_)) && mine.task.hold.is_none())
+                        .map_or(0, |running| running.left_ns)
+                }
+            };
+            let is_suspended = is_stopped && matches!(op.progress, Progress::Waiting);
+            let wait = if op.command.needs_slice() || is_suspended { wait } else { 0 };
+            ns = match (&op.command, &op.progress) {
+                // Which of a graph's nodes wait for the time slice is not examined: some may run without it.
+                (Command::Graph(_), Progress::Waiting) => ns.saturating_add(left).max(wait),
+                (Command::Graph(_), Progress::Begun { .. }) => ns,
+                _ => ns.max(wait).saturating_add(left),
+            };
+        }
+        Some(self.now.saturating_add(ns))
     }
 }

@@ -1,18 +1,17 @@
 //! The runlist: which context has the multiprocessors, for how long, and what a context switch costs.
 //!
-//! As long as more than one context has kernels, they run round-robin, each for its time slice. A context without kernels is skipped at
-//! once. A context that is taken off keeps its kernels where they are and continues them later. Restarting them takes part of its
-//! slice, so contexts with slices shorter than that make no progress beside each other.
+//! As long as more than one context has kernels, they run round-robin, each for its time slice. A context without kernels is
+//! skipped at once. A context that is taken off keeps its kernels where they are and continues them later. Restarting them takes
+//! part of its slice, so contexts with slices shorter than that make no progress beside each other.
 
 use super::group::{Access, Group, Task};
 use super::{GroupId, OwnerId};
 use crate::params;
 use std::collections::BTreeMap;
 
-/// Which context has the multiprocessors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Front {
-    /// No context has work.
+    #[default]
     Idle,
     /// A context runs. Its slice began at `slice_start`, and its kernels make progress from `warm_at` on. If another
     /// context waits, the slice ends at `ends`, or at `yields` if until then it only polls.
@@ -22,8 +21,7 @@ pub(super) enum Front {
     Switching { to: Option<GroupId>, until: u64, is_cold: bool },
 }
 
-/// All contexts, and which of them is running.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Runlist {
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) front: Front,
@@ -33,23 +31,15 @@ pub(super) struct Runlist {
     last: Option<GroupId>,
 }
 
-/// Changes of the runlist in one step.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Tasks of this owner began.
     pub(super) began: Option<OwnerId>,
-    /// A switch began.
     pub(super) switched: bool,
-    /// Kernels that poll began.
     pub(super) holds: Vec<Task>,
 }
 
 impl Runlist {
-    pub(super) fn new() -> Self {
-        Self { groups: BTreeMap::new(), front: Front::Idle, resident: None, last: None }
-    }
-
-    /// The time of the next change without outside influence.
+    /// The time of the next change if nothing is submitted or controlled.
     pub(super) fn next_event(&self, now: u64) -> Option<u64> {
         match self.front {
             Front::Idle => None,
@@ -64,7 +54,6 @@ impl Runlist {
         }
     }
 
-    /// Whether the GPU switches contexts at `now`.
     pub(super) fn is_switching(&self, now: u64) -> bool {
         match self.front {
             Front::Idle => false,
@@ -73,7 +62,6 @@ impl Runlist {
         }
     }
 
-    /// The context whose kernels run.
     pub(super) fn on(&self) -> Option<GroupId> {
         match self.front {
             Front::Running { group, .. } => Some(group),
@@ -81,7 +69,6 @@ impl Runlist {
         }
     }
 
-    /// Whether a group's kernels are running.
     pub(super) fn is_on(&self, id: GroupId) -> bool {
         self.on() == Some(id)
     }
@@ -109,7 +96,6 @@ impl Runlist {
         Some(group.owner)
     }
 
-    /// Takes out the tasks that are done.
     pub(super) fn finished(&mut self) -> Vec<Task> {
         let Front::Running { group, .. } = self.front else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
@@ -117,15 +103,14 @@ impl Runlist {
         done.map(|running| Task { ns: running.ran_ns, ..running.task }).collect()
     }
 
-    /// Takes a group off, whatever it is doing.
+    /// Removes a group, running or not.
     pub(super) fn remove(&mut self, id: GroupId) {
         self.groups.remove(&id);
         if self.resident == Some(id) {
             self.resident = None;
         }
-        match self.front {
-            Front::Running { group, .. } if group == id => self.front = Front::Idle,
-            _ => {}
+        if self.is_on(id) {
+            self.front = Front::Idle;
         }
     }
 
@@ -192,7 +177,6 @@ impl Runlist {
         self.front = Front::Switching { to: Some(to), until: now + params::LOAD_NS, is_cold: false };
     }
 
-    /// Completes a context switch.
     fn arrive(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
         self.front = Front::Idle;
         let Some(to) = to else { return };
@@ -200,7 +184,12 @@ impl Runlist {
         let warm_at = now + if is_cold && group.is_stalled { params::WARM_NS } else { 0 };
         group.resume(warm_at);
         (self.resident, self.last) = (Some(to), Some(to));
-        self.front = Front::Running { group: to, slice_start: now, warm_at, ends: None, yields: None };
+        self.run(to, now, warm_at);
+    }
+
+    /// Begins a slice of a group, whose kernels make progress from `warm_at` on.
+    fn run(&mut self, group: GroupId, slice_start: u64, warm_at: u64) {
+        self.front = Front::Running { group, slice_start, warm_at, ends: None, yields: None };
     }
 
     /// Brings the runlist into the state due at `now`; called after every change.
@@ -214,13 +203,7 @@ impl Runlist {
                     let stays =
                         self.resident.filter(|id| self.groups.get(id).is_some_and(Group::is_runnable));
                     if let Some(group) = stays {
-                        self.front = Front::Running {
-                            group,
-                            slice_start: now,
-                            warm_at: now,
-                            ends: None,
-                            yields: None,
-                        };
+                        self.run(group, now, now);
                     } else if let Some(to) = self.next_after(self.last) {
                         changes.switched = true;
                         self.load(to, now);
@@ -229,10 +212,10 @@ impl Runlist {
                     }
                 }
                 Front::Running { group: id, slice_start, warm_at, ends, .. } => {
-                    let (runnable, is_busy, slice) = match self.groups.get(&id) {
-                        Some(group) => (group.is_runnable(), !group.running.is_empty(), group.timeslice_ns),
-                        None => (false, false, 1),
-                    };
+                    let (runnable, is_busy, slice) =
+                        self.groups.get(&id).map_or((false, false, 1), |group| {
+                            (group.is_runnable(), !group.running.is_empty(), group.timeslice_ns)
+                        });
                     let next = self.next_after(Some(id));
                     match next {
                         _ if !runnable && is_busy => {
@@ -275,8 +258,7 @@ impl Runlist {
         }
     }
 
-    /// The least time from `now` until this group's kernels can continue: 0 if they run; `None` while the group is
-    /// disabled.
+    /// The least time from `now` until this group's kernels can continue: 0 if they run; `None` while the group is stopped.
     pub(super) fn least_wait(&self, id: GroupId, now: u64) -> Option<u64> {
         if self.groups.get(&id).is_some_and(|group| group.access == Access::Stopped) {
             return None;

@@ -3,16 +3,16 @@
 use super::{Command, GroupId, StreamId, StreamKind};
 use std::collections::VecDeque;
 
-/// The progress of a command.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// Not begun.
     Waiting,
     /// Begun: `left` nodes are not done, and each node waits for so many others.
-    Begun { left: usize, indegrees: Vec<usize> },
+    Begun {
+        left: usize,
+        indegrees: Vec<usize>,
+    },
 }
 
-/// A command in a stream.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) seq: u64,
@@ -24,12 +24,11 @@ pub(super) struct Op {
     pub(super) progress: Progress,
 }
 
-/// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) group: GroupId,
     pub(super) kind: StreamKind,
-    /// CUDA's: smaller goes first.
+    /// As in CUDA: a smaller one runs first.
     pub(super) priority: i32,
     pub(super) queue: VecDeque<Op>,
     /// Number of the last command put in.
@@ -56,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// The streams that may have waited for what has been done.
+    /// Removes and returns the streams whose wait is over.
     pub(super) fn released(&mut self) -> Vec<StreamId> {
         let completed = self.completed;
         self.waiters.extract_if(.., |(seq, _)| *seq <= completed).map(|(_, stream)| stream).collect()

@@ -19,6 +19,10 @@ pub enum Compare {
     Nor,
 }
 
+impl Compare {
+    pub(crate) const ALL: [Self; 4] = [Self::AtLeast, Self::Equal, Self::And, Self::Nor];
+}
+
 /// The condition for which a stream waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condition {
@@ -76,7 +80,6 @@ impl Words {
         self.known.get(&(owner, address)).map_or(0, |word| word.value)
     }
 
-    /// A process has ended, and its memory with it.
     pub(super) fn forget(&mut self, gone: OwnerId) {
         self.known.retain(|(owner, _), _| *owner != gone);
     }
@@ -115,7 +118,6 @@ impl Engine {
         }
     }
 
-    /// Ends the memory operations that are due.
     pub(super) fn mem_ops_due(&mut self) {
         while let Some(first) = self.words.done.first_entry().filter(|first| first.key().0 <= self.now) {
             let id = first.remove();

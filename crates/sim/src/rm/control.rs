@@ -15,7 +15,6 @@ type Done = Result<(), NvStatus>;
 type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Done;
 
 impl Rm {
-    /// Executes a control request on an object.
     pub(super) fn control(
         &mut self,
         call: &mut Call<'_>,
@@ -39,7 +38,7 @@ impl Rm {
                 Err(NvStatus::INVALID_ARGUMENT)
             };
         }
-        let object = super::kind_of(client.get(fields.object))?;
+        let object = client.objects.get(&fields.object).ok_or(NvStatus::INVALID_OBJECT_HANDLE)?;
         let control: OnGroup = match (command, &object.kind) {
             (Command::SET_TIMESLICE, Kind::Group(_)) => Self::set_timeslice,
             (Command::GET_TIMESLICE, Kind::Group(_)) => Self::get_timeslice,
@@ -154,14 +153,18 @@ impl Rm {
     ) -> Result<Vec<(GroupId, Access)>, NvStatus> {
         let mut groups = Vec::new();
         for (client, channel) in channels {
-            let object = super::kind_of(self.client(call.file, *client)?.get(*channel))?;
+            let object = self
+                .client(call.file, *client)?
+                .objects
+                .get(channel)
+                .ok_or(NvStatus::INVALID_OBJECT_HANDLE)?;
             let Kind::Channel { group, .. } = object.kind else {
                 return Err(NvStatus::INVALID_OBJECT_HANDLE);
             };
             groups.push((*client, group));
         }
         for (client, channel) in channels {
-            let object = self.client(call.file, *client)?.get_mut(*channel);
+            let object = self.client(call.file, *client)?.objects.get_mut(channel);
             if let Some(Kind::Channel { access: known, .. }) = object.map(|object| &mut object.kind) {
                 *known = access;
             }
@@ -185,7 +188,7 @@ impl Rm {
         let (class, parent) = if handle == fields.client {
             (class::ROOT_CLIENT, 0)
         } else {
-            let object = client.get(handle).ok_or(NvStatus::OBJECT_NOT_FOUND)?;
+            let object = client.objects.get(&handle).ok_or(NvStatus::OBJECT_NOT_FOUND)?;
             (object.class, object.parent)
         };
         let answer = match what {

@@ -1,12 +1,11 @@
 //! The driver's resource manager: objects that processes allocate by ioctl, and the controls of channel groups.
 //!
-//! Bytes go in and come out ([`Rm::request`]). The engine is told the effect of controls, and the time at which the
-//! answer is due is part of the answer: nothing here reads a clock or a socket. The bytes are those of the real
+//! [`Rm::request`] takes a request as bytes and returns the answer as bytes, with the time at which it is due. Controls are
+//! applied to the engine. Nothing here reads a clock or a socket. The bytes are those of the real
 //! driver ([`sluice_nvrm::abi`]), as are the rules. A client can be used only over the open file on which it was
 //! allocated, by any process that has that file. Sizes are exact. Objects last until every descriptor of their file
 //! is closed.
 
-mod alloc;
 mod control;
 mod object;
 #[cfg(test)]
@@ -14,7 +13,7 @@ mod tests;
 
 use crate::engine::{Control, Engine, GroupId};
 use crate::params;
-use object::{Client, Object};
+use object::Client;
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{AllocBlock, ControlBlock, FreeBlock, Request};
 use sluice_nvrm::transport::wire;
@@ -30,9 +29,9 @@ pub enum Support {
     /// As an unpatched driver with GSP.
     #[default]
     Full,
-    /// Says yes, and nothing comes of it.
+    /// Reports success without an effect.
     StatusOnly,
-    /// Says that it cannot.
+    /// Reports that controls are not supported.
     None,
 }
 
@@ -45,14 +44,8 @@ pub struct Reply {
     pub at_ns: u64,
 }
 
-/// The result of the ioctl itself.
-type Outcome = Result<(), Errno>;
-
-/// EINVAL: a size or a number that the driver does not know.
-#[derive(Debug, Clone, Copy)]
-struct Errno(i32);
-
-const EINVAL: Errno = Errno(22);
+/// The errno for a size or a number that the driver does not know.
+const EINVAL: i32 = 22;
 
 /// The resource manager of one GPU.
 #[derive(Debug)]
@@ -140,16 +133,22 @@ impl Rm {
     /// An ioctl made at `now` over a file: the packet of [`wire`], and the packet that answers it.
     pub fn request(&mut self, now: u64, file: FileId, packet: &[u8], engine: &mut Engine) -> Reply {
         let Some(request) = wire::decode_request(packet) else {
-            return Reply { bytes: wire::encode_answer(EINVAL.0, &[], &[]), at_ns: now };
+            return Reply { bytes: wire::encode_answer(EINVAL, &[], &[]), at_ns: now };
         };
         let (mut block, mut params) = (request.block.to_vec(), request.params.to_vec());
         let mut call = Call { now, file, at_ns: now + params::DRIVER_CALL_NS, engine };
         let outcome = self.dispatch(&mut call, request.nr, &mut block, &mut params);
-        let errno = outcome.err().map_or(0, |errno| errno.0);
+        let errno = outcome.err().unwrap_or(0);
         Reply { bytes: wire::encode_answer(errno, &block, &params), at_ns: call.at_ns }
     }
 
-    fn dispatch(&mut self, call: &mut Call<'_>, nr: u32, block: &mut [u8], params: &mut [u8]) -> Outcome {
+    fn dispatch(
+        &mut self,
+        call: &mut Call<'_>,
+        nr: u32,
+        block: &mut [u8],
+        params: &mut [u8],
+    ) -> Result<(), i32> {
         let len = u16::try_from(block.len()).map_err(|_| EINVAL)?;
         let request = Request { nr: u8::try_from(nr).map_err(|_| EINVAL)?, len };
         match request {
@@ -200,16 +199,10 @@ impl Rm {
     }
 }
 
-/// One ioctl in progress.
 struct Call<'a> {
     now: u64,
     file: FileId,
     /// When it is answered.
     at_ns: u64,
     engine: &'a mut Engine,
-}
-
-/// The type of an object.
-fn kind_of(object: Option<&Object>) -> Result<&Object, NvStatus> {
-    object.ok_or(NvStatus::INVALID_OBJECT_HANDLE)
 }

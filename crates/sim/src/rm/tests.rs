@@ -209,7 +209,7 @@ fn sizes_are_exact_and_objects_of_the_right_kind() {
     assert_eq!(status(tenant.subdevice, Number::DISABLE_CHANNELS, &[0xff; 536]), NvStatus::INVALID_ARGUMENT);
     for (nr, len) in [(Request::CONTROL.nr, 31), (Request::ALLOC.nr, 40), (0x99, 32)] {
         let (errno, ..) = world.ioctl(tenant.file, nr, &vec![0; len], &[]);
-        assert_eq!(errno, EINVAL.0, "function {nr:#x} with a block of {len} bytes");
+        assert_eq!(errno, EINVAL, "function {nr:#x} with a block of {len} bytes");
     }
 }
 

@@ -13,49 +13,71 @@ pub(crate) const VERSION: u32 = 3;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
-/// A request of a peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// First of a process that wants to use the GPU. The answer brings the shared memory and an eventfd to poke with.
-    Hello { version: u32, label: String },
-    /// An open file of the control device; it comes with the answer.
+    /// The first request of a process that uses the GPU. The answer brings the shared memory and the eventfd that wakes the daemon.
+    Hello {
+        version: u32,
+        label: String,
+    },
+    /// Opens a file of the control device, which comes with the answer.
     OpenControl,
-    /// A context; its channel group's number is the answer.
-    OpenContext { control: Option<ControlGroup> },
-    /// Closes a context with everything in it.
-    CloseContext { group: u64 },
-    /// Device memory.
-    Allocate { bytes: u64 },
-    /// Device memory back.
-    Free { bytes: u64 },
-    /// Memory of the whole GPU.
+    /// Opens a context. The answer is the number of its channel group.
+    OpenContext {
+        control: Option<ControlGroup>,
+    },
+    CloseContext {
+        group: u64,
+    },
+    Allocate {
+        bytes: u64,
+    },
+    Free {
+        bytes: u64,
+    },
+    /// Asks for the free and the total memory of the GPU.
     Memory,
-    /// Index of a kernel's name.
-    Name { name: String },
-    /// A graph, by its nodes in topological order.
-    AddGraph { nodes: Vec<Node> },
-    /// The graph is not launched again.
-    DropGraph { graph: u64 },
-    /// The GPU's properties.
+    /// Asks for the index of a kernel's name.
+    Name {
+        name: String,
+    },
+    /// Registers a graph, by its nodes in topological order.
+    AddGraph {
+        nodes: Vec<Node>,
+    },
+    DropGraph {
+        graph: u64,
+    },
     Gpu,
-    /// Everything counted.
     Ledger,
-    /// Use in a window of time.
-    Window { from_ns: u64, to_ns: u64 },
-    /// Asks for the intervals in which each process had the GPU.
-    Timeline { from_ns: u64, to_ns: u64 },
-    /// Something goes wrong on the GPU.
-    Inject { xid: u64 },
-    /// Whatever is wrong is repaired.
+    Window {
+        from_ns: u64,
+        to_ns: u64,
+    },
+    Timeline {
+        from_ns: u64,
+        to_ns: u64,
+    },
+    /// Injects the fault of an Xid.
+    Inject {
+        xid: u64,
+    },
+    /// Repairs all faults.
     Heal,
     /// Asks for notification of every Xid from now on.
     Listen,
     /// Locks a process at its next driver call; answered when it has no work in progress. 0 ms means no limit.
-    Lock { pid: i32, timeout_ms: u32 },
-    /// Unlocks a process.
-    Unlock { pid: i32 },
+    Lock {
+        pid: i32,
+        timeout_ms: u32,
+    },
+    Unlock {
+        pid: i32,
+    },
     /// Asks whether a process is locked: 0 or 1.
-    LockState { pid: i32 },
+    LockState {
+        pid: i32,
+    },
 }
 
 impl Request {
@@ -90,53 +112,51 @@ pub enum LockFailure {
     NotInTime,
 }
 
-/// An answer of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// Done.
     Done,
-    /// Not done: the GPU has not so much memory left.
     OutOfMemory,
-    /// Not done: the compute mode does not let this process in.
+    /// The compute mode admits no further process.
     Unavailable,
-    /// Not done, and why.
-    Refused { why: String },
-    /// The requested number.
+    Refused {
+        why: String,
+    },
     Number(u64),
     /// Free and total bytes.
-    Memory { free: u64, total: u64 },
-    /// The GPU's properties.
+    Memory {
+        free: u64,
+        total: u64,
+    },
     Gpu(GpuInfo),
-    /// Everything counted.
     Ledger(Box<Ledger>),
-    /// Use in a window of time.
     Window(Window),
-    /// The intervals in which each process had the GPU.
     Timeline(Vec<Interval>),
-    /// A process was not locked or unlocked.
+    /// The process was not locked or unlocked.
     NotLocked(LockFailure),
     /// A fault of the GPU; sent without a request, after [`Request::Listen`].
-    Xid { code: u64 },
+    Xid {
+        code: u64,
+    },
 }
 
 /// Properties of the GPU that a process may read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuInfo {
-    /// Name.
+    /// Name as the driver reports it; begins with "Sluice Simulated".
     pub name: String,
-    /// Identity.
+    /// UUID.
     pub uuid: [u8; 16],
     /// Device memory in bytes.
     pub memory_bytes: u64,
-    /// Place on the bus.
+    /// PCI address.
     pub pci: PciAddress,
-    /// NUMA node of the host.
+    /// NUMA node of the host; none if the machine has one node.
     pub numa: Option<u32>,
-    /// Where its NVLinks lead.
+    /// NVLinks: the PCI address at the other end of each, a GPU's or a switch's.
     pub links: Vec<PciAddress>,
-    /// It is in MIG mode.
+    /// Whether the GPU is in MIG mode.
     pub is_mig: bool,
-    /// Streams can wait for words in memory, and write them.
+    /// Whether streams can wait for words in memory and write them.
     pub has_mem_ops: bool,
     /// The version that the driver reports.
     pub driver_version: String,
@@ -149,7 +169,6 @@ pub struct GpuInfo {
     pub fault: Option<Fault>,
 }
 
-/// A message as bytes.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);

@@ -1,47 +1,60 @@
-//! One command in the ring: seven words, the first of which is the time of submission.
+//! One command in the ring: seven words, the first of which is the time of submission. Enums are stored as the number of
+//! the variant.
 
 use crate::engine::{Compare, Condition, CopyEngine, StreamKind, Work};
 
-/// A command and when it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// CLOCK_MONOTONIC in nanoseconds.
     pub(crate) stamp: u64,
-    /// Which stream it concerns.
     pub(crate) slot: usize,
-    /// The order.
     pub(crate) order: Order,
 }
 
-/// An order that a client puts into the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A new stream in the slot; its commands are numbered from `last_seq + 1`.
-    Open { group: u64, kind: StreamKind, priority: i32, last_seq: u64 },
-    /// The stream goes away when its commands are done.
+    Open {
+        group: u64,
+        kind: StreamKind,
+        priority: i32,
+        last_seq: u64,
+    },
+    /// The stream is removed when its commands are done.
     Close,
-    /// One piece of work.
     Work(Work),
     /// A graph that the daemon knows.
-    Graph { graph: u64 },
+    Graph {
+        graph: u64,
+    },
     /// Writes the time into an event's word; `None` for an event without a time.
-    Mark { event: Option<usize> },
-    /// Waits for another stream.
-    Wait { slot: usize, seq: u64 },
+    Mark {
+        event: Option<usize>,
+    },
+    Wait {
+        slot: usize,
+        seq: u64,
+    },
     /// Holds the stream until [`Order::HostDone`].
     Host,
     /// A host function has returned.
-    HostDone { seq: u64 },
+    HostDone {
+        seq: u64,
+    },
     /// A thread waits for this number of the stream.
-    Watch { seq: u64 },
+    Watch {
+        seq: u64,
+    },
     /// Waits for a word in the client's memory; without a condition, writes one.
     MemOp(Option<Condition>),
     /// A word in the client's memory has this value.
-    Word { address: u64, value: u64 },
+    Word {
+        address: u64,
+        value: u64,
+    },
 }
 
 impl Order {
-    /// Whether it is a command of the stream and so has a number in it.
+    /// Whether it is a command of the stream, which has a number.
     pub(crate) fn is_numbered(&self) -> bool {
         !matches!(
             self,
@@ -58,23 +71,11 @@ impl Record {
     pub(crate) fn encode(&self) -> [u64; 7] {
         let (code, a, b, c, d) = match self.order {
             Order::Open { group, kind, priority, last_seq } => {
-                let kind = match kind {
-                    StreamKind::Legacy => 0,
-                    StreamKind::Blocking => 1,
-                    StreamKind::NonBlocking => 2,
-                };
-                (1, group, kind, u64::from(priority.cast_unsigned()), last_seq)
+                (1, group, kind as u64, u64::from(priority.cast_unsigned()), last_seq)
             }
             Order::Close => (2, 0, 0, 0, 0),
             Order::Work(Work::Kernel { ns, sms, name }) => (3, ns, sms.into(), name as u64, 0),
-            Order::Work(Work::Copy { engine, bytes }) => {
-                let engine = match engine {
-                    CopyEngine::ToDevice => 0,
-                    CopyEngine::ToHost => 1,
-                    CopyEngine::OnDevice => 2,
-                };
-                (4, engine, bytes, 0, 0)
-            }
+            Order::Work(Work::Copy { engine, bytes }) => (4, engine as u64, bytes, 0, 0),
             Order::Work(Work::Fill { bytes }) => (5, bytes, 0, 0, 0),
             Order::Work(Work::Empty) => (6, 0, 0, 0, 0),
             Order::Graph { graph } => (7, graph, 0, 0, 0),
@@ -88,13 +89,7 @@ impl Record {
             }
             Order::MemOp(None) => (14, 0, 0, 0, 0),
             Order::MemOp(Some(Condition { address, value, compare, is_wide })) => {
-                let compare = match compare {
-                    Compare::AtLeast => 0,
-                    Compare::Equal => 1,
-                    Compare::And => 2,
-                    Compare::Nor => 3,
-                };
-                (15, address, value, compare, is_wide.into())
+                (15, address, value, compare as u64, is_wide.into())
             }
             Order::Word { address, value } => (16, address, value, 0, 0),
         };
@@ -107,26 +102,12 @@ impl Record {
         let index = |word: u64| usize::try_from(word).ok();
         let order = match code {
             1 => {
-                let kind = match b {
-                    0 => StreamKind::Legacy,
-                    1 => StreamKind::Blocking,
-                    2 => StreamKind::NonBlocking,
-                    _ => return None,
-                };
                 let priority = u32::try_from(c).ok()?.cast_signed();
-                Order::Open { group: a, kind, priority, last_seq: d }
+                Order::Open { group: a, kind: numbered(&StreamKind::ALL, b)?, priority, last_seq: d }
             }
             2 => Order::Close,
             3 => Order::Work(Work::Kernel { ns: a, sms: u32::try_from(b).ok()?, name: index(c)? }),
-            4 => {
-                let engine = match a {
-                    0 => CopyEngine::ToDevice,
-                    1 => CopyEngine::ToHost,
-                    2 => CopyEngine::OnDevice,
-                    _ => return None,
-                };
-                Order::Work(Work::Copy { engine, bytes: b })
-            }
+            4 => Order::Work(Work::Copy { engine: numbered(&CopyEngine::ALL, a)?, bytes: b }),
             5 => Order::Work(Work::Fill { bytes: a }),
             6 => Order::Work(Work::Empty),
             7 => Order::Graph { graph: a },
@@ -143,13 +124,7 @@ impl Record {
             }
             14 => Order::MemOp(None),
             15 => {
-                let compare = match c {
-                    0 => Compare::AtLeast,
-                    1 => Compare::Equal,
-                    2 => Compare::And,
-                    3 => Compare::Nor,
-                    _ => return None,
-                };
+                let compare = numbered(&Compare::ALL, c)?;
                 Order::MemOp(Some(Condition { address: a, value: b, compare, is_wide: d != 0 }))
             }
             16 => Order::Word { address: a, value: b },
@@ -157,6 +132,11 @@ impl Record {
         };
         Some(Self { stamp, slot: index(slot)?, order })
     }
+}
+
+/// The variant of an enum with this number, from the list of all.
+fn numbered<T: Copy>(all: &[T], number: u64) -> Option<T> {
+    all.get(usize::try_from(number).ok()?).copied()
 }
 
 /// Two numbers of 32 bits in a word; larger ones are the largest.

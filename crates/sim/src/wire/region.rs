@@ -1,4 +1,4 @@
-//! The memory that a client shares with the daemon: a ring of commands, and words that tell how far the GPU has come.
+//! The memory that a client shares with the daemon: a ring of commands, and words with the progress of the GPU.
 //!
 //! Any thread of the client puts commands in; only the daemon takes them out. A slot of the ring is claimed by moving
 //! [`TAIL`], filled, and then marked as full with its ticket; so tickets are the order of submission.
@@ -32,7 +32,6 @@ const TIMES: usize = COMPLETED + STREAMS;
 const WORDS: usize = TIMES + EVENTS;
 const _: () = assert!(RING == 8_192);
 
-/// One side's view of the memory.
 pub(crate) struct Region(SharedRegion);
 
 impl Region {
@@ -72,7 +71,7 @@ impl Region {
         ticket
     }
 
-    /// Whether others have put commands behind the one with this ticket. They may have poked the daemon when it could not get past this
+    /// Whether others have put commands behind the one with this ticket. They may have woken the daemon when it could not get past this
     /// one, which was not there yet.
     pub(crate) fn has_followers(&self, ticket: u64) -> bool {
         fence(Ordering::SeqCst);
@@ -94,41 +93,44 @@ impl Region {
         Some(Record::decode(words))
     }
 
-    /// Wakes clients that wait for room in the ring.
     pub(crate) fn wake_full(&self) {
         let _ = futex::wake_low(self.word(HEAD), u32::MAX);
     }
 
-    /// Waits a little for room in the ring.
+    /// Waits for room in the ring, at most 1 ms.
     pub(crate) fn wait_full(&self) {
         let head = self.word(HEAD);
         let _ = futex::wait_low(head, low(head.load(Ordering::Acquire)), Some(Duration::from_millis(1)));
     }
 
-    /// The daemon is about to sleep: from here on, commands that cannot wait must poke it.
+    /// The daemon is about to sleep: from here on, commands that cannot wait must wake it.
     pub(crate) fn park(&self) {
         self.word(PARKED).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The daemon is awake.
     pub(crate) fn unpark(&self) {
         self.word(PARKED).store(0, Ordering::Relaxed);
     }
 
-    /// Whether the daemon sleeps and must be woken to see a command.
     pub(crate) fn is_parked(&self) -> bool {
         fence(Ordering::SeqCst);
         self.word(PARKED).load(Ordering::Relaxed) != 0
     }
 
-    /// Makes several changes appear as one: readers see all or none. The daemon's side.
-    pub(crate) fn publish(&self, next_event_ns: u64, changes: impl FnOnce(&Publisher<'_>)) {
+    /// Publishes the last completed command of streams and the times of events, from the daemon's side. A reader of
+    /// [`snapshot`](Self::snapshot) sees all of these changes or none.
+    pub(crate) fn publish(&self, next_event_ns: u64, completed: &[(usize, u64)], times: &[(usize, u64)]) {
         let epoch = self.word(PUBLISHING).load(Ordering::Relaxed);
         self.word(PUBLISHING).store(epoch | 1, Ordering::Relaxed);
         fence(Ordering::Release);
         self.word(NEXT_EVENT).store(next_event_ns, Ordering::Relaxed);
-        changes(&Publisher(self));
+        for (event, ns) in times {
+            self.word(TIMES + event % EVENTS).store(*ns, Ordering::Release);
+        }
+        for (slot, seq) in completed {
+            self.word(COMPLETED + slot % STREAMS).store(*seq, Ordering::Release);
+        }
         self.word(PUBLISHING).store((epoch | 1) + 1, Ordering::Release);
     }
 
@@ -149,7 +151,7 @@ impl Region {
         read()
     }
 
-    /// How far a stream has come.
+    /// The number of the last completed command of a stream.
     pub(crate) fn completed(&self, slot: usize) -> u64 {
         self.word(COMPLETED + slot % STREAMS).load(Ordering::Acquire)
     }
@@ -159,7 +161,6 @@ impl Region {
         let _ = futex::wait_low(self.word(COMPLETED + slot % STREAMS), low(seen), Some(timeout));
     }
 
-    /// Time of an event's last record.
     pub(crate) fn time(&self, event: usize) -> u64 {
         self.word(TIMES + event % EVENTS).load(Ordering::Acquire)
     }
@@ -184,18 +185,16 @@ impl Region {
         let _ = futex::wait_low(self.word(NOTIFY), low(seen), Some(timeout));
     }
 
-    /// Holds the process at its next call, or lets it go on. The daemon's side.
+    /// Locks the process at its next call, or unlocks it. The daemon's side.
     pub(crate) fn set_locked(&self, is_locked: bool) {
         self.word(LOCKED).store(is_locked.into(), Ordering::Release);
         let _ = futex::wake_low(self.word(LOCKED), u32::MAX);
     }
 
-    /// Whether the process is locked.
     pub(crate) fn is_locked(&self) -> bool {
         self.word(LOCKED).load(Ordering::Acquire) != 0
     }
 
-    /// Waits until the process is unlocked, or for `timeout`.
     pub(crate) fn wait_unlocked(&self, timeout: Duration) {
         let _ = futex::wait_low(self.word(LOCKED), 1, Some(timeout));
     }
@@ -210,21 +209,6 @@ impl Region {
     pub(crate) fn wake_notified(&self) {
         self.word(NOTIFY).fetch_add(1, Ordering::Release);
         let _ = futex::wake_low(self.word(NOTIFY), u32::MAX);
-    }
-}
-
-/// The changes that [`Region::publish`] makes.
-pub(crate) struct Publisher<'a>(&'a Region);
-
-impl Publisher<'_> {
-    /// A stream has come this far.
-    pub(crate) fn completed(&self, slot: usize, seq: u64) {
-        self.0.word(COMPLETED + slot % STREAMS).store(seq, Ordering::Release);
-    }
-
-    /// An event was recorded at this time.
-    pub(crate) fn time(&self, event: usize, ns: u64) {
-        self.0.word(TIMES + event % EVENTS).store(ns, Ordering::Release);
     }
 }
 

@@ -139,8 +139,8 @@ fn changed_time_slice_applies_from_the_change_on() {
     bench.saturate(2_048, 200);
     bench.run_to(1_000_000_000, |_, _| {});
     let before: Vec<u64> = bench.busy.iter().map(|tenant| bench.completed(tenant.owner)).collect();
-    bench.engine.set_timeslice(bench.busy[0].group, 3_000_000);
-    bench.engine.set_timeslice(bench.busy[1].group, 7_000_000);
+    bench.engine.control(bench.busy[0].group, Control::Timeslice(3_000_000));
+    bench.engine.control(bench.busy[1].group, Control::Timeslice(7_000_000));
     bench.run_to(21_000_000_000, |_, _| {});
     let done: Vec<f64> = bench
         .busy

@@ -1,6 +1,6 @@
 use super::*;
 use crate::doctor::child::NvmlFacts;
-use sluice_load::driver_facts::DriverFacts;
+use sluice_load::driver::DriverFacts;
 
 fn reported(change: impl FnOnce(&mut DriverFacts, &mut NvmlFacts)) -> Reported {
     let mut facts = DriverFacts {

@@ -12,28 +12,26 @@ impl Gpu {
     pub(in crate::client) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
         let record = Record { stamp: monotonic_ns(), slot, order };
         let full = || {
-            self.poke();
+            self.wake_daemon();
             self.region.wait_full();
-            !has_hung_up(&self.lifeline)
+            !has_hung_up(&self.liveness)
         };
         let ticket = self.region.push(&record, full, claimed);
         if self.region.has_followers(ticket) {
-            self.poke_if_parked();
+            self.wake_if_parked();
         }
         ticket
     }
 
-    /// Wakes the daemon, so that it reads its rings.
-    fn poke(&self) {
+    fn wake_daemon(&self) {
         use std::io::Write;
         // Fails only when the counter is at its limit. Then the daemon is awake anyway.
-        let _ = (&self.poke).write(&1u64.to_ne_bytes());
+        let _ = (&self.wakeup).write(&1u64.to_ne_bytes());
     }
 
-    /// Wakes the daemon if it sleeps.
-    pub(in crate::client) fn poke_if_parked(&self) {
+    pub(in crate::client) fn wake_if_parked(&self) {
         if self.region.is_parked() {
-            self.poke();
+            self.wake_daemon();
         }
     }
 
@@ -42,20 +40,19 @@ impl Gpu {
         if self.region.completed(slot) < seq {
             let known = self.region.is_taken(ticket) && monotonic_ns() < self.region.next_event_ns();
             if !known {
-                self.poke_if_parked();
+                self.wake_if_parked();
             }
             return self.region.completed(slot) >= seq;
         }
         true
     }
 
-    /// Waits until command `seq` of a stream has completed.
     pub(in crate::client) fn wait(&self, slot: usize, seq: u64) -> Result<(), GpuError> {
         if self.region.completed(slot) >= seq {
             return Ok(());
         }
         self.push(slot, Order::Watch { seq }, |_| {});
-        self.poke_if_parked();
+        self.wake_if_parked();
         /// Interval at which a waiting thread checks whether the daemon is alive.
         const LIVENESS_CHECK: Duration = Duration::from_millis(200);
         loop {
@@ -64,7 +61,7 @@ impl Gpu {
                 return Ok(());
             }
             self.region.wait_completed(slot, seen, LIVENESS_CHECK);
-            if self.region.completed(slot) < seq && has_hung_up(&self.lifeline) {
+            if self.region.completed(slot) < seq && has_hung_up(&self.liveness) {
                 return Err(GpuError::Gone(io::ErrorKind::ConnectionReset.into()));
             }
         }
@@ -79,7 +76,7 @@ impl Gpu {
 
     /// Whether the daemon is connected.
     pub fn is_connected(&self) -> bool {
-        !has_hung_up(&self.lifeline)
+        !has_hung_up(&self.liveness)
     }
 
     /// A number that changes when a watched command has completed.
@@ -91,7 +88,7 @@ impl Gpu {
     pub fn wait_notified(&self, seen: u64) -> bool {
         while self.region.notified() == seen {
             self.region.wait_notified(seen, Duration::from_millis(200));
-            if has_hung_up(&self.lifeline) {
+            if has_hung_up(&self.liveness) {
                 return false;
             }
         }

@@ -1,7 +1,6 @@
 //! Objects of processes on the GPU: files of the control device, contexts and graphs.
 
 use super::{EXCLUSIVE, Gpu, PROHIBITED};
-use crate::daemon::files::FileStatus;
 use crate::engine::{Graph, Node, Work};
 use crate::rm::FileId;
 use crate::wire::message::ControlGroup;
@@ -10,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 impl Gpu {
-    /// A process opens the control device.
     pub(in crate::daemon) fn open_control(&mut self, key: u64) -> io::Result<OwnedFd> {
         let Some(tenant) = self.tenants.get(&key) else { return Err(io::ErrorKind::InvalidInput.into()) };
         self.files.open(self.rm.open(), key, tenant.owner)
@@ -18,7 +16,7 @@ impl Gpu {
 
     /// Takes the ioctls that have come over a file of the control device.
     pub(in crate::daemon) fn serve_file(&mut self, file: FileId, now: u64) {
-        if let FileStatus::Closed = self.files.serve(file, now, &mut self.rm, &mut self.engine) {
+        if !self.files.serve(file, now, &mut self.rm, &mut self.engine) {
             self.close_control(file);
         }
     }
@@ -27,7 +25,7 @@ impl Gpu {
     fn close_control(&mut self, file: FileId) {
         self.rm.close(file, &mut self.engine);
         let Some((key, owner)) = self.files.close(file) else { return };
-        if !self.tenants.contains_key(&key) && !self.files.belongs_to(key) {
+        if !self.tenants.contains_key(&key) && self.files.of(key).is_none() {
             self.engine.account_mut().release(owner);
         }
     }
@@ -35,10 +33,10 @@ impl Gpu {
     /// Opens a context; `None` if there is not enough memory.
     pub(in crate::daemon) fn open_context(&mut self, key: u64, control: Option<ControlGroup>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
-        if !self.engine.account_mut().open_context(tenant.owner, self.config.gpu.context_bytes) {
+        if !self.engine.account_mut().open_context(tenant.owner, self.config.context_bytes) {
             return None;
         }
-        let group = self.engine.add_group(tenant.owner, self.config.gpu.timeslice_ns);
+        let group = self.engine.add_group(tenant.owner, self.config.timeslice_ns);
         tenant.groups.push(group);
         if let (Some(file), Some(ControlGroup { client, group: handle })) = (self.files.of(key), control)
             && !self.rm.bind(file, client, handle, group, &mut self.engine)
@@ -48,7 +46,6 @@ impl Gpu {
         Some(group.0)
     }
 
-    /// Whether the compute mode lets a process have a context.
     pub(in crate::daemon) fn takes(&self, key: u64) -> bool {
         let others = self.tenants.iter().filter(|(other, _)| **other != key);
         match self.config.gpu.compute_mode {
@@ -65,7 +62,7 @@ impl Gpu {
         let group = tenant.groups.swap_remove(index);
         self.engine.remove_group(group);
         self.rm.unbind(group);
-        self.engine.account_mut().close_context(tenant.owner, self.config.gpu.context_bytes);
+        self.engine.account_mut().close_context(tenant.owner, self.config.context_bytes);
         true
     }
 

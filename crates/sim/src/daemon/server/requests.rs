@@ -1,18 +1,15 @@
 //! Requests of peers: the hello, queries, allocations, locks and injected faults.
 
 use super::Server;
-use crate::daemon::gpu::Gpu;
 use crate::daemon::peer::Peer;
-use crate::engine::OwnerId;
 use crate::fault::Fault;
-use crate::wire::message::{Answer, GpuInfo, LockFailure, Request, VERSION};
+use crate::wire::message::{Answer, LockFailure, Request, VERSION};
 use crate::wire::region::Region;
 use sluice_sys::clock::monotonic_ns;
 use std::io;
 use std::os::fd::AsFd;
 
 impl Server {
-    /// Answers all requests of a peer.
     pub(super) fn serve(&mut self, key: u64) {
         let stays = self.serve_all(key).unwrap_or_else(|error| {
             let pid = self.peers.get(&key).map_or(0, |peer| peer.pid);
@@ -28,34 +25,24 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(true) };
         let stays = peer.receive()?;
         while let Some(request) = self.peers.get_mut(&key).map_or(Ok(None), Peer::request)? {
-            if let Request::Hello { version, label } = request {
-                self.hello(key, version, &label)?;
-                continue;
-            }
-            if let Request::OpenControl = request {
-                self.open_control(key)?;
-                continue;
-            }
-            let peer = (key, self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid));
+            let now = monotonic_ns();
+            let uid = self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid);
             match request {
+                Request::Hello { version, label } => self.hello(key, version, &label)?,
+                Request::OpenControl => self.open_control(key)?,
                 Request::Lock { pid, timeout_ms } => {
-                    self.locks.lock(&self.gpu, peer, pid, timeout_ms, monotonic_ns());
-                    continue;
+                    self.locks.lock(&self.gpu, (key, uid), pid, timeout_ms, now);
                 }
-                Request::Unlock { pid } => {
-                    self.locks.unlock(&self.gpu, peer, pid, monotonic_ns());
-                    continue;
+                Request::Unlock { pid } => self.locks.unlock(&self.gpu, (key, uid), pid, now),
+                request => {
+                    let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > now;
+                    let answer = self.answer(key, request);
+                    if is_locked_out {
+                        self.locks.answer(self.gpu.rm.busy_until(), key, answer);
+                    } else if let Some(peer) = self.peers.get_mut(&key) {
+                        peer.answer(&answer)?;
+                    }
                 }
-                _ => {}
-            }
-            let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > monotonic_ns();
-            let answer = self.answer(key, request);
-            if is_locked_out {
-                self.locks.answer(self.gpu.rm.busy_until(), key, answer);
-                continue;
-            }
-            if let Some(peer) = self.peers.get_mut(&key) {
-                peer.answer(&answer)?;
             }
         }
         Ok(stays)
@@ -63,18 +50,18 @@ impl Server {
 
     fn hello(&mut self, key: u64, version: u32, label: &str) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
-        if version != VERSION || peer.said_hello {
+        if version != VERSION || peer.is_process {
             let why =
                 format!("hello with version {version}, the daemon's is {VERSION}, and a hello is sent once");
             return peer.answer(&Answer::Refused { why });
         }
-        if let Some(fault) = self.gpu.fault.filter(Fault::stops_work) {
+        if let Some(fault) = self.gpu.config.gpu.fault.filter(Fault::stops_work) {
             return peer.answer(&Answer::Refused { why: format!("out of order since Xid {}", fault.xid) });
         }
         let (region, fd) = Region::create()?;
-        peer.said_hello = true;
-        let info = info(&self.gpu);
-        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.poke.as_fd()])?;
+        peer.is_process = true;
+        let info = self.gpu.config.gpu.clone();
+        peer.answer_with(&Answer::Gpu(info), &[fd.as_fd(), self.wakeup.as_fd()])?;
         self.gpu.attach(key, (peer.pid, peer.uid), label, region);
         Ok(())
     }
@@ -94,7 +81,7 @@ impl Server {
         let refused = |why: &str| Answer::Refused { why: why.to_owned() };
         let engine = &mut self.gpu.engine;
         match request {
-            Request::Gpu => return Answer::Gpu(info(&self.gpu)),
+            Request::Gpu => return Answer::Gpu(self.gpu.config.gpu.clone()),
             Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));
@@ -107,7 +94,7 @@ impl Server {
                 return Answer::Done;
             }
             Request::Heal => {
-                self.gpu.fault = None;
+                self.gpu.config.gpu.fault = None;
                 return Answer::Done;
             }
             Request::Listen => {
@@ -130,7 +117,7 @@ impl Server {
             }
             _ => {}
         }
-        let Some(owner): Option<OwnerId> = self.gpu.tenant(key).map(|tenant| tenant.owner) else {
+        let Some(owner) = self.gpu.tenant(key).map(|tenant| tenant.owner) else {
             return refused("the first request must be a hello");
         };
         let account = self.gpu.engine.account_mut();
@@ -164,13 +151,13 @@ impl Server {
         let new = Fault::of_xid(xid);
         let stops_work = new.is_some_and(|fault| fault.stops_work());
         // A lesser fault does not repair a GPU.
-        let is_worse = stops_work || !self.gpu.fault.is_some_and(|fault| fault.stops_work());
-        self.gpu.fault = new.filter(|_| is_worse).or(self.gpu.fault);
+        let is_worse = stops_work || !self.gpu.config.gpu.fault.is_some_and(|fault| fault.stops_work());
+        self.gpu.config.gpu.fault = new.filter(|_| is_worse).or(self.gpu.config.gpu.fault);
         let keys: Vec<u64> = self.peers.keys().copied().collect();
         for key in keys {
             let Some(peer) = self.peers.get_mut(&key) else { continue };
-            let is_deaf = peer.listens && peer.answer(&Answer::Xid { code: xid }).is_err();
-            if is_deaf || (stops_work && peer.said_hello) {
+            let has_hung_up = peer.listens && peer.answer(&Answer::Xid { code: xid }).is_err();
+            if has_hung_up || (stops_work && peer.is_process) {
                 self.hang_up(key);
             }
         }
@@ -181,23 +168,5 @@ impl Server {
             self.locks.cancel(&self.gpu, key);
             self.gpu.detach(key);
         }
-    }
-}
-
-fn info(gpu: &Gpu) -> GpuInfo {
-    let config = &gpu.config;
-    GpuInfo {
-        name: config.gpu.name.clone(),
-        uuid: config.uuid(),
-        memory_bytes: config.gpu.memory_bytes,
-        pci: config.pci(),
-        numa: config.gpu.numa,
-        links: config.gpu.links.clone(),
-        is_mig: config.gpu.is_mig,
-        has_mem_ops: config.gpu.has_mem_ops,
-        driver_version: config.gpu.driver_version.clone(),
-        compute_mode: config.gpu.compute_mode,
-        is_mps: config.gpu.is_mps,
-        fault: gpu.fault,
     }
 }
