@@ -17,8 +17,10 @@ use std::time::Instant;
 
 /// Packages of the product: `sluice`, `libsluice.so`, `libcuda.so`.
 const PRODUCT: [&str; 3] = ["sluice-cli", "sluice-hook", "sluice-sim-cuda"];
-/// Package of `sluice-dev`.
-const DEVTOOLS: &str = "sluice-devtools";
+/// Adds `sluice-dev` to the product.
+const WITH_DEVTOOLS: [&str; 2] = ["--package", "sluice-devtools"];
+/// Leaves out the parts that talk to Kubernetes: builds in a third of the time.
+const WITHOUT_CLUSTER: [&str; 1] = ["--no-default-features"];
 
 const USAGE: &str = "usage: cargo xtask build [--profile release|dev]
        cargo xtask check
@@ -27,7 +29,9 @@ const USAGE: &str = "usage: cargo xtask build [--profile release|dev]
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let outcome = match arguments.next().as_ref().and_then(|task| task.to_str()) {
-        Some("build") => profile_of(arguments).and_then(|profile| build(&profile, Parts::All)).map(|_| ()),
+        Some("build") => {
+            profile_of(arguments).and_then(|profile| build(&profile, &WITH_DEVTOOLS)).map(|_| ())
+        }
         Some("check") if arguments.next().is_none() => check(),
         Some("demo") => demo(arguments.collect()),
         _ => Err(USAGE.to_owned()),
@@ -52,15 +56,6 @@ fn profile_of(mut arguments: impl Iterator<Item = OsString>) -> Result<String, S
     profile.filter(|_| arguments.next().is_none()).ok_or_else(|| USAGE.to_owned())
 }
 
-/// The parts that are built.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Parts {
-    /// The product and `sluice-dev`.
-    All,
-    /// The product without the parts that talk to Kubernetes: builds in a third of the time.
-    WithoutCluster,
-}
-
 /// A cargo command in the workspace.
 fn cargo() -> Command {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -75,17 +70,13 @@ fn run(mut command: Command, what: &str) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{what} failed: {status}")) }
 }
 
-/// Builds the parts and returns the directory that contains them.
-fn build(profile: &str, parts: Parts) -> Result<PathBuf, String> {
+/// Builds the product with further flags and returns the directory that contains it.
+fn build(profile: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let mut command = cargo();
-    command.args(["build", "--profile", profile]);
+    command.args(["build", "--profile", profile]).args(flags);
     for package in PRODUCT {
         command.args(["--package", package]);
     }
-    match parts {
-        Parts::All => command.args(["--package", DEVTOOLS]),
-        Parts::WithoutCluster => command.arg("--no-default-features"),
-    };
     run(command, "the build")?;
     let folder = if profile == "dev" { "debug" } else { profile };
     let folder = target_folder()
@@ -133,7 +124,7 @@ fn target_folder() -> io::Result<PathBuf> {
 
 /// Builds in release mode, then replaces this process by `sluice demo`, so that signals and the exit code need no forwarding.
 fn demo(arguments: Vec<OsString>) -> Result<(), String> {
-    let program = build("release", Parts::WithoutCluster)?.join("sluice");
+    let program = build("release", &WITHOUT_CLUSTER)?.join("sluice");
     let error = Command::new(&program).arg("demo").args(arguments).exec();
     Err(format!("cannot run {}: {error}", program.display()))
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{commands, demo, doctor, hold};
+use crate::{check, demo, doctor, hold, load, pod_manager, sim};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -22,7 +22,7 @@ enum Command {
     /// Run three tenants on a GPU, simulated or real, and check every promise
     Demo(demo::Arguments),
     /// Run the daemon that shares a GPU: tokens, memory limits, metrics
-    PodManager(Box<commands::pod_manager::Arguments>),
+    PodManager(Box<pod_manager::Arguments>),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
     #[cfg(feature = "cluster")]
     NodeAgent(sluice_node_agent::Arguments),
@@ -33,11 +33,12 @@ enum Command {
     #[cfg(feature = "cluster")]
     Webhook(sluice_scheduler::webhook::Arguments),
     /// Run a simulated GPU, or print its ledger
-    Sim(commands::sim::Arguments),
+    Sim(sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
-    Load(commands::load::Arguments),
+    #[command(subcommand)]
+    Load(load::Load),
     /// From inside a pod, check its GPU, its memory limit and the daemons
-    Check(commands::check::Arguments),
+    Check(check::Arguments),
     /// Examine this machine and its driver: try each driver control and judge it by its effect
     Doctor(doctor::Arguments),
     /// Stop programs without the hook on the GPU, or schedule them by quanta
@@ -45,34 +46,43 @@ enum Command {
     /// Test the driver's controls once per GPU, driver and boot, for `pod-manager --self-test`
     SelfTest(doctor::self_test::Arguments),
     /// A part of the doctor that uses the driver
-    #[command(hide = true)]
-    DoctorChild(doctor::child::Arguments),
+    #[command(subcommand, hide = true)]
+    DoctorChild(doctor::child::Part),
 }
 
 impl Arguments {
     /// Runs the subcommand.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(parent) = self.parent {
-            sluice_test_bed::end_with_parent(parent)?;
-        }
+        sluice_test_bed::end_with_parent(self.parent)?;
         match self.command {
-            Command::Demo(arguments) => demo::run(&arguments),
-            Command::PodManager(arguments) => commands::pod_manager::run(&arguments),
+            Command::Demo(arguments) => return demo::run(&arguments),
+            Command::Doctor(arguments) => return doctor::run(&arguments),
+            Command::SelfTest(arguments) => return doctor::self_test::run(&arguments),
+            Command::PodManager(arguments) => pod_manager::run(&arguments)?,
             #[cfg(feature = "cluster")]
-            Command::NodeAgent(arguments) => commands::daemon(sluice_node_agent::run(arguments)),
+            Command::NodeAgent(arguments) => serve(sluice_node_agent::run(arguments))?,
             #[cfg(feature = "cluster")]
-            Command::Scheduler(arguments) => commands::daemon(sluice_scheduler::extender::run(arguments)),
+            Command::Scheduler(arguments) => serve(sluice_scheduler::extender::run(arguments))?,
             #[cfg(feature = "cluster")]
-            Command::Webhook(arguments) => commands::daemon(sluice_scheduler::webhook::run(arguments)),
-            Command::Sim(arguments) => commands::sim::run(&arguments),
-            Command::Load(arguments) => commands::load::run(&arguments),
-            Command::Check(arguments) => commands::check::run(&arguments),
-            Command::Doctor(arguments) => doctor::run(&arguments),
-            Command::Hold(arguments) => hold::run(&arguments),
-            Command::SelfTest(arguments) => doctor::self_test::run(&arguments),
-            Command::DoctorChild(arguments) => doctor::child::run(&arguments),
+            Command::Webhook(arguments) => serve(sluice_scheduler::webhook::run(arguments))?,
+            Command::Sim(arguments) => sim::run(&arguments)?,
+            Command::Load(generator) => load::run(&generator)?,
+            Command::Check(arguments) => check::run(&arguments)?,
+            Command::Hold(arguments) => hold::run(&arguments)?,
+            Command::DoctorChild(part) => doctor::child::run(&part)?,
         }
+        Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Runs a daemon to its end.
+#[cfg(feature = "cluster")]
+fn serve(daemon: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    use anyhow::Context;
+
+    crate::log_to_stderr();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().build().context("cannot start tokio")?.block_on(daemon)
 }
 
 #[cfg(test)]

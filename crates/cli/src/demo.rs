@@ -1,10 +1,8 @@
 //! `sluice demo`: three tenants share a GPU as separate processes under the real hook. Every promise is checked against the GPU's
 //! own measurements.
 
-mod device_oracle;
 mod display;
 mod oracle;
-mod plan;
 mod report;
 mod tenants;
 
@@ -22,10 +20,11 @@ use sluice_sys::clock::monotonic_ns;
 use sluice_test_bed::{Artifacts, Interrupts, Metrics, Tenant, TestBed, TestBedOptions};
 
 use display::{Display, Snapshot, time};
-use oracle::{Oracle, OracleReading};
-use plan::{Class, TenantPlan};
-use report::{DemoReport, Run, evaluate};
-use tenants::DemoTenant;
+use oracle::Oracle;
+use report::{DemoReport, Run, SIMULATED, evaluate};
+use tenants::{Class, DemoTenant, TenantPlan};
+
+use crate::quantity::bytes;
 
 /// How long the latency-critical tenant has the GPU to itself, to measure its latency alone.
 const ALONE: Duration = Duration::from_millis(1500);
@@ -49,17 +48,6 @@ pub(crate) struct Arguments {
     /// Schedule by token alone, without the GPU's controls
     #[arg(long)]
     by_token: bool,
-}
-
-impl Arguments {
-    /// Value of the pod-manager's flag `--controls`.
-    fn controls(&self, simulated: bool) -> &'static str {
-        match (self.by_token, simulated) {
-            (true, _) => "off",
-            (false, true) => "simulated",
-            (false, false) => "auto",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,7 +79,7 @@ fn perform(
     display: &mut Display,
 ) -> anyhow::Result<(DemoReport, Option<Quantiles>, Quantiles)> {
     let simulated = is_simulated(arguments.gpu)?;
-    let plans = plan::tenants();
+    let plans = tenants::plans();
     display.print(&introduction(simulated, arguments.seconds, &plans))?;
     let begun = Instant::now();
     let pause = || {
@@ -100,10 +88,15 @@ fn perform(
         }
         interrupts.pause()
     };
+    let controls = match (arguments.by_token, simulated) {
+        (true, _) => "off",
+        (false, true) => "simulated",
+        (false, false) => "auto",
+    };
     let options = TestBedOptions {
         simulated,
-        resource_file: plan::resource_file(&plans),
-        manager_flags: vec![format!("--controls={}", arguments.controls(simulated))],
+        resource_file: tenants::resource_file(&plans),
+        manager_flags: vec![format!("--controls={controls}")],
         ..TestBedOptions::default()
     };
     let sluice = std::env::current_exe().context("cannot find this program's path")?;
@@ -111,12 +104,12 @@ fn perform(
     let mut oracle = Oracle::find(simulated.then(|| bed.gpu()))?;
     let mut tenants = start_tenants(&bed, &plans, &mut oracle, pause)?;
     for tenant in &mut tenants {
-        tenant.process.process().send_line("")?;
+        tenant.process.process.send_line("")?;
     }
 
     let (begin, from_ns) = (Instant::now(), monotonic_ns());
     let length = Duration::from_secs(arguments.seconds.into());
-    let (mut shown, mut scraped) = (begin, None);
+    let (mut shown, mut scraped) = (begin, false);
     while begin.elapsed() < length {
         pause()?;
         tenants::poll(&mut tenants)?;
@@ -126,27 +119,28 @@ fn perform(
             let reading = oracle.read(&tenants, from_ns, monotonic_ns())?;
             let metrics = Metrics::scrape(bed.metrics_address());
             let metrics = metrics.ok().filter(|metrics| names_all(metrics, &plans));
+            scraped |= metrics.is_some();
             let time = (begin.elapsed().as_secs_f64(), length.as_secs_f64());
-            display.show(&Snapshot {
-                time,
-                tenants: &tenants,
-                reading: &reading,
-                metrics: metrics.as_ref(),
-            })?;
-            scraped = metrics.or(scraped);
+            let (tenants, metrics) = (&*tenants, metrics.as_ref());
+            display.show(&Snapshot { time, tenants, reading: &reading, metrics })?;
         }
     }
     let to_ns = monotonic_ns();
     Tenant::finish_all(tenants.iter_mut().map(|tenant| &mut tenant.process), pause)?;
     let reading = oracle.read(&tenants, from_ns, to_ns)?;
     let run = Run {
-        gpu: oracle.gpu(),
+        gpu: oracle.gpu,
         seconds: (to_ns - from_ns) as f64 / 1e9,
         busy: reading.busy,
-        memory_slack: oracle.memory_slack(),
-        metrics_scraped: scraped.is_some(),
+        memory_slack: oracle.memory_slack,
+        metrics_scraped: scraped,
     };
-    Ok(conclude(run, &tenants, &reading))
+    let outcomes =
+        tenants.iter().map(|tenant| (tenant.plan.clone(), tenant.outcome(reading.of(tenant.pid()))));
+    let report = evaluate(run, &outcomes.collect::<Vec<_>>());
+    let critical = tenants.iter().find(|tenant| tenant.plan.class == Class::LatencyCritical);
+    let alone = critical.and_then(DemoTenant::latency_alone);
+    Ok((report, alone, critical.map(|tenant| tenant.process.lc.latency_us).unwrap_or_default()))
 }
 
 /// Starts the tenants one after the other, the latency-critical one first, so that the growth of the GPU's memory belongs to one
@@ -165,26 +159,15 @@ fn start_tenants(
         oracle.register(&tenant)?;
         tenants.push(tenant);
         if plan.class == Class::LatencyCritical {
-            tenants::poll_for(ALONE, &mut tenants, &pause)?;
+            let until = Instant::now() + ALONE;
+            while Instant::now() < until {
+                tenants::poll(&mut tenants)?;
+                pause()?;
+            }
         }
     }
     tenants.sort_by_key(|tenant| plans.iter().position(|plan| plan.name == tenant.plan.name));
     Ok(tenants)
-}
-
-fn conclude(
-    run: Run,
-    tenants: &[DemoTenant],
-    reading: &OracleReading,
-) -> (DemoReport, Option<Quantiles>, Quantiles) {
-    let outcomes: Vec<_> = tenants
-        .iter()
-        .map(|tenant| (tenant.plan.clone(), tenant.outcome(reading.of(tenant.process.pid()))))
-        .collect();
-    let critical = tenants.iter().find(|tenant| tenant.plan.class == Class::LatencyCritical);
-    let alone = critical.and_then(DemoTenant::latency_alone);
-    let shared = critical.map(|tenant| tenant.process.lc.latency_us).unwrap_or_default();
-    (evaluate(run, &outcomes), alone, shared)
 }
 
 /// Whether the GPU is simulated: `auto` simulates unless a driver finds a device.
@@ -201,11 +184,10 @@ fn is_simulated(gpu: Gpu) -> anyhow::Result<bool> {
 }
 
 fn names_all(metrics: &Metrics, tenants: &[TenantPlan]) -> bool {
-    tenants.iter().all(|tenant| {
-        ["sluice_share", "sluice_memory_limit_bytes"]
-            .iter()
-            .all(|metric| metrics.of_client(metric, tenant.name).is_some())
-    })
+    let is_named = |metric, tenant: &TenantPlan| metrics.of_client(metric, tenant.name).is_some();
+    tenants
+        .iter()
+        .all(|tenant| is_named("sluice_share", tenant) && is_named("sluice_memory_limit_bytes", tenant))
 }
 
 fn introduction(simulated: bool, seconds: u32, tenants: &[TenantPlan]) -> String {
@@ -222,12 +204,8 @@ fn introduction(simulated: bool, seconds: u32, tenants: &[TenantPlan]) -> String
                 "has a small request every 10 ms and never waits for a token".to_owned()
             }
         };
-        text += &format!(
-            "  {:6} {:16}  {promise}, {} of memory\n",
-            tenant.name,
-            tenant.class.name(),
-            crate::quantity::bytes(tenant.memory_limit)
-        );
+        let (name, class, memory) = (tenant.name, tenant.class.name(), bytes(tenant.memory_limit));
+        text += &format!("  {name:6} {class:16}  {promise}, {memory} of memory\n");
     }
     text
 }
@@ -235,15 +213,12 @@ fn introduction(simulated: bool, seconds: u32, tenants: &[TenantPlan]) -> String
 fn summary(report: &DemoReport, alone: Option<Quantiles>, shared: Quantiles) -> String {
     let mut text = format!("\n{}", report.checks);
     if let Some(alone) = alone {
+        let [p50, p99, alone_p50, alone_p99] = [shared.p50, shared.p99, alone.p50, alone.p99].map(time);
         text += &format!(
-            "  note    lc's requests took {} (p50) and {} (p99) beside the others, {} and {} alone\n",
-            time(shared.p50),
-            time(shared.p99),
-            time(alone.p50),
-            time(alone.p99)
+            "  note    lc's requests took {p50} (p50) and {p99} (p99) beside the others, {alone_p50} and {alone_p99} alone\n"
         );
     }
-    text += match (report.ok, report.is_simulated()) {
+    text += match (report.ok, report.gpu == SIMULATED) {
         (true, true) => {
             "\nEvery promise was kept. Shares, memory and kernel counts come from the simulated GPU's own ledger, not from tenants or manager."
         }

@@ -1,13 +1,7 @@
 //! `sluice doctor`: examines this machine and its driver. Each driver control is tried on programs of the doctor and judged by the
 //! kernels that they complete, never by the driver's return code.
 
-mod busy_program;
 pub(crate) mod child;
-mod connection;
-mod container;
-mod discovery;
-mod enforcement_level;
-mod examine;
 mod finding;
 mod groups;
 mod machine;
@@ -20,10 +14,26 @@ mod trials;
 mod workspace;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use sluice_load::stream_gate_test::StreamGateResult;
+use sluice_nvrm::DriverVersion;
+use sluice_nvrm::self_test::Effect;
+
+use child::{Gates, Reported};
+use finding::{CheckStatus, EnforcementLevel, Finding, Proofs, Report};
+use next_steps::{AGAIN, DRIVER, MEMORY_OPS, OWN_PAGES, REPORT_IT};
+use workspace::{Workspace, answer};
+
+/// Time limit of the whole examination.
+const LIMIT: Duration = Duration::from_secs(18);
+/// How long a program may take to get a context.
+const START: Duration = Duration::from_secs(10);
+/// How long an announcement may take after the program is ready.
+const ANNOUNCE: Duration = Duration::from_secs(2);
 
 /// Flags of `sluice doctor`.
 #[derive(Debug, Args)]
@@ -53,7 +63,7 @@ enum Gpu {
 
 /// Examines the machine and prints the report.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let report = examine::examine(arguments.gpu == Gpu::Sim, &library(arguments.library.as_ref())?)?;
+    let report = examine(arguments.gpu == Gpu::Sim, &library(arguments.library.as_ref())?)?;
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -70,3 +80,112 @@ fn library(named: Option<&PathBuf>) -> io::Result<PathBuf> {
         None => Ok(std::env::current_exe()?.with_file_name("libsluice.so")),
     }
 }
+
+fn examine(simulated: bool, library: &Path) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let end = begin + LIMIT;
+    let workspace = Workspace::new(simulated)?;
+    let nodes = machine::nodes(workspace.simulator());
+    let reported = ask(&workspace, end)?;
+    let (mps, is_shared) = mps::examine(&reported, simulated);
+    let mut checks = vec![
+        nodes,
+        machine::library(&reported),
+        machine::branch(&driver(&reported, simulated)),
+        machine::compute_mode(&reported),
+        machine::mig_mode(&reported),
+        mps,
+        machine::shared_memory(),
+        machine::open_files(),
+        machine::preloaded(),
+    ];
+    let level = if reported.driver.is_err() {
+        (EnforcementLevel::None, "The driver does not work".to_owned())
+    } else {
+        let helper = workspace.helper("gate", &["gate"]);
+        let tried = helper.and_then(|mut helper| answer(&mut helper, end.min(Instant::now() + START)));
+        let (gate, findings) = of_gates(tried);
+        checks.extend(findings);
+        let not_tried = || Effect::inconclusive("not tried");
+        let mut proofs = Proofs {
+            attached: Err("not tried".to_owned()),
+            waits: not_tried(),
+            gate,
+            groups: Err("not tried".to_owned()),
+            is_shared,
+            stops: not_tried(),
+            slices: not_tried(),
+        };
+        checks.extend(program_checks::examine(&workspace, library, end, &mut proofs));
+        finding::decide(&proofs)
+    };
+    Ok(Report::new(checks, level, reported, begin.elapsed().as_secs_f64()))
+}
+
+/// Asks the driver and NVML, in a process of its own.
+fn ask(workspace: &Workspace, end: Instant) -> anyhow::Result<Reported> {
+    let mut helper = workspace.helper("facts", &["facts"])?;
+    Ok(answer(&mut helper, end.min(Instant::now() + START)).unwrap_or_else(|why| Reported {
+        driver: Err(format!("{why:#}")),
+        nvml: Err("not asked".to_owned()),
+    }))
+}
+
+/// The loaded driver. NVML is asked first, because a container's /sys need not show the module.
+fn driver(reported: &Reported, simulated: bool) -> DriverVersion {
+    match &reported.nvml {
+        Ok(nvml) => DriverVersion::of_version(&nvml.driver),
+        Err(_) if simulated => DriverVersion::NotVisible,
+        Err(_) => DriverVersion::loaded(),
+    }
+}
+
+/// The findings of the stream gate tests, or of a test without a context or an answer.
+fn of_gates(tried: anyhow::Result<Result<Gates, String>>) -> (Result<(), String>, Vec<Finding>) {
+    let untried = |why: String, finding| (Err(why), vec![finding]);
+    let gates = match tried {
+        Ok(Ok(gates)) => gates,
+        Ok(Err(why)) => {
+            let found = format!("no context: {why}");
+            return untried(why, Finding::of("memory_ops", CheckStatus::Broken, found, DRIVER));
+        }
+        Err(why) => {
+            let found = Effect::inconclusive(format!("{why:#}")).to_string();
+            let finding = Finding::of("memory_ops", CheckStatus::Inconclusive, &found, AGAIN);
+            return untried(format!("memory operations: {found}"), finding);
+        }
+    };
+    let proven = match &gates.writable {
+        StreamGateResult::Works => Ok(()),
+        failed => Err(format!("memory operations: {}", describe(failed))),
+    };
+    let read_only = gates.read_only.as_ref().map_or_else(
+        || Finding::skipped("read_only_register", "the stream of the test before is still stuck"),
+        |outcome| of_gate("read_only_register", outcome),
+    );
+    (proven, vec![of_gate("memory_ops", &gates.writable), read_only])
+}
+
+fn of_gate(check: &'static str, outcome: &StreamGateResult) -> Finding {
+    let next = match (check, outcome) {
+        (_, StreamGateResult::Works) => return Finding::ok(check, describe(outcome)),
+        (_, StreamGateResult::DoesNotWait | StreamGateResult::NotReleased) => REPORT_IT,
+        ("memory_ops", _) => MEMORY_OPS,
+        _ => OWN_PAGES,
+    };
+    Finding::of(check, CheckStatus::Degraded, describe(outcome), next)
+}
+
+fn describe(outcome: &StreamGateResult) -> &str {
+    match outcome {
+        StreamGateResult::Works => "a stream waited for a word and was released by the host's store",
+        StreamGateResult::Refused { why } => why,
+        StreamGateResult::DoesNotWait => "a stream that waits for a word went on without it",
+        StreamGateResult::NotReleased => {
+            "a stream that waits for a word did not resume after the host's store"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

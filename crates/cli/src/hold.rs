@@ -5,13 +5,11 @@
 
 mod lock_server;
 mod process_groups;
-mod quantum_schedule;
-mod release_guard;
 mod stopped_process;
 mod worker;
 
 use std::io::{self, Read};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -70,9 +68,9 @@ pub(crate) enum By {
 }
 
 /// Runs the command until its end.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.locks {
-        return lock_server::serve().map(|()| ExitCode::SUCCESS);
+        return lock_server::serve();
     }
     ensure!(
         if arguments.shares.is_empty() {
@@ -83,10 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         "--shares needs one number for each --pid, and several --pid need --shares"
     );
     if arguments.release {
-        return worker::release(&arguments.pids, arguments.simulated).map(|()| ExitCode::SUCCESS);
+        return worker::release(&arguments.pids, arguments.simulated);
     }
     if arguments.worker {
-        return worker::run(arguments).map(|()| ExitCode::SUCCESS);
+        return worker::run(arguments);
     }
     let interrupts = Interrupts::block()?;
     let result = supervise_worker(arguments, &interrupts);
@@ -94,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("sluice: {why:#}; releasing all processes");
         worker::release(&arguments.pids, arguments.simulated)?;
     }
-    result.map(|()| ExitCode::SUCCESS)
+    result
 }
 
 /// Runs the worker until its end. After an error the worker may not have released all processes.

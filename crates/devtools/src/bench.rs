@@ -3,37 +3,32 @@
 mod comm;
 mod hook;
 mod launch_worker;
-mod percentiles;
 mod preempt;
 mod request_worker;
 mod requests;
-mod scenario_bed;
 mod scenarios;
-mod setup;
 mod syscall_tracer;
 mod token;
 mod wire_client;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sluice_load::samples::Samples;
+use sluice_test_bed::{Artifacts, Interrupts, Process, TestBed, TestBedOptions, Worker};
 
-use setup::resource_file;
-use sluice_test_bed::{Interrupts, TestBedOptions};
+/// How long a worker may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Flags of `sluice-dev bench`.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    benchmark: Benchmark,
-}
-
+/// The benchmarks, and the processes that they start.
 #[derive(Debug, Subcommand)]
-enum Benchmark {
+pub(crate) enum Benchmark {
     /// Time that the hook adds to a kernel launch while a grant is valid, and to the calls of a latency-critical request
     Hook(Common),
     /// Time of a frame and of a round trip to the pod-manager
@@ -90,20 +85,21 @@ pub(crate) enum Gpu {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    match &arguments.benchmark {
-        Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::block()?),
+pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
+    let interrupts = Interrupts::block;
+    match benchmark {
+        Benchmark::Preempt(flags) => return preempt::run(flags, &interrupts()?),
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
         Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
-        Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::block()?)?)?,
-        Benchmark::Comm(common) => common.publish(&comm::measure(common, &Interrupts::block()?)?)?,
-        Benchmark::Token(common) => common.publish(&token::measure(common, &Interrupts::block()?)?)?,
+        Benchmark::Hook(common) => common.publish(&hook::measure(common, &interrupts()?)?)?,
+        Benchmark::Comm(common) => common.publish(&comm::measure(common, &interrupts()?)?)?,
+        Benchmark::Token(common) => common.publish(&token::measure(common, &interrupts()?)?)?,
         Benchmark::Scenarios { common, only } => {
-            common.publish(&scenarios::measure(only, &Interrupts::block()?)?)?;
+            common.publish(&scenarios::measure(only, &interrupts()?)?)?
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -121,11 +117,74 @@ impl Common {
 
     /// Writes the figures to the file that `--json` names, if any.
     fn publish(&self, figures: &impl Serialize) -> anyhow::Result<()> {
-        self.json.as_deref().map_or(Ok(()), |path| write(path, figures))
+        let Some(path) = &self.json else { return Ok(()) };
+        let text = serde_json::to_string_pretty(figures)? + "\n";
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
-fn write(path: &Path, figures: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(figures)? + "\n";
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// A resource file of best-effort clients: (name, request, limit, memory in bytes).
+fn resource_file(clients: &[(&str, f64, f64, u64)]) -> String {
+    let lines = clients.iter().map(|(name, request, limit, memory)| {
+        format!("  - {{ name: {name}, request: {request}, limit: {limit}, memory: {memory} }}\n")
+    });
+    format!("clients:\n{}", lines.collect::<String>())
 }
+
+/// Starts a test bed with the `sluice` that lies beside this program. `pause` is called between two polls and may end the wait.
+fn start_bed(options: TestBedOptions, pause: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<TestBed> {
+    let sluice = this_program()?.with_file_name("sluice");
+    if !sluice.is_file() {
+        bail!("{} is missing: build it with `cargo xtask build`", sluice.display());
+    }
+    TestBed::start(Artifacts::beside(&sluice, options.simulated)?, options, pause)
+}
+
+/// `sluice-dev bench SUBCOMMAND` as a child of this process.
+fn worker_command(subcommand: &str) -> anyhow::Result<Command> {
+    let mut command = Process::command(&this_program()?);
+    command.args(["bench", subcommand]);
+    Ok(command)
+}
+
+fn this_program() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("cannot find this program's path")
+}
+
+/// The next line of a worker.
+fn next_line(worker: &mut Worker, interrupts: &Interrupts) -> anyhow::Result<String> {
+    worker.next_line(Instant::now() + ANSWER_TIMEOUT, || interrupts.check())
+}
+
+/// The next line of a worker, read as JSON.
+fn answer<T: DeserializeOwned>(worker: &mut Worker, interrupts: &Interrupts) -> anyhow::Result<T> {
+    worker.answer(Instant::now() + ANSWER_TIMEOUT, || interrupts.check())
+}
+
+/// Median and 99th percentile, in the unit that the field's name gives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Percentiles {
+    p50: f64,
+    p99: f64,
+}
+
+impl Percentiles {
+    /// Percentiles of samples of which `per_unit` make one unit of the result.
+    fn of(samples: &Samples, per_unit: f64) -> Self {
+        Self { p50: samples.quantile(0.5) as f64 / per_unit, p99: samples.quantile(0.99) as f64 / per_unit }
+    }
+}
+
+/// The median; 0 if there are no values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match (values.get(middle), values.len() % 2) {
+        (None, _) => 0.0,
+        (Some(upper), 1) => *upper,
+        (Some(upper), _) => f64::midpoint(*upper, values.get(middle - 1).copied().unwrap_or(*upper)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -24,22 +24,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure what Sluice costs
-    Bench(bench::Arguments),
-}
-
-impl Arguments {
-    fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(parent) = self.parent {
-            sluice_test_bed::end_with_parent(parent)?;
-        }
-        match self.command {
-            Command::Bench(arguments) => bench::run(&arguments),
-        }
-    }
+    #[command(subcommand)]
+    Bench(bench::Benchmark),
 }
 
 fn main() -> ExitCode {
-    Arguments::parse().run().unwrap_or_else(|error| {
+    let Arguments { parent, command: Command::Bench(benchmark) } = Arguments::parse();
+    sluice_test_bed::end_with_parent(parent).and_then(|()| bench::run(&benchmark)).unwrap_or_else(|error| {
         eprintln!("sluice-dev: {error:#}");
         ExitCode::FAILURE
     })

@@ -9,18 +9,12 @@ use anyhow::{Context, bail};
 /// Longest time for connecting, and for each read and write.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The body of `http://address/path`, where `path` begins with a slash.
-///
-/// # Errors
-/// If no server answers within two seconds, or its status is not 200.
+/// The body of `http://address/path`, where `path` begins with a slash. Fails if no status 200 comes within two seconds.
 pub fn get(address: &str, path: &str) -> anyhow::Result<String> {
     get_within(TIMEOUT, address, path)
 }
 
 /// The same as [`get`] with another `timeout`.
-///
-/// # Errors
-/// If no server answers within `timeout`, or its status is not 200.
 pub fn get_within(timeout: Duration, address: &str, path: &str) -> anyhow::Result<String> {
     let (host, port) = address.rsplit_once(':').with_context(|| format!("{address} has no port"))?;
     let port: u16 = port.parse().with_context(|| format!("{address} has no port"))?;
@@ -44,9 +38,6 @@ pub fn get_within(timeout: Duration, address: &str, path: &str) -> anyhow::Resul
 }
 
 /// A loopback address that no process uses at this moment. Another process may take it before its use.
-///
-/// # Errors
-/// If the machine has no free port.
 pub fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -19,23 +19,14 @@ pub struct Interrupts(SignalFd);
 
 impl Interrupts {
     /// Blocks the signals from here on. Call it before other threads start: they inherit the mask.
-    ///
-    /// # Errors
-    /// If the signals cannot be blocked or polled.
     pub fn block() -> anyhow::Result<Self> {
-        let mut signals = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            signals.add(signal);
-        }
+        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
         signals.thread_block().context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self(SignalFd::with_flags(&signals, flags).context("cannot poll signals")?))
     }
 
-    /// Fails if one of the signals is pending.
-    ///
-    /// # Errors
-    /// Names the signal.
+    /// Fails, naming the signal, if one is pending.
     pub fn check(&self) -> anyhow::Result<()> {
         match self.0.read_signal() {
             Ok(Some(signal)) => {
@@ -49,21 +40,16 @@ impl Interrupts {
     }
 
     /// Sleeps for 10 ms, then the same as [`Interrupts::check`].
-    ///
-    /// # Errors
-    /// Names the signal.
     pub fn pause(&self) -> anyhow::Result<()> {
         thread::sleep(PAUSE);
         self.check()
     }
 }
 
-/// Has the kernel kill this process when its parent ends, however the parent ends. Signals that the parent had blocked are
-/// unblocked.
-///
-/// # Errors
-/// If the parent has ended already.
-pub fn end_with_parent(parent: i32) -> anyhow::Result<()> {
+/// Follows the flag `--parent PID` of [`Process::command`](crate::Process::command): the kernel kills this process when its parent
+/// ends, however the parent ends. Signals that the parent had blocked are unblocked. Fails if the parent has ended already.
+pub fn end_with_parent(parent: Option<i32>) -> anyhow::Result<()> {
+    let Some(parent) = parent else { return Ok(()) };
     SigSet::all().thread_unblock().context("cannot unblock signals")?;
     prctl::set_pdeathsig(Signal::SIGKILL).context("cannot ask to end with the parent")?;
     if unistd::getppid().as_raw() != parent {

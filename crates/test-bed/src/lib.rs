@@ -28,7 +28,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod artifacts;
 pub mod http;
 mod interrupts;
 mod metrics;
@@ -40,12 +39,11 @@ mod test_bed;
 pub mod timeline;
 mod worker;
 
-pub use artifacts::Artifacts;
 pub use interrupts::{Interrupts, end_with_parent};
 pub use metrics::Metrics;
 pub use process::{NoLine, Output, Process};
-pub use report::{Check, Report};
+pub use report::Report;
 pub use simulated_gpu::{SimulatedGpu, start_simulator};
 pub use tenant::Tenant;
-pub use test_bed::{TestBed, TestBedOptions};
+pub use test_bed::{Artifacts, TestBed, TestBedOptions};
 pub use worker::Worker;

@@ -21,18 +21,12 @@ struct Sample {
 }
 
 impl Metrics {
-    /// Fetches `http://address/metrics`.
-    ///
-    /// # Errors
-    /// If no server answers within two seconds, or its status is not 200.
+    /// Fetches `http://address/metrics`; fails as [`http::get`].
     pub fn scrape(address: SocketAddr) -> anyhow::Result<Self> {
         Ok(Self::parse(&http::get(&address.to_string(), "/metrics")?))
     }
 
     /// The same as [`Metrics::scrape`] with another `timeout`.
-    ///
-    /// # Errors
-    /// If no server answers within `timeout`, or its status is not 200.
     pub fn scrape_within(timeout: Duration, address: SocketAddr) -> anyhow::Result<Self> {
         Ok(Self::parse(&http::get_within(timeout, &address.to_string(), "/metrics")?))
     }

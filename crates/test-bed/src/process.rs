@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 /// Time between two polls of a child that is to end.
-const POLL_EVERY: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(2);
 /// How long a child that was killed may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lines of a child's log that an error quotes.
@@ -64,9 +64,6 @@ impl Process {
     }
 
     /// Starts it. Its standard error is appended to `NAME.log` in `logs`.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(name: &str, mut command: Command, logs: &Path, output: Output) -> anyhow::Result<Self> {
         let log = logs.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log);
@@ -104,17 +101,11 @@ impl Process {
     }
 
     /// The exit status, if the child has ended.
-    ///
-    /// # Errors
-    /// If the kernel refuses to say.
     pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot poll {}", self.name))
     }
 
     /// Fails, with the end of the child's log, if the child has ended.
-    ///
-    /// # Errors
-    /// As described.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         match self.exit_status()? {
             None => Ok(()),
@@ -122,10 +113,7 @@ impl Process {
         }
     }
 
-    /// Writes a line to the child's standard input.
-    ///
-    /// # Errors
-    /// If the child no longer reads.
+    /// Writes a line to the child's standard input. Fails if the child no longer reads.
     pub fn send_line(&mut self, text: &str) -> anyhow::Result<()> {
         let Some(input) = &mut self.child.stdin else { bail!("the input of {} is closed", self.name) };
         writeln!(input, "{text}").with_context(|| format!("{} does not read its input", self.name))
@@ -137,9 +125,6 @@ impl Process {
     }
 
     /// The next line of its standard output, waiting until `deadline`.
-    ///
-    /// # Errors
-    /// If the time is over, or no line can come.
     pub fn next_line(&self, deadline: Instant) -> Result<String, NoLine> {
         let Some(lines) = &self.lines else { return Err(NoLine::Closed) };
         lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
@@ -149,9 +134,6 @@ impl Process {
     }
 
     /// Waits for the child's end until `deadline`; `None` if it still runs then.
-    ///
-    /// # Errors
-    /// If the kernel refuses to say.
     pub fn wait(&mut self, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.exit_status()? {
@@ -167,10 +149,7 @@ impl Process {
     /// Kills it with SIGKILL and reaps it. A child inside a driver that hangs does not end, and is left behind.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
-        let deadline = Instant::now() + KILL_TIMEOUT;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let _ = self.wait(Instant::now() + KILL_TIMEOUT);
     }
 
     /// Everything in its log.
@@ -181,12 +160,8 @@ impl Process {
     /// The last lines of its log, ready to follow a message; empty if it wrote none.
     pub fn log_tail(&self) -> String {
         let text = self.log();
-        let lines: Vec<&str> = text.lines().collect();
-        lines
-            .iter()
-            .skip(lines.len().saturating_sub(QUOTED_LINES))
-            .map(|line| format!("\n    {line}"))
-            .collect()
+        let skipped = text.lines().count().saturating_sub(QUOTED_LINES);
+        text.lines().skip(skipped).map(|line| format!("\n    {line}")).collect()
     }
 }
 

@@ -23,35 +23,23 @@ impl SimulatedGpu {
     }
 
     /// Everything that the GPU has counted since it was started.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
     pub fn ledger(&self) -> anyhow::Result<Ledger> {
         client::ledger(&self.socket).context("the simulator's ledger does not answer")
     }
 
     /// Use of the GPU between two times of CLOCK_MONOTONIC in nanoseconds, which is the GPU's clock.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
     pub fn window(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Window> {
         client::window(&self.socket, from_ns, to_ns).context("the simulator's ledger does not answer")
     }
 
     /// The processes that had the GPU between two times, in order of time.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
     pub fn timeline(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Vec<Interval>> {
         client::timeline(&self.socket, from_ns, to_ns).context("the simulator's timeline does not answer")
     }
 }
 
-/// Starts the daemon of a simulated GPU at `socket` and waits until it serves. `pause` is called between two polls and may end
-/// the wait.
-///
-/// # Errors
-/// If the daemon cannot be started or does not serve within `timeout`, and those of `pause`.
+/// Starts the daemon of a simulated GPU at `socket` and waits until it serves, for `timeout` at most. `pause` is called between two
+/// polls and may end the wait.
 pub fn start_simulator(
     sluice: &Path,
     socket: &Path,

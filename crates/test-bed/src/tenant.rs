@@ -5,18 +5,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use sluice_load::record::{BeCounts, LcCounts, Record};
 
-use crate::process::{NoLine, Output, Process};
+use crate::process::{Output, Process};
 use crate::test_bed::TestBed;
 
 /// How long a tenant may take to set up its context, and to end.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
+const TIMEOUT: Duration = Duration::from_secs(12);
 /// How long the last lines of an ended process may take through the thread that reads them.
 const LAST_LINES: Duration = Duration::from_millis(200);
 
 /// A process of a client: `sluice load`. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Tenant {
-    process: Process,
+    /// The process.
+    pub process: Process,
     /// Its context exists and its first kernel has run.
     pub started: bool,
     /// Its last progress, best effort.
@@ -29,9 +30,6 @@ pub struct Tenant {
 
 impl Tenant {
     /// Starts `sluice load ARGUMENTS` under the hook as a process of `client`. The simulator's ledger labels it `name`.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(
         bed: &TestBed,
         name: &str,
@@ -47,7 +45,7 @@ impl Tenant {
         bed.set_gpu(&mut command, name);
         bed.set_hook(&mut command, client);
         Ok(Self {
-            process: bed.start_process(name, command, Output::Lines)?,
+            process: Process::start(name, command, bed.path(), Output::Lines)?,
             started: false,
             be: BeCounts::default(),
             lc: LcCounts::default(),
@@ -55,39 +53,13 @@ impl Tenant {
         })
     }
 
-    /// The name given at the start.
-    pub fn name(&self) -> &str {
-        self.process.name()
-    }
-
-    /// Process id.
-    pub fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
-    /// Its process.
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    /// The end of its log, ready to follow a message.
-    pub fn log_tail(&self) -> String {
-        self.process.log_tail()
-    }
-
-    /// Reads the records that it has printed since the last call, and fails if it has ended.
-    ///
-    /// # Errors
-    /// If it ended early or printed a line that is no record.
+    /// Reads the records that it has printed since the last call. Fails if it has ended or printed a line that is no record.
     pub fn poll(&mut self) -> anyhow::Result<()> {
         self.read_records(Duration::ZERO)?;
         self.process.check_running()
     }
 
     /// Waits until its first kernel has run. `pause` is called between two polls and may end the wait.
-    ///
-    /// # Errors
-    /// If it does not start in time, and those of `pause`.
     pub fn wait_until_started(
         &mut self,
         mut pause: impl FnMut() -> anyhow::Result<()>,
@@ -99,7 +71,8 @@ impl Tenant {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                bail!("{} did not get as far as its first kernel{}", self.name(), self.log_tail());
+                let (name, log) = (self.process.name(), self.process.log_tail());
+                bail!("{name} did not get as far as its first kernel{log}");
             }
             pause()?;
         }
@@ -107,9 +80,6 @@ impl Tenant {
 
     /// Lets tenants end in their own way and reads their final records. A tenant that does not end in time is killed and has
     /// no final record, which is no error here.
-    ///
-    /// # Errors
-    /// Those of `pause`, and lines that are no records.
     pub fn finish_all<'a>(
         tenants: impl IntoIterator<Item = &'a mut Self>,
         mut pause: impl FnMut() -> anyhow::Result<()>,
@@ -138,21 +108,18 @@ impl Tenant {
     /// Reads records until none comes within `wait`, or none can come.
     fn read_records(&mut self, wait: Duration) -> anyhow::Result<()> {
         loop {
-            match self.process.next_line(Instant::now() + wait) {
-                Ok(line) => self.read_record(&line)?,
-                Err(NoLine::TimedOut | NoLine::Closed) => return Ok(()),
-            }
+            let Ok(line) = self.process.next_line(Instant::now() + wait) else { return Ok(()) };
+            self.read_record(&line)?;
         }
     }
 
     fn read_record(&mut self, line: &str) -> anyhow::Result<()> {
-        let record = Record::parse(line).with_context(|| format!("{} printed {line}", self.name()))?;
+        let record =
+            Record::parse(line).with_context(|| format!("{} printed {line}", self.process.name()))?;
         match &record {
             Record::Started { .. } => self.started = true,
-            Record::BeProgress(counts) => self.be = counts.clone(),
-            Record::LcProgress(counts) => self.lc = counts.clone(),
-            Record::BeFinal { counts, .. } => self.be = counts.clone(),
-            Record::LcFinal { counts, .. } => self.lc = counts.clone(),
+            Record::BeProgress(counts) | Record::BeFinal { counts, .. } => self.be = counts.clone(),
+            Record::LcProgress(counts) | Record::LcFinal { counts, .. } => self.lc = counts.clone(),
         }
         if matches!(record, Record::BeFinal { .. } | Record::LcFinal { .. }) {
             self.final_record = Some(record);

@@ -13,7 +13,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::artifacts::Artifacts;
 use crate::http::free_address;
 use crate::metrics::Metrics;
 use crate::process::{Output, Process};
@@ -24,8 +23,33 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pod-manager's message about a port that another process has taken since it was chosen.
 const PORT_TAKEN: &str = "Address already in use";
 
-/// Called between two polls of a wait: it takes its time and may end the wait with an error.
+/// A function that is called between two polls of a wait: it takes its time and may end the wait with an error.
 pub(crate) type Pause<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
+
+/// The build results. Cargo puts all of them into one directory.
+#[derive(Debug, Clone)]
+pub struct Artifacts {
+    /// The program `sluice`, which contains the daemons and the load generators.
+    pub sluice: PathBuf,
+    /// The hook, `libsluice.so`.
+    pub hook: PathBuf,
+    /// The simulator's driver library, `libcuda.so`.
+    pub simulator: PathBuf,
+}
+
+impl Artifacts {
+    /// The libraries in the directory of `sluice`. Fails if one was not built; only a `simulated` GPU needs the simulator's.
+    pub fn beside(sluice: &Path, simulated: bool) -> anyhow::Result<Self> {
+        let hook = sluice.with_file_name("libsluice.so");
+        let simulator = sluice.with_file_name("libcuda.so");
+        for library in [&hook, &simulator].into_iter().take(if simulated { 2 } else { 1 }) {
+            if !library.is_file() {
+                bail!("{} is missing: build it with `cargo xtask build`", library.display());
+            }
+        }
+        Ok(Self { sluice: sluice.to_owned(), hook, simulator })
+    }
+}
 
 /// How a test bed is set up.
 #[derive(Debug, Clone)]
@@ -77,9 +101,6 @@ pub struct TestBed {
 
 impl TestBed {
     /// Starts the processes and waits until they serve. `pause` is called between two polls and may end the wait.
-    ///
-    /// # Errors
-    /// If a process cannot be started or does not serve, and those of `pause`.
     pub fn start(
         artifacts: Artifacts,
         options: TestBedOptions,
@@ -100,10 +121,10 @@ impl TestBed {
         if bed.options.simulated {
             sluice_sim::library::lay_out(&bed.driver(), &bed.artifacts.simulator)
                 .context("cannot lay out the simulator")?;
-            let Self { artifacts, options, .. } = &bed;
-            let socket = bed.simulator_socket();
-            let flags = (&options.simulator_flags, options.ready_timeout);
-            bed.simulator = Some(start_simulator(&artifacts.sluice, &socket, flags.0, flags.1, &mut pause)?);
+            let TestBedOptions { simulator_flags, ready_timeout, .. } = &bed.options;
+            let (sluice, socket) = (&bed.artifacts.sluice, bed.simulator_socket());
+            bed.simulator =
+                Some(start_simulator(sluice, &socket, simulator_flags, *ready_timeout, &mut pause)?);
         }
         bed.write_resource_file(&bed.options.resource_file)?;
         if bed.options.with_manager {
@@ -142,12 +163,11 @@ impl TestBed {
         self.addresses[1]
     }
 
-    /// The hook.
+    /// Path of the hook.
     pub fn hook(&self) -> PathBuf {
         self.path().join("libsluice.so")
     }
 
-    /// Directory of the simulator's driver library.
     fn driver(&self) -> PathBuf {
         self.path().join("driver")
     }
@@ -178,26 +198,12 @@ impl TestBed {
         }
     }
 
-    /// Starts a command; its log lies in the bed's directory.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start_process(&self, name: &str, command: Command, output: Output) -> anyhow::Result<Process> {
-        Process::start(name, command, self.path(), output)
-    }
-
-    /// Fails if a daemon has ended.
-    ///
-    /// # Errors
-    /// Quotes the daemon's log.
+    /// Fails, quoting its log, if a daemon has ended.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         self.simulator.iter_mut().chain(&mut self.manager).try_for_each(Process::check_running)
     }
 
     /// Replaces the resource file by renaming, so that the manager never reads half of it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn write_resource_file(&self, text: &str) -> anyhow::Result<()> {
         let next = self.path().join("clients.next");
         fs::write(&next, text)
@@ -210,9 +216,6 @@ impl TestBed {
     }
 
     /// Starts the pod-manager, also after [`TestBed::kill_manager`], and waits until it serves.
-    ///
-    /// # Errors
-    /// If it does not serve, and those of `pause`.
     pub fn start_manager(&mut self, mut pause: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
         loop {
             let logged = self.manager_log().len();
@@ -234,7 +237,7 @@ impl TestBed {
             command.args(["--tcp", &tcp.to_string()]);
         }
         command.args(&self.options.manager_flags).env("RUST_LOG", "info").env("NO_COLOR", "1");
-        let mut process = self.start_process("pod-manager", command, Output::Log)?;
+        let mut process = Process::start("pod-manager", command, self.path(), Output::Log)?;
         let socket = self.manager_socket();
         wait_until_ready(&mut process, self.options.ready_timeout, pause, || {
             UnixStream::connect(&socket).is_ok() && Metrics::scrape(metrics).is_ok()
@@ -248,10 +251,7 @@ impl TestBed {
         self.manager = None;
     }
 
-    /// Ends the pod-manager with SIGTERM and waits until it has ended.
-    ///
-    /// # Errors
-    /// If it does not end with status 0.
+    /// Ends the pod-manager with SIGTERM and waits until it has ended. Fails if its status is not 0.
     pub fn end_manager(&mut self) -> anyhow::Result<()> {
         let Some(mut manager) = self.manager.take() else { return Ok(()) };
         kill(Pid::from_raw(manager.pid()), Signal::SIGTERM).context("cannot end the pod-manager")?;

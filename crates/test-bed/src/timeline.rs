@@ -24,10 +24,5 @@ pub fn handoffs(timeline: &[Interval]) -> impl Iterator<Item = u64> + '_ {
     pairs.filter(|(a, b)| a.pid != b.pid).map(|(a, b)| b.start_ns.saturating_sub(a.end_ns))
 }
 
-/// The process that had the GPU last.
-pub fn last_user(timeline: &[Interval]) -> Option<i32> {
-    timeline.last().map(|interval| interval.pid)
-}
-
 #[cfg(test)]
 mod tests;

@@ -15,54 +15,27 @@ const CHECK_EVERY: Duration = Duration::from_millis(20);
 /// A child that is asked one question after the other. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Worker {
-    process: Process,
+    /// The process.
+    pub process: Process,
     /// A deadline was missed once. A line that comes later may be the answer to an older question.
     is_late: bool,
 }
 
 impl Worker {
     /// Starts it; its standard error goes to `NAME.log` in `logs`.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(name: &str, command: Command, logs: &Path) -> anyhow::Result<Self> {
         Ok(Self { process: Process::start(name, command, logs, Output::Lines)?, is_late: false })
     }
 
-    /// Its process.
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    /// The name given at the start.
-    pub fn name(&self) -> &str {
-        self.process.name()
-    }
-
-    /// Process id.
-    pub fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
-    /// Writes a line to it.
-    ///
-    /// # Errors
-    /// If it no longer reads.
-    pub fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        self.process.send_line(line)
-    }
-
-    /// Its next line. `check` is called every 20 ms and may end the wait.
-    ///
-    /// # Errors
-    /// If no line comes until `deadline`, or one came too late before, and those of `check`.
+    /// Its next line. `check` is called every 20 ms and may end the wait. Fails if no line comes until `deadline`, or one came too
+    /// late before.
     pub fn next_line(
         &mut self,
         deadline: Instant,
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
         if self.is_late {
-            bail!("{} did not answer in time before", self.name());
+            bail!("{} did not answer in time before", self.process.name());
         }
         loop {
             check()?;
@@ -70,28 +43,25 @@ impl Worker {
                 Ok(line) => return Ok(line),
                 Err(NoLine::Closed) => {
                     self.process.check_running()?;
-                    bail!("{} has closed its output{}", self.name(), self.process.log_tail());
+                    bail!("{} has closed its output{}", self.process.name(), self.process.log_tail());
                 }
                 Err(NoLine::TimedOut) => {}
             }
             if Instant::now() >= deadline {
                 self.is_late = true;
-                bail!("{} does not answer{}", self.name(), self.process.log_tail());
+                bail!("{} does not answer{}", self.process.name(), self.process.log_tail());
             }
         }
     }
 
     /// Its next line, read as JSON.
-    ///
-    /// # Errors
-    /// As [`Worker::next_line`], and if the line is not such a value.
     pub fn answer<T: DeserializeOwned>(
         &mut self,
         deadline: Instant,
         check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<T> {
         let line = self.next_line(deadline, check)?;
-        serde_json::from_str(&line).with_context(|| format!("{} printed {line}", self.name()))
+        serde_json::from_str(&line).with_context(|| format!("{} printed {line}", self.process.name()))
     }
 }
 

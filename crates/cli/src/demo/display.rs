@@ -2,11 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::oracle::OracleReading;
-use super::plan::Class;
-use super::tenants::DemoTenant;
 use sluice_test_bed::Metrics;
 
+use super::oracle::OracleReading;
+use super::tenants::{Class, DemoTenant};
 use crate::quantity::bytes;
 
 /// Cells of a full bar.
@@ -19,9 +18,7 @@ const LINE_EVERY: u32 = 4;
 pub(crate) struct Snapshot<'a> {
     /// Seconds since the best-effort tenants began, and length of the run in seconds.
     pub(crate) time: (f64, f64),
-    /// The tenants.
     pub(crate) tenants: &'a [DemoTenant],
-    /// The GPU's measurements.
     pub(crate) reading: &'a OracleReading,
     /// The manager's metrics, if they could be scraped.
     pub(crate) metrics: Option<&'a Metrics>,
@@ -43,9 +40,6 @@ impl Display {
     }
 
     /// Prints lines that stay.
-    ///
-    /// # Errors
-    /// If standard output is gone.
     pub(crate) fn print(&mut self, text: &str) -> io::Result<()> {
         self.drawn = 0;
         let mut out = io::stdout().lock();
@@ -54,9 +48,6 @@ impl Display {
     }
 
     /// Shows a snapshot in place of the previous one.
-    ///
-    /// # Errors
-    /// If standard output is gone.
     pub(crate) fn show(&mut self, snapshot: &Snapshot<'_>) -> io::Result<()> {
         self.snapshots += 1;
         let mut out = io::stdout().lock();
@@ -77,15 +68,11 @@ impl Display {
 }
 
 fn block(snapshot: &Snapshot<'_>) -> Vec<String> {
-    let mut lines = vec![format!(
-        "  {:2.0} s of {:.0}    the GPU worked {:.0} % of the time",
-        snapshot.time.0,
-        snapshot.time.1,
-        snapshot.reading.busy * 100.0
-    )];
+    let ((now, end), busy) = (snapshot.time, snapshot.reading.busy * 100.0);
+    let mut lines = vec![format!("  {now:2.0} s of {end:.0}    the GPU worked {busy:.0} % of the time")];
     for tenant in snapshot.tenants {
         let share = share(snapshot, tenant);
-        let reading = snapshot.reading.of(tenant.process.pid());
+        let reading = snapshot.reading.of(tenant.pid());
         let promise = match tenant.plan.class {
             Class::BestEffort => format!("quota {:2.0} %", tenant.plan.quota * 100.0),
             Class::LatencyCritical => "goes first".to_owned(),
@@ -99,9 +86,8 @@ fn block(snapshot: &Snapshot<'_>) -> Vec<String> {
             refusals(tenant)
         ));
     }
-    lines.extend(
-        snapshot.tenants.iter().filter(|tenant| tenant.plan.class == Class::LatencyCritical).map(latency),
-    );
+    let critical = snapshot.tenants.iter().filter(|tenant| tenant.plan.class == Class::LatencyCritical);
+    lines.extend(critical.map(latency));
     lines.extend(snapshot.metrics.map(|metrics| format!("  metrics: {}", tokens(snapshot.tenants, metrics))));
     lines
 }
@@ -111,7 +97,7 @@ fn line(snapshot: &Snapshot<'_>) -> String {
     for tenant in snapshot.tenants {
         match tenant.plan.class {
             Class::BestEffort => {
-                let reading = snapshot.reading.of(tenant.process.pid());
+                let reading = snapshot.reading.of(tenant.pid());
                 text += &format!(
                     "  | {} {:.1} % (quota {:.0} %), {}{}",
                     tenant.plan.name,
@@ -122,9 +108,8 @@ fn line(snapshot: &Snapshot<'_>) -> String {
                 );
             }
             Class::LatencyCritical => {
-                let latency = tenant.process.lc.latency_us;
-                text +=
-                    &format!("  | {} p50 {} p99 {}", tenant.plan.name, time(latency.p50), time(latency.p99));
+                let us = tenant.process.lc.latency_us;
+                text += &format!("  | {} p50 {} p99 {}", tenant.plan.name, time(us.p50), time(us.p99));
             }
         }
     }
@@ -133,11 +118,10 @@ fn line(snapshot: &Snapshot<'_>) -> String {
 
 /// Share of the best-effort GPU time for best-effort tenants, of all time for the others.
 fn share(snapshot: &Snapshot<'_>, tenant: &DemoTenant) -> f64 {
-    let gpu_ns = |tenant: &DemoTenant| snapshot.reading.of(tenant.process.pid()).gpu_ns as f64;
+    let gpu_ns = |tenant: &DemoTenant| snapshot.reading.of(tenant.pid()).gpu_ns as f64;
+    let best_effort = snapshot.tenants.iter().filter(|tenant| tenant.plan.class == Class::BestEffort);
     let whole = match tenant.plan.class {
-        Class::BestEffort => {
-            snapshot.tenants.iter().filter(|p| p.plan.class == Class::BestEffort).map(gpu_ns).sum::<f64>()
-        }
+        Class::BestEffort => best_effort.map(gpu_ns).sum(),
         Class::LatencyCritical => snapshot.time.0 * 1e9,
     };
     gpu_ns(tenant) / whole.max(1.0)
@@ -156,30 +140,19 @@ fn refusals(tenant: &DemoTenant) -> String {
 }
 
 fn latency(tenant: &DemoTenant) -> String {
-    let q = tenant.process.lc.latency_us;
-    format!(
-        "  {} answered {} requests: p50 {}, p99 {}",
-        tenant.plan.name,
-        tenant.process.lc.requests,
-        time(q.p50),
-        time(q.p99)
-    )
+    let (name, requests, us) = (tenant.plan.name, tenant.process.lc.requests, tenant.process.lc.latency_us);
+    format!("  {name} answered {requests} requests: p50 {}, p99 {}", time(us.p50), time(us.p99))
 }
 
 fn tokens(tenants: &[DemoTenant], metrics: &Metrics) -> String {
-    let parts: Vec<String> = tenants
-        .iter()
-        .filter(|tenant| tenant.plan.class == Class::BestEffort)
-        .filter_map(|tenant| {
-            let name = tenant.plan.name;
-            let held = metrics.of_client("sluice_token_held_seconds_total", name)?;
-            Some(format!(
-                "{name} {:.0} tokens, held {held:.1} s",
-                metrics.of_client("sluice_grants_total", name)?
-            ))
-        })
-        .collect();
-    parts.join("; ")
+    let best_effort = tenants.iter().filter(|tenant| tenant.plan.class == Class::BestEffort);
+    let parts = best_effort.filter_map(|tenant| {
+        let name = tenant.plan.name;
+        let held = metrics.of_client("sluice_token_held_seconds_total", name)?;
+        let grants = metrics.of_client("sluice_grants_total", name)?;
+        Some(format!("{name} {grants:.0} tokens, held {held:.1} s"))
+    });
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// Formats microseconds.

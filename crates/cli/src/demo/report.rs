@@ -6,7 +6,7 @@ use sluice_load::record::BufferState;
 use sluice_test_bed::Report;
 
 use super::oracle::TenantReading;
-use super::plan::{Class, TenantPlan};
+use super::tenants::{Class, LIMIT, TenantPlan};
 use crate::quantity::bytes;
 
 /// Name of a simulated GPU in the result.
@@ -21,13 +21,11 @@ const LEAST_BUSY: f64 = 0.8;
 /// Everything known of a tenant after its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
-    /// Measurements.
     pub(crate) reading: TenantReading,
     /// Refused allocations by the tenant's count.
     pub(crate) denied: u64,
     /// The contents of its buffer; absent if it ended without a result.
     pub(crate) buffer: Option<BufferState>,
-    /// Errors it reported.
     pub(crate) errors: Vec<String>,
 }
 
@@ -50,23 +48,15 @@ pub(crate) struct TenantResult {
 /// The result; its fields are the interface of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct DemoReport {
-    gpu: String,
+    pub(crate) gpu: String,
     seconds: f64,
     pub(crate) tenants: Vec<TenantResult>,
     pub(crate) work_conserved: f64,
     pub(crate) metrics_scraped: bool,
-    /// All checks hold.
     pub(crate) ok: bool,
     /// The checks, for the printed summary.
     #[serde(skip)]
     pub(crate) checks: Report,
-}
-
-impl DemoReport {
-    /// Whether the GPU was simulated.
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.gpu == SIMULATED
-    }
 }
 
 /// The run as a whole.
@@ -84,33 +74,23 @@ pub(crate) struct Run {
     pub(crate) metrics_scraped: bool,
 }
 
-/// Checks the run against the promises.
 pub(crate) fn evaluate(run: Run, tenants: &[(TenantPlan, Outcome)]) -> DemoReport {
-    let best_effort: u64 = tenants
-        .iter()
-        .filter(|(tenant, _)| tenant.class == Class::BestEffort)
-        .map(|(_, o)| o.reading.gpu_ns)
-        .sum();
-    let results: Vec<TenantResult> = tenants
-        .iter()
-        .map(|(tenant, outcome)| {
-            let whole = match tenant.class {
-                Class::BestEffort => best_effort as f64,
-                Class::LatencyCritical => run.seconds * 1e9,
-            };
-            result_of(tenant, outcome, outcome.reading.gpu_ns as f64 / whole.max(1.0))
-        })
-        .collect();
-    let mut checks = Report::default();
-    for ((tenant, outcome), result) in tenants.iter().zip(&results) {
-        check_tenant(&mut checks, tenant, outcome, result, &run);
+    let best_effort = tenants.iter().filter(|(tenant, _)| tenant.class == Class::BestEffort);
+    let best_effort: u64 = best_effort.map(|(_, outcome)| outcome.reading.gpu_ns).sum();
+    let (mut results, mut checks) = (Vec::new(), Report::default());
+    for (tenant, outcome) in tenants {
+        let whole = match tenant.class {
+            Class::BestEffort => best_effort as f64,
+            Class::LatencyCritical => run.seconds * 1e9,
+        };
+        let result = result_of(tenant, outcome, outcome.reading.gpu_ns as f64 / whole.max(1.0));
+        check_tenant(&mut checks, tenant, outcome, &result, &run);
+        results.push(result);
     }
+    let busy = run.busy * 100.0;
     checks.check(
         run.busy >= LEAST_BUSY,
-        format!(
-            "the GPU worked {:.1} % of the time while both best-effort tenants had work",
-            run.busy * 100.0
-        ),
+        format!("the GPU worked {busy:.1} % of the time while both best-effort tenants had work"),
     );
     checks.check(run.metrics_scraped, "Prometheus metrics of every tenant were scraped from the pod-manager");
     DemoReport {
@@ -130,7 +110,7 @@ fn result_of(tenant: &TenantPlan, outcome: &Outcome, share: f64) -> TenantResult
         name: tenant.name,
         class: tenant.class.name(),
         quota: tenant.quota,
-        limit: tenant.limit,
+        limit: LIMIT,
         share,
         memory_limit: tenant.memory_limit,
         memory_peak: reading.memory_peak,
@@ -152,30 +132,26 @@ fn check_tenant(
     let mut check = |ok, text: String| checks.check(ok, text);
     let name = tenant.name;
     if tenant.class == Class::BestEffort {
+        let (share, quota) = (result.share * 100.0, tenant.quota * 100.0);
         check(
             (result.share - tenant.quota).abs() <= SHARE_TOLERANCE.max(INDIVISIBLE / run.seconds),
-            format!(
-                "{name} got {:.1} % of the best-effort GPU time; its quota is {:.0} %",
-                result.share * 100.0,
-                tenant.quota * 100.0
-            ),
+            format!("{name} got {share:.1} % of the best-effort GPU time; its quota is {quota:.0} %"),
         );
     }
-    let (peak, limit) = (result.memory_peak, tenant.memory_limit);
-    let within = peak <= limit.saturating_add(run.memory_slack);
+    let (peak, limit) = (result.memory_peak, bytes(tenant.memory_limit));
+    let within = peak <= tenant.memory_limit.saturating_add(run.memory_slack);
     if tenant.runs_into_limit {
-        let (refused, held) =
-            (outcome.denied, if peak == limit { "exactly all".to_owned() } else { bytes(peak) });
+        let held = if peak == tenant.memory_limit { "exactly all".to_owned() } else { bytes(peak) };
+        let refused = outcome.denied;
         check(
             within && refused > 0,
             format!(
-                "{name} asked for more and more memory: it got {held} of its {}, was refused {refused} times, and went on",
-                bytes(limit)
+                "{name} asked for more and more memory: it got {held} of its {limit}, was refused {refused} times, and went on"
             ),
         );
     } else {
         let held = if peak == 0 { "next to nothing".to_owned() } else { bytes(peak) };
-        check(within, format!("{name} held {held} of the {} it may", bytes(limit)));
+        check(within, format!("{name} held {held} of the {limit} it may"));
     }
     let proof = match (result.lost, result.results_ok) {
         (0, true) => "all results correct, nothing lost, nothing run twice".to_owned(),

@@ -1,29 +1,118 @@
-//! The tenants of a run: their plans, their processes and their results.
+//! The demo's three tenants: the promise to each, its load, its process and its result.
 
-use std::time::{Duration, Instant};
+use std::fmt::Write as _;
 
 use sluice_load::record::Record;
 use sluice_load::samples::Quantiles;
 use sluice_test_bed::{Tenant, TestBed};
 
 use super::oracle::TenantReading;
-use super::plan::{Class, TenantPlan};
 use super::report::Outcome;
+
+/// Limit of each tenant's share of the GPU time, 0..=1.
+pub(crate) const LIMIT: f64 = 1.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Runs by token, within its quota.
+    BestEffort,
+    /// Holds an unlimited grant.
+    LatencyCritical,
+}
+
+impl Class {
+    /// Name in the resource file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best-effort",
+            Self::LatencyCritical => "latency-critical",
+        }
+    }
+}
+
+/// One tenant: its promise, and the load that it generates.
+#[derive(Debug, Clone)]
+pub(crate) struct TenantPlan {
+    pub(crate) name: &'static str,
+    pub(crate) class: Class,
+    /// Guaranteed share of the GPU time of the best-effort tenants, 0..=1.
+    pub(crate) quota: f64,
+    /// Bytes.
+    pub(crate) memory_limit: u64,
+    /// It allocates until it is refused.
+    pub(crate) runs_into_limit: bool,
+    /// Time of one of its kernels on an H200, microseconds.
+    pub(crate) kernel_us: u32,
+    /// Device memory that it allocates before it reports its start, bytes.
+    pub(crate) holds_at_start: u64,
+}
+
+impl TenantPlan {
+    /// Arguments of `sluice load`. Best-effort tenants wait for a mark before they work.
+    pub(crate) fn load(&self) -> Vec<String> {
+        let mut arguments = match self.class {
+            Class::BestEffort => "be --depth 4 --start-with-mark".to_owned(),
+            Class::LatencyCritical => "lc --period-us 10000".to_owned(),
+        };
+        arguments += &format!(" --duration-us {}", self.kernel_us);
+        if self.holds_at_start > 0 {
+            arguments += &format!(" --memory {}", self.holds_at_start);
+        }
+        if self.runs_into_limit {
+            arguments += " --grow";
+        }
+        arguments.split(' ').map(str::to_owned).collect()
+    }
+}
+
+/// The plans of the three tenants.
+pub(crate) fn plans() -> Vec<TenantPlan> {
+    let first = TenantPlan {
+        name: "be-30",
+        class: Class::BestEffort,
+        quota: 0.3,
+        memory_limit: 2 << 30,
+        runs_into_limit: true,
+        kernel_us: 1000,
+        holds_at_start: 0,
+    };
+    let others = TenantPlan { runs_into_limit: false, ..first };
+    let second =
+        TenantPlan { name: "be-70", quota: 0.7, memory_limit: 8 << 30, holds_at_start: 1 << 30, ..others };
+    let critical = TenantPlan {
+        name: "lc",
+        class: Class::LatencyCritical,
+        quota: 0.0,
+        memory_limit: 1 << 30,
+        kernel_us: 100,
+        ..others
+    };
+    vec![first, second, critical]
+}
+
+/// The pod-manager's resource file for these tenants, YAML.
+pub(crate) fn resource_file(tenants: &[TenantPlan]) -> String {
+    let mut text = String::from("clients:\n");
+    for tenant in tenants {
+        let TenantPlan { name, quota, memory_limit, class, .. } = tenant;
+        let class = class.name();
+        let _ = writeln!(
+            text,
+            "  - {{ name: {name}, request: {quota}, limit: {LIMIT}, memory: {memory_limit}, class: {class} }}"
+        );
+    }
+    text
+}
 
 /// A tenant that was started.
 #[derive(Debug)]
 pub(crate) struct DemoTenant {
-    /// Its promise and its load.
     pub(crate) plan: TenantPlan,
-    /// Its process.
     pub(crate) process: Tenant,
 }
 
 impl DemoTenant {
     /// Starts it under the hook and waits until its first kernel has run. `pause` may end the wait.
-    ///
-    /// # Errors
-    /// If it does not start, and those of `pause`.
     pub(crate) fn start(
         bed: &TestBed,
         plan: &TenantPlan,
@@ -32,6 +121,10 @@ impl DemoTenant {
         let mut process = Tenant::start(bed, plan.name, plan.name, plan.load())?;
         process.wait_until_started(pause)?;
         Ok(Self { plan: plan.clone(), process })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.process.process.pid()
     }
 
     /// Kernels launched and kernels completed by its own count. Its buffer has to prove them.
@@ -48,7 +141,7 @@ impl DemoTenant {
             Some(Record::BeFinal { buffer, errors, .. } | Record::LcFinal { buffer, errors, .. }) => {
                 (Some(buffer.clone()), errors.clone())
             }
-            _ => (None, vec![format!("it ended without a result{}", self.process.log_tail())]),
+            _ => (None, vec![format!("it ended without a result{}", self.process.process.log_tail())]),
         };
         Outcome { reading, denied: self.process.be.denied, buffer, errors }
     }
@@ -62,27 +155,7 @@ impl DemoTenant {
     }
 }
 
-/// Reads the records of all tenants for `time`.
-///
-/// # Errors
-/// If a tenant ended early or printed a line that is no record, and those of `pause`.
-pub(crate) fn poll_for(
-    time: Duration,
-    tenants: &mut [DemoTenant],
-    mut pause: impl FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let until = Instant::now() + time;
-    while Instant::now() < until {
-        poll(tenants)?;
-        pause()?;
-    }
-    Ok(())
-}
-
-/// Reads the records that the tenants have printed, and fails if a tenant has ended.
-///
-/// # Errors
-/// If a tenant ended early or printed a line that is no record.
+/// Reads the records that the tenants have printed. Fails if a tenant has ended or printed a line that is no record.
 pub(crate) fn poll(tenants: &mut [DemoTenant]) -> anyhow::Result<()> {
     tenants.iter_mut().try_for_each(|tenant| tenant.process.poll())
 }

@@ -1,29 +1,23 @@
 //! Parts of the doctor that call the driver. Each runs in a process of its own, so that a driver that hangs does not hang the doctor.
 
 use std::io::{self, BufRead};
-use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::{Driver, DriverFacts};
 use sluice_load::record::write_line;
 use sluice_load::session::Session;
-use sluice_load::{checkpoint, steady, stream_gate_test};
+use sluice_load::stream_gate_test::{self, StreamGateResult};
+use sluice_load::{checkpoint, steady};
 
 /// How long a process to be locked may take to finish its submitted work.
 const LOCK_MS: u32 = 2_000;
 
-/// Flags of `sluice doctor-child`.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    part: Part,
-}
-
+/// The parts.
 #[derive(Debug, Subcommand)]
-enum Part {
+pub(crate) enum Part {
     /// Prints what the driver and NVML report
     Facts,
     /// Tests whether streams wait for words in memory
@@ -46,7 +40,6 @@ pub(super) struct Reported {
 /// Facts that NVML reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NvmlFacts {
-    /// Version of the driver.
     pub(super) driver: String,
     /// Whether the GPU is in MIG mode; `None` if it has no MIG.
     pub(super) mig: Option<bool>,
@@ -55,18 +48,18 @@ pub(super) struct NvmlFacts {
 /// Outcomes of the two stream gate tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gates {
-    pub(super) writable: stream_gate_test::StreamGateResult,
+    pub(super) writable: StreamGateResult,
     /// Not tested beside a stream that never resumed: the test might not end.
-    pub(super) read_only: Option<stream_gate_test::StreamGateResult>,
+    pub(super) read_only: Option<StreamGateResult>,
 }
 
 impl Gates {
     fn tried(
-        writable: impl FnOnce() -> stream_gate_test::StreamGateResult,
-        read_only: impl FnOnce() -> stream_gate_test::StreamGateResult,
+        writable: impl FnOnce() -> StreamGateResult,
+        read_only: impl FnOnce() -> StreamGateResult,
     ) -> Self {
         let writable = writable();
-        let is_stuck = writable == stream_gate_test::StreamGateResult::NotReleased;
+        let is_stuck = writable == StreamGateResult::NotReleased;
         Self { writable, read_only: (!is_stuck).then(read_only) }
     }
 }
@@ -75,32 +68,29 @@ impl Gates {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LockOutcome {
-    /// It is locked.
     Locked,
-    /// It runs again.
     Released,
-    /// The driver refused.
     Refused(String),
 }
 
 /// Runs one part.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    match arguments.part {
-        Part::Facts => print(&reported())?,
+pub(crate) fn run(part: &Part) -> anyhow::Result<()> {
+    match *part {
+        Part::Facts => print(&reported()),
         Part::Gate => {
             // Printed before the session ends: with a stuck stream the session does not end.
             let session = Session::open(0).map_err(|why| why.to_string());
             let tried = |session| {
                 Gates::tried(|| stream_gate_test::writable(session), || stream_gate_test::read_only(session))
             };
-            print(&session.as_ref().map(tried))?;
+            print(&session.as_ref().map(tried))
         }
         Part::Busy { depth, kernel_us } => {
-            steady::run(steady::Config { device: 0, kernel: Duration::from_micros(kernel_us), depth })?;
+            let kernel = Duration::from_micros(kernel_us);
+            Ok(steady::run(steady::Config { device: 0, kernel, depth })?)
         }
-        Part::Lock { pid } => lock(pid)?,
+        Part::Lock { pid } => lock(pid),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn reported() -> Reported {
@@ -120,10 +110,8 @@ fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::Nvml
 }
 
 fn lock(pid: i32) -> anyhow::Result<()> {
-    let driver = match Driver::open().and_then(|driver| {
-        checkpoint::lock(&driver, pid, LOCK_MS)?;
-        Ok(driver)
-    }) {
+    let locked = Driver::open().and_then(|driver| checkpoint::lock(&driver, pid, LOCK_MS).map(|()| driver));
+    let driver = match locked {
         Ok(driver) => driver,
         Err(why) => return print(&LockOutcome::Refused(why.to_string())),
     };

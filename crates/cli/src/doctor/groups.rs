@@ -18,20 +18,8 @@ impl Group {
         self.controls.set_timeslice(self.handles.client, self.handles.channel_group, us)
     }
 
-    fn slice(&self) -> Result<u64, ControlError> {
-        self.controls.timeslice(self.handles.client, self.handles.channel_group)
-    }
-
     fn enable(&self) -> Result<(), ControlError> {
         self.controls.enable(self.handles.client, self.handles.subdevice, &self.handles.channels)
-    }
-
-    fn disable(&self) -> Result<(), ControlError> {
-        self.controls.disable(self.handles.client, self.handles.subdevice, &self.handles.channels)
-    }
-
-    fn stats(&self) -> Result<CtxswStats, ControlError> {
-        self.controls.ctxsw_stats(self.handles.client, self.handles.subdevice, self.handles.channel_group)
     }
 }
 
@@ -48,7 +36,8 @@ impl ControlledGroups {
     /// Reads the original slices of the groups.
     pub(super) fn new(groups: Vec<Group>) -> Self {
         let groups = groups.into_iter().map(|group| {
-            let slice = group.slice().ok();
+            let Group { controls, handles } = &group;
+            let slice = controls.timeslice(handles.client, handles.channel_group).ok();
             (group, slice)
         });
         Self { groups: groups.collect(), is_disabled: false, is_sliced: false }
@@ -60,10 +49,11 @@ impl ControlledGroups {
         self.groups.iter().try_for_each(|(group, _)| group.set_slice(us))
     }
 
-    /// Disables every group.
     pub(super) fn disable(&mut self) -> Result<(), ControlError> {
         self.is_disabled = true;
-        self.groups.iter().try_for_each(|(group, _)| group.disable())
+        self.groups.iter().try_for_each(|(Group { controls, handles }, _)| {
+            controls.disable(handles.client, handles.subdevice, &handles.channels)
+        })
     }
 
     /// Enables every group, even if one is refused. Returns the first error.
@@ -74,7 +64,6 @@ impl ControlledGroups {
         Ok(())
     }
 
-    /// Restores the slice of every group.
     pub(super) fn restore_slices(&mut self) -> Result<(), ControlError> {
         let had = self.groups.iter().filter_map(|(group, slice)| slice.map(|us| (group, us)));
         let restored: Vec<_> = had.map(|(group, us)| group.set_slice(us)).collect();
@@ -85,7 +74,9 @@ impl ControlledGroups {
 
     /// Context-switch counters of the first group.
     pub(super) fn stats(&self) -> Result<CtxswStats, ControlError> {
-        self.groups.first().map_or(Ok(CtxswStats::default()), |(group, _)| group.stats())
+        self.groups.first().map_or(Ok(CtxswStats::default()), |(Group { controls, handles }, _)| {
+            controls.ctxsw_stats(handles.client, handles.subdevice, handles.channel_group)
+        })
     }
 }
 

@@ -3,42 +3,54 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use sluice_comm::attach::{AttachPayload, MAX_LEN};
+use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
+use sluice_comm::{
+    AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
+};
+use sluice_nvrm::Controls;
 use sluice_sys::page::SharedPage;
+use sluice_sys::{memfd, socket};
 
-use super::connection::{ENDLESS, answer, open, serve};
 use super::groups::Group;
+
+/// A grant that lasts longer than the doctor.
+const ENDLESS: ResponseBody = ResponseBody::Quota { quota_ms: 1e6 };
+/// Memory limit of every program: the doctor limits nothing.
+const NO_MEMORY_LIMIT: u64 = 1 << 50;
 
 /// The manager. Its threads end with the connections, its listener with the process.
 #[derive(Debug, Clone)]
 pub(super) struct Manager(Arc<Shared>);
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    pub(super) simulated: bool,
+    simulated: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+struct State {
     /// Processes that get a grant. All others wait, because a process may attach before the doctor knows its pid.
-    pub(super) released: BTreeSet<i32>,
-    pub(super) clients: BTreeMap<i32, Client>,
+    released: BTreeSet<i32>,
+    clients: BTreeMap<i32, Client>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Client {
+struct Client {
     /// Channel groups of its last announcement.
-    pub(super) groups: Vec<Group>,
-    pub(super) pages: Vec<SharedPage>,
+    groups: Vec<Group>,
+    pages: Vec<SharedPage>,
     /// Unanswered requests for a grant, with their connections.
-    pub(super) waiting: Vec<(UnixStream, i32)>,
+    waiting: Vec<(UnixStream, i32)>,
 }
 
 impl Manager {
@@ -89,7 +101,7 @@ impl Manager {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +113,7 @@ impl Shared {
 
     /// Keeps a request for a grant until [`Manager::release`], unless that was called before. The check and the insertion happen under
     /// one lock: otherwise a release between them would not find the request, and it would never be answered.
-    pub(super) fn withhold(&self, pid: i32, stream: &UnixStream, id: i32) -> io::Result<bool> {
+    fn withhold(&self, pid: i32, stream: &UnixStream, id: i32) -> io::Result<bool> {
         let connection = stream.try_clone()?;
         let mut state = self.lock();
         if state.released.contains(&pid) {
@@ -112,8 +124,92 @@ impl Shared {
         Ok(true)
     }
 
-    pub(super) fn change(&self, pid: i32, change: impl FnOnce(&mut Client)) {
+    fn change(&self, pid: i32, change: impl FnOnce(&mut Client)) {
         change(self.lock().clients.entry(pid).or_default());
         self.changed.notify_all();
     }
+}
+
+/// Serves the connection until it ends.
+fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
+    let pid = socket::peer_credentials(stream.as_fd())?.pid;
+    let mut frames = FrameReader::<REQUEST_LEN>::new();
+    let mut came = Vec::new();
+    loop {
+        let (read, fds) = socket::recv_with_fds(stream.as_fd(), frames.spare())?;
+        if read == 0 {
+            return Ok(());
+        }
+        frames.filled(read);
+        came.extend(fds);
+        let Some(frame) = frames.next() else { continue };
+        let request = Request::decode(&frame).map_err(io::Error::other)?;
+        let fds = std::mem::take(&mut came);
+        let mut sent = Vec::new();
+        let body = match request.body {
+            RequestBody::Attach { channel, .. } => {
+                if channel == Channel::Token {
+                    let groups = announced(fds, shared.simulated)?;
+                    sent = attach(pid, groups, shared)?;
+                }
+                ResponseBody::Attach { status: AttachStatus::Ok, page_version: PAGE_VERSION }
+            }
+            RequestBody::Contexts { .. } => {
+                let groups = announced(fds, shared.simulated)?;
+                shared.change(pid, |client| client.groups = groups);
+                continue;
+            }
+            RequestBody::Quota { .. } if shared.withhold(pid, stream, request.id)? => continue,
+            RequestBody::Quota { .. } => ENDLESS,
+            RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: NO_MEMORY_LIMIT },
+            RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
+            RequestBody::Detach => ResponseBody::Detach,
+            _ => continue,
+        };
+        answer(stream, request.id, body, &sent)?;
+    }
+}
+
+fn answer(stream: &UnixStream, id: i32, body: ResponseBody, fds: &[OwnedFd]) -> io::Result<()> {
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    socket::send_with_fds(stream.as_fd(), &Response { id, body }.encode(), &fds)?;
+    Ok(())
+}
+
+/// The channel groups that a process announces: the payload, and the control descriptors that its contexts refer to.
+fn announced(fds: Vec<OwnedFd>, simulated: bool) -> io::Result<Vec<Group>> {
+    let mut fds = fds.into_iter();
+    let payload = fds.next().ok_or(io::ErrorKind::InvalidData)?;
+    let payload = memfd::read_sealed(payload.as_fd(), MAX_LEN)?;
+    let contexts = AttachPayload::decode(&payload).map_err(io::Error::other)?.contexts;
+    let descriptors: Result<Vec<_>, _> =
+        fds.map(|fd| Controls::from_descriptor(fd, simulated).map(Arc::new)).collect();
+    let descriptors = descriptors.map_err(io::Error::other)?;
+    let groups = contexts.into_iter().map(|handles| {
+        let controls = usize::try_from(handles.descriptor).ok().and_then(|at| descriptors.get(at));
+        Ok(Group { controls: Arc::clone(controls.ok_or(io::ErrorKind::InvalidData)?), handles })
+    });
+    groups.collect()
+}
+
+fn attach(pid: i32, groups: Vec<Group>, shared: &Shared) -> io::Result<Vec<OwnedFd>> {
+    let (grant, writable) = SharedPage::create("doctor-grant")?;
+    GrantView::new(grant.words()).init();
+    let (report, report_fd) = SharedPage::create("doctor-report")?;
+    ReportView::new(report.words()).init();
+    let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
+    shared.change(pid, |client| {
+        client.groups = groups;
+        client.pages = vec![grant, report];
+    });
+    // A release before this point did not find the page; a later one does.
+    let state = shared.lock();
+    if state.released.contains(&pid) {
+        state.clients.get(&pid).and_then(|client| client.pages.first()).into_iter().for_each(open);
+    }
+    Ok(fds)
+}
+
+fn open(grant: &SharedPage) {
+    GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
 }

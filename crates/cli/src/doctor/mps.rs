@@ -43,15 +43,8 @@ fn finding(is_client: bool, daemon: Daemon, pipes: &Path) -> (Finding, bool) {
         Daemon::Serves => shared(format!("an MPS daemon's pipes are at {pipes}")),
         Daemon::Left => {
             let found = format!("no server: an ended daemon has left the pipes at {pipes}");
-            (
-                Finding::of(
-                    "mps",
-                    CheckStatus::Ok,
-                    found,
-                    format!("none needed; to remove them: rm -r {pipes}"),
-                ),
-                false,
-            )
+            let next = format!("none needed; to remove them: rm -r {pipes}");
+            (Finding::of("mps", CheckStatus::Ok, found, next), false)
         }
         Daemon::None => (Finding::ok("mps", "no server"), false),
     }

@@ -5,20 +5,16 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use sluice_comm::attach::ContextHandles;
+use sluice_nvrm::discovery::{DiscoveredProcess, newest_client};
 use sluice_nvrm::self_test::Effect;
 
-use sluice_test_bed::Worker;
-
-use super::busy_program::{BusyProgram, NoContext, answer};
-use super::child::LockOutcome;
-use super::discovery;
-use super::enforcement_level::Proofs;
-use super::examine::{ANNOUNCE, START};
-use super::finding::{CheckStatus, Finding};
+use super::finding::CheckStatus::{self, Broken, Degraded, Inconclusive};
+use super::finding::{Finding, Proofs};
 use super::manager::Manager;
-use super::next_steps::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, UNSEEN};
+use super::next_steps::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, TRACE, UNSEEN};
 use super::trials::{Controls, Trials, tried};
-use super::workspace::Workspace;
+use super::workspace::{NoContext, Workspace};
+use super::{ANNOUNCE, START};
 
 /// Makes all checks, and records in `proofs` what was proven.
 pub(super) fn examine(
@@ -28,31 +24,25 @@ pub(super) fn examine(
     proofs: &mut Proofs,
 ) -> Vec<Finding> {
     let mut checks = Vec::new();
-    let begun = begin(workspace, library, end);
-    let (mut trials, manager) = match begun {
-        Ok(begun) => {
-            checks.push(Finding::ok(
-                "hook",
-                format!("{} is loaded and reaches its manager", library.display()),
-            ));
-            proofs.attached = Ok(());
-            begun
-        }
+    let (mut trials, manager) = match begin(workspace, library, end) {
+        Ok(begun) => begun,
         Err(why) => {
             let next = if why.is::<NoContext>() { DRIVER } else { LIBRARY };
-            checks.push(Finding::of("hook", CheckStatus::Broken, format!("{why:#}"), next));
+            checks.push(Finding::of("hook", Broken, format!("{why:#}"), next));
             proofs.attached = Err(format!("{why:#}"));
             return checks;
         }
     };
-    let pids = [trials.first.0.pid(), trials.second.0.pid()];
+    checks.push(Finding::ok("hook", format!("{} is loaded and reaches its manager", library.display())));
+    proofs.attached = Ok(());
+    let pids = [trials.first.pid(), trials.second.pid()];
     proofs.waits = tried(trials.withheld(&manager));
     manager.release(pids[0]);
-    checks.push(of_effect("token", &proofs.waits, CheckStatus::Broken, THROUGH));
+    checks.push(of_effect("token", &proofs.waits, Broken, THROUGH));
     let announced = pids.map(|pid| manager.groups(pid, end.min(Instant::now() + ANNOUNCE)));
     if announced.iter().any(Vec::is_empty) {
         let why = format!("the hook announces no channel groups: {}", last_line(&workspace.hook_log()));
-        checks.push(Finding::of("channel_groups", CheckStatus::Degraded, &why, EARLY));
+        checks.push(Finding::of("channel_groups", Degraded, &why, EARLY));
         proofs.groups = Err(why);
         return checks;
     }
@@ -64,18 +54,13 @@ pub(super) fn examine(
         format!("{} with {count} channels in a program of one context", first.len()),
     ));
     let known: Vec<ContextHandles> = second.iter().map(|group| group.handles.clone()).collect();
-    checks.push(discovery::examine(pids[1], workspace.simulator().is_some(), known));
+    checks.push(discovery(pids[1], workspace.simulator().is_some(), known));
     let Controls { slices, stops, counts } = trials.controls(first, second);
     (proofs.slices, proofs.stops) = (slices, stops);
-    checks.push(of_effect("set_timeslice", &proofs.slices, CheckStatus::Degraded, LOST));
-    checks.push(of_effect("disable_channels", &proofs.stops, CheckStatus::Degraded, LOST));
-    checks.push(of_effect("ctxsw_stats", &counts, CheckStatus::Degraded, UNSEEN));
-    checks.push(of_effect(
-        "process_lock",
-        &tried(locked(workspace, &mut trials)),
-        CheckStatus::Degraded,
-        LOCK,
-    ));
+    checks.push(of_effect("set_timeslice", &proofs.slices, Degraded, LOST));
+    checks.push(of_effect("disable_channels", &proofs.stops, Degraded, LOST));
+    checks.push(of_effect("ctxsw_stats", &counts, Degraded, UNSEEN));
+    checks.push(of_effect("process_lock", &tried(trials.lock(workspace)), Degraded, LOCK));
     checks
 }
 
@@ -90,13 +75,13 @@ pub(super) fn begin(
     }
     let manager = Manager::start(&workspace.manager_socket(), workspace.simulator().is_some())
         .context("cannot listen for the hook")?;
-    let mut first: BusyProgram = workspace.busy("doctor-first", library)?;
-    let mut second: BusyProgram = workspace.busy("doctor-second", library)?;
-    manager.release(second.0.pid());
+    let mut first = workspace.busy("doctor-first", library)?;
+    let mut second = workspace.busy("doctor-second", library)?;
+    manager.release(second.pid());
     let until = end.min(Instant::now() + START);
     first.ready(until)?;
     second.ready(until)?;
-    for pid in [first.0.pid(), second.0.pid()] {
+    for pid in [first.pid(), second.pid()] {
         if !manager.has_attached(pid, end.min(Instant::now() + ANNOUNCE)) {
             bail!("the library does not attach: {}", last_line(&workspace.hook_log()));
         }
@@ -104,30 +89,42 @@ pub(super) fn begin(
     Ok((Trials { first, second, end }, manager))
 }
 
-/// Stops the first program by the driver's lock.
-fn locked(workspace: &Workspace, trials: &mut Trials) -> anyhow::Result<Effect> {
-    let end = trials.end;
-    let lock = |pid: i32| {
-        let mut helper = workspace.helper("lock", &["lock", &pid.to_string()])?;
-        Ok(match answer(&mut helper, end)? {
-            LockOutcome::Locked => Ok(helper),
-            LockOutcome::Refused(why) => Err(why),
-            LockOutcome::Released => Err("released before it was locked".to_owned()),
-        })
+/// Compares the channel groups found in the program with `known`, its announced ones.
+fn discovery(pid: i32, simulated: bool, mut known: Vec<ContextHandles>) -> Finding {
+    let newest = if simulated { None } else { newest_client().ok() };
+    let mut found: Vec<ContextHandles> = match DiscoveredProcess::find(pid, simulated, newest) {
+        Ok(process) => process.groups().cloned().collect(),
+        Err(why) => return Finding::of("outside", Degraded, why.to_string(), TRACE),
     };
-    let release = |mut helper: Worker| {
-        helper.send("release")?;
-        answer::<LockOutcome>(&mut helper, end).map(drop)
+    let comparable = |groups: &mut Vec<ContextHandles>| {
+        for group in groups.iter_mut() {
+            group.descriptor = 0;
+            group.channels.sort_unstable();
+        }
+        groups.sort_by_key(|group| (group.client, group.channel_group));
     };
-    trials.locked(lock, release)
+    comparable(&mut found);
+    comparable(&mut known);
+    if found == known {
+        return Finding::ok(
+            "outside",
+            "the channel groups of a program are found without its help and equal those that it announces",
+        );
+    }
+    let of = |groups: &[ContextHandles]| {
+        let each = groups.iter().map(|group| {
+            format!("{:#x}/{:#x} with {} channels", group.client, group.channel_group, group.channels.len())
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let observed = format!("found {}; announced were {}", of(&found), of(&known));
+    Finding::of("outside", Degraded, observed, REPORT_IT)
 }
 
 fn of_effect(check: &'static str, effect: &Effect, failed: CheckStatus, next: &str) -> Finding {
     match effect {
         Effect::Proven => Finding::ok(check, effect.to_string()),
-        Effect::Inconclusive { .. } => {
-            Finding::of(check, CheckStatus::Inconclusive, effect.to_string(), AGAIN)
-        }
+        Effect::Inconclusive { .. } => Finding::of(check, Inconclusive, effect.to_string(), AGAIN),
         Effect::NotUndone => Finding::of(check, failed, effect.to_string(), REPORT_IT),
         Effect::NoEffect | Effect::Refused { .. } => Finding::of(check, failed, effect.to_string(), next),
     }

@@ -11,11 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use sluice_nvrm::self_test::{Effect, SelfTestResult, SelfTestSubject, UsableControls};
 
-use super::examine::{self, ANNOUNCE, START};
 use super::program_checks;
 use super::trials::Controls;
 use super::workspace::Workspace;
-use super::{Gpu, library};
+use super::{ANNOUNCE, Gpu, START, ask, library};
 
 /// Time limit of one attempt.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -76,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// The driver, GPU and boot of this test.
 fn about(workspace: &Workspace, end: Instant) -> anyhow::Result<SelfTestSubject> {
-    let reported = examine::ask(workspace, end)?;
+    let reported = ask(workspace, end)?;
     let facts = reported.driver.map_err(|why| anyhow!("the driver does not work: {why}"))?;
     let version = match reported.nvml {
         Ok(nvml) => nvml.driver,
@@ -111,17 +110,15 @@ fn test(workspace: &Workspace, library: &Path, about: SelfTestSubject, end: Inst
 fn controls(workspace: &Workspace, library: &Path, end: Instant) -> anyhow::Result<Controls> {
     let (mut trials, manager) = program_checks::begin(workspace, library, end)?;
     for busy in [&mut trials.first, &mut trials.second] {
-        manager.release(busy.0.pid());
-        busy.0.send("go")?;
+        manager.release(busy.pid());
+        busy.go()?;
     }
     let until = end.min(Instant::now() + ANNOUNCE);
-    let announced = [&trials.first, &trials.second].map(|busy| manager.groups(busy.0.pid(), until));
-    let [first, second] = announced;
+    let [first, second] = [&trials.first, &trials.second].map(|busy| manager.groups(busy.pid(), until));
     if first.is_empty() || second.is_empty() {
         bail!("the hook announces no channel groups");
     }
-    let until = end.min(Instant::now() + START);
-    trials.both_run(until)?;
+    trials.both_run(end.min(Instant::now() + START))?;
     Ok(trials.controls(first, second))
 }
 

@@ -7,9 +7,10 @@ use anyhow::{Context, bail};
 use sluice_nvrm::ControlError;
 use sluice_nvrm::self_test::{self, Effect};
 
-use super::busy_program::BusyProgram;
+use super::child::LockOutcome;
 use super::groups::{ControlledGroups, Group};
 use super::manager::Manager;
+use super::workspace::{BusyProgram, Workspace, answer};
 
 /// Kernels that a program has in flight.
 pub(super) const DEPTH: usize = 24;
@@ -50,9 +51,9 @@ pub(super) struct Trials {
 impl Trials {
     /// Whether a program without a grant stops beside a program with one, and runs once it has a grant.
     pub(super) fn withheld(&mut self, manager: &Manager) -> anyhow::Result<Effect> {
-        let pid = self.first.0.pid();
-        self.second.0.send("go")?;
-        self.first.0.send("go")?;
+        let pid = self.first.pid();
+        self.second.go()?;
+        self.first.go()?;
         if !manager.is_waiting(pid, self.until(WINDOW)) {
             let [completed, _] = self.counts()?;
             manager.release(pid);
@@ -72,7 +73,6 @@ impl Trials {
         ))
     }
 
-    /// Waits until both complete kernels.
     pub(super) fn both_run(&mut self, until: Instant) -> anyhow::Result<()> {
         while self.counts()?.contains(&0) {
             if Instant::now() >= until {
@@ -126,19 +126,18 @@ impl Trials {
         Ok(self_test::enable_effect(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 
-    /// Stops the first program by `lock` and releases it by `release`.
-    pub(super) fn locked<T>(
-        &mut self,
-        lock: impl FnOnce(i32) -> anyhow::Result<Result<T, String>>,
-        release: impl FnOnce(T) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Effect> {
-        let locked = match lock(self.first.0.pid())? {
-            Ok(locked) => locked,
-            Err(why) => return Ok(Effect::refused(why)),
-        };
+    /// Stops the first program by the driver's lock and releases it.
+    pub(super) fn lock(&mut self, workspace: &Workspace) -> anyhow::Result<Effect> {
+        let mut helper = workspace.helper("lock", &["lock", &self.first.pid().to_string()])?;
+        match answer(&mut helper, self.end)? {
+            LockOutcome::Locked => {}
+            LockOutcome::Refused(why) => return Ok(Effect::refused(why)),
+            LockOutcome::Released => return Ok(Effect::refused("released before it was locked")),
+        }
         let stopped = self.is_stopped()?;
         let [now, _] = self.counts()?;
-        release(locked)?;
+        helper.process.send_line("release")?;
+        answer::<LockOutcome>(&mut helper, self.end)?;
         Ok(self_test::enable_effect(stopped, self.resumes(now)?, FOR_RUNNING))
     }
 

@@ -4,16 +4,17 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use serde::de::DeserializeOwned;
+use sluice_load::steady;
 use sluice_sim::client::gpu_info;
 use sluice_sim::identity::parse_uuid;
+use sluice_test_bed::{Interrupts, Process, Worker, start_simulator};
 use tempfile::TempDir;
 
-use super::busy_program::BusyProgram;
 use super::trials::{DEPTH, KERNEL};
-use sluice_test_bed::{Interrupts, Process, Worker, start_simulator};
 
 /// Variable with the socket of a running simulator.
 const SIMULATOR: &str = "SLUICE_SIM_SOCKET";
@@ -29,18 +30,14 @@ const INTERRUPTED: i32 = 130;
 /// Fields are dropped in order: processes before their directory.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    simulator: Option<Simulated>,
+    /// The simulator, unless it ran before.
+    _daemon: Option<Process>,
+    /// The simulator's socket, if the GPU is simulated.
+    simulator: Option<PathBuf>,
     sluice: PathBuf,
     /// The only GPU that programs may see; `None` for all GPUs.
     gpu: Option<String>,
     dir: TempDir,
-}
-
-#[derive(Debug)]
-struct Simulated {
-    /// Absent if the simulator ran before.
-    _daemon: Option<Process>,
-    socket: PathBuf,
 }
 
 impl Workspace {
@@ -51,31 +48,35 @@ impl Workspace {
         let dir =
             tempfile::Builder::new().prefix("sluice-doctor-").tempdir().context("cannot make a directory")?;
         clean_up_when_interrupted(dir.path())?;
-        let mut workspace = Self { simulator: None, sluice, gpu: None, dir };
+        let mut workspace = Self { _daemon: None, simulator: None, sluice, gpu: None, dir };
         if simulated {
             let library = workspace.sluice.with_file_name("libcuda.so");
             let running = std::env::var_os(SIMULATOR);
-            if running.is_none() || library.exists() {
+            let was_running = running.is_some();
+            if !was_running || library.exists() {
                 sluice_sim::library::lay_out(&workspace.driver(), &library)
                     .with_context(|| format!("the simulator's library {}", library.display()))?;
             }
-            workspace.simulator = Some(match running {
-                Some(socket) => Simulated { _daemon: None, socket: socket.into() },
-                None => workspace.start_simulator()?,
-            });
+            let socket = running.map_or_else(|| workspace.dir.path().join("gpu.sock"), PathBuf::from);
+            if !was_running {
+                let mut pause = || {
+                    thread::sleep(POLL_EVERY);
+                    Ok(())
+                };
+                workspace._daemon =
+                    Some(start_simulator(&workspace.sluice, &socket, &[], READY_TIMEOUT, &mut pause)?);
+            }
+            workspace.simulator = Some(socket);
         }
         Ok(workspace)
     }
 
-    /// The same workspace, in which programs see one GPU only.
-    ///
-    /// # Errors
-    /// If none of the simulators has this UUID.
+    /// The same workspace, in which programs see one GPU only. Fails if none of the simulators has this UUID.
     pub(super) fn on(mut self, gpu: Option<String>) -> anyhow::Result<Self> {
         if let (Some(gpu), Some(simulator)) = (&gpu, &mut self.simulator) {
             let uuid = parse_uuid(gpu).map_err(|why| anyhow!("--gpu-uuid {gpu}: {why}"))?;
-            simulator.socket = of_gpu(&simulator.socket, uuid)
-                .with_context(|| format!("none of the simulators {} is {gpu}", simulator.socket.display()))?;
+            *simulator = of_gpu(simulator, uuid)
+                .with_context(|| format!("none of the simulators {} is {gpu}", simulator.display()))?;
         }
         Ok(Self { gpu, ..self })
     }
@@ -84,19 +85,9 @@ impl Workspace {
         self.dir.path().join("driver")
     }
 
-    fn start_simulator(&self) -> anyhow::Result<Simulated> {
-        let mut pause = || {
-            thread::sleep(POLL_EVERY);
-            Ok(())
-        };
-        let socket = self.dir.path().join("gpu.sock");
-        let daemon = start_simulator(&self.sluice, &socket, &[], READY_TIMEOUT, &mut pause)?;
-        Ok(Simulated { _daemon: Some(daemon), socket })
-    }
-
     /// The simulator's socket, if the GPU is simulated.
     pub(super) fn simulator(&self) -> Option<&Path> {
-        self.simulator.as_ref().map(|simulator| simulator.socket.as_path())
+        self.simulator.as_deref()
     }
 
     /// Socket of the doctor's manager.
@@ -141,7 +132,7 @@ impl Workspace {
             if self.driver().exists() {
                 command.env("LD_LIBRARY_PATH", self.driver());
             }
-            command.env(SIMULATOR, &simulator.socket).env("SLUICE_SIM_LABEL", name);
+            command.env(SIMULATOR, simulator).env("SLUICE_SIM_LABEL", name);
         }
         command
     }
@@ -162,4 +153,50 @@ fn clean_up_when_interrupted(dir: &Path) -> anyhow::Result<()> {
         std::process::exit(INTERRUPTED)
     })?;
     Ok(())
+}
+
+/// The driver gives a program no context. The hook is not the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("a program gets no context: {0}")]
+pub(super) struct NoContext(String);
+
+/// The next answer of a child, until `deadline`.
+pub(super) fn answer<T: DeserializeOwned>(worker: &mut Worker, deadline: Instant) -> anyhow::Result<T> {
+    worker.answer(deadline, || Ok(()))
+}
+
+/// A program that keeps the GPU busy.
+#[derive(Debug)]
+pub(super) struct BusyProgram(Worker);
+
+impl BusyProgram {
+    pub(super) fn pid(&self) -> i32 {
+        self.0.process.pid()
+    }
+
+    /// Begins the work.
+    pub(super) fn go(&mut self) -> anyhow::Result<()> {
+        self.0.process.send_line("go")
+    }
+
+    /// Waits until it has its context.
+    pub(super) fn ready(&mut self, deadline: Instant) -> anyhow::Result<()> {
+        match answer(&mut self.0, deadline)? {
+            steady::Line::Ready { .. } => Ok(()),
+            steady::Line::Failed { why } => Err(NoContext(why).into()),
+            steady::Line::Count { .. } => bail!("the program printed a count before it was asked"),
+        }
+    }
+
+    /// Number of kernels that it has completed.
+    pub(super) fn completed(&mut self, deadline: Instant) -> anyhow::Result<u64> {
+        self.0.process.send_line("count")?;
+        loop {
+            match answer(&mut self.0, deadline)? {
+                steady::Line::Count { completed } => return Ok(completed),
+                steady::Line::Failed { why } => return Err(anyhow!(why)),
+                steady::Line::Ready { .. } => {}
+            }
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! The channel groups of a process, also those that it makes later.
+//! The channel groups of a process, also those that it makes later, and their release whatever happens to the worker's code.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use sluice_comm::attach::ContextHandles;
 use sluice_nvrm::ControlError;
 use sluice_nvrm::discovery::{DiscoveredProcess, newest_client};
@@ -34,38 +34,21 @@ impl ProcessGroups {
         Ok(Self { pid, simulated, is_stopped: false, newest, older: Vec::new(), next_search })
     }
 
-    pub(super) fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.newest.has_ended()
-    }
-
     /// The groups, each once.
     pub(super) fn groups(&self) -> Vec<&ContextHandles> {
         let mut groups: Vec<&ContextHandles> = Vec::new();
-        for group in self.results().rev().flat_map(DiscoveredProcess::groups) {
-            if !groups
-                .iter()
-                .any(|known| (known.client, known.channel_group) == (group.client, group.channel_group))
-            {
+        let newest_first = self.older.iter().chain([&self.newest]).rev();
+        for group in newest_first.flat_map(DiscoveredProcess::groups) {
+            let id = (group.client, group.channel_group);
+            if !groups.iter().any(|known| (known.client, known.channel_group) == id) {
                 groups.push(group);
             }
         }
         groups
     }
 
-    /// The results of the searches, the newest last.
-    fn results(&self) -> impl DoubleEndedIterator<Item = &DiscoveredProcess> {
-        self.older.iter().chain([&self.newest])
-    }
-
     /// Disables all groups. If a group of the newest result cannot be disabled, enables all again. An older result that the driver
     /// refuses was freed, and is forgotten.
-    ///
-    /// # Errors
-    /// The driver's error for the first group that could not be disabled.
     pub(super) fn stop(&mut self) -> Result<(), ControlError> {
         self.is_stopped = true;
         // Older results first: a failed stop enables its groups again, and they may be in a newer result too.
@@ -77,17 +60,13 @@ impl ProcessGroups {
         stopped
     }
 
-    /// Enables all groups, also those after one that could not be enabled.
-    ///
-    /// # Errors
-    /// The driver's error for the first group that could not be enabled.
+    /// Enables all groups, also those after one that could not be enabled. Returns the first error.
     pub(super) fn start(&mut self) -> Result<(), ControlError> {
         self.is_stopped = false;
         self.enable_all()
     }
 
-    /// As [`Self::start`], for a caller that drops this value afterwards.
-    pub(super) fn enable_all(&self) -> Result<(), ControlError> {
+    fn enable_all(&self) -> Result<(), ControlError> {
         for result in &self.older {
             // The driver refuses groups that were freed.
             let _ = result.start();
@@ -97,9 +76,6 @@ impl ProcessGroups {
 
     /// Searches for new groups if it is time, and disables them if the process is stopped. Earlier results are kept, because a disabled
     /// group must never be forgotten.
-    ///
-    /// # Errors
-    /// A new group cannot be disabled.
     pub(super) fn search_again(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
         if began < self.next_search {
@@ -140,3 +116,54 @@ pub(super) fn find(
 pub(super) fn read_newest_client(simulated: bool) -> Option<u32> {
     if simulated { None } else { newest_client().inspect_err(|why| eprintln!("sluice: {why}")).ok() }
 }
+
+/// A process that can be released.
+pub(super) trait Releasable {
+    fn pid(&self) -> i32;
+    fn has_ended(&self) -> bool;
+    fn release(&self) -> Result<(), String>;
+}
+
+impl Releasable for ProcessGroups {
+    fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    fn has_ended(&self) -> bool {
+        self.newest.has_ended()
+    }
+
+    fn release(&self) -> Result<(), String> {
+        self.enable_all().map_err(|why| why.to_string())
+    }
+}
+
+/// Processes that are released when this value is dropped.
+pub(super) struct ReleaseGuard<T: Releasable>(pub(super) Vec<T>);
+
+impl<T: Releasable> ReleaseGuard<T> {
+    /// Releases all processes, also those after one that could not be released. The error names the processes that are still stopped,
+    /// and why. A process that has ended is not among them.
+    pub(super) fn release(&mut self) -> anyhow::Result<()> {
+        let mut failed = Vec::new();
+        for process in self.0.drain(..) {
+            if let Err(why) = process.release()
+                && !process.has_ended()
+            {
+                failed.push(format!("process {} could not be released: {why}", process.pid()));
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { bail!(failed.join("\n")) }
+    }
+}
+
+impl<T: Releasable> Drop for ReleaseGuard<T> {
+    fn drop(&mut self) {
+        if let Err(why) = self.release() {
+            eprintln!("sluice: {why:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_load::checkpoint;
 use sluice_load::driver::Driver;
 
-use super::process_groups::ProcessGroups;
+use super::process_groups::{ProcessGroups, Releasable};
 use super::{Arguments, By};
 
 /// Limit in milliseconds for the end of a process's submitted work; then the driver's lock fails.

@@ -9,10 +9,8 @@ use sluice_comm::{Name, Request, RequestBody, RequestKind, Response, ResponseBod
 use sluice_load::samples::Samples;
 use sluice_sys::clock::monotonic_ns;
 
-use super::Common;
-use super::percentiles::Percentiles;
-use super::setup::start_bed;
 use super::wire_client::WireClient;
+use super::{Common, Percentiles, start_bed};
 use sluice_test_bed::{Interrupts, TestBed};
 
 const CLIENT: &str = "bench";

@@ -4,15 +4,12 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Common;
 use super::launch_worker::{self, LaunchTimes};
-use super::percentiles::median;
 use super::requests::{self, Requests};
-use super::setup::{answer, next_line, start_bed, worker_command};
 use super::syscall_tracer::SyscallTracer;
+use super::{Common, answer, median, next_line, start_bed, worker_command};
 use sluice_test_bed::{Interrupts, TestBed, Worker};
 
-/// Name of the client.
 const CLIENT: &str = "bench";
 
 /// What was measured.
@@ -35,21 +32,19 @@ pub(crate) struct HookFigures {
 /// Measures and prints the figures.
 pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Result<HookFigures> {
     let bed = start_bed(common.options(&[(CLIENT, 1.0, 1.0, 8 << 30)]), || interrupts.pause())?;
-    let (one, gpu) = run_worker(&bed, &["--rounds", "400"], interrupts)?;
-    let (many, _) = run_worker(&bed, &["--rounds", "60", "--threads", "16"], interrupts)?;
-    let calls = |side| match count_calls(&bed, side, interrupts) {
-        Ok(calls) => Some(calls),
-        Err(why) => {
-            eprintln!("system calls not counted: {why:#}");
-            None
-        }
+    let (one, gpu): (LaunchTimes, _) = answer(&mut start(&bed, &["--rounds", "400"])?, interrupts)?;
+    let (threads16, _): (LaunchTimes, String) =
+        answer(&mut start(&bed, &["--rounds", "60", "--threads", "16"])?, interrupts)?;
+    let calls = |side| {
+        let counted = count_calls(&bed, side, interrupts);
+        counted.map_err(|why| eprintln!("system calls not counted: {why:#}")).ok()
     };
     let figures = HookFigures {
         gpu,
         syscalls_per_launch: calls("hooked"),
         bare_syscalls_per_launch: calls("bare"),
         one,
-        threads16: many,
+        threads16,
         request: requests::measure(common, interrupts)?,
     };
     figures.print()?;
@@ -65,22 +60,14 @@ impl HookFigures {
             for (series, percentiles) in
                 [("bare", ns.bare_ns), ("hooked", ns.hooked_ns), ("added", ns.added_ns)]
             {
-                writeln!(
-                    out,
-                    "  {threads:10}  {series:20} {:10.1} {:10.1}",
-                    percentiles.p50, percentiles.p99
-                )?;
+                let (p50, p99) = (percentiles.p50, percentiles.p99);
+                writeln!(out, "  {threads:10}  {series:20} {p50:10.1} {p99:10.1}")?;
             }
             writeln!(out, "  {threads:10}  {:20} {:10.1}", "bare against bare", ns.noise_ns)?;
         }
-        let calls =
-            |calls: Option<f64>| calls.map_or("not counted".to_owned(), |calls| format!("{calls:.4}"));
-        writeln!(
-            out,
-            "  system calls per launch: hooked {}, bare {}",
-            calls(self.syscalls_per_launch),
-            calls(self.bare_syscalls_per_launch)
-        )
+        let [hooked, bare] = [self.syscalls_per_launch, self.bare_syscalls_per_launch]
+            .map(|calls| calls.map_or("not counted".to_owned(), |calls| format!("{calls:.4}")));
+        writeln!(out, "  system calls per launch: hooked {hooked}, bare {bare}")
     }
 }
 
@@ -92,20 +79,12 @@ fn start(bed: &TestBed, flags: &[&str]) -> anyhow::Result<Worker> {
     Worker::start("hook-worker", command, bed.path())
 }
 
-fn run_worker(
-    bed: &TestBed,
-    flags: &[&str],
-    interrupts: &Interrupts,
-) -> anyhow::Result<(LaunchTimes, String)> {
-    answer(&mut start(bed, flags)?, interrupts)
-}
-
 fn count_calls(bed: &TestBed, side: &str, interrupts: &Interrupts) -> anyhow::Result<f64> {
     let mut worker = start(bed, &["--counted", side])?;
     next_line(&mut worker, interrupts)?;
-    let tracer = SyscallTracer::attach(worker.pid())?;
-    worker.send("")?;
+    let tracer = SyscallTracer::attach(worker.process.pid())?;
+    worker.process.send_line("")?;
     let blocks = tracer.count(launch_worker::COUNTED_BLOCKS)?;
     let calls = median(blocks.iter().map(|calls| *calls as f64).collect());
-    Ok(calls / launch_worker::block_length() as f64)
+    Ok(calls / launch_worker::BLOCK as f64)
 }

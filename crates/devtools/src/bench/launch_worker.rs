@@ -12,14 +12,15 @@ use nix::unistd;
 use serde::{Deserialize, Serialize};
 use sluice_load::driver::Driver;
 use sluice_load::memory::DeviceBuffer;
+use sluice_load::record::write_line;
 use sluice_load::samples::Samples;
 use sluice_load::session::{Session, Stream};
 use sluice_sys::tsc::{self, Calibration};
 
-use super::percentiles::{Percentiles, median};
+use super::{Percentiles, median};
 
-/// Launches of a block. A stream accepts four times as many before a launch has to wait.
-const BLOCK: usize = 256;
+/// Launches of a block, and between two marker calls. A stream accepts four times as many before a launch has to wait.
+pub(crate) const BLOCK: usize = 256;
 /// Launches before a block that are not measured: they acquire a grant if the last one has expired.
 const WARM_UP: usize = 16;
 /// Blocks of [`BLOCK`] launches between which system calls are counted.
@@ -69,14 +70,14 @@ pub(crate) struct LaunchTimes {
 /// Measures and prints the times and the name of the device as one line of JSON, or makes blocks for the tracer to count.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bare = Session::open(0).context("the driver itself")?;
-    let hooked = Session::with_driver(Driver::open_library(&arguments.hook).context("the hook")?, 0)
-        .context("the hook")?;
+    let hook = Driver::open_library(&arguments.hook);
+    let hooked = hook.and_then(|hook| Session::with_driver(hook, 0)).context("the hook")?;
     match arguments.counted {
         Some(Side::Bare) => counted(&bare),
         Some(Side::Hooked) => counted(&hooked),
         None => {
             let times = measure(&bare, &hooked, arguments.threads, arguments.rounds)?;
-            Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&(times, bare.device_name()))?)?)
+            Ok(write_line(&(times, bare.device_name()), &mut io::stdout())?)
         }
     }
 }
@@ -94,10 +95,9 @@ fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> a
     let all = thread::scope(|scope| {
         let workers: Vec<_> =
             (0..threads).map(|_| scope.spawn(|| one_thread(bare, hooked, &barrier, rounds))).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that launches panicked"))))
-            .collect::<anyhow::Result<Vec<Series>>>()
+        let panicked = |_| Err(anyhow!("a thread that launches panicked"));
+        let series = workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked));
+        series.collect::<anyhow::Result<Vec<Series>>>()
     })?;
     let calibration = Calibration::measure();
     let ns = |ticks: f64| calibration.map_or(ticks, |clock| ticks * nanoseconds_per_tick(clock));
@@ -156,7 +156,6 @@ struct Lane<'s> {
 }
 
 impl<'s> Lane<'s> {
-    /// For the calling thread.
     fn new(session: &'s Session) -> anyhow::Result<Self> {
         session.use_on_this_thread()?;
         Ok(Self { session, stream: session.stream()?, buffer: DeviceBuffer::with_initial_words(session, 1)? })
@@ -202,11 +201,6 @@ fn counted(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Launches between two marker calls.
-pub(crate) fn block_length() -> usize {
-    BLOCK
-}
-
 /// The mean of the faster nine tenths: finer than the counter's steps, and independent of interrupts.
 fn trimmed_mean(ticks: &[u64]) -> f64 {
     let mut sorted = ticks.to_vec();
@@ -217,13 +211,11 @@ fn trimmed_mean(ticks: &[u64]) -> f64 {
 
 /// Ticks between two consecutive readings of the counter.
 fn stamp_overhead() -> u64 {
-    (0..1000)
-        .map(|_| {
-            let first = tsc::now();
-            tsc::now().wrapping_sub(first)
-        })
-        .min()
-        .unwrap_or(0)
+    let overhead = |_| {
+        let first = tsc::now();
+        tsc::now().wrapping_sub(first)
+    };
+    (0..1000).map(overhead).min().unwrap_or(0)
 }
 
 fn nanoseconds_per_tick(clock: Calibration) -> f64 {

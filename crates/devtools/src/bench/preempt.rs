@@ -5,29 +5,25 @@ mod arm_order;
 mod arms;
 mod generator;
 mod level_processes;
-mod measurements;
-mod mps_server;
 mod preemption_level;
-mod provenance;
 mod report;
 mod row;
-mod time_limit;
 
+use std::cell::Cell;
 use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use sluice_load::command_driven::{self, be::LaunchStream};
+use sluice_test_bed::Interrupts;
 
 use super::Gpu;
 use level_processes::LevelProcesses;
 use preemption_level::{NotAchieved, PreemptionLevel};
 use report::{LeftOut, Report};
-use sluice_test_bed::Interrupts;
-use time_limit::{TimeLimit, TimeUp};
 
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Args)]
@@ -109,7 +105,8 @@ pub(crate) struct BeArguments {
 
 /// Measures, writes and prints the rows; fails if no row could be measured.
 pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
-    let limit = TimeLimit::start(flags.limit.map(Duration::from_secs), interrupts);
+    let limit = flags.limit.map(Duration::from_secs);
+    let limit = TimeLimit { begin: Instant::now(), limit, interrupts, interrupted: Cell::new(false) };
     let mut report = Report::begin(flags)?;
     report.save(flags)?;
     writeln!(
@@ -119,54 +116,82 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
     for level in &flags.levels {
         let mut missing = report.missing(flags, *level);
         while !missing.is_empty() {
-            let Err(failed) = run_level(flags, *level, &missing, &limit, &mut report) else { break };
-            let why = format!("{:#}", failed.why);
-            missing.drain(..failed.measured);
+            let started = LevelProcesses::start(flags, *level, &limit).and_then(|processes| {
+                report.set_gpu(&processes.lc.device)?;
+                Ok(processes)
+            });
             // A failure of the level or of the time limit concerns all lengths; any other failure concerns one length.
-            let all = failed.whole_level || failed.why.is::<TimeUp>() || failed.why.is::<NotAchieved>();
-            for (kernel, hints) in missing.drain(..if all { missing.len() } else { 1 }) {
-                let left_out = |hint: &bool| LeftOut::new(kernel, *level, *hint, &why);
-                report.leave_out(hints.iter().map(left_out))?;
+            let (concerns_all, why) = match started {
+                Err(why) => (true, why),
+                Ok(processes) => match measure_level(flags, processes, &mut missing, &limit, &mut report) {
+                    Ok(()) => break,
+                    Err(why) => (why.is::<TimeUp>() || why.is::<NotAchieved>(), why),
+                },
+            };
+            let text = format!("{why:#}");
+            for (be_kernel_us, hints) in missing.drain(..if concerns_all { missing.len() } else { 1 }) {
+                for hint in hints {
+                    let (level, why) = (*level, text.clone());
+                    report.leave_out(LeftOut { be_kernel_us, level, hint, why })?;
+                }
             }
             report.save(flags)?;
-            if limit.is_interrupted() {
-                return Err(failed.why);
+            if limit.interrupted.get() {
+                return Err(why);
             }
         }
     }
     Ok(if report.rows.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A level was not measured completely.
-struct Failed {
-    /// Number of kernel lengths that were measured before the failure.
-    measured: usize,
-    /// The level cannot be measured at all.
-    whole_level: bool,
-    why: anyhow::Error,
-}
-
-/// Measures a level with a manager and processes of its own, for every missing kernel length.
-fn run_level(
+/// Measures the missing kernel lengths of a level. Takes each from the list once it is measured.
+fn measure_level(
     flags: &Arguments,
-    level: PreemptionLevel,
-    missing: &[(u32, Vec<bool>)],
+    mut processes: LevelProcesses,
+    missing: &mut Vec<(u32, Vec<bool>)>,
     limit: &TimeLimit<'_>,
     report: &mut Report,
-) -> Result<(), Failed> {
-    let mut processes = LevelProcesses::start(flags, level, limit).map_err(|why| Failed {
-        measured: 0,
-        whole_level: true,
-        why,
-    })?;
-    report.set_gpu(&processes.device).map_err(|why| Failed { measured: 0, whole_level: true, why })?;
-    for (measured, (kernel_us, hints)) in missing.iter().enumerate() {
-        let rows = limit.has(arms::estimate(flags, &processes, hints.len())).map_err(Into::into);
-        let rows = rows.and_then(|()| arms::measure(flags, &mut processes, *kernel_us, hints, limit));
-        rows.and_then(|rows| report.add(level, *kernel_us, rows).and_then(|()| report.save(flags)))
-            .map_err(|why| Failed { measured, whole_level: false, why })?;
+) -> anyhow::Result<()> {
+    while let Some((kernel_us, hints)) = missing.first() {
+        limit.has(arms::estimate(flags, &processes, hints.len()))?;
+        report.add(arms::measure(flags, &mut processes, *kernel_us, hints, limit)?)?;
+        report.save(flags)?;
+        missing.remove(0);
     }
     Ok(())
+}
+
+/// The time limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the time limit was reached first")]
+struct TimeUp;
+
+/// Time since the start, with an optional limit, and signals that end the run earlier.
+struct TimeLimit<'a> {
+    begin: Instant,
+    limit: Option<Duration>,
+    interrupts: &'a Interrupts,
+    interrupted: Cell<bool>,
+}
+
+impl TimeLimit<'_> {
+    /// Fails if the limit was reached or a signal is pending.
+    fn check(&self) -> anyhow::Result<()> {
+        self.has(Duration::ZERO)?;
+        self.interrupts.check().inspect_err(|_| self.interrupted.set(true))
+    }
+
+    /// Sleeps for a moment, then the same as [`TimeLimit::check`].
+    fn pause(&self) -> anyhow::Result<()> {
+        self.has(Duration::ZERO)?;
+        self.interrupts.pause().inspect_err(|_| self.interrupted.set(true))
+    }
+
+    /// Fails if less time than `needed` is left.
+    fn has(&self, needed: Duration) -> Result<(), TimeUp> {
+        let ends = self.begin.elapsed() + needed;
+        if self.limit.is_some_and(|limit| ends >= limit) { Err(TimeUp) } else { Ok(()) }
+    }
 }
 
 /// Serves requests on command.

@@ -9,6 +9,7 @@ use nix::unistd;
 use serde::{Deserialize, Serialize};
 use sluice_load::graph::Graph;
 use sluice_load::memory::{DeviceBuffer, PinnedBuffer};
+use sluice_load::record::write_line;
 use sluice_load::session::{Session, Stream};
 
 /// Requests of a block.
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             }
             called
         })?;
-        writeln!(io::stdout(), "{}", serde_json::to_string(&block)?)?;
+        write_line(&block, &mut io::stdout())?;
     }
     Ok(())
 }

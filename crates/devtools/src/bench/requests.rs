@@ -6,11 +6,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sluice_load::samples::Samples;
 
-use super::Common;
-use super::percentiles::{Percentiles, median};
 use super::request_worker::{BLOCK, Block, STEPS};
-use super::setup::{answer, next_line, start_bed, worker_command};
 use super::syscall_tracer::SyscallTracer;
+use super::{Common, Percentiles, answer, median, next_line, start_bed, worker_command};
 use sluice_test_bed::{Interrupts, TestBed, TestBedOptions, Worker};
 
 /// Rounds of four blocks: bare, hooked, hooked, bare. Cold caches have fewer rounds, because clearing them takes milliseconds.
@@ -71,12 +69,13 @@ fn time(
     rounds: usize,
     interrupts: &Interrupts,
 ) -> anyhow::Result<(Times, Vec<Medians>)> {
-    let mut sides = [Side::start(bed, false, flags, interrupts)?, Side::start(bed, true, flags, interrupts)?];
+    let mut sides = [start(bed, false, flags, interrupts)?, start(bed, true, flags, interrupts)?];
     let (mut all, mut seen) = (Times::default(), Vec::new());
     for _ in 0..rounds {
         let mut medians = Medians::default();
         for (place, hooked) in [0, 1, 1, 0].into_iter().enumerate() {
-            let block = sides[hooked].block(interrupts)?;
+            sides[hooked].process.send_line("block")?;
+            let block: Block = answer(&mut sides[hooked], interrupts)?;
             for (step, ns) in block.ns.into_iter().enumerate() {
                 medians[step][place] = median(ns.iter().map(|ns| *ns as f64).collect());
                 all[hooked][step].extend(ns);
@@ -107,21 +106,13 @@ impl Step {
     }
 }
 
-/// Prints the figures.
 pub(crate) fn print(requests: &Requests) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (steps, when) in
         [(&requests.warm, "one after another"), (&requests.cold, "caches cleared before each")]
     {
-        writeln!(
-            out,
-            "{:38} {:>10} {:>12} {:>8} {:>8}   system calls (bare)",
-            format!("requests {when}, ns"),
-            "bare p50",
-            "hooked p50",
-            "added",
-            "noise"
-        )?;
+        let title = format!("requests {when}, ns");
+        writeln!(out, "{title:38}   bare p50   hooked p50    added    noise   system calls (bare)")?;
         for step in steps {
             let Step { call, bare_ns, hooked_ns, added_ns, noise_ns, syscalls, bare_syscalls } = step;
             let [calls, bare_calls] = [syscalls, bare_syscalls]
@@ -137,36 +128,25 @@ pub(crate) fn print(requests: &Requests) -> io::Result<()> {
 }
 
 /// A process that serves requests, with or without the hook.
-struct Side {
-    worker: Worker,
-}
-
-impl Side {
-    fn start(bed: &TestBed, hooked: bool, flags: &[&str], interrupts: &Interrupts) -> anyhow::Result<Self> {
-        let mut command = worker_command("request-worker")?;
-        command.args(flags);
-        bed.set_gpu(&mut command, CLIENT);
-        if hooked {
-            bed.set_hook(&mut command, CLIENT);
-        }
-        let name = if hooked { "hooked-requests" } else { "bare-requests" };
-        let mut worker = Worker::start(name, command, bed.path())?;
-        next_line(&mut worker, interrupts)?;
-        Ok(Self { worker })
+fn start(bed: &TestBed, hooked: bool, flags: &[&str], interrupts: &Interrupts) -> anyhow::Result<Worker> {
+    let mut command = worker_command("request-worker")?;
+    command.args(flags);
+    bed.set_gpu(&mut command, CLIENT);
+    if hooked {
+        bed.set_hook(&mut command, CLIENT);
     }
-
-    fn block(&mut self, interrupts: &Interrupts) -> anyhow::Result<Block> {
-        self.worker.send("block")?;
-        answer(&mut self.worker, interrupts)
-    }
+    let name = if hooked { "hooked-requests" } else { "bare-requests" };
+    let mut worker = Worker::start(name, command, bed.path())?;
+    next_line(&mut worker, interrupts)?;
+    Ok(worker)
 }
 
 /// Median number of system calls of each step, if they can be counted.
 fn count(bed: &TestBed, hooked: bool, interrupts: &Interrupts) -> Option<[f64; STEPS.len()]> {
     let counted = || -> anyhow::Result<Vec<u64>> {
-        let mut side = Side::start(bed, hooked, &["--counted"], interrupts)?;
-        let tracer = SyscallTracer::attach(side.worker.pid())?;
-        side.worker.send("block")?;
+        let mut worker = start(bed, hooked, &["--counted"], interrupts)?;
+        let tracer = SyscallTracer::attach(worker.process.pid())?;
+        worker.process.send_line("block")?;
         tracer.count(BLOCK * STEPS.len())
     };
     let blocks = counted().map_err(|why| eprintln!("system calls not counted: {why:#}")).ok()?;

@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use sluice_load::samples::Samples;
+use sluice_sim::ledger::Window;
 use sluice_sys::clock::monotonic_ns;
+use sluice_test_bed::timeline::{handoffs, longest_gap, next_start};
+use sluice_test_bed::{Interrupts, Metrics, Tenant, TestBed, TestBedOptions};
 
-use super::percentiles::Percentiles;
-use super::scenario_bed::ScenarioBed;
-use sluice_test_bed::timeline::{handoffs, last_user, longest_gap, next_start};
-use sluice_test_bed::{Interrupts, Metrics, Tenant};
+use super::{Percentiles, resource_file, start_bed};
 
 /// One situation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,36 +47,91 @@ pub(crate) fn measure(only: &[Scenario], interrupts: &Interrupts) -> anyhow::Res
             continue;
         }
         let name = scenario.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        let figures = scenario.run(interrupts).with_context(|| format!("scenario {name}"))?;
+        let figures = match scenario {
+            Scenario::Shares => shares(interrupts),
+            Scenario::Limit => limit(interrupts),
+            Scenario::Idle => idle(interrupts),
+            Scenario::Memory => memory(interrupts),
+            Scenario::KillHolder => kill_holder(interrupts),
+            Scenario::KillManagerOpen => kill_manager(interrupts, "open"),
+            Scenario::KillManagerClosed => kill_manager(interrupts, "closed"),
+        };
+        let figures = figures.with_context(|| format!("scenario {name}"))?;
         writeln!(io::stdout(), "{name:20} {figures}")?;
         all.insert(name, figures);
     }
     Ok(all)
 }
 
-impl Scenario {
-    fn run(self, interrupts: &Interrupts) -> anyhow::Result<Value> {
-        match self {
-            Self::Shares => shares(interrupts),
-            Self::Limit => limit(interrupts),
-            Self::Idle => idle(interrupts),
-            Self::Memory => memory(interrupts),
-            Self::KillHolder => kill_holder(interrupts),
-            Self::KillManagerOpen => kill_manager(interrupts, "open"),
-            Self::KillManagerClosed => kill_manager(interrupts, "closed"),
+/// A simulated GPU with a manager and best-effort tenants that come and go. Tenants are dropped before the bed.
+struct ScenarioBed<'a> {
+    tenants: Vec<Tenant>,
+    bed: TestBed,
+    interrupts: &'a Interrupts,
+}
+
+impl<'a> ScenarioBed<'a> {
+    /// A bed for these clients, (name, request, limit, memory), with further flags of the manager.
+    fn new(
+        clients: &[(&str, f64, f64, u64)],
+        manager_flags: &[&str],
+        interrupts: &'a Interrupts,
+    ) -> anyhow::Result<Self> {
+        let options = TestBedOptions {
+            simulated: true,
+            resource_file: resource_file(clients),
+            manager_flags: manager_flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            ..TestBedOptions::default()
+        };
+        let bed = start_bed(options, || interrupts.pause())?;
+        Ok(Self { tenants: Vec::new(), bed, interrupts })
+    }
+
+    /// Starts a best-effort process of a client and waits for its first kernel. Returns its pid.
+    fn start_tenant(&mut self, name: &str, client: &str, flags: &[&str]) -> anyhow::Result<i32> {
+        let load = ["be", "--depth", "4"].iter().chain(flags);
+        let mut tenant = Tenant::start(&self.bed, name, client, load)?;
+        tenant.wait_until_started(|| self.interrupts.pause())?;
+        let pid = tenant.process.pid();
+        self.tenants.push(tenant);
+        Ok(pid)
+    }
+
+    /// Starts the tenants of [`TWO`], the second one with these flags. Returns their pids.
+    fn start_two(&mut self, flags: &[&str]) -> anyhow::Result<[i32; 2]> {
+        Ok([self.start_tenant("be-30", "be-30", &[])?, self.start_tenant("be-70", "be-70", flags)?])
+    }
+
+    /// Waits for `time` while tenants run. Returns the span of CLOCK_MONOTONIC, nanoseconds.
+    fn let_pass(&mut self, time: Duration) -> anyhow::Result<(u64, u64)> {
+        let (from, until) = (monotonic_ns(), Instant::now() + time);
+        while Instant::now() < until {
+            self.tenants.iter_mut().try_for_each(Tenant::poll)?;
+            self.interrupts.pause()?;
         }
+        Ok((from, monotonic_ns()))
+    }
+
+    /// Use of the GPU while tenants run for `time`.
+    fn measure(&mut self, time: Duration) -> anyhow::Result<Window> {
+        let (from, to) = self.let_pass(time)?;
+        self.bed.gpu().window(from, to)
+    }
+
+    fn both_attached(&self) -> bool {
+        Metrics::scrape(self.bed.metrics_address()).is_ok_and(|metrics| {
+            let grants = |name| metrics.of_client("sluice_grants_total", name);
+            TWO.iter().all(|(name, ..)| grants(name).is_some_and(|grants| grants > 0.0))
+        })
     }
 }
 
 fn shares(interrupts: &Interrupts) -> anyhow::Result<Value> {
     let mut bed = ScenarioBed::new(&TWO, &[], interrupts)?;
-    let small = bed.start_tenant("be-30", "be-30", &[])?;
-    let large = bed.start_tenant("be-70", "be-70", &[])?;
-    let from = monotonic_ns();
-    bed.let_pass(Duration::from_secs(20))?;
-    let to = monotonic_ns();
-    let window = bed.window(from, to)?;
-    let idle: Samples = handoffs(&bed.timeline(from, to)?).collect();
+    let [small, large] = bed.start_two(&[])?;
+    let (from, to) = bed.let_pass(Duration::from_secs(20))?;
+    let window = bed.bed.gpu().window(from, to)?;
+    let idle: Samples = handoffs(&bed.bed.gpu().timeline(from, to)?).collect();
     Ok(json!({
         "share_of_30": window.share_of_busy(small),
         "share_of_70": window.share_of_busy(large),
@@ -89,24 +144,18 @@ fn shares(interrupts: &Interrupts) -> anyhow::Result<Value> {
 fn limit(interrupts: &Interrupts) -> anyhow::Result<Value> {
     let mut bed = ScenarioBed::new(&[("half", 0.5, 0.5, GIB)], &[], interrupts)?;
     let pid = bed.start_tenant("half", "half", &[])?;
-    let from = monotonic_ns();
-    bed.let_pass(Duration::from_secs(10))?;
-    let to = monotonic_ns();
-    let stall = longest_gap(&bed.timeline(from, to)?, &[pid], from, to);
-    Ok(json!({ "share": bed.window(from, to)?.share_of_time(pid), "longest_stall_ms": ms(stall) }))
+    let (from, to) = bed.let_pass(Duration::from_secs(10))?;
+    let gpu = bed.bed.gpu();
+    let stall = longest_gap(&gpu.timeline(from, to)?, &[pid], from, to);
+    Ok(json!({ "share": gpu.window(from, to)?.share_of_time(pid), "longest_stall_ms": ms(stall) }))
 }
 
 fn idle(interrupts: &Interrupts) -> anyhow::Result<Value> {
     let mut bed = ScenarioBed::new(&TWO, &[], interrupts)?;
-    let small = bed.start_tenant("be-30", "be-30", &[])?;
-    bed.start_tenant("be-70", "be-70", &["--idle-after", "3"])?;
-    let from = monotonic_ns();
-    bed.let_pass(Duration::from_secs(3))?;
-    let before = bed.window(from, monotonic_ns())?.share_of_busy(small);
+    let [small, _] = bed.start_two(&["--idle-after", "3"])?;
+    let before = bed.measure(Duration::from_secs(3))?.share_of_busy(small);
     bed.let_pass(Duration::from_millis(500))?;
-    let from = monotonic_ns();
-    bed.let_pass(Duration::from_secs(5))?;
-    let after = bed.window(from, monotonic_ns())?.share_of_time(small);
+    let after = bed.measure(Duration::from_secs(5))?.share_of_time(small);
     Ok(json!({ "share_before": before, "share_of_time_after": after }))
 }
 
@@ -117,35 +166,31 @@ fn memory(interrupts: &Interrupts) -> anyhow::Result<Value> {
     for process in ["greedy-1", "greedy-2", "greedy-3", "greedy-4"] {
         bed.start_tenant(process, "greedy", &["--grow", "--duration-us", "200"])?;
     }
-    let held = |bed: &ScenarioBed<'_>| -> anyhow::Result<Vec<u64>> {
-        Ok(bed.ledger()?.processes.iter().map(|process| process.memory_bytes).collect())
-    };
     bed.let_pass(Duration::from_secs(6))?;
-    let each = held(&bed)?;
+    let ledger = bed.bed.gpu().ledger()?;
+    let each: Vec<u64> = ledger.processes.iter().map(|process| process.memory_bytes).collect();
     let sum: u64 = each.iter().sum();
     Ok(json!({ "limit": limit, "held": sum, "processes": each, "exact": sum == limit }))
 }
 
 fn kill_holder(interrupts: &Interrupts) -> anyhow::Result<Value> {
     let mut bed = ScenarioBed::new(&TWO, &[], interrupts)?;
-    bed.start_tenant("be-30", "be-30", &[])?;
-    bed.start_tenant("be-70", "be-70", &[])?;
+    bed.start_two(&[])?;
+    let gpu = bed.bed.gpu();
     let mut gaps = Vec::new();
     while gaps.len() < KILLS {
-        bed.let_pass(Duration::from_millis(700))?;
-        let now = monotonic_ns();
-        let holder = last_user(&bed.timeline(now - 20_000_000, now)?).context("no process uses the GPU")?;
-        let victim = bed
-            .tenants
-            .iter()
-            .find(|tenant| tenant.pid() == holder)
-            .context("an unknown process on the GPU")?;
-        let name = victim.name().to_owned();
-        let killed = bed.kill(holder)?;
-        let other = bed.tenants.first().map(Tenant::pid).context("no tenant is left")?;
-        bed.let_pass(Duration::from_millis(500))?;
+        let (_, now) = bed.let_pass(Duration::from_millis(700))?;
+        let recent = gpu.timeline(now - 20_000_000, now)?;
+        let holder = recent.last().context("no process uses the GPU")?.pid;
+        let place = bed.tenants.iter().position(|tenant| tenant.process.pid() == holder);
+        let mut victim = bed.tenants.swap_remove(place.context("an unknown process on the GPU")?);
+        let name = victim.process.name().to_owned();
+        let killed = monotonic_ns();
+        victim.process.kill();
+        let other = bed.tenants.first().context("no tenant is left")?.process.pid();
+        let (_, now) = bed.let_pass(Duration::from_millis(500))?;
         // If the token had just been handed over, this was not its holder: repeat.
-        if let Some(start) = next_start(&bed.timeline(killed, monotonic_ns())?, other, killed) {
+        if let Some(start) = next_start(&gpu.timeline(killed, now)?, other, killed) {
             gaps.push(ms(start - killed));
         }
         bed.start_tenant(&name, &name, &[])?;
@@ -155,45 +200,31 @@ fn kill_holder(interrupts: &Interrupts) -> anyhow::Result<Value> {
 
 fn kill_manager(interrupts: &Interrupts, on_loss: &str) -> anyhow::Result<Value> {
     let mut bed = ScenarioBed::new(&TWO, &["--on-manager-loss", on_loss], interrupts)?;
-    let small = bed.start_tenant("be-30", "be-30", &[])?;
-    let large = bed.start_tenant("be-70", "be-70", &[])?;
+    let [small, large] = bed.start_two(&[])?;
     bed.let_pass(Duration::from_secs(2))?;
-    let killed = monotonic_ns();
+    let (gpu, killed) = (bed.bed.gpu(), monotonic_ns());
     bed.bed.kill_manager();
-    bed.let_pass(Duration::from_millis(2000))?;
-    let back = monotonic_ns();
-    let timeline = bed.timeline(killed, back)?;
+    let (_, back) = bed.let_pass(Duration::from_secs(2))?;
     // Kernels in flight when the manager was killed may still end.
     let settled = killed + 300_000_000;
-    let without = bed.window(settled, back)?;
-    let busy = without.busy_ns as f64 / (back - settled) as f64;
-    let gap = longest_gap(&timeline, &[small, large], killed, back);
-    bed.restart_manager()?;
+    let busy = gpu.window(settled, back)?.busy_ns as f64 / (back - settled) as f64;
+    let gap = longest_gap(&gpu.timeline(killed, back)?, &[small, large], killed, back);
+    bed.bed.start_manager(|| interrupts.pause())?;
     let returned = Instant::now();
-    while !both_attached(&bed) {
+    while !bed.both_attached() {
         if returned.elapsed() > Duration::from_secs(10) {
             bail!("the tenants did not attach to the new manager");
         }
-        bed.pause()?;
+        interrupts.pause()?;
     }
     let attached_ms = returned.elapsed().as_secs_f64() * 1e3;
-    let from = monotonic_ns();
-    bed.let_pass(Duration::from_secs(5))?;
-    let window = bed.window(from, monotonic_ns())?;
+    let window = bed.measure(Duration::from_secs(5))?;
     Ok(json!({
         "busy_without_manager": busy,
         "longest_gap_ms": ms(gap),
         "attached_again_ms": attached_ms,
         "share_of_30_afterwards": window.share_of_busy(small),
     }))
-}
-
-fn both_attached(bed: &ScenarioBed<'_>) -> bool {
-    Metrics::scrape(bed.bed.metrics_address()).is_ok_and(|metrics| {
-        TWO.iter().all(|(name, ..)| {
-            metrics.of_client("sluice_grants_total", name).is_some_and(|grants| grants > 0.0)
-        })
-    })
 }
 
 fn ms(nanoseconds: u64) -> f64 {

@@ -12,10 +12,7 @@ use nix::unistd::Pid;
 pub(crate) struct SyscallTracer(Pid);
 
 impl SyscallTracer {
-    /// Stops and traces the main thread of `pid`, a child of this process. Other threads are not traced.
-    ///
-    /// # Errors
-    /// If tracing is not permitted.
+    /// Stops and traces the main thread of `pid`, a child of this process, if tracing is permitted. Other threads are not traced.
     pub(crate) fn attach(pid: i32) -> anyhow::Result<Self> {
         let pid = Pid::from_raw(pid);
         ptrace::attach(pid).context("tracing is not permitted")?;
@@ -26,9 +23,6 @@ impl SyscallTracer {
 
     /// Lets it run until it has made `blocks` pairs of marker calls (`getppid`), then detaches. Returns the number of system
     /// calls within each pair.
-    ///
-    /// # Errors
-    /// If the process cannot be traced, or ends before.
     pub(crate) fn count(self, blocks: usize) -> anyhow::Result<Vec<u64>> {
         let mut counter = Counter::default();
         let (mut entering, mut deliver) = (true, None);

@@ -14,17 +14,15 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sluice_comm::RequestBody;
 use sluice_load::memory::DeviceBuffer;
+use sluice_load::record::write_line;
 use sluice_load::samples::Samples;
 use sluice_load::session::Session;
 use sluice_sys::clock::monotonic_ns;
 
-use super::Common;
-use super::percentiles::Percentiles;
-use super::setup::{start_bed, worker_command};
 use super::wire_client::WireClient;
+use super::{Common, Percentiles, start_bed, worker_command};
 use sluice_test_bed::{Interrupts, TestBed, Worker};
 
-/// The two clients.
 const CLIENTS: [&str; 2] = ["bench-a", "bench-b"];
 /// How long a client keeps a token that it returns early: the other client sleeps by then.
 const HOLD: Duration = Duration::from_millis(2);
@@ -172,8 +170,8 @@ fn passes(bed: &TestBed, modes: [ReturnMode; 2], interrupts: &Interrupts) -> any
     let deadline = Instant::now() + TIMEOUT;
     let first_stamps = first.answer(deadline, || {
         // A client that waits for a failed one would wait until the deadline.
-        match second.process().exit_status()? {
-            Some(status) if !status.success() => second.process().check_running(),
+        match second.process.exit_status()? {
+            Some(status) if !status.success() => second.process.check_running(),
             _ => interrupts.check(),
         }
     })?;
@@ -206,7 +204,7 @@ pub(crate) fn run_peer(arguments: &PeerArguments) -> anyhow::Result<()> {
             thread::sleep(AWAY);
         }
     }
-    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&stamps)?)?)
+    Ok(write_line(&stamps, &mut io::stdout())?)
 }
 
 /// Launches as a tenant does, and records when a launch that had to wait returned.
@@ -224,7 +222,7 @@ pub(crate) fn run_launcher(arguments: &LauncherArguments) -> anyhow::Result<()> 
         }
         stream.synchronize()?;
     }
-    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&stamps)?)?)
+    Ok(write_line(&stamps, &mut io::stdout())?)
 }
 
 #[cfg(test)]

@@ -29,9 +29,6 @@ pub(crate) struct WireClient {
 
 impl WireClient {
     /// Connects. Before [`WireClient::attach`] this is a peer of Gemini's protocol.
-    ///
-    /// # Errors
-    /// If no manager listens there.
     pub(crate) fn connect(manager: &Path, name: &str) -> anyhow::Result<Self> {
         let stream = UnixStream::connect(manager).context("the pod-manager does not listen")?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -39,9 +36,6 @@ impl WireClient {
     }
 
     /// Makes this the token channel of this process.
-    ///
-    /// # Errors
-    /// If the manager refuses.
     pub(crate) fn attach(&mut self) -> anyhow::Result<()> {
         let payload = AttachPayload {
             pid: std::process::id(),
@@ -85,10 +79,7 @@ impl WireClient {
         Ok(())
     }
 
-    /// Sends a request and waits for the answer.
-    ///
-    /// # Errors
-    /// If the connection fails or the answer belongs to another request.
+    /// Sends a request and waits for the answer. Fails if the answer belongs to another request.
     pub(crate) fn ask(&mut self, body: RequestBody) -> anyhow::Result<ResponseBody> {
         let request = self.send(body)?;
         let mut frame = [0; RESPONSE_LEN];
@@ -100,10 +91,6 @@ impl WireClient {
         Ok(answer.body)
     }
 
-    /// Sends a request.
-    ///
-    /// # Errors
-    /// If the connection fails.
     pub(crate) fn send(&mut self, body: RequestBody) -> anyhow::Result<Request> {
         let request = self.request(body);
         self.stream.write_all(&request.encode()?).context("cannot write to the pod-manager")?;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::doctor::child::NvmlFacts;
+use crate::doctor::finding::CheckStatus;
 use sluice_load::driver::DriverFacts;
 
 fn reported(change: impl FnOnce(&mut DriverFacts, &mut NvmlFacts)) -> Reported {
@@ -50,4 +51,11 @@ fn an_unknown_branch_is_degraded_and_an_unseen_one_inconclusive() {
     is(&branch(&DriverVersion::Compared("580.1".into())), CheckStatus::Ok, "580.1");
     is(&branch(&DriverVersion::Unknown("700.1".into())), CheckStatus::Degraded, "700.1");
     is(&branch(&DriverVersion::NotVisible), CheckStatus::Inconclusive, "neither");
+}
+
+#[test]
+fn a_line_that_is_taken_out_loads_nothing() {
+    assert_eq!(named("/a/b.so:/c/libsluice.so /d.so\n"), Some("/c/libsluice.so"));
+    assert_eq!(named("# /c/libsluice.so\n/d.so # and /e/libsluice.so"), None);
+    assert_eq!(named("#/c/libsluice.so\n/e/libsluice.so"), Some("/e/libsluice.so"));
 }

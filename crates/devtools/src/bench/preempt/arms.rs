@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use sluice_load::command_driven::{Command, RunResult, ServeResult, unix_ns};
 
-use super::Arguments;
 use super::arm_order::{Arm, ArmOrder};
 use super::generator::Generator;
 use super::level_processes::LevelProcesses;
-use super::measurements::{ArmSamples, Measurements};
 use super::preemption_level::achieved;
-use super::row::{Outcome, Row};
-use super::time_limit::TimeLimit;
+use super::report::LeftOut;
+use super::row::{ArmSamples, Measurements, Row};
+use super::{Arguments, TimeLimit};
 
 /// Requests at the begin of a block that are not counted.
 const WARM_UP: u32 = 10;
@@ -38,7 +37,7 @@ pub(super) fn measure(
     kernel_us: u32,
     hints: &[bool],
     limit: &TimeLimit<'_>,
-) -> anyhow::Result<Vec<Outcome>> {
+) -> anyhow::Result<Vec<Result<Row, LeftOut>>> {
     let block_run = BlockRun { flags, limit, kernel_us };
     let requests = flags.requests.div_ceil(flags.blocks);
     let half = requests / 2;
@@ -47,26 +46,18 @@ pub(super) fn measure(
     let order = ArmOrder::of(flags.seed, (kernel_us, processes.level), hints, processes.shared.is_some());
     for block in 0..flags.blocks {
         for arm in order.block(block) {
+            let LevelProcesses { plain_lc, plain_be, shared, .. } = &mut *processes;
             match arm {
-                Arm::Alone(0) => {
-                    all.alone[0].served(block_run.serve(&mut processes.plain_lc, half.max(1), 0)?)
-                }
+                Arm::Alone(0) => all.alone[0].served(block_run.serve(plain_lc, half.max(1), 0)?),
                 Arm::Alone(_) => {
-                    all.alone[1].served(block_run.serve(
-                        &mut processes.plain_lc,
-                        (requests - half).max(1),
-                        0,
-                    )?);
+                    all.alone[1].served(block_run.serve(plain_lc, (requests - half).max(1), 0)?);
                 }
-                Arm::BestEffort => all.be_alone.ran(&block_run.run_alone(&mut processes.plain_be, half)?),
-                Arm::Stock => {
-                    let LevelProcesses { plain_lc, plain_be, .. } = processes;
-                    block_run.beside(plain_lc, plain_be, requests, 0, &mut all.stock, || Ok(()))?;
-                }
+                Arm::BestEffort => all.be_alone.ran(&block_run.run_alone(plain_be, half)?),
+                Arm::Stock => block_run.beside(plain_lc, plain_be, requests, 0, &mut all.stock, || Ok(()))?,
                 Arm::Mps => {
-                    if let Some((lc, be)) = &mut processes.shared {
-                        block_run
-                            .beside(lc, be, requests, 0, all.shared.get_or_insert_default(), || Ok(()))?;
+                    if let Some((lc, be)) = shared {
+                        let samples = all.shared.get_or_insert_default();
+                        block_run.beside(lc, be, requests, 0, samples, || Ok(()))?;
                     }
                 }
                 Arm::Sluice(hint) => block_run.with_sluice(processes, requests, hint, &mut all)?,
@@ -74,23 +65,21 @@ pub(super) fn measure(
         }
         processes.bed.check_running()?;
     }
-    let common = Row { order: order.names(flags.blocks), ..all.row(kernel_us, processes.level) };
     let rows = all.sluice.iter().map(|(hint, samples)| {
         let wanted = flags.requests as usize;
         let answered = samples.latencies.len().min(all.stock.latencies.len());
-        if answered < wanted {
-            return Err((*hint, format!("only {answered} of {wanted} requests were answered in time")));
+        let why = if answered < wanted {
+            Some(format!("only {answered} of {wanted} requests were answered in time"))
+        } else if all.be_alone.rate() == 0.0 {
+            Some("no best-effort kernel ended in a block alone: longer blocks are needed".to_owned())
+        } else {
+            samples.misses(*hint)
+        };
+        let level = processes.level;
+        match why {
+            Some(why) => Err(LeftOut { be_kernel_us: kernel_us, level, hint: *hint, why }),
+            None => Ok(all.row((kernel_us, level), (*hint, samples), order.names(flags.blocks))),
         }
-        if all.be_alone.rate() == 0.0 {
-            return Err((
-                *hint,
-                "no best-effort kernel ended in a block alone: longer blocks are needed".to_owned(),
-            ));
-        }
-        if let Some(why) = samples.misses(*hint) {
-            return Err((*hint, why));
-        }
-        Ok(common.clone().with(*hint, samples, &all.be_alone))
     });
     Ok(rows.collect())
 }

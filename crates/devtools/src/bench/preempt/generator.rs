@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use sluice_load::command_driven::{Answer, Command, RunResult, ServeResult};
 
-use super::time_limit::TimeLimit;
+use super::TimeLimit;
 use sluice_test_bed::{TestBed, Worker};
 
 /// Time for an answer beyond the time of the command itself: contexts take seconds where many processes start.
@@ -17,15 +17,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Generator {
     worker: Worker,
-    /// Name of its device.
     pub(super) device: String,
 }
 
 impl Generator {
-    /// Starts it and waits until its first kernel has run.
-    ///
-    /// # Errors
-    /// If it cannot be started, does not get as far, or lacks the hook that it should have (or the other way round).
+    /// Starts it and waits until its first kernel has run. Fails if it lacks the hook that it should have, or the other way round.
     pub(super) fn start(
         bed: &TestBed,
         name: &str,
@@ -45,7 +41,6 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Serves requests.
     pub(super) fn serve(
         &mut self,
         command: &Command,
@@ -54,10 +49,7 @@ impl Generator {
     ) -> anyhow::Result<ServeResult> {
         match self.ask(command, lasting, limit)? {
             Answer::Served(served) if served.proof.is_consistent() => Ok(served),
-            Answer::Served(_) => {
-                bail!("the buffer of {} is not the result of its kernels", self.worker.name())
-            }
-            other => bail!("{} answered {other:?}", self.worker.name()),
+            other => self.refuse(&other),
         }
     }
 
@@ -65,7 +57,7 @@ impl Generator {
     pub(super) fn run(&mut self, kernel_us: u32, limit: &TimeLimit<'_>) -> anyhow::Result<()> {
         match self.ask(&Command::Run { kernel_us: kernel_us.into() }, Duration::ZERO, limit)? {
             Answer::Running => Ok(()),
-            other => bail!("{} answered {other:?}", self.worker.name()),
+            other => self.refuse(&other),
         }
     }
 
@@ -78,13 +70,25 @@ impl Generator {
     ) -> anyhow::Result<RunResult> {
         match self.ask(&Command::Stop { from_ns, to_ns }, Duration::ZERO, limit)? {
             Answer::Ran(ran) if ran.proof.is_consistent() => Ok(ran),
-            Answer::Ran(_) => bail!("the buffer of {} is not the result of its kernels", self.worker.name()),
-            other => bail!("{} answered {other:?}", self.worker.name()),
+            other => self.refuse(&other),
+        }
+    }
+
+    /// The error for an answer to another command, or with a buffer that is not the result of the kernels.
+    fn refuse<T>(&self, answer: &Answer) -> anyhow::Result<T> {
+        let name = self.worker.process.name();
+        match answer {
+            Answer::Served(ServeResult { proof, .. }) | Answer::Ran(RunResult { proof, .. })
+                if !proof.is_consistent() =>
+            {
+                bail!("the buffer of {name} is not the result of its kernels")
+            }
+            other => bail!("{name} answered {other:?}"),
         }
     }
 
     fn ask(&mut self, command: &Command, lasting: Duration, limit: &TimeLimit<'_>) -> anyhow::Result<Answer> {
-        self.worker.send(&serde_json::to_string(command)?)?;
+        self.worker.process.send_line(&serde_json::to_string(command)?)?;
         self.answer(lasting + ANSWER_TIMEOUT, limit)
     }
 
@@ -96,8 +100,7 @@ impl Generator {
 impl Drop for Generator {
     fn drop(&mut self) {
         // A process that is killed amid its work can take an MPS server along.
-        let process = self.worker.process();
-        process.close_input();
-        let _ = process.wait(Instant::now() + END_TIMEOUT);
+        self.worker.process.close_input();
+        let _ = self.worker.process.wait(Instant::now() + END_TIMEOUT);
     }
 }

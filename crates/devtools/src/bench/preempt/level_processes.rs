@@ -1,16 +1,19 @@
-//! The processes of a level: two without the hook and two under it.
+//! The processes of a level: two without the hook and two under it, and the level's own MPS server.
 
-use sluice_load::driver::Driver;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::super::Gpu;
-use super::super::setup::{start_bed, worker_command};
-use super::Arguments;
-use super::generator::Generator;
-use super::mps_server::MpsServer;
-use super::preemption_level::PreemptionLevel;
-use super::time_limit::TimeLimit;
 use anyhow::{Context, bail};
+use sluice_load::driver::Driver;
 use sluice_test_bed::{TestBed, TestBedOptions};
+use tempfile::TempDir;
+
+use super::super::{Gpu, start_bed, worker_command};
+use super::generator::Generator;
+use super::preemption_level::PreemptionLevel;
+use super::{Arguments, TimeLimit};
 
 /// Two latency-critical clients would share slices, so there is one. Hints come by API call only.
 const HINTS: &str = "api";
@@ -30,20 +33,13 @@ pub(super) struct LevelProcesses {
     pub(super) be: Generator,
     /// Requests and kernels under the MPS server, without the hook.
     pub(super) shared: Option<(Generator, Generator)>,
-    /// The manager and the GPU.
     pub(super) bed: TestBed,
-    /// The requested level.
     pub(super) level: PreemptionLevel,
-    /// Name of the GPU.
-    pub(super) device: String,
     _mps: Option<MpsServer>,
 }
 
 impl LevelProcesses {
-    /// Starts all processes.
-    ///
-    /// # Errors
-    /// If the machine does not have this level, or a process does not start.
+    /// Starts all processes. Fails if the machine does not have this level.
     pub(super) fn start(
         flags: &Arguments,
         level: PreemptionLevel,
@@ -94,7 +90,55 @@ impl LevelProcesses {
             Some(mps) => Some((start("mps-lc", None, Some(mps))?, start("mps-be", None, Some(mps))?)),
             None => None,
         };
-        let device = lc.device.clone();
-        Ok(Self { plain_lc, plain_be, lc, be, shared, bed, level, device, _mps: mps })
+        Ok(Self { plain_lc, plain_be, lc, be, shared, bed, level, _mps: mps })
+    }
+}
+
+const MPS_CONTROL: &str = "nvidia-cuda-mps-control";
+/// How long the MPS server may take to end; its clients have ended by then.
+const MPS_END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A private MPS server, identified by its folder. It ends when this is dropped.
+#[derive(Debug)]
+struct MpsServer(TempDir);
+
+impl MpsServer {
+    /// Starts the control daemon, which starts servers for clients.
+    fn start() -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("sluice-mps-").tempdir().context("cannot make a directory");
+        let mps = Self(dir?);
+        let status = mps.control().arg("-d").stdin(Stdio::null()).status();
+        let status = status.with_context(|| format!("cannot start {MPS_CONTROL}"))?;
+        if !status.success() {
+            bail!("{MPS_CONTROL} ended with {status}");
+        }
+        Ok(mps)
+    }
+
+    /// Tells a command where the server is.
+    fn set_server(&self, command: &mut Command) {
+        command.env("CUDA_MPS_PIPE_DIRECTORY", self.0.path()).env("CUDA_MPS_LOG_DIRECTORY", self.0.path());
+    }
+
+    fn control(&self) -> Command {
+        let mut command = Command::new(MPS_CONTROL);
+        self.set_server(&mut command);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for MpsServer {
+    fn drop(&mut self) {
+        let Ok(mut child) = self.control().stdin(Stdio::piped()).spawn() else { return };
+        if let Some(mut input) = child.stdin.take() {
+            let _ = input.write_all(b"quit\n");
+        }
+        let until = Instant::now() + MPS_END_TIMEOUT;
+        while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // A child that has ended is not killed.
+        let _ = child.kill();
     }
 }

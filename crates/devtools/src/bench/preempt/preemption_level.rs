@@ -25,13 +25,8 @@ pub(super) enum PreemptionLevel {
 
 impl PreemptionLevel {
     /// Name on the command line.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Device => "device",
-            Self::Full => "full",
-            Self::MpsGate => "mps-gate",
-        }
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Flags of a pod-manager that works at this level, as far as the driver allows.

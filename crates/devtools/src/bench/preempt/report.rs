@@ -1,37 +1,30 @@
-//! The result as JSON, and the rows that are still missing.
+//! The result as JSON, where it comes from, and the rows that are still missing.
 
 use std::fs;
 use std::io::{self, Write};
+use std::process::Command;
 
 use anyhow::{Context, bail};
+use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 
 use super::super::Gpu;
 use super::preemption_level::PreemptionLevel;
-use super::row::{Outcome, Row, hinted};
-use super::{Arguments, Hint, provenance};
+use super::row::{Row, hinted};
+use super::{Arguments, Hint};
 
 /// A row that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeftOut {
-    be_kernel_us: u32,
-    level: PreemptionLevel,
-    hint: bool,
-    /// Reason.
-    why: String,
-}
-
-impl LeftOut {
-    /// The row that was left out, and the reason.
-    pub(super) fn new(be_kernel_us: u32, level: PreemptionLevel, hint: bool, why: &str) -> Self {
-        Self { be_kernel_us, level, hint, why: why.to_owned() }
-    }
+    pub(super) be_kernel_us: u32,
+    pub(super) level: PreemptionLevel,
+    pub(super) hint: bool,
+    pub(super) why: String,
 }
 
 /// Everything measured so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Name of the GPU.
     pub(super) gpu: String,
     driver: String,
     commit: String,
@@ -48,23 +41,20 @@ pub(super) struct Report {
     /// Seed of the rows' orders.
     #[serde(default)]
     seed: u64,
-    /// Measured rows.
     pub(super) rows: Vec<Row>,
     left_out: Vec<LeftOut>,
 }
 
 impl Report {
-    /// An empty report, or the report in the file that `--resume` names.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or was measured with another driver or other requests.
+    /// An empty report, or the report in the file that `--resume` names. Fails if that was measured with another driver or other
+    /// requests.
     pub(super) fn begin(flags: &Arguments) -> anyhow::Result<Self> {
         let mut report = Self {
             gpu: String::new(),
-            driver: provenance::driver(flags.gpu == Gpu::Sim),
-            commit: provenance::commit(),
-            date: provenance::date(),
-            command: provenance::command(),
+            driver: driver(flags.gpu == Gpu::Sim),
+            commit: commit(),
+            date: date(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
             requests: flags.requests,
             blocks: flags.blocks,
             period_us: flags.period_us,
@@ -91,10 +81,7 @@ impl Report {
         Ok(report)
     }
 
-    /// Sets the GPU on which it is measured.
-    ///
-    /// # Errors
-    /// If its rows were measured on another GPU.
+    /// Sets the GPU on which it is measured. Fails if its rows were measured on another GPU.
     pub(super) fn set_gpu(&mut self, gpu: &str) -> anyhow::Result<()> {
         if !self.rows.is_empty() && self.gpu != gpu {
             bail!("the rows in the report were measured on {}, this is {gpu}", self.gpu);
@@ -103,55 +90,40 @@ impl Report {
         Ok(())
     }
 
+    fn is_measured(&self, kernel_us: u32, level: PreemptionLevel, hint: bool) -> bool {
+        self.rows.iter().any(|row| (row.be_kernel_us, row.level, row.hint) == (kernel_us, level, hint))
+    }
+
     /// Kernel lengths, with the hint settings for which this level has no row.
     pub(super) fn missing(&self, flags: &Arguments, level: PreemptionLevel) -> Vec<(u32, Vec<bool>)> {
-        let is_measured = |kernel: u32, hint: bool| {
-            self.rows.iter().any(|row| (row.be_kernel_us, row.level, row.hint) == (kernel, level, hint))
-        };
         let lengths = flags.be_kernel_us.iter().map(|kernel| {
             let hints = flags.hint.iter().map(|hint| *hint == Hint::Api);
-            (*kernel, hints.filter(|hint| !is_measured(*kernel, *hint)).collect::<Vec<_>>())
+            (*kernel, hints.filter(|hint| !self.is_measured(*kernel, level, *hint)).collect::<Vec<_>>())
         });
         lengths.filter(|(_, hints)| !hints.is_empty()).collect()
     }
 
-    /// Adds rows and prints them.
-    pub(super) fn add(
-        &mut self,
-        level: PreemptionLevel,
-        kernel_us: u32,
-        rows: Vec<Outcome>,
-    ) -> anyhow::Result<()> {
+    /// Adds rows, or records that they are left out, and prints them.
+    pub(super) fn add(&mut self, rows: Vec<Result<Row, LeftOut>>) -> io::Result<()> {
         for row in rows {
             match row {
                 Ok(row) => {
                     writeln!(io::stdout(), "  {}", row.line())?;
                     self.rows.push(row);
                 }
-                Err((hint, why)) => self.leave_out([LeftOut::new(kernel_us, level, hint, &why)])?,
+                Err(left_out) => self.leave_out(left_out)?,
             }
         }
         Ok(())
     }
 
-    /// Records that rows are left out, unless they were measured.
-    pub(super) fn leave_out(&mut self, all: impl IntoIterator<Item = LeftOut>) -> io::Result<()> {
-        for left_out in all {
-            let is_same = |row: &Row| {
-                (row.be_kernel_us, row.level, row.hint)
-                    == (left_out.be_kernel_us, left_out.level, left_out.hint)
-            };
-            if !self.rows.iter().any(is_same) {
-                writeln!(
-                    io::stdout(),
-                    "  {:8} {:6} us {:4} left out: {}",
-                    left_out.level.name(),
-                    left_out.be_kernel_us,
-                    hinted(left_out.hint),
-                    left_out.why
-                )?;
-                self.left_out.push(left_out);
-            }
+    /// Records that a row is left out, unless it was measured.
+    pub(super) fn leave_out(&mut self, left_out: LeftOut) -> io::Result<()> {
+        let LeftOut { be_kernel_us, level, hint, why } = &left_out;
+        if !self.is_measured(*be_kernel_us, *level, *hint) {
+            let (level, hint) = (level.name(), hinted(*hint));
+            writeln!(io::stdout(), "  {level:8} {be_kernel_us:6} us {hint:4} left out: {why}")?;
+            self.left_out.push(left_out);
         }
         Ok(())
     }
@@ -165,6 +137,32 @@ impl Report {
             .and_then(|()| fs::rename(&part, path))
             .with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// Version of the driver.
+fn driver(simulated: bool) -> String {
+    if simulated {
+        return "simulated".to_owned();
+    }
+    let version = Nvml::init().and_then(|nvml| nvml.sys_driver_version());
+    version.unwrap_or_else(|why| format!("unknown: {why}"))
+}
+
+/// The commit that was built, from SLUICE_COMMIT or from git.
+pub(super) fn commit() -> String {
+    std::env::var("SLUICE_COMMIT").unwrap_or_else(|_| output_of("git", &["rev-parse", "HEAD"]))
+}
+
+/// Now, to the second, as in 2026-11-21T18:00:00+00:00.
+pub(super) fn date() -> String {
+    output_of("date", &["--utc", "--iso-8601=seconds"])
+}
+
+/// What a program prints; `unknown` if it fails.
+fn output_of(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

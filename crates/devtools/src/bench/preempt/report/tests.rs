@@ -37,7 +37,7 @@ fn rows_of_two_gpus_are_not_mixed_in_a_report() {
     let mut report = Report::begin(&flags(&[])).unwrap();
     report.set_gpu("one").unwrap();
     report.set_gpu("two").unwrap();
-    report.add(PreemptionLevel::Full, 10, vec![Ok(row(10, PreemptionLevel::Full))]).unwrap();
+    report.add(vec![Ok(row(10, PreemptionLevel::Full))]).unwrap();
     report.set_gpu("two").unwrap();
     let why = report.set_gpu("one").unwrap_err().to_string();
     assert!(why.contains("one") && why.contains("two"), "{why}");
@@ -47,7 +47,7 @@ fn rows_of_two_gpus_are_not_mixed_in_a_report() {
 #[test]
 fn a_measured_row_is_not_missing() {
     let mut report = Report::begin(&flags(&[])).unwrap();
-    report.add(PreemptionLevel::Full, 10, vec![Ok(row(10, PreemptionLevel::Full))]).unwrap();
+    report.add(vec![Ok(row(10, PreemptionLevel::Full))]).unwrap();
     let flags = flags(&["--be-kernel-us", "10", "100"]);
     let missing = |level| report.missing(&flags, level);
     assert_eq!(missing(PreemptionLevel::Full), [(10, vec![true]), (100, vec![false, true])]);

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -120,44 +119,54 @@ enum Query {
 }
 
 /// Serves until the process ends, or answers the query.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match (&arguments.query, &arguments.daemon) {
-        (Some(Query::Ledger { socket }), _) => {
-            let ledger = client::ledger(socket).with_context(|| no_answer(socket))?;
-            writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ledger)?)?;
+        (Some(query), _) => {
+            let (Query::Ledger { socket }
+            | Query::Timeline { socket, .. }
+            | Query::Info { socket }
+            | Query::Xid { socket, .. }
+            | Query::Heal { socket }) = query;
+            let answer = answer(query, socket)
+                .with_context(|| format!("no simulated GPU answers at {}", socket.display()))?;
+            Ok(write!(io::stdout(), "{answer}")?)
         }
-        (Some(Query::Timeline { socket, last_ms }), _) => {
-            let now = client::ledger(socket).with_context(|| no_answer(socket))?.gpu.now_ns;
+        (None, Some(flags)) => serve(flags),
+        (None, None) => anyhow::bail!("`sluice sim` needs --socket PATH"),
+    }
+}
+
+/// Asks the simulated GPU. Returns the text to print.
+fn answer(query: &Query, socket: &Path) -> anyhow::Result<String> {
+    Ok(match query {
+        Query::Ledger { .. } => serde_json::to_string_pretty(&client::ledger(socket)?)? + "\n",
+        Query::Timeline { last_ms, .. } => {
+            let now = client::ledger(socket)?.gpu.now_ns;
             let from = now.saturating_sub(last_ms.saturating_mul(1_000_000));
-            for interval in client::timeline(socket, from, now)? {
-                writeln!(io::stdout(), "{}", serde_json::to_string(&interval)?)?;
-            }
+            let intervals = client::timeline(socket, from, now)?.into_iter();
+            intervals
+                .map(|interval| Ok(serde_json::to_string(&interval)? + "\n"))
+                .collect::<anyhow::Result<_>>()?
         }
-        (Some(Query::Info { socket }), _) => {
-            let info = client::gpu_info(socket).with_context(|| no_answer(socket))?;
+        Query::Info { .. } => {
+            let info = client::gpu_info(socket)?;
             let mut text = serde_json::to_value(&info)?;
             text["uuid"] = uuid_text(info.uuid).into();
             text["pci"] = info.pci.to_string().into();
             text["links"] = info.links.iter().map(ToString::to_string).collect();
-            writeln!(io::stdout(), "{text:#}")?;
+            format!("{text:#}\n")
         }
-        (Some(Query::Xid { socket, code }), _) => {
-            client::inject(socket, *code).with_context(|| no_answer(socket))?;
-        }
-        (Some(Query::Heal { socket }), _) => client::heal(socket).with_context(|| no_answer(socket))?,
-        (None, Some(flags)) => serve(flags)?,
-        (None, None) => anyhow::bail!("`sluice sim` needs --socket PATH"),
-    }
-    Ok(ExitCode::SUCCESS)
+        Query::Xid { code, .. } => client::inject(socket, *code).map(|()| String::new())?,
+        Query::Heal { .. } => client::heal(socket).map(|()| String::new())?,
+    })
 }
 
 fn serve(flags: &Daemon) -> anyhow::Result<()> {
     let mut config = daemon::DaemonConfig::at(&flags.socket);
-    if let Some(bytes) = flags.memory {
-        config.gpu.memory_bytes = bytes;
-    }
+    let gpu = &mut config.gpu;
+    gpu.memory_bytes = flags.memory.unwrap_or(gpu.memory_bytes);
     if let Some(model) = &flags.model {
-        config.gpu.name.clone_from(model);
+        gpu.name.clone_from(model);
     }
     config.uuid = flags.uuid;
     config.pci = flags.pci;
@@ -170,14 +179,10 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
         Controls::Full => Support::Full,
     };
     if let Some(version) = &flags.driver_version {
-        config.gpu.driver_version.clone_from(version);
+        gpu.driver_version.clone_from(version);
     }
-    config.gpu.compute_mode = flags.compute_mode;
-    config.gpu.is_mps = flags.mps;
-    config.gpu.has_mem_ops = flags.mem_ops == Switch::On;
+    gpu.compute_mode = flags.compute_mode;
+    gpu.is_mps = flags.mps;
+    gpu.has_mem_ops = flags.mem_ops == Switch::On;
     daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
-}
-
-fn no_answer(socket: &Path) -> String {
-    format!("no simulated GPU answers at {}", socket.display())
 }

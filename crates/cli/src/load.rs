@@ -1,7 +1,6 @@
 //! `sluice load be|lc`: flags for configurations of [`sluice_load`].
 
 use std::io;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,15 +11,9 @@ use sluice_load::stop::StopCondition;
 
 use crate::quantity::parse_bytes;
 
-/// Flags of `sluice load`.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    kind: Kind,
-}
-
+/// The generators.
 #[derive(Debug, Subcommand)]
-enum Kind {
+pub(crate) enum Load {
     /// Best effort: kernels that fill the GPU, back to back
     Be(Be),
     /// Latency-critical: a small request every period
@@ -47,7 +40,7 @@ struct Common {
 }
 
 #[derive(Debug, Args)]
-struct Be {
+pub(crate) struct Be {
     #[command(flatten)]
     common: Common,
     /// Time of one kernel on an H200
@@ -80,7 +73,7 @@ struct Be {
 }
 
 #[derive(Debug, Args)]
-struct Lc {
+pub(crate) struct Lc {
     #[command(flatten)]
     common: Common,
     /// Time of a request's kernel on an H200
@@ -107,13 +100,12 @@ struct Lc {
 }
 
 /// Runs the generator; records go to standard output.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(load: &Load) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match &arguments.kind {
-        Kind::Be(flags) => be::run(&flags.config()?, &mut out)?,
-        Kind::Lc(flags) => lc::run(&flags.config()?, &mut out)?,
+    match load {
+        Load::Be(flags) => Ok(be::run(&flags.config()?, &mut out)?),
+        Load::Lc(flags) => Ok(lc::run(&flags.config()?, &mut out)?),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 impl Common {
@@ -126,12 +118,9 @@ impl Common {
 
 impl Be {
     fn config(&self) -> anyhow::Result<BeConfig> {
-        let bursts = match (self.burst_ms, self.gap_ms) {
-            (Some(burst), Some(gap)) => {
-                Some((time("--burst-ms", burst / 1e3)?, time("--gap-ms", gap / 1e3)?))
-            }
-            _ => None,
-        };
+        let bursts = self.burst_ms.zip(self.gap_ms);
+        let bursts = bursts
+            .map(|(burst, gap)| anyhow::Ok((time("--burst-ms", burst / 1e3)?, time("--gap-ms", gap / 1e3)?)));
         Ok(BeConfig {
             device: self.common.device,
             duration: time("--duration-us", self.duration_us / 1e6)?,
@@ -141,7 +130,7 @@ impl Be {
             memory: self.memory,
             grow: self.grow,
             idle_after: self.idle_after.map(|seconds| time("--idle-after", seconds)).transpose()?,
-            bursts,
+            bursts: bursts.transpose()?,
             start_with_mark: self.start_with_mark,
             stop: self.common.stop()?,
         })

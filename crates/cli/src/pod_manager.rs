@@ -2,16 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{
-    AgentConfig, ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling,
-};
-use tracing_subscriber::EnvFilter;
+use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
@@ -171,14 +167,10 @@ enum Gates {
 }
 
 /// Serves until a signal ends it.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Colours are useful at a terminal only, not in a collected log.
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    crate::log_to_stderr();
     // The manager's errors are complete in one line.
-    sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))?;
-    Ok(ExitCode::SUCCESS)
+    sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))
 }
 
 impl Arguments {
@@ -189,16 +181,13 @@ impl Arguments {
             let clients = ClientSource::File { path: path.clone(), swapped: self.swapped };
             return Config { clients, ..Config::new(&self.socket, path) };
         };
-        let d = Config::for_agent(&self.socket, control, self.gpu_uuid.clone().unwrap_or_default());
-        let clients = match d.clients {
-            ClientSource::Agent(agent) => ClientSource::Agent(AgentConfig {
-                pending_time: self.hold_ms.unwrap_or(agent.pending_time),
-                max_pending: self.max_held.unwrap_or(agent.max_pending),
-                ..agent
-            }),
-            file @ ClientSource::File { .. } => file,
-        };
-        Config { clients, ..d }
+        let gpu = self.gpu_uuid.clone().unwrap_or_default();
+        let mut config = Config::for_agent(&self.socket, control, gpu);
+        if let ClientSource::Agent(agent) = &mut config.clients {
+            agent.pending_time = self.hold_ms.unwrap_or(agent.pending_time);
+            agent.max_pending = self.max_held.unwrap_or(agent.max_pending);
+        }
+        config
     }
 
     fn config(&self) -> Config {
