@@ -3,9 +3,9 @@
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-/// Thousandths as a decimal: `0.300`.
-pub fn format_share(milli: u64) -> String {
-    format!("{}.{:03}", milli / 1000, milli % 1000)
+/// Parts per million of a GPU, or of several, as a decimal in thousandths: `0.300`.
+pub fn format_share(ppm: u64) -> String {
+    format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000)
 }
 
 /// Memory that is free, rounded down: `3.9 GiB`.

@@ -16,8 +16,8 @@ use crate::inventory::NodeInventory;
 pub struct GpuReservations {
     /// UUID.
     pub gpu: Arc<str>,
-    /// Reserved thousandths.
-    pub milli: u64,
+    /// Reserved time, parts per million of the GPU.
+    pub ppm: u64,
     /// Reserved bytes.
     pub memory_bytes: u64,
     /// Its memory in bytes; 0 if the node does not have it any more.
@@ -107,7 +107,8 @@ impl Node {
     pub(crate) fn fit(&self, prepared: &PreparedDemand<'_>, strategy: Strategy) -> Option<(Rank, Positions)> {
         let demand = prepared.demand;
         if demand.is_whole() {
-            let set = whole_gpus::best_set(&self.slots, &self.free_positions(prepared), demand.gpus())?;
+            let set =
+                whole_gpus::best_set(&self.slots, &self.free_positions(prepared), demand.gpus() as usize)?;
             let left = self.free_gpus().saturating_sub(set.positions.len() as u64);
             return Some((
                 ranking::of_whole(strategy, set.links_missing, left),
@@ -167,7 +168,7 @@ impl Node {
         others.sort_by_key(|(_, reason)| remoteness(reason));
         if demand.is_whole() {
             let free = self.free_positions(prepared).len();
-            return NodeReasons::TooFewFree { free, asked: demand.gpus(), others };
+            return NodeReasons::TooFewFree { free, asked: demand.gpus() as usize, others };
         }
         NodeReasons::Gpus(others)
     }
@@ -176,7 +177,7 @@ impl Node {
     pub(crate) fn uses(&self) -> impl Iterator<Item = GpuReservations> + '_ {
         self.slots.iter().map(|slot| GpuReservations {
             gpu: slot.uuid.clone(),
-            milli: slot.used.milli,
+            ppm: slot.used.ppm,
             memory_bytes: slot.used.memory_bytes,
             capacity_bytes: slot.memory_bytes,
             pods: slot.used.pods,

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::demand::DemandAmount;
 use super::format::{format_share, memory_asked};
 use super::reasons::{GpuName, NodeReasons};
 use super::reservation::Reservation;
+use crate::annotations::Amount;
 
 /// GPUs of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Placement {
     /// Bytes on each.
     pub memory_bytes: u64,
     /// Share or whole GPUs.
-    pub amount: DemandAmount,
+    pub amount: Amount,
 }
 
 /// `gpu-1 of node-a: 0.300 of GPU-…, 4.0 GiB`
@@ -32,10 +32,8 @@ impl fmt::Display for Placement {
         }
         write!(to, " of {}: ", self.node)?;
         match self.amount {
-            DemandAmount::Share { quota_milli } => {
-                write!(to, "{} of ", format_share(u64::from(quota_milli)))?
-            }
-            DemandAmount::Whole { .. } => write!(to, "all of ")?,
+            Amount::Share(share) => write!(to, "{} of ", format_share(share.ppm().into()))?,
+            Amount::Whole(_) => write!(to, "all of ")?,
         }
         write!(to, "{}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
         if self.gpus.len() > 1 { write!(to, " each") } else { Ok(()) }

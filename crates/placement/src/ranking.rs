@@ -1,7 +1,10 @@
 //! Ranking of the places that fit.
 
-use super::demand::{Demand, DemandAmount};
+use sluice_units::Share;
+
+use super::demand::Demand;
 use super::gpu_state::GpuState;
+use crate::annotations::Amount;
 
 /// How pods are distributed over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,14 +26,14 @@ pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, fre
     let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
     match (strategy, demand.amount) {
         // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
-        (Strategy::Binpack, DemandAmount::Share { quota_milli: 0 }) => {
-            [u64::from(slot.is_free()), pods, used.milli, left_memory]
+        (Strategy::Binpack, Amount::Share(Share::ZERO)) => {
+            [u64::from(slot.is_free()), pods, used.ppm, left_memory]
         }
-        (Strategy::Binpack, _) => [slot.free_milli(), left_memory, free_gpus, u64::from(slot.ordinal)],
-        (Strategy::Spread, DemandAmount::Share { quota_milli: 0 }) => {
-            [pods, used.milli, used.memory_bytes, u64::MAX - free_gpus]
+        (Strategy::Binpack, _) => [slot.free_ppm(), left_memory, free_gpus, u64::from(slot.ordinal)],
+        (Strategy::Spread, Amount::Share(Share::ZERO)) => {
+            [pods, used.ppm, used.memory_bytes, u64::MAX - free_gpus]
         }
-        (Strategy::Spread, _) => [used.milli, pods, used.memory_bytes, u64::MAX - free_gpus],
+        (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, u64::MAX - free_gpus],
     }
 }
 

@@ -10,9 +10,9 @@ use super::format::{format_share, memory_asked, memory_free};
 pub enum Reason {
     /// Its free share is too small.
     Share {
-        /// Thousandths that are free.
+        /// Parts per million that are free.
         free: u64,
-        /// Thousandths that the pod asks for.
+        /// Parts per million that the pod asks for.
         asked: u64,
     },
     /// Its free memory is too small.

@@ -5,7 +5,7 @@
 
 use prometheus::core::Collector;
 use prometheus::{IntGaugeVec, Opts, Registry};
-use sluice_core::share::WHOLE_PPM;
+use sluice_units::WHOLE_PPM;
 
 use super::Facts;
 use super::client_families::ClientFamilies;

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::share::WHOLE_PPM;
-use sluice_placement::annotations::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
+use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, keys};
+use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
-use sluice_placement::{Demand, format_share};
 use sluice_proto::control::{Class, Client};
+use sluice_units::WHOLE_PPM;
 
 use super::{PodView, Pods};
 use crate::managers::ClientSets;
@@ -56,14 +56,14 @@ pub enum Refusal {
         gpu: String,
     },
     /// It requests more GPU time than the GPU has left.
-    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_milli).into()), asked = format_share((*.asked_milli).into()))]
+    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_ppm).into()), asked = format_share((*.asked_ppm).into()))]
     NoShareLeft {
         /// The UUID.
         gpu: String,
-        /// Thousandths of the GPU that no pod was promised.
-        free_milli: u32,
-        /// Thousandths of the GPU that this pod requests.
-        asked_milli: u32,
+        /// Parts per million of the GPU that no pod was promised.
+        free_ppm: u32,
+        /// Parts per million of the GPU that this pod requests.
+        asked_ppm: u32,
     },
     /// It requests more memory than the GPU has left.
     #[error("{gpu} has {free} bytes of memory free, {asked} asked")]
@@ -77,18 +77,10 @@ pub enum Refusal {
     },
 }
 
-/// A pod's request together with the GPUs that the scheduler assigned for it.
-struct AssignedRequest<'a> {
-    pod: &'a PodView,
-    request: GpuRequest,
-    demand: Demand,
-    gpus: Vec<String>,
-}
-
 /// What a GPU has not promised to a pod yet.
 struct Remaining {
     memory_total: u64,
-    share_milli: u32,
+    share_ppm: u32,
     memory: u64,
 }
 
@@ -100,7 +92,7 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
         let memory = gpu.memory_bytes;
-        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_milli: WHOLE_MILLI, memory });
+        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_ppm: WHOLE_PPM, memory });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
     let mut order: Vec<&Arc<PodView>> = pods.values().filter(|pod| !pod.has_ended).collect();
@@ -108,12 +100,12 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     for pod in order {
         let refusal = match read_request(pod) {
             Ok(None) => continue,
-            Ok(Some(wanted)) => match reserve(&wanted, &mut remaining) {
+            Ok(Some((request, gpus))) => match reserve(pod, &request, &gpus, &mut remaining) {
                 Ok(clients) => {
-                    for (gpu, client) in wanted.gpus.iter().zip(clients) {
+                    for (gpu, client) in gpus.iter().zip(clients) {
                         result.sets.entry(gpu.clone()).or_default().push(client);
                     }
-                    result.gpus.insert(pod.uid.clone(), wanted.gpus);
+                    result.gpus.insert(pod.uid.clone(), gpus);
                     continue;
                 }
                 Err(refusal) => refusal,
@@ -129,8 +121,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     result
 }
 
-/// Reads a pod's request and assignment; `None` if the pod does not use Sluice.
-fn read_request(pod: &PodView) -> Result<Option<AssignedRequest<'_>>, Refusal> {
+/// Reads a pod's request and its assigned GPUs; `None` if the pod does not use Sluice.
+fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;
     let gpus = annotations::assigned(&pod.annotations).map_err(Refusal::Assignment)?;
     let (request, gpus) = match (request, gpus) {
@@ -139,64 +131,58 @@ fn read_request(pod: &PodView) -> Result<Option<AssignedRequest<'_>>, Refusal> {
         (Some(_), None) => return Err(Refusal::NotAssigned),
         (Some(request), Some(gpus)) => (request, gpus),
     };
-    let demand = Demand::from(&request);
-    if gpus.len() != demand.gpus() || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
-        return Err(Refusal::WrongCount { asked: demand.gpus(), given: gpus.len() });
+    let asked = request.demand.gpus() as usize;
+    if gpus.len() != asked || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
+        return Err(Refusal::WrongCount { asked, given: gpus.len() });
     }
-    Ok(Some(AssignedRequest { pod, request, demand, gpus }))
+    Ok(Some((request, gpus)))
 }
 
 /// Reserves the request on all of its GPUs, or on none. Returns the client of each GPU.
 fn reserve(
-    wanted: &AssignedRequest<'_>,
+    pod: &PodView,
+    request: &GpuRequest,
+    gpus: &[String],
     remaining: &mut BTreeMap<&str, Remaining>,
 ) -> Result<Vec<Client>, Refusal> {
-    let asked_milli = wanted.demand.milli_per_gpu();
-    let mut clients = Vec::with_capacity(wanted.gpus.len());
-    for gpu in &wanted.gpus {
+    let quota_ppm = request.demand.share_per_gpu().ppm();
+    let mut clients = Vec::with_capacity(gpus.len());
+    for gpu in gpus {
         let Some(free) = remaining.get(gpu.as_str()) else {
             return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
         };
-        if asked_milli > free.share_milli {
-            let free_milli = free.share_milli;
-            return Err(Refusal::NoShareLeft { gpu: gpu.clone(), free_milli, asked_milli });
+        if quota_ppm > free.share_ppm {
+            return Err(Refusal::NoShareLeft {
+                gpu: gpu.clone(),
+                free_ppm: free.share_ppm,
+                asked_ppm: quota_ppm,
+            });
         }
-        let asked = wanted.demand.memory_on(free.memory_total);
-        if asked > free.memory {
-            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked });
+        let memory_bytes = request.demand.memory_on(free.memory_total);
+        if memory_bytes > free.memory {
+            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
         }
-        clients.push(client(wanted, asked));
+        let class =
+            if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
+        clients.push(Client {
+            pod_uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            class: class.into(),
+            quota_ppm,
+            limit_ppm: request.limit.ppm(),
+            memory_bytes,
+            weight: request.priority.weight(),
+            slo_ns: request.slo_ns.unwrap_or(0),
+        });
     }
-    for (gpu, client) in wanted.gpus.iter().zip(&clients) {
+    for (gpu, client) in gpus.iter().zip(&clients) {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
-            free.share_milli -= asked_milli;
+            free.share_ppm -= quota_ppm;
             free.memory -= client.memory_bytes;
         }
     }
     Ok(clients)
-}
-
-/// The client as the manager of one of its GPUs receives it.
-fn client(wanted: &AssignedRequest<'_>, memory_bytes: u64) -> Client {
-    const PPM: u32 = WHOLE_PPM / WHOLE_MILLI;
-    let AssignedRequest { pod, request, demand, .. } = wanted;
-    let limit_milli = match request.amount {
-        Amount::Share { limit_milli, .. } => limit_milli,
-        Amount::Whole { .. } => WHOLE_MILLI,
-    };
-    let class =
-        if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
-    Client {
-        pod_uid: pod.uid.clone(),
-        namespace: pod.namespace.clone(),
-        pod: pod.name.clone(),
-        class: class.into(),
-        quota_ppm: demand.milli_per_gpu() * PPM,
-        limit_ppm: limit_milli * PPM,
-        memory_bytes,
-        weight: request.priority.weight(),
-        slo_ns: request.slo_ns.unwrap_or(0),
-    }
 }
 
 #[cfg(test)]

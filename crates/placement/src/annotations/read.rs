@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED, Quota};
+use sluice_units::Share;
+
+use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED};
 use super::duration::parse_duration;
 use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::quantity::parse_quantity;
-use super::{GpuRequest, Priority, WHOLE_MILLI, keys};
+use super::{GpuRequest, Priority, keys};
+use crate::demand::Demand;
+use crate::format::format_share;
 
 /// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;
@@ -95,17 +99,14 @@ impl Reader<'_> {
         let gang = self.gang();
         let request = GpuRequest {
             priority: priority.unwrap_or_default(),
-            amount: match quota {
-                Some(Quota::Gpus(gpus)) => Amount::Whole { gpus },
-                Some(Quota::Milli(quota_milli)) => {
-                    Amount::Share { quota_milli, limit_milli: limit.unwrap_or(WHOLE_MILLI) }
-                }
-                None => Amount::Share { quota_milli: 0, limit_milli: limit.unwrap_or(WHOLE_MILLI) },
+            demand: Demand {
+                amount: quota.unwrap_or(Amount::Share(Share::ZERO)),
+                memory_bytes,
+                models: models.unwrap_or_default(),
+                uuids: uuids.unwrap_or_default(),
             },
-            memory_bytes,
+            limit: limit.unwrap_or(Share::ONE),
             slo_ns,
-            models: models.unwrap_or_default(),
-            uuids: uuids.unwrap_or_default(),
             containers: containers.unwrap_or_default(),
             gang,
         };
@@ -140,10 +141,10 @@ impl Reader<'_> {
     /// Checks the rules between keys, skipping keys whose own value was invalid.
     fn check_combinations(&mut self, request: &GpuRequest) {
         let mut wrong = Vec::new();
-        match request.amount {
-            Amount::Share { quota_milli, limit_milli } => {
-                if limit_milli < quota_milli {
-                    let quota = amount::show(quota_milli);
+        match request.demand.amount {
+            Amount::Share(quota) => {
+                if request.limit < quota {
+                    let quota = format_share(quota.ppm().into());
                     wrong.push((keys::LIMIT, format!("at least {} ({quota})", keys::QUOTA)));
                 }
                 if !self.has(keys::QUOTA) && !self.has(keys::MEMORY) {
@@ -152,10 +153,10 @@ impl Reader<'_> {
                     self.mistakes.push(Mistake::missing(keys::MEMORY, why));
                 }
             }
-            Amount::Whole { gpus } => {
+            Amount::Whole(gpus) => {
                 let why = format!("not beside {gpus} whole GPUs, which come with all time and memory");
                 wrong.extend([keys::LIMIT, keys::MEMORY].map(|key| (key, why.clone())));
-                let named = u32::try_from(request.uuids.len()).unwrap_or(u32::MAX);
+                let named = u32::try_from(request.demand.uuids.len()).unwrap_or(u32::MAX);
                 if named < gpus {
                     wrong
                         .push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {} asks for", keys::QUOTA)));

@@ -174,18 +174,18 @@ fn write_uses(page: &mut String, uses: &[(String, Vec<GpuReservations>)], most_g
     let (mut shares, mut memories, mut pods) = (Vec::new(), Vec::new(), Vec::new());
     for (node, uses) in uses {
         let by_gpu = uses.iter().map(|one| {
-            (format!("{{node=\"{node}\",gpu=\"{}\"}}", one.gpu), one.milli, one.memory_bytes, one.pods)
+            (format!("{{node=\"{node}\",gpu=\"{}\"}}", one.gpu), one.ppm, one.memory_bytes, one.pods)
         });
         if gpus <= most_gpus {
-            for (labels, milli, memory, count) in by_gpu {
-                shares.push((labels.clone(), sluice_placement::format_share(milli)));
+            for (labels, ppm, memory, count) in by_gpu {
+                shares.push((labels.clone(), sluice_placement::format_share(ppm)));
                 memories.push((labels.clone(), memory.to_string()));
                 pods.push((labels, count.to_string()));
             }
         } else {
             let labels = format!("{{node=\"{node}\"}}");
-            let milli = uses.iter().map(|one| one.milli).sum();
-            shares.push((labels.clone(), sluice_placement::format_share(milli)));
+            let ppm = uses.iter().map(|one| one.ppm).sum();
+            shares.push((labels.clone(), sluice_placement::format_share(ppm)));
             memories.push((labels.clone(), uses.iter().map(|one| one.memory_bytes).sum::<u64>().to_string()));
             pods.push((labels, uses.iter().map(|one| u64::from(one.pods)).sum::<u64>().to_string()));
         }

@@ -57,7 +57,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         let chosen = chosen.contains(&container.spec.name);
         mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(compatibility::slot_mistakes(container, requested.request.device_slots()));
+            mistakes.extend(compatibility::slot_mistakes(container, requested.request.demand.gpus()));
         }
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
@@ -73,7 +73,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         operations.extend(container_operations(
             container,
             chosen.contains(&container.spec.name),
-            requested.request.device_slots(),
+            requested.request.demand.gpus(),
         ));
     }
     let mut warnings = requested.warnings;

@@ -49,9 +49,9 @@ pub(super) fn read_pod_request(
         None
     });
     if let (Some(request), Ok(Some((key, slots)))) = (&request, named_slots(containers))
-        && slots != u64::from(request.device_slots())
+        && slots != u64::from(request.demand.gpus())
     {
-        let allowed = format!("{} is what the pod's annotations come to", request.device_slots());
+        let allowed = format!("{} is what the pod's annotations come to", request.demand.gpus());
         mistakes.push(Mistake::new(key, slots.to_string(), allowed));
     }
     if let Some(mistakes) = Mistakes::some(mistakes) {
