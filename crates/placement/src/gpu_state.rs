@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sluice_units::WHOLE_PPM;
 
 use super::demand::{Demand, PreparedDemand, model_key};
+use super::ranking::Mask;
 use super::reasons::{GpuName, Reason};
-use super::whole_gpus::Mask;
 use crate::inventory::Gpu;
 
 /// Health of a GPU: only a healthy one accepts new pods.
@@ -93,14 +93,19 @@ impl GpuState {
         self.health == Health::Healthy && self.used.pods == 0
     }
 
-    /// The reason why a reservation on it must not be bound, if there is one.
-    pub(crate) fn lost(&self) -> Option<String> {
+    /// The reason why it takes no pod at all, if there is one.
+    fn fault(&self) -> Option<Reason> {
         match &self.health {
-            Health::Gone => Some(Reason::Gone.to_string()),
-            Health::Unhealthy(reason) => Some(Reason::Unhealthy(reason.clone()).to_string()),
-            Health::Healthy if self.is_oversubscribed() => Some("has been given to others".to_owned()),
+            Health::Gone => Some(Reason::Gone),
+            Health::Unhealthy(reason) => Some(Reason::Unhealthy(reason.clone())),
             Health::Healthy => None,
         }
+    }
+
+    /// The reason why a reservation on it must not be bound, if there is one.
+    pub(crate) fn lost(&self) -> Option<String> {
+        let given_away = || self.is_oversubscribed().then(|| "has been given to others".to_owned());
+        self.fault().map(|reason| reason.to_string()).or_else(given_away)
     }
 
     /// Whether its reservations exceed its capacity.
@@ -125,25 +130,12 @@ impl GpuState {
             && (uuids.is_empty() || uuids.iter().any(|uuid| **uuid == *self.uuid))
     }
 
-    /// Whether one more pod with this demand fits on it.
-    pub(crate) fn admits(&self, demand: &Demand) -> bool {
-        if demand.is_whole() {
-            return self.is_free();
-        }
-        self.health == Health::Healthy
-            && self.used.whole == 0
-            && self.free_ppm() >= u64::from(demand.share_per_gpu().ppm())
-            && self.free_memory() >= demand.memory_on(self.memory_bytes)
-    }
-
     /// The reason why the demand does not fit, the easiest to resolve first. `None` if it fits.
     pub(crate) fn reason_against(&self, demand: &Demand) -> Option<Reason> {
         let share = u64::from(demand.share_per_gpu().ppm());
         let memory = demand.memory_on(self.memory_bytes);
-        match &self.health {
-            Health::Gone => return Some(Reason::Gone),
-            Health::Unhealthy(reason) => return Some(Reason::Unhealthy(reason.clone())),
-            Health::Healthy => {}
+        if let Some(fault) = self.fault() {
+            return Some(fault);
         }
         if demand.is_whole() {
             return (self.used.pods > 0).then_some(Reason::InUse { pods: self.used.pods });

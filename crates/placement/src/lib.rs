@@ -40,7 +40,6 @@
 
 pub mod annotations;
 mod demand;
-mod format;
 mod gpu_state;
 mod index;
 pub mod inventory;
@@ -48,21 +47,13 @@ mod node;
 mod outcome;
 mod ranking;
 mod reasons;
-mod reservation;
-mod whole_gpus;
 
-#[cfg(test)]
-mod fixtures;
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod tests;
 
 pub use demand::Demand;
-pub use format::format_share;
 pub use index::Index;
 pub use node::GpuReservations;
-pub use outcome::{CannotBind, Placement, PlacementOutcome};
+pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 pub use ranking::Strategy;
-pub use reasons::{GpuName, NodeReasons, Reason};
-pub use reservation::{Reservation, ReservationState};
+pub use reasons::{GpuName, NodeReasons, Reason, format_share};

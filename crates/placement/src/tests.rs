@@ -1,8 +1,11 @@
 //! Placement, case by case.
 
-use super::fixtures::{GIB, gpu, link, node, share, uuid, whole};
+mod fixtures;
+mod properties;
+
 use super::*;
 use crate::inventory::NodeInventory;
+use fixtures::{GIB, gpu, link, node, share, uuid, whole};
 
 const LATER: u64 = 60;
 

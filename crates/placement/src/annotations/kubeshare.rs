@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use sluice_units::{Share, WHOLE_PPM};
 
-use super::amount::{THOUSANDTH_PPM, parse_quota};
-use super::decimal::Decimal;
+use super::amount::{Decimal, THOUSANDTH_PPM, parse_quota};
 use super::lists::{is_label, is_model, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::read::MIN_MEMORY;
@@ -73,7 +72,7 @@ pub fn translate(
             mistakes.push(Mistake::new(key, stated, allowed));
         }
     }
-    Mistakes::some(mistakes).map_or(Ok(out), Err)
+    Mistakes::check(mistakes).map(|()| out)
 }
 
 /// Whether two values of a key have the same meaning.
@@ -81,7 +80,7 @@ fn same(key: &str, left: &str, right: &str) -> bool {
     left == right
         || match key {
             keys::QUOTA | keys::LIMIT => parse_quota(left).is_some_and(|one| parse_quota(right) == Some(one)),
-            keys::MEMORY => parse_quantity(left).is_ok_and(|one| parse_quantity(right) == Ok(one)),
+            keys::MEMORY => parse_quantity(left).is_some_and(|one| parse_quantity(right) == Some(one)),
             keys::PRIORITY => Priority::parse(left).is_some_and(|one| Priority::parse(right) == Some(one)),
             keys::GPU_MODEL => left.replace(' ', "-") == right.replace(' ', "-"),
             _ => false,

@@ -5,8 +5,6 @@
 //! written in thousandths of one GPU, memory is bytes, durations are nanoseconds; no floating-point numbers are used.
 
 mod amount;
-mod assigned;
-mod decimal;
 mod duration;
 pub mod keys;
 pub mod kubeshare;
@@ -21,11 +19,11 @@ mod tests;
 mod write;
 
 pub use amount::{Amount, MAX_WHOLE_GPUS};
-pub use assigned::assigned;
 pub use duration::parse_duration;
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
-pub use quantity::{QuantityError, parse_quantity};
+pub use quantity::parse_quantity;
+pub use read::assigned;
 use sluice_units::Share;
 
 use crate::demand::Demand;

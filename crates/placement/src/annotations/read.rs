@@ -1,4 +1,4 @@
-//! Reads a request from annotations and reports every mistake at once.
+//! Reads a request from annotations and reports every mistake at once; reads the assigned GPUs.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::mistake::{Mistake, Mistakes};
 use super::quantity::parse_quantity;
 use super::{GpuRequest, Priority, keys};
 use crate::demand::Demand;
-use crate::format::format_share;
+use crate::reasons::format_share;
 
 /// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;
@@ -37,10 +37,7 @@ impl GpuRequest {
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut reader = Reader { annotations, mistakes: Vec::new() };
         let request = reader.request();
-        match Mistakes::some(reader.mistakes) {
-            Some(mistakes) => Err(mistakes),
-            None => Ok(request),
-        }
+        Mistakes::check(reader.mistakes).map(|()| request)
     }
 
     /// As [`from_annotations`](Self::from_annotations), but refuses unknown `sluice.dev/` keys: for the webhook, where
@@ -50,14 +47,26 @@ impl GpuRequest {
     /// Every mistake at once: key, value, and the allowed values.
     pub fn admit(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut mistakes = unknown(annotations);
-        match Self::from_annotations(annotations) {
-            Ok(request) => Mistakes::some(mistakes).map_or(Ok(request), Err),
-            Err(more) => {
-                mistakes.extend(more);
-                Mistakes::some(mistakes).map_or(Ok(None), Err)
-            }
-        }
+        let request = Self::from_annotations(annotations).unwrap_or_else(|more| {
+            mistakes.extend(more);
+            None
+        });
+        Mistakes::check(mistakes).map(|()| request)
     }
+}
+
+/// UUIDs of the pod's assigned GPUs; `None` before the assignment.
+///
+/// # Errors
+/// When the annotation is no list of different UUIDs.
+pub fn assigned(annotations: &BTreeMap<String, String>) -> Result<Option<Vec<String>>, Mistake> {
+    let Some(text) = annotations.get(keys::ASSIGNED_GPU) else {
+        return Ok(None);
+    };
+    let uuids = parse_list(text, is_uuid);
+    uuids
+        .map(Some)
+        .ok_or_else(|| Mistake::new(keys::ASSIGNED_GPU, text, "GPU UUIDs, comma-separated, none twice"))
 }
 
 /// A mistake for each `sluice.dev/` key that no user may put on a pod.
@@ -90,7 +99,7 @@ impl Reader<'_> {
         let quota = self.value(keys::QUOTA, QUOTA_ALLOWED, amount::parse_quota);
         let limit = self.value(keys::LIMIT, LIMIT_ALLOWED, amount::parse_share);
         let memory_bytes = self.value(keys::MEMORY, MEMORY_ALLOWED, |text| {
-            parse_quantity(text).ok().filter(|bytes| *bytes >= MIN_MEMORY)
+            parse_quantity(text).filter(|bytes| *bytes >= MIN_MEMORY)
         });
         let slo_ns = self.value(keys::SLO, SLO_ALLOWED, |text| parse_duration(text).filter(|ns| *ns > 0));
         let models = self.value(keys::GPU_MODEL, MODEL_ALLOWED, |text| parse_list(text, is_model));

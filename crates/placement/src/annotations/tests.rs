@@ -248,15 +248,15 @@ fn quantities_are_exact_bytes() {
         ("0e999999", 0),
         ("-0", 0),
     ] {
-        assert_eq!(parse_quantity(text), Ok(bytes), "{text}");
+        assert_eq!(parse_quantity(text), Some(bytes), "{text}");
     }
     for text in
         ["", "+", "-", ".", "1..2", "1.2.3", "1ki", "1KiB", "1e", "1e+", "1e1.5", "--1", "1 ", "é", "1e1Ki"]
     {
-        assert!(parse_quantity(text).is_err(), "{text}");
+        assert_eq!(parse_quantity(text), None, "{text}");
     }
     for text in ["18446744073709551616", "16Ei", "1e20", "99999E", "1e999999"] {
-        assert_eq!(parse_quantity(text), Err(super::QuantityError::TooLarge), "{text}");
+        assert_eq!(parse_quantity(text), None, "{text}");
     }
 }
 
@@ -350,7 +350,7 @@ proptest! {
         let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi"][power];
         let decimal = ["", "k", "M", "G", "T", "P"][power];
         let power = u32::try_from(power).unwrap();
-        prop_assert_eq!(parse_quantity(&format!("{number}{binary}")).ok(), number.checked_mul(1024u64.pow(power)));
-        prop_assert_eq!(parse_quantity(&format!("{number}{decimal}")).ok(), number.checked_mul(1000u64.pow(power)));
+        prop_assert_eq!(parse_quantity(&format!("{number}{binary}")), number.checked_mul(1024u64.pow(power)));
+        prop_assert_eq!(parse_quantity(&format!("{number}{decimal}")), number.checked_mul(1000u64.pow(power)));
     }
 }

@@ -31,7 +31,6 @@ const LAG: Duration = Duration::from_millis(25);
 const MAX_SCORE: i64 = 10;
 
 impl Extender {
-    /// Answers filter.
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.leadership.wait_until_active(self.policy.activation_timeout).await {
             LeadershipState::Active => self.decide(args).await,

@@ -7,10 +7,9 @@ use kube::runtime::watcher;
 use sluice_placement::Demand;
 use sluice_placement::annotations::{Amount, GpuRequest, assigned};
 
-use super::extender::Extender;
+use super::extender::{DeletingPod, Extender};
 use super::leadership::WatchedKind;
 use super::objects::Pod;
-use super::placement_state::DeletingPod;
 use super::watch_loop::{Sink, run_watch};
 
 /// Watches the pods of one scheduler profile, or all.
