@@ -1,4 +1,5 @@
-//! The rule by which bound pods become clients of GPUs. Pure: the same pods and GPUs give the same clients.
+//! The rule by which bound pods become clients of GPUs, and its application whenever pods or GPUs change. The rule is
+//! pure: the same pods and GPUs give the same clients.
 //!
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
@@ -11,15 +12,17 @@ use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::{Class, Client};
 use sluice_units::WHOLE_PPM;
+use tokio::sync::watch;
+use tracing::warn;
 
-use super::{PodView, Pods};
-use crate::managers::ClientSets;
+use super::{PodView, Pods, PodsWatch};
+use crate::tasks::replace_if_new;
 
 /// The clients of each GPU, and the pods that were refused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignments {
-    /// The clients of each GPU.
-    pub sets: ClientSets,
+    /// The clients of each GPU by its UUID.
+    pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
     /// Why a pod got nothing, by its uid.
@@ -183,6 +186,38 @@ fn reserve(
         }
     }
     Ok(clients)
+}
+
+/// Publishes the assignments whenever pods or GPUs change, until these no longer come. `on_refusal` is called once for
+/// each refusal.
+pub async fn publish_assignments(
+    assignments: watch::Sender<Option<Arc<Assignments>>>,
+    mut pods: PodsWatch,
+    mut inventory: watch::Receiver<NodeInventory>,
+    mut on_refusal: impl FnMut(&PodView, &Refusal),
+) {
+    loop {
+        let known = pods.borrow_and_update().clone();
+        let gpus = inventory.borrow_and_update().clone();
+        if let Some(known) = known {
+            let before = assignments.borrow().clone().unwrap_or_default();
+            let now = assign(&known, &gpus, &before);
+            // The same reason with other numbers is not reported again.
+            let kind = std::mem::discriminant::<Refusal>;
+            let is_new = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
+            for (uid, why) in now.refused.iter().filter(|(uid, why)| is_new(uid, why)) {
+                if let Some(pod) = known.get(uid) {
+                    warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
+                    on_refusal(pod, why);
+                }
+            }
+            assignments.send_if_modified(|last| replace_if_new(last, Some(Arc::new(now))));
+        }
+        tokio::select! {
+            changed = pods.changed() => if changed.is_err() { return },
+            changed = inventory.changed() => if changed.is_err() { return },
+        }
+    }
 }
 
 #[cfg(test)]
