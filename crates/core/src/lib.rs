@@ -31,9 +31,8 @@ pub mod memory;
 pub mod pod_cgroup;
 pub mod quota;
 pub mod resources;
-pub mod share;
 pub mod stream_gates;
 pub mod window;
 
 pub use ids::{ClientId, ProcessId};
-pub use share::Share;
+pub use sluice_units::{self as share, Share};

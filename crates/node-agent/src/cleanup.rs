@@ -40,9 +40,6 @@ enum Blocker {
 
 /// Removes the node's annotation and labels, waits until no pod uses the library, and removes Sluice's folders. Ends
 /// early when `stop` is cancelled.
-///
-/// # Errors
-/// An I/O error of the disk.
 pub(crate) async fn clean(
     config: &Config,
     client: Client,
@@ -60,7 +57,7 @@ pub(crate) async fn clean(
             }
             tokio::time::sleep(CHECK_EVERY).await;
         }
-        for folder in [&config.state_folder, &config.socket_folder] {
+        for folder in [&config.host.state_folder, &config.host.socket_folder] {
             remove(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
         info!("Sluice is removed from this node");

@@ -29,28 +29,8 @@ pub struct Arguments {
     /// Address of /metrics, /state, /livez and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
     http: String,
-    /// The library that pods get mounted
-    #[arg(long, value_name = "FILE", default_value = "/usr/lib/sluice/libsluice.so")]
-    library: PathBuf,
-    /// Folder for the state that the agent keeps on the node
-    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/sluice")]
-    state_folder: PathBuf,
-    /// Folder of the managers' sockets, mounted read-only into pods
-    #[arg(long, value_name = "FOLDER", default_value = "/run/sluice")]
-    socket_folder: PathBuf,
-    /// Kubelet's folder of device plugin sockets
-    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet/device-plugins")]
-    plugin_folder: PathBuf,
-    /// The /proc of the node
-    #[arg(long, value_name = "FOLDER", default_value = "/proc", hide = true)]
-    proc: PathBuf,
     #[command(flatten)]
-    gpu: gpus::Flags,
-    #[command(flatten)]
-    managers: managers::Flags,
-    /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
-    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
-    manager_argument: Vec<OsString>,
+    host: HostArguments,
     /// Remove what an uninstalled Sluice left on this node, once no pod uses it, then exit
     #[arg(long)]
     cleanup: bool,
@@ -59,24 +39,32 @@ pub struct Arguments {
     stay: bool,
 }
 
-/// What programs do while no manager answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnManagerLoss {
-    /// They launch without grants.
-    Open,
-    /// They hold their launches.
-    Closed,
-}
-
-impl OnManagerLoss {
-    /// The word that hook and manager use for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
+// Where things are on the node, and how its GPUs and managers are treated. No documentation comment: `clap` would show
+// it in place of the command's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct HostArguments {
+    /// The library that pods get mounted
+    #[arg(long, value_name = "FILE", default_value = "/usr/lib/sluice/libsluice.so")]
+    pub(crate) library: PathBuf,
+    /// Folder for the state that the agent keeps on the node
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/sluice")]
+    pub(crate) state_folder: PathBuf,
+    /// Folder of the managers' sockets, mounted read-only into pods
+    #[arg(long, value_name = "FOLDER", default_value = "/run/sluice")]
+    pub(crate) socket_folder: PathBuf,
+    /// Kubelet's folder of device plugin sockets
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet/device-plugins")]
+    pub(crate) plugin_folder: PathBuf,
+    /// The /proc of the node
+    #[arg(long, value_name = "FOLDER", default_value = "/proc", hide = true)]
+    pub(crate) proc: PathBuf,
+    #[command(flatten)]
+    pub(crate) gpu: gpus::Flags,
+    #[command(flatten)]
+    pub(crate) managers: managers::Flags,
+    /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub(crate) manager_argument: Vec<OsString>,
 }
 
 /// The checked configuration.
@@ -86,26 +74,12 @@ pub struct Config {
     pub node: String,
     /// Pods that may share one GPU.
     pub slots_per_gpu: u32,
-    /// What programs do while no manager answers; `None` leaves the programs' own default.
-    pub on_manager_loss: Option<OnManagerLoss>,
+    /// What programs do while no manager answers, `open` (launch without grants) or `closed` (hold their launches);
+    /// `None` leaves the programs' own default.
+    pub on_manager_loss: Option<String>,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
-    /// The library that pods get mounted.
-    pub library: PathBuf,
-    /// `/var/lib/sluice`.
-    pub state_folder: PathBuf,
-    /// `/run/sluice`.
-    pub socket_folder: PathBuf,
-    /// `/var/lib/kubelet/device-plugins`.
-    pub plugin_folder: PathBuf,
-    /// `/proc` of the node.
-    pub proc: PathBuf,
-    /// How GPUs are scanned and judged.
-    pub gpu: gpus::Flags,
-    /// How pod-managers enforce shares.
-    pub managers: managers::Flags,
-    /// Further arguments of every pod-manager.
-    pub manager_arguments: Vec<OsString>,
+    pub(crate) host: HostArguments,
     /// Whether to serve the node or to clean it up.
     pub task: Task,
 }
@@ -139,19 +113,19 @@ impl Config {
     /// Folder of the versions of the library.
     #[must_use]
     pub fn library_folder(&self) -> PathBuf {
-        self.state_folder.join("lib")
+        self.host.state_folder.join("lib")
     }
 
     /// Folder of the managers' control sockets, which is never mounted into pods.
     #[must_use]
     pub fn control_folder(&self) -> PathBuf {
-        self.state_folder.join("control")
+        self.host.state_folder.join("control")
     }
 
     /// Folder of the self-tests' results, where self-tests may also write.
     #[must_use]
     pub fn self_test_folder(&self) -> PathBuf {
-        self.state_folder.join("self-test")
+        self.host.state_folder.join("self-test")
     }
 
     /// Checks all values. `variable` reads the environment.
@@ -174,25 +148,21 @@ impl Config {
         if slots.is_none() {
             wrong("seats-per-gpu", &arguments.seats_per_gpu, "a number from 1 to 1000");
         }
-        let on_manager_loss = match arguments.on_manager_loss.as_deref() {
-            None => None,
-            Some("open") => Some(OnManagerLoss::Open),
-            Some("closed") => Some(OnManagerLoss::Closed),
-            Some(other) => {
-                wrong("on-manager-loss", other, "open or closed");
-                None
-            }
-        };
+        if let Some(other) = &arguments.on_manager_loss
+            && !["open", "closed"].contains(&other.as_str())
+        {
+            wrong("on-manager-loss", other, "open or closed");
+        }
         let http = SocketAddr::from_str(&arguments.http).ok();
         if http.is_none() {
             wrong("http", &arguments.http, "an address and a port, such as 0.0.0.0:9400 or [::]:9400");
         }
         let paths = [
-            ("library", &arguments.library),
-            ("state-folder", &arguments.state_folder),
-            ("socket-folder", &arguments.socket_folder),
-            ("plugin-folder", &arguments.plugin_folder),
-            ("proc", &arguments.proc),
+            ("library", &arguments.host.library),
+            ("state-folder", &arguments.host.state_folder),
+            ("socket-folder", &arguments.host.socket_folder),
+            ("plugin-folder", &arguments.host.plugin_folder),
+            ("proc", &arguments.host.proc),
         ];
         for (flag, path) in paths {
             // Mounts are named by these paths and pod-managers get them, so they must mean the same in every process.
@@ -204,16 +174,9 @@ impl Config {
             (Some(slots_per_gpu), Some(http), true) => Ok(Self {
                 node,
                 slots_per_gpu,
-                on_manager_loss,
+                on_manager_loss: arguments.on_manager_loss.clone(),
                 http,
-                library: arguments.library.clone(),
-                state_folder: arguments.state_folder.clone(),
-                socket_folder: arguments.socket_folder.clone(),
-                plugin_folder: arguments.plugin_folder.clone(),
-                proc: arguments.proc.clone(),
-                gpu: arguments.gpu.clone(),
-                managers: arguments.managers.clone(),
-                manager_arguments: arguments.manager_argument.clone(),
+                host: arguments.host.clone(),
                 task: if arguments.cleanup { Task::Cleanup { stay: arguments.stay } } else { Task::Serve },
             }),
             _ => Err(ConfigMistakes(mistakes)),

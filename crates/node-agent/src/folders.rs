@@ -9,14 +9,11 @@ use anyhow::Context;
 use crate::config::Config;
 
 /// Creates missing folders and sets their modes: pods may read the sockets, only the agent the control sockets.
-///
-/// # Errors
-/// An I/O error of the disk.
 pub(crate) fn prepare(config: &Config) -> anyhow::Result<()> {
-    folder(&config.state_folder, 0o755)?;
+    folder(&config.host.state_folder, 0o755)?;
     folder(&config.control_folder(), 0o700)?;
     folder(&config.self_test_folder(), 0o700)?;
-    folder(&config.socket_folder, 0o755)
+    folder(&config.host.socket_folder, 0o755)
 }
 
 fn folder(path: &Path, mode: u32) -> anyhow::Result<()> {

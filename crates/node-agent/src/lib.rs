@@ -34,7 +34,7 @@ mod tasks;
 mod watch_backoff;
 pub mod wiring;
 
-pub use config::{Arguments, Config, ConfigMistakes, OnManagerLoss, Task};
+pub use config::{Arguments, Config, ConfigMistakes, Task};
 
 use std::sync::Arc;
 
@@ -64,7 +64,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot listen on --http {}", config.http))?;
-    let environment = wiring::Environment { client, gpus: driver(&config), program, listener };
+    // Loaded at the first use, so the agent also starts on a node without a driver.
+    let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
+    let environment = wiring::Environment { client, gpus, program, listener };
     wiring::serve(config, environment, stop).await
 }
 
@@ -94,10 +96,4 @@ fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
         cancel.cancel();
     });
     Ok(stop)
-}
-
-/// The driver behind [`gpus::GpuDriver`]. It is loaded at the first use, so the agent also starts on a node without
-/// one.
-fn driver(config: &Config) -> Arc<dyn gpus::GpuDriver> {
-    Arc::new(gpus::NvmlDriver::new(config.gpu.paths()))
 }

@@ -9,6 +9,13 @@ use tracing::warn;
 /// How long all tasks together may take to end. Kubelet's default grace period is 30 s.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
+/// Replaces the value of a `watch` channel; `false` if it is the same, so that receivers are not woken.
+pub(crate) fn replace_if_new<T: PartialEq>(old: &mut T, new: T) -> bool {
+    let is_new = *old != new;
+    *old = new;
+    is_new
+}
+
 type Ended = (&'static str, anyhow::Result<()>);
 
 /// The tasks, by whether they have to clean up when they end.
@@ -62,7 +69,6 @@ impl AgentTasks {
         Err(explain(ended))
     }
 
-    /// Ends all tasks.
     pub(crate) async fn end(mut self) {
         self.stop.cancel();
         self.abortable.abort_all();

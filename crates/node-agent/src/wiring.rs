@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
-use sluice_placement::annotations::keys;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -21,10 +20,10 @@ use crate::gpus::{self, GpuDriver};
 use crate::library::{Installed, Library, Usage, collect_periodically};
 use crate::managers::{self, ManagerCommand, ManagerStatuses};
 use crate::metrics::http::{self, Pages};
-use crate::metrics::{InventorySlot, Readiness, Sources};
+use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
 use crate::node::{health_events, node_metadata};
-use crate::pods::assigner::ClientAssigner;
+use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
 use crate::self_test::{Tester, Tools};
 use crate::tasks::AgentTasks;
@@ -66,9 +65,8 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let Environment { client, gpus, program, listener } = environment;
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let installed = install(config).await?;
-    let (assigner, statuses) = (ClientAssigner::default(), ManagerStatuses::default());
-    let (sets, assignments) = (assigner.sets.subscribe(), assigner.assignments.subscribe());
-    let inventory = InventorySlot::default();
+    let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
+    let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
     let command = command(config, program);
@@ -81,22 +79,16 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         inventory: Arc::clone(&inventory),
         pods: pods.clone(),
         assignments: assignments.clone(),
-        sets: sets.clone(),
         statuses: statuses.clone(),
         command: command.clone(),
+        registered: is_registered,
     };
-    let readiness = Readiness {
-        inventory: Arc::clone(&inventory),
-        plugin: is_registered,
-        pods: pods.clone(),
-        managers: statuses.watch(),
-    };
-    tasks.spawn_graceful("http", http::serve(listener, Pages { sources, readiness, registry }, stop.clone()));
+    tasks.spawn_graceful("http", http::serve(listener, Pages { sources, registry }, stop.clone()));
     tasks.spawn_abortable("pods", informer::follow(client.clone(), node.clone(), pods_known));
     let (event_queue, pending_events) = EventQueue::new();
     tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));
 
-    let settings = config.gpu.settings(config.slots_per_gpu);
+    let settings = config.host.gpu.settings(config.slots_per_gpu);
     let watched = tokio::select! {
         watched = gpus::watch(gpus, settings, stop.clone()) => watched,
         failed = tasks.wait() => return failed,
@@ -109,7 +101,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let refused = move |pod: &PodView, why: &Refusal| {
         refusals.publish(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
     };
-    tasks.spawn_abortable("assigner", assigner.run(pods.clone(), gpus.clone(), refused));
+    tasks.spawn_abortable(
+        "assigner",
+        publish_assignments(assignments_known, pods.clone(), gpus.clone(), refused),
+    );
     tasks.spawn_abortable("node metadata", node_metadata::reconcile(client, node.clone(), gpus.clone()));
     tasks.spawn_abortable(
         "self-test events",
@@ -120,17 +115,16 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         health_events::publish_health_changes(
             node.clone(),
             gpus.clone(),
-            assignments,
-            sets.clone(),
+            assignments.clone(),
             pods,
             event_queue,
         ),
     );
     let instance = managers::instance_id().context("cannot read a random identity")?;
-    let settings = managers::Settings { tester, ..managers::Settings::new(command, instance) };
+    let settings = managers::Settings { command, instance, tester };
     tasks.spawn_graceful(
         "managers",
-        infallible(managers::supervise(settings, gpus.clone(), sets, statuses, stop.clone())),
+        infallible(managers::supervise(settings, gpus.clone(), assignments, statuses, stop.clone())),
     );
     let settings = plugin_settings(config, &installed);
     tasks.spawn_graceful(
@@ -153,31 +147,27 @@ async fn infallible(part: impl Future<Output = ()>) -> anyhow::Result<()> {
 }
 
 async fn install(config: &Config) -> anyhow::Result<Installed> {
-    let (library, source) = (Library::new(config.library_folder()), config.library.clone());
+    let (library, source) = (Library::new(config.library_folder()), config.host.library.clone());
     let installed = tokio::task::spawn_blocking(move || library.install(&source)).await?;
     installed.context("cannot install the library for pods")
 }
 
 /// How to find the library versions that pods use.
 pub(crate) fn usage(config: &Config) -> Usage {
-    Usage {
-        proc: config.proc.clone(),
-        checkpoint: config.plugin_folder.join(CHECKPOINT),
-        resource: keys::RESOURCE.to_owned(),
-    }
+    Usage { proc: config.host.proc.clone(), checkpoint: config.host.plugin_folder.join(CHECKPOINT) }
 }
 
 fn command(config: &Config, program: PathBuf) -> ManagerCommand {
-    let mut arguments = config.managers.arguments();
-    arguments.extend_from_slice(&config.manager_arguments);
-    if let Some(behaviour) = config.on_manager_loss {
-        arguments.extend(["--on-manager-loss".into(), behaviour.as_str().into()]);
+    let mut arguments = config.host.managers.arguments();
+    arguments.extend_from_slice(&config.host.manager_argument);
+    if let Some(behaviour) = &config.on_manager_loss {
+        arguments.extend(["--on-manager-loss".into(), behaviour.into()]);
     }
     ManagerCommand {
         program,
-        socket_folder: config.socket_folder.clone(),
+        socket_folder: config.host.socket_folder.clone(),
         control_folder: config.control_folder(),
-        simulated: config.managers.simulated(),
+        simulated: config.host.managers.simulated(),
         arguments,
     }
 }
@@ -185,26 +175,23 @@ fn command(config: &Config, program: PathBuf) -> ManagerCommand {
 /// Whether GPUs are self-tested. They are not if an operator gives the managers a result.
 fn wants_self_tests(config: &Config, command: &ManagerCommand) -> bool {
     let given = |argument: &OsString| argument.to_string_lossy().starts_with("--self-test");
-    config.managers.tests() && !command.arguments.iter().any(given)
+    config.host.managers.tests() && !command.arguments.iter().any(given)
 }
 
 fn self_test_tools(config: &Config, command: &ManagerCommand) -> Tools {
     Tools {
         program: command.program.clone(),
-        library: config.library.clone(),
+        library: config.host.library.clone(),
         folder: config.self_test_folder(),
         simulated: command.simulated,
     }
 }
 
 fn plugin_settings(config: &Config, installed: &Installed) -> device_plugin::Settings {
-    let provision = Provision::of(installed, &config.socket_folder);
-    let provision = match config.on_manager_loss {
-        Some(behaviour) => provision.on_manager_loss(behaviour.as_str()),
+    let provision = Provision::of(installed, &config.host.socket_folder);
+    let provision = match &config.on_manager_loss {
+        Some(behaviour) => provision.on_manager_loss(behaviour),
         None => provision,
     };
-    device_plugin::Settings {
-        folder: config.plugin_folder.clone(),
-        ..device_plugin::Settings::new(provision)
-    }
+    device_plugin::Settings { folder: config.host.plugin_folder.clone(), provision }
 }

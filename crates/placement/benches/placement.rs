@@ -11,8 +11,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use sluice_placement::annotations::Amount;
 use sluice_placement::inventory::{Gpu, NodeInventory};
 use sluice_placement::{Demand, Index, PlacementOutcome, Strategy};
+use sluice_units::Share;
 
 const NODES: u32 = 1000;
 const GPUS: u32 = 8;
@@ -35,6 +37,11 @@ fn node(name: &str) -> NodeInventory {
         unhealthy_reason: None,
     };
     NodeInventory::new(10, (0..GPUS).map(gpu).collect())
+}
+
+/// A share of any GPU, in thousandths.
+fn share(milli: u32) -> Demand {
+    Demand::new(Amount::Share(Share::from_ppm(milli * 1000).unwrap()), None)
 }
 
 /// Places a pod repeatedly. Returns the time of each placement.
@@ -60,7 +67,7 @@ fn main() {
             let inventory = node(name);
             index.set_node(name, &inventory);
             for gpu in inventory.gpus.iter().filter(|_| filled_milli > 0) {
-                let filler = Demand::share(filled_milli, None);
+                let filler = share(filled_milli);
                 index.confirm(
                     &format!("filler-{number}-{}", gpu.index),
                     name,
@@ -69,7 +76,7 @@ fn main() {
                 );
             }
         }
-        let asks = [("0.300", Demand::share(300, None)), ("4 GPUs", Demand::whole(4))];
+        let asks = [("0.300", share(300)), ("4 GPUs", Demand::new(Amount::Whole(4), None))];
         for (what, demand) in asks {
             for count in [420, 1000] {
                 let candidates = names.get(..count).unwrap();

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use sluice_units::WHOLE_PPM;
+
 use super::demand::{Demand, PreparedDemand, model_key};
+use super::ranking::Mask;
 use super::reasons::{GpuName, Reason};
-use super::whole_gpus::Mask;
-use crate::annotations::WHOLE_MILLI;
 use crate::inventory::Gpu;
 
 /// Health of a GPU: only a healthy one accepts new pods.
@@ -34,7 +35,8 @@ pub(crate) struct GpuState {
 /// The sum of the reservations on a GPU. It can exceed the GPU if pods were bound without this index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    pub(crate) milli: u64,
+    /// Reserved time, parts per million of the GPU.
+    pub(crate) ppm: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) pods: u32,
     /// Pods that have the whole GPU.
@@ -78,8 +80,8 @@ impl GpuState {
         GpuName { ordinal: self.ordinal, uuid: self.uuid.clone() }
     }
 
-    pub(crate) fn free_milli(&self) -> u64 {
-        u64::from(WHOLE_MILLI).saturating_sub(self.used.milli)
+    pub(crate) fn free_ppm(&self) -> u64 {
+        u64::from(WHOLE_PPM).saturating_sub(self.used.ppm)
     }
 
     pub(crate) fn free_memory(&self) -> u64 {
@@ -91,25 +93,30 @@ impl GpuState {
         self.health == Health::Healthy && self.used.pods == 0
     }
 
-    /// The reason why a reservation on it must not be bound, if there is one.
-    pub(crate) fn lost(&self) -> Option<String> {
+    /// The reason why it takes no pod at all, if there is one.
+    fn fault(&self) -> Option<Reason> {
         match &self.health {
-            Health::Gone => Some(Reason::Gone.to_string()),
-            Health::Unhealthy(reason) => Some(Reason::Unhealthy(reason.clone()).to_string()),
-            Health::Healthy if self.is_oversubscribed() => Some("has been given to others".to_owned()),
+            Health::Gone => Some(Reason::Gone),
+            Health::Unhealthy(reason) => Some(Reason::Unhealthy(reason.clone())),
             Health::Healthy => None,
         }
     }
 
+    /// The reason why a reservation on it must not be bound, if there is one.
+    pub(crate) fn lost(&self) -> Option<String> {
+        let given_away = || self.is_oversubscribed().then(|| "has been given to others".to_owned());
+        self.fault().map(|reason| reason.to_string()).or_else(given_away)
+    }
+
     /// Whether its reservations exceed its capacity.
     pub(crate) fn is_oversubscribed(&self) -> bool {
-        self.used.milli > u64::from(WHOLE_MILLI)
+        self.used.ppm > u64::from(WHOLE_PPM)
             || self.used.memory_bytes > self.memory_bytes
             || (self.used.whole > 0 && self.used.pods > 1)
     }
 
     pub(crate) fn add(&mut self, demand: &Demand) {
-        self.used.milli += u64::from(demand.milli_per_gpu());
+        self.used.ppm += u64::from(demand.share_per_gpu().ppm());
         // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
         self.used.memory_bytes = self.used.memory_bytes.saturating_add(demand.memory_on(self.memory_bytes));
         self.used.pods += 1;
@@ -123,25 +130,12 @@ impl GpuState {
             && (uuids.is_empty() || uuids.iter().any(|uuid| **uuid == *self.uuid))
     }
 
-    /// Whether one more pod with this demand fits on it.
-    pub(crate) fn admits(&self, demand: &Demand) -> bool {
-        if demand.is_whole() {
-            return self.is_free();
-        }
-        self.health == Health::Healthy
-            && self.used.whole == 0
-            && self.free_milli() >= u64::from(demand.milli_per_gpu())
-            && self.free_memory() >= demand.memory_on(self.memory_bytes)
-    }
-
     /// The reason why the demand does not fit, the easiest to resolve first. `None` if it fits.
     pub(crate) fn reason_against(&self, demand: &Demand) -> Option<Reason> {
-        let milli = u64::from(demand.milli_per_gpu());
+        let share = u64::from(demand.share_per_gpu().ppm());
         let memory = demand.memory_on(self.memory_bytes);
-        match &self.health {
-            Health::Gone => return Some(Reason::Gone),
-            Health::Unhealthy(reason) => return Some(Reason::Unhealthy(reason.clone())),
-            Health::Healthy => {}
+        if let Some(fault) = self.fault() {
+            return Some(fault);
         }
         if demand.is_whole() {
             return (self.used.pods > 0).then_some(Reason::InUse { pods: self.used.pods });
@@ -152,8 +146,8 @@ impl GpuState {
         if self.used.whole > 0 {
             return Some(Reason::HeldWhole);
         }
-        if self.free_milli() < milli {
-            return Some(Reason::Share { free: self.free_milli(), asked: milli });
+        if self.free_ppm() < share {
+            return Some(Reason::Share { free: self.free_ppm(), asked: share });
         }
         (self.free_memory() < memory).then(|| Reason::Memory { free: self.free_memory(), asked: memory })
     }

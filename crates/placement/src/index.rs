@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
 use super::node::{Node, Positions};
-use super::outcome::{CannotBind, Placement, PlacementOutcome};
+use super::outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 use super::ranking::{Rank, Strategy};
-use super::reservation::{Reservation, ReservationState};
 use crate::inventory::NodeInventory;
 
 /// Nodes with their GPUs, and the reservations of every pod.
@@ -71,7 +70,7 @@ impl Index {
         most: usize,
         deadline_ns: u64,
     ) -> PlacementOutcome {
-        self.release_states(pod, |hold| matches!(hold, ReservationState::Reserved { .. }));
+        self.release_where(pod, |one| matches!(one.state, ReservationState::Reserved { .. }));
         if let Some(held) = self.held(pod, nodes.clone()) {
             return held;
         }
@@ -97,9 +96,6 @@ impl Index {
     }
 
     /// The caller is about to send a bind of the pod to this node: the reservation stays until the answer is known.
-    ///
-    /// # Errors
-    /// The reason why the bind must not be sent.
     pub fn begin_bind(&mut self, pod: &str, node: &str, deadline_ns: u64) -> Result<Placement, CannotBind> {
         let reservations = self.pods.get(pod).map(Vec::as_slice).unwrap_or_default();
         if let Some(bound) =
@@ -113,12 +109,12 @@ impl Index {
             .ok_or(CannotBind::NotReserved)?
             .clone();
         if reservation.is_confirmed() {
-            return Ok(self.describe(&reservation));
+            return Ok(self.describe(&reservation.node, reservation.gpus.clone(), &reservation.demand));
         }
         if let Some(lost) = self.lost(&reservation) {
             return Err(lost);
         }
-        let choice = self.describe(&reservation);
+        let choice = self.describe(&reservation.node, reservation.gpus.clone(), &reservation.demand);
         self.insert(pod, Reservation { state: ReservationState::Binding { deadline_ns }, ..reservation });
         Ok(choice)
     }
@@ -132,7 +128,7 @@ impl Index {
         else {
             return false;
         };
-        self.release_states(pod, |_| true);
+        self.release(pod);
         self.insert(pod, Reservation { state: ReservationState::Confirmed, ..reservation });
         true
     }
@@ -153,7 +149,7 @@ impl Index {
         if matches!(self.pods.get(pod).map(Vec::as_slice), Some([only]) if same(only)) {
             return;
         }
-        self.release_states(pod, |_| true);
+        self.release(pod);
         let mut gpus: Vec<Arc<str>> = gpus.iter().map(|gpu| Arc::from(gpu.as_str())).collect();
         gpus.dedup();
         let reservation = Reservation {
@@ -167,7 +163,7 @@ impl Index {
 
     /// The pod has ended or was deleted: releases its reservations. Returns whether it had any.
     pub fn release(&mut self, pod: &str) -> bool {
-        self.release_states(pod, |_| true)
+        self.release_where(pod, |_| true)
     }
 
     /// Releases the reservations whose deadlines have passed. Returns the number of their pods.
@@ -180,16 +176,13 @@ impl Index {
                 pods.insert(pod);
             }
         }
-        let is_over = |hold: ReservationState| hold.deadline_ns().is_some_and(|deadline| deadline <= now_ns);
-        pods.iter().filter(|pod| self.release_states(pod, is_over)).count()
+        let is_over = |one: &Reservation| one.state.deadline_ns().is_some_and(|deadline| deadline <= now_ns);
+        pods.iter().filter(|pod| self.release_where(pod, is_over)).count()
     }
 
     /// Releases every confirmed reservation whose pod does not exist according to the caller.
     pub fn retain_confirmed(&mut self, exists: impl Fn(&str) -> bool) {
-        let is_confirmed =
-            |reservations: &Vec<Reservation>| reservations.iter().any(Reservation::is_confirmed);
-        let gone = self.pods.iter().filter(|(pod, reservations)| is_confirmed(reservations) && !exists(pod));
-        let gone: Vec<Arc<str>> = gone.map(|(pod, _)| pod.clone()).collect();
+        let gone: Vec<Arc<str>> = self.confirmed().filter(|pod| !exists(pod)).cloned().collect();
         for pod in gone {
             self.release(&pod);
         }
@@ -201,7 +194,11 @@ impl Index {
         if let Some(reservation) =
             nodes.find_map(|name| reservations.iter().find(|reservation| *reservation.node == *name))
         {
-            return Some(PlacementOutcome::Bound(self.describe(reservation)));
+            return Some(PlacementOutcome::Bound(self.describe(
+                &reservation.node,
+                reservation.gpus.clone(),
+                &reservation.demand,
+            )));
         }
         bound.map(|reservation| PlacementOutcome::ReservedElsewhere(reservation.clone()))
     }

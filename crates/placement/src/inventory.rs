@@ -66,9 +66,6 @@ impl NodeInventory {
     }
 
     /// The value of the node annotation.
-    ///
-    /// # Errors
-    /// The encoder's error, which this type cannot cause.
     pub fn to_annotation(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }

@@ -1,9 +1,9 @@
 //! Placement of pods on GPUs: annotations, inventory, reservations and the choice among nodes.
 //!
-//! Pure: integers only (thousandths of a GPU, bytes), no clock (deadlines are numbers on the caller's clock), no
+//! Pure: integers only (parts per million of a GPU, bytes), no clock (deadlines are numbers on the caller's clock), no
 //! Kubernetes types, so that another scheduler can use it.
 //!
-//! * [`annotations::GpuRequest`] is a pod's request, read from its annotations. [`Demand`] is the part that placement
+//! * [`annotations::GpuRequest`] is a pod's request, read from its annotations. Its [`Demand`] is the part that placement
 //!   counts.
 //! * [`inventory::NodeInventory`] describes the GPUs of a node.
 //! * [`Index::reserve`] finds the best GPUs for a pod and reserves them until the pod is bound or the deadline passes.
@@ -12,8 +12,10 @@
 //! cluster: a stock scheduler offers at most a few hundred, and each costs eight comparisons of integers.
 //!
 //! ```
+//! use sluice_placement::annotations::Amount;
 //! use sluice_placement::inventory::{Gpu, NodeInventory};
 //! use sluice_placement::{Demand, Index, PlacementOutcome, Strategy};
+//! use sluice_units::Share;
 //!
 //! let gpu = Gpu {
 //!     uuid: "GPU-a".into(),
@@ -28,15 +30,16 @@
 //! };
 //! let mut index = Index::new(Strategy::Binpack);
 //! index.set_node("node-a", &NodeInventory::new(10, vec![gpu]));
-//! let placed = index.reserve("pod-uid", &Demand::share(300, None), ["node-a"].into_iter(), 1, 1_000);
+//! let demand = Demand::new(Amount::Share(Share::from_fraction(0.3)?), None);
+//! let placed = index.reserve("pod-uid", &demand, ["node-a"].into_iter(), 1, 1_000);
 //! assert!(matches!(placed, PlacementOutcome::Reserved(places) if &*places[0].node == "node-a"));
+//! # Ok::<(), sluice_units::ShareError>(())
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub mod annotations;
 mod demand;
-mod format;
 mod gpu_state;
 mod index;
 pub mod inventory;
@@ -44,21 +47,13 @@ mod node;
 mod outcome;
 mod ranking;
 mod reasons;
-mod reservation;
-mod whole_gpus;
 
-#[cfg(test)]
-mod fixtures;
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use demand::{Demand, DemandAmount};
-pub use format::format_share;
+pub use demand::Demand;
 pub use index::Index;
 pub use node::GpuReservations;
-pub use outcome::{CannotBind, Placement, PlacementOutcome};
+pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 pub use ranking::Strategy;
-pub use reasons::{GpuName, NodeReasons, Reason};
-pub use reservation::{Reservation, ReservationState};
+pub use reasons::{GpuName, NodeReasons, Reason, format_share};

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
 use super::gpu_state::{GpuState, Health};
-use super::outcome::Placement;
 use super::ranking::{self, Rank, Strategy};
 use super::reasons::{GpuName, NodeReasons, Reason};
-use super::whole_gpus;
 use crate::inventory::NodeInventory;
 
 /// Reservations on a GPU, for metrics.
@@ -16,12 +14,10 @@ use crate::inventory::NodeInventory;
 pub struct GpuReservations {
     /// UUID.
     pub gpu: Arc<str>,
-    /// Reserved thousandths.
-    pub milli: u64,
+    /// Reserved time, parts per million of the GPU.
+    pub ppm: u64,
     /// Reserved bytes.
     pub memory_bytes: u64,
-    /// Its memory in bytes; 0 if the node does not have it any more.
-    pub capacity_bytes: u64,
     /// Pods with a reservation on it.
     pub pods: u32,
 }
@@ -60,7 +56,7 @@ impl Node {
                 // A link is symmetric, even if only one of its ends reports it.
                 for (from, to) in [(one, other), (other, one)].into_iter().filter(|(from, to)| from != to) {
                     if let Some(slot) = slots.get_mut(from) {
-                        slot.peers |= whole_gpus::bit(to);
+                        slot.peers |= ranking::bit(to);
                     }
                 }
             }
@@ -107,7 +103,7 @@ impl Node {
     pub(crate) fn fit(&self, prepared: &PreparedDemand<'_>, strategy: Strategy) -> Option<(Rank, Positions)> {
         let demand = prepared.demand;
         if demand.is_whole() {
-            let set = whole_gpus::best_set(&self.slots, &self.free_positions(prepared), demand.gpus())?;
+            let set = ranking::best_set(&self.slots, &self.free_positions(prepared), demand.gpus() as usize)?;
             let left = self.free_gpus().saturating_sub(set.positions.len() as u64);
             return Some((
                 ranking::of_whole(strategy, set.links_missing, left),
@@ -116,26 +112,20 @@ impl Node {
         }
         let free_gpus = self.free_gpus();
         let slots = self.slots.iter().enumerate();
-        let fitting = slots.filter(|(_, slot)| slot.admits(demand) && slot.is_selected(prepared));
+        let fitting =
+            slots.filter(|(_, slot)| slot.is_selected(prepared) && slot.reason_against(demand).is_none());
         let ranked =
             fitting.map(|(place, slot)| (ranking::of_share(strategy, slot, demand, free_gpus), place));
         ranked.min().map(|(rank, place)| (rank, Positions::One(place)))
     }
 
-    /// Describes GPUs of this node.
-    pub(crate) fn choice(&self, name: &Arc<str>, demand: &Demand, positions: &Positions) -> Placement {
+    /// UUIDs of the GPUs at these positions.
+    pub(crate) fn uuids(&self, positions: &Positions) -> Vec<Arc<str>> {
         let places = match positions {
             Positions::One(place) => std::slice::from_ref(place),
             Positions::Set(places) => places,
         };
-        let slots: Vec<&GpuState> = places.iter().filter_map(|&place| self.slots.get(place)).collect();
-        Placement {
-            node: name.clone(),
-            gpus: slots.iter().map(|slot| slot.uuid.clone()).collect(),
-            ordinals: slots.iter().map(|slot| slot.ordinal).collect(),
-            memory_bytes: slots.iter().map(|slot| demand.memory_on(slot.memory_bytes)).min().unwrap_or(0),
-            amount: demand.amount,
-        }
+        places.iter().filter_map(|&place| Some(self.slots.get(place)?.uuid.clone())).collect()
     }
 
     fn free_gpus(&self) -> u64 {
@@ -167,7 +157,7 @@ impl Node {
         others.sort_by_key(|(_, reason)| remoteness(reason));
         if demand.is_whole() {
             let free = self.free_positions(prepared).len();
-            return NodeReasons::TooFewFree { free, asked: demand.gpus(), others };
+            return NodeReasons::TooFewFree { free, asked: demand.gpus() as usize, others };
         }
         NodeReasons::Gpus(others)
     }
@@ -176,9 +166,8 @@ impl Node {
     pub(crate) fn uses(&self) -> impl Iterator<Item = GpuReservations> + '_ {
         self.slots.iter().map(|slot| GpuReservations {
             gpu: slot.uuid.clone(),
-            milli: slot.used.milli,
+            ppm: slot.used.ppm,
             memory_bytes: slot.used.memory_bytes,
-            capacity_bytes: slot.memory_bytes,
             pods: slot.used.pods,
         })
     }

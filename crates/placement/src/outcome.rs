@@ -1,12 +1,59 @@
-//! Answers of the index.
+//! Reservations, and the answers of the index.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::demand::DemandAmount;
-use super::format::{format_share, memory_asked};
-use super::reasons::{GpuName, NodeReasons};
-use super::reservation::Reservation;
+use super::reasons::{GpuName, NodeReasons, format_share, memory_asked};
+use crate::annotations::Amount;
+use crate::demand::Demand;
+
+/// State of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReservationState {
+    /// Offered to the scheduler, which may still choose another node. Released at the deadline, or when the pod is
+    /// placed again.
+    Reserved {
+        /// On the caller's clock, nanoseconds.
+        deadline_ns: u64,
+    },
+    /// A bind was sent and may yet succeed: placing the pod again does not release the reservation.
+    Binding {
+        /// When no answer to the bind can come any more, on the caller's clock, nanoseconds.
+        deadline_ns: u64,
+    },
+    /// The pod is bound to these GPUs.
+    Confirmed,
+}
+
+impl ReservationState {
+    /// When the reservation ends by itself.
+    pub fn deadline_ns(self) -> Option<u64> {
+        match self {
+            Self::Reserved { deadline_ns } | Self::Binding { deadline_ns } => Some(deadline_ns),
+            Self::Confirmed => None,
+        }
+    }
+}
+
+/// GPUs of one node that are reserved for one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// The node.
+    pub node: Arc<str>,
+    /// UUIDs of the GPUs.
+    pub gpus: Vec<Arc<str>>,
+    /// The pod's demand on each of them.
+    pub demand: Arc<Demand>,
+    /// State.
+    pub state: ReservationState,
+}
+
+impl Reservation {
+    /// Whether the pod is bound to these GPUs.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.state == ReservationState::Confirmed
+    }
+}
 
 /// GPUs of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +67,7 @@ pub struct Placement {
     /// Bytes on each.
     pub memory_bytes: u64,
     /// Share or whole GPUs.
-    pub amount: DemandAmount,
+    pub amount: Amount,
 }
 
 /// `gpu-1 of node-a: 0.300 of GPU-…, 4.0 GiB`
@@ -32,10 +79,8 @@ impl fmt::Display for Placement {
         }
         write!(to, " of {}: ", self.node)?;
         match self.amount {
-            DemandAmount::Share { quota_milli } => {
-                write!(to, "{} of ", format_share(u64::from(quota_milli)))?
-            }
-            DemandAmount::Whole { .. } => write!(to, "all of ")?,
+            Amount::Share(share) => write!(to, "{} of ", format_share(share.ppm().into()))?,
+            Amount::Whole(_) => write!(to, "all of ")?,
         }
         write!(to, "{}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
         if self.gpus.len() > 1 { write!(to, " each") } else { Ok(()) }

@@ -1,18 +1,20 @@
-//! The reasons why a pod does not fit, with messages for its owner.
+//! The reasons why a pod does not fit, with messages for its owner. Free amounts are rounded down and requested ones up,
+//! so that a shortage is always visible.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::format::{format_share, memory_asked, memory_free};
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
 
 /// The reason why one GPU cannot take a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// Its free share is too small.
     Share {
-        /// Thousandths that are free.
+        /// Parts per million that are free.
         free: u64,
-        /// Thousandths that the pod asks for.
+        /// Parts per million that the pod asks for.
         asked: u64,
     },
     /// Its free memory is too small.
@@ -173,4 +175,30 @@ fn write_gpus(to: &mut fmt::Formatter<'_>, gpus: &[(GpuName, Reason)]) -> fmt::R
         1 => write!(to, "; 1 more GPU does not fit either"),
         more => write!(to, "; {more} more GPUs do not fit either"),
     }
+}
+
+/// Parts per million of a GPU, or of several, as a decimal in thousandths: `0.300`.
+pub fn format_share(ppm: u64) -> String {
+    format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000)
+}
+
+/// Memory that is free, rounded down: `3.9 GiB`.
+pub(crate) fn memory_free(bytes: u64) -> String {
+    let unit = unit_of(bytes);
+    tenths(u128::from(bytes) * 10 / u128::from(unit), unit)
+}
+
+/// Requested memory, rounded up: `4.0 GiB`.
+pub(crate) fn memory_asked(bytes: u64) -> String {
+    let unit = unit_of(bytes);
+    tenths((u128::from(bytes) * 10).div_ceil(u128::from(unit)), unit)
+}
+
+fn unit_of(bytes: u64) -> u64 {
+    if bytes == 0 || bytes >= GIB { GIB } else { MIB }
+}
+
+fn tenths(tenths: u128, unit: u64) -> String {
+    let name = if unit == GIB { "GiB" } else { "MiB" };
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
 }

@@ -1,8 +1,11 @@
 //! Placement, case by case.
 
-use super::fixtures::{GIB, gpu, link, node, uuid};
+mod fixtures;
+mod properties;
+
 use super::*;
 use crate::inventory::NodeInventory;
+use fixtures::{GIB, gpu, link, node, share, uuid, whole};
 
 const LATER: u64 = 60;
 
@@ -41,50 +44,43 @@ fn refusal(index: &mut Index, demand: &Demand, node: &str) -> String {
 fn gpu_is_filled_to_exactly_one_and_the_refusal_names_the_rest() {
     let mut index = index(&[("a", node("a", 1))]);
     for (pod, quota) in [("p1", 300), ("p2", 300), ("p3", 300), ("p4", 100)] {
-        assert_eq!(
-            reserved_gpus(&mut index, pod, &Demand::share(quota, Some(GIB)), &["a"]),
-            [uuid("a", 0)],
-            "{pod}"
-        );
+        assert_eq!(reserved_gpus(&mut index, pod, &share(quota, Some(GIB)), &["a"]), [uuid("a", 0)], "{pod}");
     }
-    assert_eq!(
-        refusal(&mut index, &Demand::share(1, Some(GIB)), "a"),
-        "gpu-0 (GPU-a-0) has 0.000 free, 0.001 asked"
-    );
+    assert_eq!(refusal(&mut index, &share(1, Some(GIB)), "a"), "gpu-0 (GPU-a-0) has 0.000 free, 0.001 asked");
     // A pod without a quota needs only memory.
-    assert_eq!(reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "be", &share(0, Some(GIB)), &["a"]), [uuid("a", 0)]);
 }
 
 #[test]
 fn released_reservations_leave_the_sums_unchanged() {
     let mut index = index(&[("a", node("a", 1))]);
     for _ in 0..1000 {
-        assert!(!reserved_gpus(&mut index, "p1", &Demand::share(200, None), &["a"]).is_empty());
-        assert!(!reserved_gpus(&mut index, "p2", &Demand::share(100, None), &["a"]).is_empty());
+        assert!(!reserved_gpus(&mut index, "p1", &share(200, None), &["a"]).is_empty());
+        assert!(!reserved_gpus(&mut index, "p2", &share(100, None), &["a"]).is_empty());
         index.release("p1");
         index.release("p2");
     }
-    assert_eq!(reserved_gpus(&mut index, "whole", &Demand::whole(1), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "whole", &whole(1), &["a"]), [uuid("a", 0)]);
 }
 
 #[test]
 fn default_memory_counts_for_the_fit() {
     let mut index = index(&[("a", node("a", 1))]);
     // Floor of 80 GiB x 0.333 each.
-    let third = Demand::share(333, None);
+    let third = share(333, None);
     assert_eq!(third.memory_on(80 * GIB), 80 * GIB * 333 / 1000);
     assert!(!reserved_gpus(&mut index, "p1", &third, &["a"]).is_empty());
-    assert!(!reserved_gpus(&mut index, "p2", &Demand::share(100, Some(50 * GIB)), &["a"]).is_empty());
-    let message = refusal(&mut index, &Demand::share(100, Some(4 * GIB)), "a");
+    assert!(!reserved_gpus(&mut index, "p2", &share(100, Some(50 * GIB)), &["a"]).is_empty());
+    let message = refusal(&mut index, &share(100, Some(4 * GIB)), "a");
     assert_eq!(message, "gpu-0 (GPU-a-0) has 3.3 GiB memory free, 4.0 GiB asked");
-    let message = refusal(&mut index, &Demand::share(0, Some(81 * GIB)), "a");
+    let message = refusal(&mut index, &share(0, Some(81 * GIB)), "a");
     assert_eq!(message, "gpu-0 (GPU-a-0) has 80.0 GiB memory in all, 81.0 GiB asked");
 }
 
 #[test]
 fn pod_that_is_placed_again_does_not_compete_with_itself() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
-    let most = Demand::share(900, None);
+    let most = share(900, None);
     assert_eq!(reserved_gpus(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
     assert_eq!(reserved_gpus(&mut index, "p", &most, &["a"]), [uuid("a", 0)]);
     assert_eq!(reserved_gpus(&mut index, "p", &most, &["b"]), [uuid("b", 0)]);
@@ -95,19 +91,19 @@ fn pod_that_is_placed_again_does_not_compete_with_itself() {
 fn pod_fits_on_the_next_node_if_the_first_is_full() {
     let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2))]);
     for pod in ["p1", "p2"] {
-        assert!(reserved_gpus(&mut index, pod, &Demand::share(1000, None), &["a"])[0].starts_with("GPU-a"));
+        assert!(reserved_gpus(&mut index, pod, &share(1000, None), &["a"])[0].starts_with("GPU-a"));
     }
-    assert_eq!(reserved_gpus(&mut index, "p3", &Demand::share(1000, None), &["a", "b"]), [uuid("b", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p3", &share(1000, None), &["a", "b"]), [uuid("b", 0)]);
 }
 
 #[test]
 fn halves_of_several_gpus_are_not_a_whole_one() {
     let mut index = index(&[("a", node("a", 4))]);
     for number in 0..4 {
-        let only = Demand { uuids: vec![uuid("a", number)], ..Demand::share(500, None) };
+        let only = Demand { uuids: vec![uuid("a", number)], ..share(500, None) };
         assert_eq!(reserved_gpus(&mut index, &format!("half-{number}"), &only, &["a"]), [uuid("a", number)]);
     }
-    let message = refusal(&mut index, &Demand::whole(2), "a");
+    let message = refusal(&mut index, &whole(2), "a");
     assert!(
         message.starts_with("0 of 2 GPUs entirely free: gpu-0 (GPU-a-0) is in use by 1 pod"),
         "{message}"
@@ -115,20 +111,19 @@ fn halves_of_several_gpus_are_not_a_whole_one() {
     assert!(message.ends_with("; 1 more GPU does not fit either"), "{message}");
     index.release("half-1");
     index.release("half-3");
-    assert_eq!(reserved_gpus(&mut index, "two", &Demand::whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
+    assert_eq!(reserved_gpus(&mut index, "two", &whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
     // A GPU that one pod has whole accepts no other, not even one without a quota.
-    let message =
-        refusal(&mut index, &Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(1)) }, "a");
+    let message = refusal(&mut index, &Demand { uuids: vec![uuid("a", 1)], ..share(0, Some(1)) }, "a");
     assert_eq!(message, "gpu-1 (GPU-a-1) is given to one pod as a whole");
-    let nothing = Demand { uuids: vec![uuid("a", 1)], ..Demand::share(0, Some(0)) };
+    let nothing = Demand { uuids: vec![uuid("a", 1)], ..share(0, Some(0)) };
     assert!(reserved_gpus(&mut index, "nothing", &nothing, &["a"]).is_empty());
 }
 
 #[test]
 fn gpu_with_only_memory_reserved_is_not_entirely_free() {
     let mut index = index(&[("a", node("a", 1))]);
-    assert!(!reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]).is_empty());
-    assert!(reserved_gpus(&mut index, "whole", &Demand::whole(1), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "be", &share(0, Some(GIB)), &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "whole", &whole(1), &["a"]).is_empty());
 }
 
 #[test]
@@ -136,12 +131,9 @@ fn linked_gpus_are_preferred_for_whole_gpus() {
     let mut inventory = node("a", 8);
     link(&mut inventory, &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
     let mut index = index(&[("a", inventory)]);
-    assert_eq!(reserved_gpus(&mut index, "p1", &Demand::whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
-    assert_eq!(
-        reserved_gpus(&mut index, "p2", &Demand::whole(4), &["a"]),
-        [1, 3, 5, 7].map(|at| uuid("a", at))
-    );
-    assert_eq!(reserved_gpus(&mut index, "p3", &Demand::whole(2), &["a"]), [uuid("a", 4), uuid("a", 6)]);
+    assert_eq!(reserved_gpus(&mut index, "p1", &whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
+    assert_eq!(reserved_gpus(&mut index, "p2", &whole(4), &["a"]), [1, 3, 5, 7].map(|at| uuid("a", at)));
+    assert_eq!(reserved_gpus(&mut index, "p3", &whole(2), &["a"]), [uuid("a", 4), uuid("a", 6)]);
 }
 
 #[test]
@@ -149,7 +141,7 @@ fn linked_set_on_another_node_is_better_than_an_unlinked_one() {
     let (apart, mut linked) = (node("a", 2), node("b", 4));
     link(&mut linked, &[&[1, 3]]);
     let mut index = index(&[("a", apart), ("b", linked)]);
-    assert_eq!(reserved_gpus(&mut index, "p", &Demand::whole(2), &["a", "b"]), [uuid("b", 1), uuid("b", 3)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &whole(2), &["a", "b"]), [uuid("b", 1), uuid("b", 3)]);
 }
 
 #[test]
@@ -157,7 +149,7 @@ fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
     let mut other = node("a", 2);
     other.gpus[1].model = "NVIDIA A100-SXM4-40GB".into();
     let mut index = index(&[("a", other)]);
-    let model = |name: &str| Demand { models: vec![name.into()], ..Demand::share(100, None) };
+    let model = |name: &str| Demand { models: vec![name.into()], ..share(100, None) };
     assert_eq!(reserved_gpus(&mut index, "p1", &model("NVIDIA-A100-SXM4-40GB"), &["a"]), [uuid("a", 1)]);
     assert_eq!(reserved_gpus(&mut index, "p2", &model("NVIDIA H100 80GB HBM3"), &["a"]), [uuid("a", 0)]);
     let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p3", &model("H200"), &["a"]) else {
@@ -168,7 +160,7 @@ fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
         "no GPU of model H200 (has NVIDIA A100-SXM4-40GB, NVIDIA H100 80GB HBM3)"
     );
     assert!(!reasons[0].1.is_resolvable());
-    let uuid = Demand { uuids: vec!["GPU-x".into(), "GPU-y".into()], ..Demand::share(100, None) };
+    let uuid = Demand { uuids: vec!["GPU-x".into(), "GPU-y".into()], ..share(100, None) };
     assert_eq!(refusal(&mut index, &uuid, "a"), "no GPU with UUID GPU-x or GPU-y");
     assert_eq!(refusal(&mut index, &uuid, "unheard-of"), "no GPUs of Sluice");
 }
@@ -176,29 +168,26 @@ fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
 #[test]
 fn unhealthy_gpu_accepts_no_pod_but_keeps_its_pods() {
     let mut index = index(&[("a", node("a", 1))]);
-    index.confirm("old", "a", &[uuid("a", 0)], &Demand::share(600, None));
+    index.confirm("old", "a", &[uuid("a", 0)], &share(600, None));
     let mut sick = node("a", 1);
     sick.gpus[0].healthy = false;
     sick.gpus[0].unhealthy_reason = Some("Xid 79".into());
     index.set_node("a", &sick);
-    assert_eq!(refusal(&mut index, &Demand::share(100, None), "a"), "gpu-0 (GPU-a-0) is unhealthy: Xid 79");
+    assert_eq!(refusal(&mut index, &share(100, None), "a"), "gpu-0 (GPU-a-0) is unhealthy: Xid 79");
     index.set_node("a", &node("a", 1));
-    assert_eq!(
-        refusal(&mut index, &Demand::share(500, None), "a"),
-        "gpu-0 (GPU-a-0) has 0.400 free, 0.500 asked"
-    );
-    assert!(!reserved_gpus(&mut index, "new", &Demand::share(400, None), &["a"]).is_empty());
+    assert_eq!(refusal(&mut index, &share(500, None), "a"), "gpu-0 (GPU-a-0) has 0.400 free, 0.500 asked");
+    assert!(!reserved_gpus(&mut index, "new", &share(400, None), &["a"]).is_empty());
 }
 
 #[test]
 fn removed_gpu_keeps_its_pods_until_they_end() {
     let mut index = index(&[("a", node("a", 2))]);
-    let only = Demand { uuids: vec![uuid("a", 1)], ..Demand::share(700, None) };
+    let only = Demand { uuids: vec![uuid("a", 1)], ..share(700, None) };
     index.confirm("old", "a", &[uuid("a", 1)], &only);
     index.set_node("a", &node("a", 1));
     assert_eq!(refusal(&mut index, &only, "a"), "no GPU with UUID GPU-a-1");
     index.remove_node("a");
-    assert_eq!(refusal(&mut index, &Demand::share(1, None), "a"), "no GPUs of Sluice");
+    assert_eq!(refusal(&mut index, &share(1, None), "a"), "no GPUs of Sluice");
     index.set_node("a", &node("a", 2));
     assert_eq!(refusal(&mut index, &only, "a"), "gpu-1 (GPU-a-1) has 0.300 free, 0.700 asked");
     assert!(index.release("old"));
@@ -208,7 +197,7 @@ fn removed_gpu_keeps_its_pods_until_they_end() {
 #[test]
 fn reservations_end_at_their_deadline_and_bound_pods_do_not() {
     let mut index = index(&[("a", node("a", 1))]);
-    let half = Demand::share(500, None);
+    let half = share(500, None);
     assert!(!reserved_gpus(&mut index, "p1", &half, &["a"]).is_empty());
     assert!(!reserved_gpus(&mut index, "p2", &half, &["a"]).is_empty());
     index.confirm("p2", "a", &[uuid("a", 0)], &half);
@@ -223,7 +212,7 @@ fn reservations_end_at_their_deadline_and_bound_pods_do_not() {
 #[test]
 fn expired_reservation_leaves_the_bind_in_flight() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
-    let all = Demand::share(1000, None);
+    let all = share(1000, None);
     assert!(!reserved_gpus(&mut index, "p", &all, &["a"]).is_empty());
     index.begin_bind("p", "a", 500).unwrap();
     assert!(!reserved_gpus(&mut index, "p", &all, &["b"]).is_empty());
@@ -234,7 +223,7 @@ fn expired_reservation_leaves_the_bind_in_flight() {
 #[test]
 fn placing_the_pod_again_does_not_release_a_bind_in_flight() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1))]);
-    let most = Demand::share(800, None);
+    let most = share(800, None);
     assert!(!reserved_gpus(&mut index, "p", &most, &["a"]).is_empty());
     let choice = index.begin_bind("p", "a", 500).unwrap();
     assert_eq!(choice.to_string(), "gpu-0 of a: 0.800 of GPU-a-0, 64.0 GiB");
@@ -251,7 +240,7 @@ fn placing_the_pod_again_does_not_release_a_bind_in_flight() {
 #[test]
 fn failed_bind_releases_and_a_late_failure_does_not_affect_a_bound_pod() {
     let mut index = index(&[("a", node("a", 1))]);
-    let all = Demand::share(1000, None);
+    let all = share(1000, None);
     assert!(!reserved_gpus(&mut index, "p", &all, &["a"]).is_empty());
     index.begin_bind("p", "a", 500).unwrap();
     index.abandon("p", "a");
@@ -264,8 +253,8 @@ fn failed_bind_releases_and_a_late_failure_does_not_affect_a_bound_pod() {
 #[test]
 fn reservation_is_not_bound_if_its_gpu_was_lost() {
     let mut index = index(&[("a", node("a", 1))]);
-    assert!(!reserved_gpus(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
-    index.confirm("stranger", "a", &[uuid("a", 0)], &Demand::share(600, Some(1)));
+    assert!(!reserved_gpus(&mut index, "p", &share(600, None), &["a"]).is_empty());
+    index.confirm("stranger", "a", &[uuid("a", 0)], &share(600, Some(1)));
     let refused = index.begin_bind("p", "a", 500).unwrap_err().to_string();
     assert_eq!(refused, "gpu-0 (GPU-a-0) cannot be had any more: it has been given to others");
     index.release("stranger");
@@ -281,7 +270,7 @@ fn reservation_is_not_bound_if_its_gpu_was_lost() {
 #[test]
 fn all_candidates_are_reserved_until_one_is_bound() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
-    let all = Demand::share(1000, None);
+    let all = share(1000, None);
     let PlacementOutcome::Reserved(choices) =
         index.reserve("p", &all, ["c", "b", "a", "b"].into_iter(), 2, LATER)
     else {
@@ -298,10 +287,10 @@ fn all_candidates_are_reserved_until_one_is_bound() {
 fn binpack_fills_the_fullest_gpu_that_fits_and_spread_takes_the_emptiest() {
     for (strategy, expected) in [(Strategy::Binpack, uuid("b", 0)), (Strategy::Spread, uuid("a", 0))] {
         let mut index = index_of(strategy, &[("a", node("a", 1)), ("b", node("b", 2))]);
-        index.confirm("x", "b", &[uuid("b", 0)], &Demand::share(400, None));
-        index.confirm("y", "b", &[uuid("b", 1)], &Demand::share(700, None));
+        index.confirm("x", "b", &[uuid("b", 0)], &share(400, None));
+        index.confirm("y", "b", &[uuid("b", 1)], &share(700, None));
         assert_eq!(
-            reserved_gpus(&mut index, "p", &Demand::share(500, None), &["a", "b"]),
+            reserved_gpus(&mut index, "p", &share(500, None), &["a", "b"]),
             [expected],
             "{strategy:?}"
         );
@@ -311,16 +300,16 @@ fn binpack_fills_the_fullest_gpu_that_fits_and_spread_takes_the_emptiest() {
 #[test]
 fn pod_without_quota_goes_to_the_least_reserved_gpu_in_use() {
     let mut index = index(&[("a", node("a", 3))]);
-    index.confirm("x", "a", &[uuid("a", 0)], &Demand::share(900, Some(GIB)));
-    index.confirm("y", "a", &[uuid("a", 2)], &Demand::share(200, Some(GIB)));
-    assert_eq!(reserved_gpus(&mut index, "be", &Demand::share(0, Some(GIB)), &["a"]), [uuid("a", 2)]);
+    index.confirm("x", "a", &[uuid("a", 0)], &share(900, Some(GIB)));
+    index.confirm("y", "a", &[uuid("a", 2)], &share(200, Some(GIB)));
+    assert_eq!(reserved_gpus(&mut index, "be", &share(0, Some(GIB)), &["a"]), [uuid("a", 2)]);
 }
 
 #[test]
 fn equal_nodes_are_chosen_by_name_in_any_order_of_candidates() {
     for order in [["a", "b", "c"], ["c", "a", "b"]] {
         let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2)), ("c", node("c", 2))]);
-        assert_eq!(reserved_gpus(&mut index, "p", &Demand::share(10, None), &order), [uuid("a", 0)]);
+        assert_eq!(reserved_gpus(&mut index, "p", &share(10, None), &order), [uuid("a", 0)]);
     }
 }
 
@@ -330,10 +319,9 @@ fn summaries_are_equal_for_nodes_with_the_same_shortage() {
     for (pod, at, quota) in
         [("1", ("a", 0), 800), ("2", ("a", 1), 900), ("3", ("b", 0), 950), ("4", ("b", 1), 1000)]
     {
-        index.confirm(pod, at.0, &[uuid(at.0, at.1)], &Demand::share(quota, Some(GIB)));
+        index.confirm(pod, at.0, &[uuid(at.0, at.1)], &share(quota, Some(GIB)));
     }
-    let PlacementOutcome::Refused(reasons) =
-        reserve(&mut index, "p", &Demand::share(300, Some(GIB)), &["a", "b"])
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p", &share(300, Some(GIB)), &["a", "b"])
     else {
         panic!()
     };
@@ -346,7 +334,7 @@ fn summaries_are_equal_for_nodes_with_the_same_shortage() {
 
 #[test]
 fn same_pods_and_nodes_make_the_same_index_in_any_order() {
-    let half = Demand::share(500, None);
+    let half = share(500, None);
     let uses = |index: &Index| {
         let mut uses: Vec<_> = index.uses().map(|(name, uses)| (name.clone(), uses)).collect();
         uses.sort_by(|one, other| one.0.cmp(&other.0));
@@ -367,8 +355,8 @@ fn request_counts_by_its_quota_and_never_by_its_limit() {
     let annotations = [("sluice.dev/quota", "0.3"), ("sluice.dev/limit", "0.9")];
     let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let request = crate::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
-    let demand = Demand::from(&request);
-    assert_eq!((demand.milli_per_gpu(), demand.memory_on(1000)), (300, 300));
+    let demand = request.demand;
+    assert_eq!((demand.share_per_gpu().ppm(), demand.memory_on(1000)), (300_000, 300));
     let mut index = index(&[("a", node("a", 1))]);
     for pod in ["p1", "p2", "p3"] {
         assert_eq!(reserved_gpus(&mut index, pod, &demand, &["a"]), [uuid("a", 0)]);
@@ -379,14 +367,14 @@ fn request_counts_by_its_quota_and_never_by_its_limit() {
 #[test]
 fn duplicate_in_the_inventory_is_one_gpu() {
     let mut index = index(&[("a", NodeInventory::new(10, vec![gpu("a", 0), gpu("a", 0)]))]);
-    assert!(!reserved_gpus(&mut index, "p", &Demand::share(600, None), &["a"]).is_empty());
-    assert!(reserved_gpus(&mut index, "q", &Demand::share(600, None), &["a"]).is_empty());
+    assert!(!reserved_gpus(&mut index, "p", &share(600, None), &["a"]).is_empty());
+    assert!(reserved_gpus(&mut index, "q", &share(600, None), &["a"]).is_empty());
 }
 
 #[test]
 fn pods_that_may_have_ended_are_listed_only_where_their_end_makes_room() {
     let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
-    let share = |milli| Demand::share(milli, Some(GIB));
+    let share = |milli| share(milli, Some(GIB));
     index.confirm("small", "a", &[uuid("a", 0)], &share(300));
     index.confirm("stays", "a", &[uuid("a", 0)], &share(700));
     index.confirm("large", "b", &[uuid("b", 0)], &share(900));
@@ -398,5 +386,5 @@ fn pods_that_may_have_ended_are_listed_only_where_their_end_makes_room() {
     assert_eq!(ways(&share(500), &["a", "b", "c", "unknown"]), ["large"]);
     assert_eq!(ways(&share(300), &["a", "b", "c"]), ["small", "large"]);
     assert_eq!(ways(&share(300), &["a"]), ["small"]);
-    assert!(ways(&Demand::whole(2), &["a", "b", "c"]).is_empty());
+    assert!(ways(&whole(2), &["a", "b", "c"]).is_empty());
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Result of this module.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Which operation failed, on which path, and why.
@@ -21,24 +20,15 @@ pub enum Error {
         source: io::Error,
     },
     /// Our socket's name belongs to something that is not a socket.
-    #[error("device plugin: {} is no socket: move it away", path.display())]
-    NotASocket {
-        /// The name.
-        path: PathBuf,
-    },
+    #[error("device plugin: {} is no socket: move it away", .0.display())]
+    NotASocket(PathBuf),
     /// Another process listens under our socket's name: a second agent on this node, which kubelet now knows instead
     /// of this one.
-    #[error("device plugin: another process has taken over {}", path.display())]
-    TakenOver {
-        /// The socket.
-        path: PathBuf,
-    },
+    #[error("device plugin: another process has taken over {}", .0.display())]
+    TakenOver(PathBuf),
     /// Kubelet's folder was removed or unmounted.
-    #[error("device plugin: the folder {} is gone", path.display())]
-    FolderGone {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("device plugin: the folder {} is gone", .0.display())]
+    FolderGone(PathBuf),
     /// The sender of the GPU inventory was dropped.
     #[error("device plugin: the GPU inventory ended")]
     NoInventory,

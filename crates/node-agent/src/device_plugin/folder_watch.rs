@@ -30,14 +30,13 @@ impl SocketIdentity {
             Err(why) => return Err(Error::system("examine", path)(why)),
         };
         if !about.file_type().is_socket() {
-            return Err(Error::NotASocket { path: path.to_owned() });
+            return Err(Error::NotASocket(path.to_owned()));
         }
         let made = (about.mtime(), about.mtime_nsec());
         Ok(Some(Self { device: about.dev(), inode: about.ino(), made }))
     }
 }
 
-/// Watches a folder.
 pub(super) struct FolderWatch {
     path: PathBuf,
     events: AsyncFd<Descriptor>,
@@ -74,7 +73,7 @@ impl FolderWatch {
             };
             let end = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
             if events.iter().any(|event| event.mask.intersects(end)) {
-                return Err(Error::FolderGone { path: self.path.clone() });
+                return Err(Error::FolderGone(self.path.clone()));
             }
             return Ok(());
         }

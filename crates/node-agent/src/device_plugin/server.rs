@@ -18,7 +18,6 @@ use tonic::transport::Server;
 /// How long the server may take to finish the calls under way before it is aborted.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A running server.
 pub(super) struct PluginServer {
     path: PathBuf,
     identity: SocketIdentity,
@@ -46,7 +45,7 @@ impl PluginServer {
     ) -> Result<Self> {
         remove(path)?;
         let listener = UnixListener::bind(path).map_err(Error::system("listen on", path))?;
-        let identity = SocketIdentity::of(path)?.ok_or_else(|| Error::TakenOver { path: path.to_owned() })?;
+        let identity = SocketIdentity::of(path)?.ok_or_else(|| Error::TakenOver(path.to_owned()))?;
         let streams = Arc::new(OpenStreams::default());
         let stop = CancellationToken::new();
         let service = service(Arc::clone(&streams), stop.clone());

@@ -8,14 +8,13 @@
 //! own. During Register it connects back before it answers. When a stream ends, it disconnects the plugin that has the
 //! resource *now*, even a newer one. So the plugin never registers a second time while a stream is open.
 
-use super::allocation::Provision;
 use super::error::{Error, Result};
 use super::folder_watch::{FolderWatch, SocketIdentity};
-use super::metrics::Metrics;
 use super::registration;
 use super::server::{PluginServer, SocketOwner};
-use super::service::PluginService;
-use super::slots::DeviceSlots;
+use super::service::{Metrics, PluginService};
+use super::slots::{DeviceSlots, Provision};
+use sluice_placement::annotations::keys;
 use sluice_placement::inventory::NodeInventory;
 use sluice_rate_limiter::Backoff;
 use std::convert::Infallible;
@@ -32,22 +31,13 @@ const LONGEST_DELAY: Duration = Duration::from_secs(10);
 /// A registration that lasted this long counts as a success.
 const STABLE_REGISTRATION: Duration = Duration::from_secs(10);
 
-/// Where and under which resource the plugin is served.
+/// Where the plugin is served, and what it hands out.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Kubelet's folder of device plugins.
     pub folder: PathBuf,
-    /// The resource's name.
-    pub resource: String,
     /// What containers get.
     pub provision: Provision,
-}
-
-impl Settings {
-    /// The settings of every node.
-    pub fn new(provision: Provision) -> Self {
-        Self { folder: super::FOLDER.into(), resource: super::RESOURCE.to_owned(), provision }
-    }
 }
 
 /// Serves the plugin and keeps it registered until `stop`. `registered` tells readiness whether kubelet knows the
@@ -67,7 +57,6 @@ pub async fn run(
         folder: FolderWatch::watch(&settings.folder)?,
         kubelet_socket: settings.folder.join(super::KUBELET_SOCKET),
         socket: settings.folder.join(super::SOCKET),
-        resource: settings.resource,
         provision: Arc::new(settings.provision),
         inventory,
         metrics,
@@ -93,7 +82,6 @@ struct PluginSupervisor {
     folder: FolderWatch,
     kubelet_socket: PathBuf,
     socket: PathBuf,
-    resource: String,
     provision: Arc<Provision>,
     inventory: watch::Receiver<NodeInventory>,
     metrics: Metrics,
@@ -127,7 +115,7 @@ impl PluginSupervisor {
         }
         match self.server.as_ref().map(PluginServer::socket_owner).transpose()? {
             Some(SocketOwner::Ours) => {}
-            Some(SocketOwner::Foreign) => return Err(Error::TakenOver { path: self.socket.clone() }),
+            Some(SocketOwner::Foreign) => return Err(Error::TakenOver(self.socket.clone())),
             Some(SocketOwner::Missing) => {
                 tracing::info!(socket = %self.socket.display(), "our socket was removed; creating a new one");
                 self.stop_server().await;
@@ -142,9 +130,9 @@ impl PluginSupervisor {
     }
 
     async fn register(&mut self) -> Option<Duration> {
-        match registration::register(&self.kubelet_socket, super::SOCKET, &self.resource).await {
+        match registration::register(&self.kubelet_socket).await {
             Ok(()) => {
-                tracing::info!(resource = self.resource, "registered with kubelet");
+                tracing::info!(resource = keys::RESOURCE, "registered with kubelet");
                 self.metrics.registrations.with_label_values(&["ok"]).inc();
                 self.metrics.registered.set(1);
                 self.registered_since = Some(Instant::now());

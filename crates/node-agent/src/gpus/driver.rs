@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+pub use sluice_placement::inventory::Gpu;
 use thiserror::Error;
 
 use super::health::Fault;
@@ -53,7 +54,7 @@ pub struct DriverUnavailable(pub String);
 /// One GPU as a scan found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScannedGpu {
-    /// It reported its identity.
+    /// It reported its identity. The condition counts, not the GPU's `healthy`, which follows from several scans.
     Known(Gpu, Condition),
     /// It is in MIG mode; Sluice does not share its instances.
     Mig {
@@ -80,25 +81,6 @@ impl ScannedGpu {
             ScannedGpu::Unidentified { .. } => None,
         }
     }
-}
-
-/// Properties of a GPU that change rarely or never.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gpu {
-    /// The driver's identity, `GPU-…`.
-    pub uuid: String,
-    /// Ordinal in the driver at the moment.
-    pub index: u32,
-    /// Product name.
-    pub model: String,
-    /// Device memory in bytes.
-    pub memory_bytes: u64,
-    /// NUMA node of the host.
-    pub numa: Option<u32>,
-    /// PCI address as in `/sys/bus/pci/devices`.
-    pub pci: String,
-    /// UUIDs of the GPUs that an active NVLink leads to.
-    pub nvlink: Vec<String>,
 }
 
 /// Condition of a GPU at a scan.

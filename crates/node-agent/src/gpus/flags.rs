@@ -8,6 +8,9 @@ use super::nvml::DriverPaths;
 use super::watcher::Settings;
 use super::xid::{self, Policy};
 
+/// One value of a flag. By another name, because `clap` gives a field of type `Vec` one element for each value.
+type XidList = Vec<u64>;
+
 /// Flags about GPUs; part of the agent's flags.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Flags {
@@ -19,24 +22,14 @@ pub struct Flags {
     #[arg(long, value_name = "SCANS", default_value_t = Self::default().gpu_good_looks)]
     gpu_good_looks: NonZeroU32,
     /// Further Xids that leave a GPU healthy, such as 63,92; Xids of applications always do
-    #[arg(long, value_name = "XIDS", value_parser = XidList::parse, default_value = "")]
+    #[arg(long, value_name = "XIDS", value_parser = xid::parse_list, default_value = "")]
     ignore_xids: XidList,
     /// Xids that make a GPU unhealthy even if they count as faults of applications, such as 31
-    #[arg(long, value_name = "XIDS", value_parser = XidList::parse, default_value = "")]
+    #[arg(long, value_name = "XIDS", value_parser = xid::parse_list, default_value = "")]
     critical_xids: XidList,
     /// NVML's library; by default libnvidia-ml.so.1 as the loader finds it
     #[arg(long, value_name = "FILE")]
     nvml: Option<PathBuf>,
-}
-
-/// A list of Xids as the value of a flag.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct XidList(Vec<u64>);
-
-impl XidList {
-    fn parse(text: &str) -> Result<Self, String> {
-        xid::parse_list(text).map(Self)
-    }
 }
 
 impl Default for Flags {
@@ -45,8 +38,8 @@ impl Default for Flags {
         Self {
             gpu_look_every_ms: u64::try_from(scan_every.as_millis()).unwrap_or(u64::MAX),
             gpu_good_looks: good_scans,
-            ignore_xids: XidList::default(),
-            critical_xids: XidList::default(),
+            ignore_xids: Vec::new(),
+            critical_xids: Vec::new(),
             nvml: None,
         }
     }
@@ -60,7 +53,7 @@ impl Flags {
             slots_per_gpu,
             scan_every: Duration::from_millis(self.gpu_look_every_ms),
             good_scans: self.gpu_good_looks,
-            policy: Policy::new(self.ignore_xids.0.clone(), self.critical_xids.0.clone()),
+            policy: Policy::new(self.ignore_xids.clone(), self.critical_xids.clone()),
             ..Settings::default()
         }
     }

@@ -1,12 +1,6 @@
 //! The health of one GPU: its state, and how an observation changes it. Time is nanoseconds of any monotonic clock.
 //!
-//! ```text
-//!              critical Xid, bad scan                        good scan
-//!   Healthy ───────────────────────────► Unhealthy ───────────────────────────► Recovering { good_scans }
-//!      ▲                                     ▲    critical Xid, bad scan            │        │
-//!      │                                     └──────────────────────────────────────┘        │
-//!      └─────────────────────────────── as many good scans in a row as are needed ───────────┘
-//! ```
+//! A fault (critical Xid, bad scan) makes it unhealthy; as many good scans in a row as are needed make it healthy again.
 //! A scan is good only if the driver asks for no recovery action, so a GPU that needs a reset stays unhealthy until
 //! it had one; where a driver does not know recovery actions, the scans alone decide.
 
@@ -101,15 +95,8 @@ pub enum Health {
         reason: Fault,
         /// Since when it has not been healthy.
         since_ns: u64,
-    },
-    /// It answers again, but not long enough yet: pods may not get it.
-    Recovering {
-        /// What was wrong.
-        reason: Fault,
-        /// Since when it has not been healthy.
-        since_ns: u64,
-        /// Consecutive good scans so far, at least one.
-        good_scans: NonZeroU32,
+        /// Consecutive good scans since the last fault.
+        good_scans: u32,
     },
 }
 
@@ -129,7 +116,7 @@ impl Health {
     pub fn reason(&self) -> Option<&Fault> {
         match self {
             Health::Healthy => None,
-            Health::Unhealthy { reason, .. } | Health::Recovering { reason, .. } => Some(reason),
+            Health::Unhealthy { reason, .. } => Some(reason),
         }
     }
 
@@ -137,7 +124,7 @@ impl Health {
     pub fn since_ns(&self) -> Option<u64> {
         match self {
             Health::Healthy => None,
-            Health::Unhealthy { since_ns, .. } | Health::Recovering { since_ns, .. } => Some(*since_ns),
+            Health::Unhealthy { since_ns, .. } => Some(*since_ns),
         }
     }
 
@@ -145,34 +132,21 @@ impl Health {
     #[must_use]
     pub fn after(self, observation: Observation, now_ns: u64, needed: NonZeroU32) -> Self {
         let since_ns = self.since_ns().unwrap_or(now_ns);
-        match observation {
-            Observation::CriticalXid(code) => Health::Unhealthy { reason: Fault::Xid(code), since_ns },
-            Observation::Bad(found) => Health::Unhealthy { reason: self.fault_after(found), since_ns },
-            Observation::Good => self.after_good_scan(needed),
-        }
-    }
-
-    /// The Xid that came first explains more than the fault that a later scan finds.
-    fn fault_after(self, found: Fault) -> Fault {
-        match self {
-            Health::Unhealthy { reason: reason @ Fault::Xid(_), .. }
-            | Health::Recovering { reason: reason @ Fault::Xid(_), .. } => reason,
-            _ => found,
-        }
-    }
-
-    fn after_good_scan(self, needed: NonZeroU32) -> Self {
-        let (reason, since_ns, good_scans) = match self {
-            Health::Healthy => return Health::Healthy,
-            Health::Unhealthy { reason, since_ns } => (reason, since_ns, NonZeroU32::MIN),
-            Health::Recovering { reason, since_ns, good_scans } => {
-                (reason, since_ns, good_scans.saturating_add(1))
+        let unhealthy = |reason, good_scans| Health::Unhealthy { reason, since_ns, good_scans };
+        match (self, observation) {
+            (_, Observation::CriticalXid(code)) => unhealthy(Fault::Xid(code), 0),
+            // The Xid that came first explains more than the fault that a later scan finds.
+            (Health::Unhealthy { reason: reason @ Fault::Xid(_), .. }, Observation::Bad(_)) => {
+                unhealthy(reason, 0)
             }
-        };
-        if good_scans >= needed {
-            return Health::Healthy;
+            (_, Observation::Bad(found)) => unhealthy(found, 0),
+            (Health::Unhealthy { reason, good_scans, .. }, Observation::Good)
+                if good_scans + 1 < needed.get() =>
+            {
+                unhealthy(reason, good_scans + 1)
+            }
+            (_, Observation::Good) => Health::Healthy,
         }
-        Health::Recovering { reason, since_ns, good_scans }
     }
 }
 

@@ -12,7 +12,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
 use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu, Usage};
-use super::probe::{Probe, scan_all};
+use super::probe::scan_all;
 
 /// Where the driver's library is searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +142,7 @@ fn reason(why: &(dyn std::error::Error + 'static)) -> String {
 impl GpuDriver for NvmlDriver {
     fn inventory(&self) -> Result<Vec<ScannedGpu>, DriverUnavailable> {
         let nvml = self.open()?;
-        match scan_all(&nvml, &Probe { sysfs: &self.paths.sysfs }) {
+        match scan_all(&nvml, &self.paths.sysfs) {
             Ok(scanned) => {
                 drop(nvml);
                 self.apply_scan(&scanned);

@@ -20,21 +20,12 @@ const NODE_WORDS: usize = 4;
 /// `NVML_AFFINITY_SCOPE_NODE`.
 const NODE_SCOPE: u32 = 0;
 
-/// What a scan needs besides NVML.
-pub(super) struct Probe<'a> {
-    /// Where sysfs is mounted.
-    pub(super) sysfs: &'a Path,
-}
-
-/// Scans every GPU.
-///
-/// # Errors
-/// The number of GPUs is not available.
-pub(super) fn scan_all(nvml: &Nvml, probe: &Probe<'_>) -> Result<Vec<ScannedGpu>, NvmlError> {
+/// Scans every GPU. `sysfs`: where sysfs is mounted.
+pub(super) fn scan_all(nvml: &Nvml, sysfs: &Path) -> Result<Vec<ScannedGpu>, NvmlError> {
     let mut scanned = Vec::new();
     let mut ends: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for index in 0..nvml.device_count()? {
-        let found = nvml.device_by_index(index).and_then(|device| probe.scan(&device, index, &mut ends));
+        let found = nvml.device_by_index(index).and_then(|device| scan(&device, index, sysfs, &mut ends));
         scanned.push(found.unwrap_or_else(|error| ScannedGpu::Unidentified { index, why: fault(error) }));
     }
     let addresses: BTreeMap<String, String> = scanned
@@ -52,43 +43,40 @@ pub(super) fn scan_all(nvml: &Nvml, probe: &Probe<'_>) -> Result<Vec<ScannedGpu>
     Ok(scanned)
 }
 
-impl Probe<'_> {
-    /// Scans one GPU and records in `ends` where its NVLinks lead.
-    ///
-    /// # Errors
-    /// The GPU did not report its identity.
-    fn scan(
-        &self,
-        device: &Device<'_>,
-        index: u32,
-        ends: &mut BTreeMap<String, BTreeSet<String>>,
-    ) -> Result<ScannedGpu, NvmlError> {
-        let uuid = device.uuid()?;
-        if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
-            return Ok(ScannedGpu::Mig { uuid, index });
-        }
-        let info = device.pci_info()?;
-        let pci = address(info.domain, info.bus, info.device);
-        ends.insert(uuid.clone(), ends_of_links(device));
-        let gpu = Gpu {
-            uuid,
-            index,
-            model: device.name()?,
-            memory_bytes: device.memory_info()?.total,
-            numa: self.numa_by_sysfs(&pci).unwrap_or_else(|| numa_by_nvml(device)),
-            pci,
-            nvlink: Vec::new(),
-        };
-        Ok(ScannedGpu::Known(gpu, condition(device)))
+/// Scans one GPU and records in `ends` where its NVLinks lead.
+fn scan(
+    device: &Device<'_>,
+    index: u32,
+    sysfs: &Path,
+    ends: &mut BTreeMap<String, BTreeSet<String>>,
+) -> Result<ScannedGpu, NvmlError> {
+    let uuid = device.uuid()?;
+    if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
+        return Ok(ScannedGpu::Mig { uuid, index });
     }
+    let info = device.pci_info()?;
+    let pci = address(info.domain, info.bus, info.device);
+    ends.insert(uuid.clone(), ends_of_links(device));
+    let gpu = Gpu {
+        uuid,
+        index,
+        model: device.name()?,
+        memory_bytes: device.memory_info()?.total,
+        numa: numa_by_sysfs(sysfs, &pci).unwrap_or_else(|| numa_by_nvml(device)),
+        pci,
+        nvlink: Vec::new(),
+        healthy: true,
+        unhealthy_reason: None,
+    };
+    Ok(ScannedGpu::Known(gpu, condition(device)))
+}
 
-    /// NUMA node by sysfs. The outer `None`: sysfs does not have the device. The inner `None`: the machine does not
-    /// report it.
-    fn numa_by_sysfs(&self, pci: &str) -> Option<Option<u32>> {
-        let path = self.sysfs.join("bus/pci/devices").join(pci).join("numa_node");
-        let text = std::fs::read_to_string(path).ok()?;
-        Some(parse_numa(&text))
-    }
+/// NUMA node by sysfs. The outer `None`: sysfs does not have the device. The inner `None`: the machine does not
+/// report it.
+fn numa_by_sysfs(sysfs: &Path, pci: &str) -> Option<Option<u32>> {
+    let path = sysfs.join("bus/pci/devices").join(pci).join("numa_node");
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(parse_numa(&text))
 }
 
 /// Reads the content of the file `numa_node`: -1 if the machine does not report it.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use sluice_placement::inventory::{self, NodeInventory};
+use sluice_placement::inventory::NodeInventory;
 
 use super::driver::{Condition, DriverUnavailable, Gpu, ScannedGpu};
 use super::health::{Fault, Health, Observation};
@@ -229,20 +229,9 @@ impl GpuRegistry {
 }
 
 impl RegisteredGpu {
-    fn as_inventory(&self) -> inventory::Gpu {
-        let Gpu { uuid, index, model, memory_bytes, numa, pci, nvlink } = self.gpu.clone();
+    fn as_inventory(&self) -> Gpu {
         let reason = self.health.reason().map(ToString::to_string);
-        inventory::Gpu {
-            uuid,
-            index,
-            model,
-            memory_bytes,
-            numa,
-            pci,
-            nvlink,
-            healthy: reason.is_none(),
-            unhealthy_reason: reason,
-        }
+        Gpu { healthy: reason.is_none(), unhealthy_reason: reason, ..self.gpu.clone() }
     }
 }
 

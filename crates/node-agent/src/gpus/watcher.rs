@@ -12,10 +12,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{DriverUnavailable, GpuDriver, ScannedGpu};
+use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu};
 use super::registry::{GpuEvent, GpuRegistry, Scan, ScanPurpose, Skipped};
 use super::xid::{self, Class, Policy};
-use super::xid_listener::{ListenerMessage, listen};
+use super::xid_events::{self, ListenerMessage};
+use crate::tasks::replace_if_new;
 
 /// How GPUs are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub async fn watch(
     let (sender, messages) = mpsc::unbounded_channel();
     let (listener, stopped) = (gpus.clone(), stop.clone());
     let thread = std::thread::Builder::new().name("gpu-events".into());
-    if let Err(error) = thread.spawn(move || listen(listener.as_ref(), &sender, &stopped)) {
+    if let Err(error) = thread.spawn(move || xid_events::forward(listener.as_ref(), &sender, &stopped)) {
         tracing::error!("no thread to wait for Xid events, only scans find faults: {error}");
     }
     let watcher = Watcher { gpus, settings, registry, began, inventory, skipped, listens, events };
@@ -136,7 +137,6 @@ struct Watcher {
     events: broadcast::Sender<GpuEvent>,
 }
 
-/// A scan that is under way.
 struct RunningScan {
     scan: Scan,
     answer: JoinHandle<Answer>,
@@ -166,11 +166,10 @@ impl Watcher {
                 () = stop.cancelled() => return,
                 Some(message) = messages.recv() => {
                     scan_requested |= self.needs_scan(&message);
-                    let listens = !matches!(message, ListenerMessage::Failed);
-                    self.listens.send_if_modified(|old| replace_if_new(old, listens));
+                    self.listens.send_if_modified(|old| replace_if_new(old, message.is_ok()));
                     match message {
-                        ListenerMessage::Xid { uuid, code } => self.registry.record_xid(uuid.as_deref(), code, self.now_ns()),
-                        ListenerMessage::Listening | ListenerMessage::Failed => Vec::new(),
+                        Ok(DriverEvent::Xid { uuid, code }) => self.registry.record_xid(uuid.as_deref(), code, self.now_ns()),
+                        Ok(_) | Err(_) => Vec::new(),
                     }
                 }
                 progress = progress(&mut running) => match progress {
@@ -200,8 +199,8 @@ impl Watcher {
     /// Programs can cause Xids of their own at any rate. These say nothing about the GPU.
     fn needs_scan(&self, message: &ListenerMessage) -> bool {
         match message {
-            ListenerMessage::Xid { code, .. } => self.settings.policy.class(*code) != Class::Application,
-            ListenerMessage::Listening | ListenerMessage::Failed => true,
+            Ok(DriverEvent::Xid { code, .. }) => self.settings.policy.class(*code) != Class::Application,
+            Ok(_) | Err(_) => true,
         }
     }
 
@@ -228,13 +227,6 @@ impl Watcher {
     }
 }
 
-fn replace_if_new<T: PartialEq>(old: &mut T, new: T) -> bool {
-    let is_new = *old != new;
-    *old = new;
-    is_new
-}
-
-/// Progress of the scan that is under way.
 enum Progress {
     Answered(Scan, Answer),
     /// Reported once per scan. The answer is still awaited: a second call would block like the first.

@@ -1,16 +1,21 @@
-//! Xid events by NVML.
+//! Xid events: from NVML to the driver's interface, and on a thread of their own from there to the watcher.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{EventSet, Nvml};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::driver::{DriverEvent, DriverUnavailable};
+use super::driver::{DriverEvent, DriverUnavailable, GpuDriver};
 
 /// After this long without an event, [`DriverEvent::Quiet`] is delivered.
 const QUIET_MS: u32 = 1_000;
+/// Delay after the driver refused to deliver events.
+const LISTEN_RETRY: Duration = Duration::from_secs(1);
 /// NVML's value for an Xid that it cannot name.
 const UNKNOWN_XID: u64 = 999;
 
@@ -82,5 +87,38 @@ fn register(nvml: &Nvml) -> Result<(EventSet<'_>, Vec<Option<String>>), NvmlErro
             }
         }
         return Ok((set, uuids));
+    }
+}
+
+/// A message to the watcher; an error if waiting for events failed. A scan may find the reason.
+pub(super) type ListenerMessage = Result<DriverEvent, DriverUnavailable>;
+
+/// Waits for events of the driver until `stop` and sends them, except quiet times. Runs on a thread of its own.
+pub(super) fn forward(
+    gpus: &dyn GpuDriver,
+    sender: &mpsc::UnboundedSender<ListenerMessage>,
+    stop: &CancellationToken,
+) {
+    let is_over = || stop.is_cancelled() || sender.is_closed();
+    let mut logged = None;
+    while !is_over() {
+        let result = gpus.listen(&mut |event| {
+            if event != DriverEvent::Quiet {
+                // This fails only if the watcher is gone, which the loop condition detects.
+                let _ = sender.send(Ok(event));
+            }
+            if is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match result {
+            Ok(()) => logged = None,
+            Err(why) => {
+                let _ = sender.send(Err(why.clone()));
+                if logged.as_ref() != Some(&why) {
+                    tracing::warn!("cannot wait for Xid events: {why}; retrying every {LISTEN_RETRY:?}");
+                    logged = Some(why);
+                }
+                std::thread::sleep(LISTEN_RETRY);
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Removes versions of the library that no pod uses any more.
 
-use super::error::{Error, Result};
-use super::files;
+use super::files::{self, Error, Result};
 use super::install::{Installed, Library};
 use super::usage::{Usage, UsageError};
 use super::version::Version;

@@ -1,11 +1,10 @@
 //! Single files and folders of the library: what exists, and writing such that a crash leaves the old or the new
 //! content, never a part.
 
-use super::error::{Error, Result};
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name prefix of entries that are incomplete or being removed. The holder of the library's lock may remove all of
 /// them.
@@ -92,4 +91,42 @@ pub(super) fn remove(path: &Path) -> Result<()> {
         Found::File(_) | Found::Other(_) => fs::remove_file(path),
     };
     removed.map_err(Error::disk("remove", path))
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Which operation failed, on which path, and why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Disk {
+        /// The operation.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The name belongs to something that Sluice did not create.
+    #[error("{} is {found}, where {wanted} of Sluice's belongs: move it away", path.display())]
+    ForeignEntry {
+        /// The name.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+        /// What was expected.
+        wanted: &'static str,
+    },
+    /// The image's library is not a shared library.
+    #[error("{} is no shared library: the image is damaged", .0.display())]
+    NotALibrary(PathBuf),
+}
+
+impl Error {
+    /// For `map_err`: this action on this path failed.
+    pub(crate) fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Disk { action, path: path.to_owned(), source }
+    }
 }

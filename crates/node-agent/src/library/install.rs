@@ -1,7 +1,6 @@
 //! Installs the image's library into the host's folder.
 
-use super::error::{Error, Result};
-use super::files::{self, FileSpec, Found};
+use super::files::{self, Error, FileSpec, Found, Result};
 use super::version::Version;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -69,7 +68,7 @@ impl Library {
     pub fn install(&self, source: &Path) -> Result<Installed> {
         let content = fs::read(source).map_err(Error::disk("read", source))?;
         if !content.starts_with(ELF) {
-            return Err(Error::NotALibrary { path: source.to_owned() });
+            return Err(Error::NotALibrary(source.to_owned()));
         }
         let version = Version::of(&content);
         let preload = format!("{CONTAINER_ROOT}/{version}/{LIBRARY_FILE}\n");
@@ -79,15 +78,10 @@ impl Library {
         ];
         let _lock = self.lock()?;
         let folder = self.root.join(&version);
-        match files::find(&folder)? {
-            Found::Nothing => self.create(&folder, &version, &files)?,
-            Found::Folder(about) => {
-                files::check_owner(&folder, &about, "a folder")?;
-                files::set_mode(&folder, &about, FOLDER_MODE)?;
-                repair(&folder, &files)?;
-            }
-            Found::File(_) => return Err(foreign_entry(&folder, "a file", "a folder")),
-            Found::Other(found) => return Err(foreign_entry(&folder, found, "a folder")),
+        if check_folder(&folder)? {
+            repair(&folder, &files)?;
+        } else {
+            self.create(&folder, &version, &files)?;
         }
         let lock = File::open(&folder).map_err(Error::disk("open", &folder))?;
         lock.lock_shared().map_err(Error::disk("lock", &folder))?;
@@ -134,15 +128,7 @@ impl Library {
         }
         // Another agent may create it between our check and our attempt. Only the final state counts.
         let made = fs::create_dir(root);
-        match files::find(root)? {
-            Found::Folder(about) => {
-                files::check_owner(root, &about, "a folder")?;
-                files::set_mode(root, &about, FOLDER_MODE)
-            }
-            Found::File(_) => Err(foreign_entry(root, "a file", "a folder")),
-            Found::Other(found) => Err(foreign_entry(root, found, "a folder")),
-            Found::Nothing => made.map_err(Error::disk("make", root)),
-        }
+        if check_folder(root)? { Ok(()) } else { made.map_err(Error::disk("make", root)) }
     }
 
     fn create(&self, folder: &Path, version: &Version, files: &[FileSpec<'_>]) -> Result<()> {
@@ -154,6 +140,19 @@ impl Library {
         files::sync_folder(&unfinished)?;
         fs::rename(&unfinished, folder).map_err(Error::disk("put in place", folder))?;
         files::sync_folder(&self.root)
+    }
+}
+
+/// Checks that a folder is ours, and sets its mode. `false` if it does not exist.
+fn check_folder(path: &Path) -> Result<bool> {
+    match files::find(path)? {
+        Found::Nothing => Ok(false),
+        Found::Folder(about) => {
+            files::check_owner(path, &about, "a folder")?;
+            files::set_mode(path, &about, FOLDER_MODE).map(|()| true)
+        }
+        Found::File(_) => Err(foreign_entry(path, "a file", "a folder")),
+        Found::Other(found) => Err(foreign_entry(path, found, "a folder")),
     }
 }
 

@@ -4,24 +4,16 @@
 //! folder never changes while a pod may have it mounted. An upgrade of Sluice adds a folder and does not affect
 //! running pods; versions that no pod uses are removed later.
 //!
-//! * [`Library::install`] installs the image's library and returns an [`Installed`], which also keeps other agents
-//!   from collecting this version.
-//! * [`Usage::versions`] finds the versions that pods have, from kubelet's records: the agent needs no state of its
-//!   own.
-//! * [`Library::collect`] removes the other versions; [`collect_periodically`] does both at intervals with a
-//!   [`Collector`].
-//!
 //! All functions except [`collect_periodically`] block on the disk, for milliseconds.
 
 mod collector;
-mod error;
 mod files;
 mod install;
 mod usage;
 mod version;
 
 pub use collector::{CollectError, Collector, collect_periodically};
-pub use error::Error;
+pub use files::Error;
 pub use install::{CONTAINER_ROOT, Installed, LIBRARY_FILE, Library, PRELOAD_FILE};
 pub use usage::{Usage, UsageError};
 pub use version::Version;

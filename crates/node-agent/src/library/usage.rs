@@ -16,6 +16,7 @@ use super::version::Version;
 use k8s_openapi::ByteString;
 use prost::Message;
 use serde::Deserialize;
+use sluice_placement::annotations::keys;
 use sluice_proto::deviceplugin::ContainerAllocateResponse;
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,8 +30,6 @@ pub struct Usage {
     pub proc: PathBuf,
     /// `/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint`.
     pub checkpoint: PathBuf,
-    /// The resource whose containers get the library.
-    pub resource: String,
 }
 
 /// Why it is unknown which versions are in use. All have to be kept then.
@@ -85,7 +84,7 @@ impl Usage {
             serde_json::from_slice(&text).map_err(|why| self.unreadable_checkpoint(why.to_string()))?;
         let mut versions = BTreeSet::new();
         for entry in checkpoint.data.entries.unwrap_or_default() {
-            if entry.resource != self.resource || !is_there(&entry.pod) {
+            if entry.resource != keys::RESOURCE || !is_there(&entry.pod) {
                 continue;
             }
             let strange = |why| {

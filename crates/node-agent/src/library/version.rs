@@ -32,11 +32,6 @@ impl Version {
             _ => None,
         })
     }
-
-    /// The hexadecimal digits.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl fmt::Display for Version {

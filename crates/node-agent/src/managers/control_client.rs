@@ -76,16 +76,11 @@ async fn within<T>(
 /// connection.
 async fn connect(socket: &Path) -> Result<PodManagerClient<Channel>, ControlError> {
     let unreachable = |why: tonic::transport::Error| {
-        let mut text = why.to_string();
-        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&why);
-        while let Some(deeper) = cause {
-            if let Some(want) = deeper.downcast_ref::<io::Error>().and_then(own_want) {
-                return ControlError::LocalResources { socket: socket.to_owned(), why: want };
-            }
-            text = format!("{text}: {deeper}");
-            cause = deeper.source();
+        let (socket, why) = (socket.to_owned(), anyhow::Error::new(why));
+        match why.chain().find_map(|cause| own_want(cause.downcast_ref::<io::Error>()?)) {
+            Some(why) => ControlError::LocalResources { socket, why },
+            None => ControlError::Unreachable { socket, why: format!("{why:#}") },
         }
-        ControlError::Unreachable { socket: socket.to_owned(), why: text }
     };
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(unreachable)?;
     Ok(PodManagerClient::new(endpoint.connect().await.map_err(unreachable)?))

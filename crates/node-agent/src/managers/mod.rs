@@ -9,7 +9,6 @@ mod escrow;
 mod flags;
 mod process;
 mod reconciler;
-mod self_test_state;
 mod status;
 mod supervisor;
 
@@ -19,14 +18,3 @@ pub use process::ManagerCommand;
 pub use reconciler::instance_id;
 pub use status::{ManagerState, ManagerStatus, ManagerStatuses};
 pub use supervisor::{Settings, supervise};
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use sluice_proto::control::Client;
-
-/// The clients of every GPU by its UUID. A GPU without an entry has none.
-pub type ClientSets = BTreeMap<String, Vec<Client>>;
-
-/// The sets as they change; `None` until they are known for the first time.
-pub type ClientSetsWatch = tokio::sync::watch::Receiver<Option<Arc<ClientSets>>>;

@@ -14,9 +14,24 @@ use tracing::{info, warn};
 
 use super::control_client::{self, ControlError};
 use super::escrow::Escrow;
-use super::self_test_state::SelfTestState;
 use super::supervisor::Settings;
-use super::{ClientSetsWatch, ManagerState, ManagerStatuses, process};
+use super::{ManagerState, ManagerStatuses, process};
+use crate::pods::AssignmentsWatch;
+use crate::self_test::SelfTestState;
+
+/// Delays before restarts. After a process ran well, the next restart has the shortest delay again.
+const RESTART_FIRST: Duration = Duration::from_millis(100);
+const RESTART_MOST: Duration = Duration::from_secs(30);
+const RAN_WELL: Duration = Duration::from_secs(10);
+/// Delays between pushes that fail. A manager opens its socket within milliseconds of its start.
+const PUSH_FIRST: Duration = Duration::from_millis(10);
+const PUSH_MOST: Duration = Duration::from_secs(5);
+/// How long a manager may take to answer a call.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Interval at which a manager with current clients is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// A manager that has not answered for this long is killed and restarted.
+const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(30);
 
 /// Identity of this run of the agent. By it a manager accepts a new agent's generations, although they start again at
 /// 1.
@@ -27,17 +42,15 @@ pub fn instance_id() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
-/// Supervises one GPU's manager.
 pub(crate) struct ManagerReconciler {
     pub(crate) gpu: String,
     pub(crate) settings: Settings,
     pub(crate) statuses: ManagerStatuses,
-    pub(crate) sets: ClientSetsWatch,
+    pub(crate) assignments: AssignmentsWatch,
     /// The node's GPUs. A manager is sent their number when it starts.
     pub(crate) inventory: watch::Receiver<NodeInventory>,
     /// Generation of the last push, across all processes of this manager.
     pub(crate) generation: u64,
-    /// The GPU's self-test.
     pub(crate) self_test: SelfTestState,
 }
 
@@ -51,17 +64,17 @@ enum RunEnd {
 impl ManagerReconciler {
     /// Runs until `stop`; the manager has ended when this returns.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut backoff = Backoff::new(self.settings.restart_first, self.settings.restart_most);
+        let mut backoff = Backoff::new(RESTART_FIRST, RESTART_MOST);
         loop {
             tokio::select! {
                 () = self.test_gpu() => {}
                 () = stop.cancelled() => break,
             }
             let since = Instant::now();
-            if self.run_process(&stop).await.is_stopped() {
+            if matches!(self.run_process(&stop).await, RunEnd::Stopped) {
                 break;
             }
-            if since.elapsed() >= self.settings.ran_well {
+            if since.elapsed() >= RAN_WELL {
                 backoff.succeeded();
             }
             let delay = backoff.next_delay();
@@ -91,7 +104,6 @@ impl ManagerReconciler {
         self.statuses.update(&self.gpu, |status| status.self_test = outcome.clone());
     }
 
-    /// Runs one manager process from its start to its end.
     async fn run_process(&mut self, stop: &CancellationToken) -> RunEnd {
         let node_gpus = self.inventory.borrow().gpus.len();
         let (escrow, socket) = self.start_escrow();
@@ -156,7 +168,7 @@ impl ManagerReconciler {
         let socket = self.settings.command.control(&self.gpu);
         let mut sent: Option<Vec<Client>> = None;
         let mut answered_at = Instant::now();
-        let mut backoff = Backoff::new(self.settings.push_first, self.settings.push_most);
+        let mut backoff = Backoff::new(PUSH_FIRST, PUSH_MOST);
         loop {
             let wanted = self.desired_clients();
             let outcome = match wanted {
@@ -168,19 +180,19 @@ impl ManagerReconciler {
                     outcome
                 }
                 // Nothing to send: only check that it still answers.
-                _ => control_client::snapshot(&socket, self.settings.answer_within).await.map(drop),
+                _ => control_client::snapshot(&socket, ANSWER_WITHIN).await.map(drop),
             };
             let pause = match outcome {
                 Ok(()) => {
                     answered_at = Instant::now();
                     backoff.succeeded();
-                    self.settings.check_every
+                    CHECK_EVERY
                 }
                 Err(why) => {
                     if matches!(why, ControlError::Refused(_) | ControlError::LocalResources { .. }) {
                         answered_at = Instant::now();
                     }
-                    if answered_at.elapsed() >= self.settings.unresponsive_after {
+                    if answered_at.elapsed() >= UNRESPONSIVE_AFTER {
                         return;
                     }
                     backoff.next_delay()
@@ -189,15 +201,15 @@ impl ManagerReconciler {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // Without a sender no change can come, but the manager must still be checked.
-                Ok(()) = self.sets.changed() => {}
+                Ok(()) = self.assignments.changed() => {}
             }
         }
     }
 
     /// The clients that the manager should have; `None` while they are unknown.
     fn desired_clients(&mut self) -> Option<Vec<Client>> {
-        let sets = self.sets.borrow_and_update();
-        sets.as_ref().map(|sets| sets.get(&self.gpu).cloned().unwrap_or_default())
+        let assignments = self.assignments.borrow_and_update();
+        assignments.as_ref().map(|now| now.sets.get(&self.gpu).cloned().unwrap_or_default())
     }
 
     async fn push(&mut self, socket: &Path, clients: Vec<Client>) -> Result<(), ControlError> {
@@ -206,7 +218,7 @@ impl ManagerReconciler {
         let (generation, count) = (self.generation, clients.len());
         let agent_instance = self.settings.instance.clone();
         let request = SetClientsRequest { generation, agent_instance, clients };
-        let outcome = control_client::set_clients(socket, request, self.settings.answer_within).await;
+        let outcome = control_client::set_clients(socket, request, ANSWER_WITHIN).await;
         match &outcome {
             Ok(in_force) => {
                 info!(gpu = self.gpu, generation, clients = count, "the pod-manager accepted its clients");
@@ -225,12 +237,3 @@ impl ManagerReconciler {
         outcome.map(drop)
     }
 }
-
-impl RunEnd {
-    const fn is_stopped(&self) -> bool {
-        matches!(self, Self::Stopped)
-    }
-}
-
-/// A manager opens its socket within milliseconds of its start, so the first retry comes soon.
-pub(crate) const PUSH_FIRST: Duration = Duration::from_millis(10);

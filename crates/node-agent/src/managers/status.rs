@@ -7,10 +7,11 @@ use tokio::sync::watch;
 use crate::self_test::Outcome;
 
 /// State of a manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ManagerState {
     /// Its process runs, but it does not have its clients yet.
+    #[default]
     Starting,
     /// It has its current clients.
     Serving,
@@ -21,7 +22,7 @@ pub enum ManagerState {
 }
 
 /// One manager.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ManagerStatus {
     /// Its state.
     pub state: ManagerState,
@@ -35,28 +36,10 @@ pub struct ManagerStatus {
     pub self_test: Outcome,
 }
 
-impl Default for ManagerStatus {
-    fn default() -> Self {
-        Self {
-            state: ManagerState::Starting,
-            pid: None,
-            restarts: 0,
-            generation: None,
-            self_test: Outcome::default(),
-        }
-    }
-}
-
 /// The status of all managers by the UUID of their GPU. Each reconciler writes its own entry; metrics and readiness
 /// read all.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ManagerStatuses(watch::Sender<BTreeMap<String, ManagerStatus>>);
-
-impl Default for ManagerStatuses {
-    fn default() -> Self {
-        Self(watch::Sender::new(BTreeMap::new()))
-    }
-}
 
 impl ManagerStatuses {
     /// The status of all managers now.

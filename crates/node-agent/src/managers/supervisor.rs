@@ -1,7 +1,6 @@
 //! Runs one [`ManagerReconciler`] for each GPU of the node, and ends those of GPUs that are gone.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
@@ -9,10 +8,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::reconciler::{ManagerReconciler, PUSH_FIRST};
-use super::self_test_state::SelfTestState;
-use super::{ClientSetsWatch, ManagerCommand, ManagerStatuses};
-use crate::self_test::Tester;
+use super::reconciler::ManagerReconciler;
+use super::{ManagerCommand, ManagerStatuses};
+use crate::pods::AssignmentsWatch;
+use crate::self_test::{SelfTestState, Tester};
 
 /// How managers are started and supervised.
 #[derive(Debug, Clone)]
@@ -23,42 +22,6 @@ pub struct Settings {
     pub instance: String,
     /// Tests GPUs before their managers start; `None` if tests are off.
     pub tester: Option<Tester>,
-    /// The pause before the first restart.
-    pub restart_first: Duration,
-    /// The longest pause before a restart.
-    pub restart_most: Duration,
-    /// After a process ran for this long, the next restart has the shortest delay again.
-    pub ran_well: Duration,
-    /// The delay after the first push that failed.
-    pub push_first: Duration,
-    /// The longest delay between pushes that fail.
-    pub push_most: Duration,
-    /// How long a manager may take to answer a call.
-    pub answer_within: Duration,
-    /// Interval at which a manager with current clients is checked.
-    pub check_every: Duration,
-    /// A manager that has not answered for this long is killed and restarted.
-    pub unresponsive_after: Duration,
-}
-
-impl Settings {
-    /// Settings with the usual times.
-    #[must_use]
-    pub fn new(command: ManagerCommand, instance: String) -> Self {
-        Self {
-            command,
-            instance,
-            tester: None,
-            restart_first: Duration::from_millis(100),
-            restart_most: Duration::from_secs(30),
-            ran_well: Duration::from_secs(10),
-            push_first: PUSH_FIRST,
-            push_most: Duration::from_secs(5),
-            answer_within: Duration::from_secs(5),
-            check_every: Duration::from_secs(10),
-            unresponsive_after: Duration::from_secs(30),
-        }
-    }
 }
 
 /// A running reconciler, and how to stop it.
@@ -71,7 +34,7 @@ struct RunningManager {
 pub async fn supervise(
     settings: Settings,
     mut inventory: watch::Receiver<NodeInventory>,
-    sets: ClientSetsWatch,
+    assignments: AssignmentsWatch,
     statuses: ManagerStatuses,
     stop: CancellationToken,
 ) {
@@ -93,7 +56,7 @@ pub async fn supervise(
                     gpu: gpu.clone(),
                     settings: settings.clone(),
                     statuses: statuses.clone(),
-                    sets: sets.clone(),
+                    assignments: assignments.clone(),
                     inventory: inventory.clone(),
                     generation: 0,
                     self_test: SelfTestState::default(),

@@ -3,58 +3,94 @@
 //! Counters of a client start at 0 with its manager's process. Prometheus handles such resets as it does for any
 //! restarted program.
 
-use prometheus::core::Collector;
-use prometheus::{IntGaugeVec, Opts, Registry};
-use sluice_core::share::WHOLE_PPM;
+use std::collections::btree_map::{BTreeMap, Entry};
 
-use super::Facts;
-use super::client_families::ClientFamilies;
-use super::gpu_families::GpuFamilies;
+use prometheus::proto::MetricFamily;
+use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
+use sluice_units::WHOLE_PPM;
 
-/// Registers all series with an empty registry.
-///
-/// # Errors
-/// A name is already taken.
-pub fn register(facts: &Facts, registry: &Registry) -> prometheus::Result<()> {
-    let clients = ClientFamilies::new(registry)?;
-    let gpus = GpuFamilies::new(registry)?;
-    let build = IntGaugeVec::new(
-        opts("sluice_build_info", "Version of the running component"),
-        &["version", "component"],
-    )?;
-    build.with_label_values(&[env!("CARGO_PKG_VERSION"), "node-agent"]).set(1);
-    registry.register(Box::new(build))?;
-    let refused = IntGaugeVec::new(
-        opts(
-            "sluice_refused_pods",
-            "Pods of this node that request a GPU and get none; their events contain the reason",
-        ),
-        &["node"],
-    )?;
-    refused.with_label_values(&[&facts.node]).set(whole(facts.assignments.refused.len()));
-    registry.register(Box::new(refused))?;
+use super::{Facts, client_families, gpu_families};
+
+/// Name and value of each label of a series.
+pub(super) type Labels<'a> = [(&'a str, &'a str)];
+
+/// Name, help and value of a series.
+pub(super) type Series = (&'static str, &'static str, f64);
+
+/// The families of one scrape. A family begins with its first series; all of its series have the same label names.
+#[derive(Default)]
+pub(super) struct Families {
+    registry: Registry,
+    gauges: BTreeMap<String, GaugeVec>,
+    counters: BTreeMap<String, CounterVec>,
+}
+
+impl Families {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, labels: &Labels<'_>) -> prometheus::Result<Gauge> {
+        let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
+        let family = match self.gauges.entry(name.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(first) => {
+                let family = GaugeVec::new(Opts::new(name, help), &names)?;
+                self.registry.register(Box::new(family.clone()))?;
+                first.insert(family)
+            }
+        };
+        family.get_metric_with_label_values(&values)
+    }
+
+    pub(super) fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: &Labels<'_>,
+    ) -> prometheus::Result<Counter> {
+        let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
+        let family = match self.counters.entry(name.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(first) => {
+                let family = CounterVec::new(Opts::new(name, help), &names)?;
+                self.registry.register(Box::new(family.clone()))?;
+                first.insert(family)
+            }
+        };
+        family.get_metric_with_label_values(&values)
+    }
+
+    pub(super) fn set_gauges(&mut self, labels: &Labels<'_>, series: &[Series]) -> prometheus::Result<()> {
+        for (name, help, value) in series {
+            self.gauge(name, help, labels)?.set(*value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_counters(&mut self, labels: &Labels<'_>, series: &[Series]) -> prometheus::Result<()> {
+        for (name, help, value) in series {
+            self.counter(name, help, labels)?.inc_by(*value);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
+    let mut families = Families::default();
+    let build = [("version", env!("CARGO_PKG_VERSION")), ("component", "node-agent")];
+    families.set_gauges(&build, &[("sluice_build_info", "Version of the running component", 1.0)])?;
+    let refused = facts.assignments.refused.len() as f64;
+    let help = "Pods of this node that request a GPU and get none; their events contain the reason";
+    families.set_gauges(&[("node", &facts.node)], &[("sluice_refused_pods", help, refused)])?;
     for gpu in facts.inventory.iter().flat_map(|inventory| &inventory.gpus) {
-        gpus.add(gpu, facts);
+        gpu_families::add(&mut families, gpu, facts)?;
     }
     for (gpu, snapshot) in &facts.snapshots {
-        if let Ok(snapshot) = snapshot {
-            clients.add(gpu, snapshot, facts);
+        for usage in snapshot.iter().flat_map(|snapshot| &snapshot.clients) {
+            // A client that was removed has no limits any more, and its processes are about to be disconnected.
+            if let Some(client) = usage.client.as_ref().filter(|_| !usage.left_out) {
+                client_families::add(&mut families, gpu, client, usage, facts)?;
+            }
         }
     }
-    Ok(())
-}
-
-pub(super) fn opts(name: &str, help: &str) -> Opts {
-    Opts::new(name, help)
-}
-
-pub(super) fn take<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    made: prometheus::Result<C>,
-) -> prometheus::Result<C> {
-    let made = made?;
-    registry.register(Box::new(made.clone()))?;
-    Ok(made)
+    Ok(families.registry.gather())
 }
 
 pub(super) fn ratio(ppm: u32) -> f64 {
@@ -63,9 +99,4 @@ pub(super) fn ratio(ppm: u32) -> f64 {
 
 pub(super) fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
-}
-
-/// Value of a gauge; a number that is too large is shown as the largest.
-pub(super) fn whole(number: impl TryInto<i64>) -> i64 {
-    number.try_into().unwrap_or(i64::MAX)
 }

@@ -1,106 +1,113 @@
-//! The series of each GPU and its pod-manager.
+//! The series of one GPU, of its pod-manager and of the channel-group scheduling.
 
-use prometheus::core::GenericGaugeVec;
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Registry};
 use sluice_placement::inventory::Gpu;
+use sluice_proto::control::Steering;
 
 use super::Facts;
-use super::channel_groups;
-use super::families::{opts, ratio, take, whole};
+use super::families::{Families, Labels, ratio};
 use crate::managers::ManagerState;
 
-const GPU: [&str; 2] = ["gpu", "node"];
-
-/// Series of each GPU.
-pub(super) struct GpuFamilies {
-    info: IntGaugeVec,
-    healthy: IntGaugeVec,
-    memory: IntGaugeVec,
-    quota: GaugeVec,
-    memory_assigned: IntGaugeVec,
-    clients: IntGaugeVec,
-    up: IntGaugeVec,
-    restarts: IntCounterVec,
-    self_test: IntGaugeVec,
-    refused: IntCounterVec,
-    channel_groups: channel_groups::Series,
-}
-
-impl GpuFamilies {
-    pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let gauge =
-            |name: &str, help, labels: &[&str]| take(registry, IntGaugeVec::new(opts(name, help), labels));
-        let counter =
-            |name: &str, help, labels: &[&str]| take(registry, IntCounterVec::new(opts(name, help), labels));
-        let quota =
-            opts("sluice_gpu_quota_assigned_ratio", "Share of the GPU's time that is guaranteed to pods");
-        let quota: GenericGaugeVec<_> = take(registry, GaugeVec::new(quota, &GPU))?;
-        Ok(Self {
-            info: gauge(
-                "sluice_gpu_info",
-                "Always 1; the labels describe a GPU of this node",
-                &["gpu", "node", "model", "index", "pci", "numa"],
-            )?,
-            healthy: gauge("sluice_gpu_healthy", "1 if the GPU takes new pods, else 0", &GPU)?,
-            memory: gauge("sluice_gpu_memory_bytes", "Memory of the GPU, bytes", &GPU)?,
-            quota,
-            memory_assigned: gauge(
+pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> prometheus::Result<()> {
+    let own = [("gpu", gpu.uuid.as_str()), ("node", facts.node.as_str())];
+    let (index, numa) = (gpu.index.to_string(), gpu.numa.map(|numa| numa.to_string()).unwrap_or_default());
+    let more = [("model", gpu.model.as_str()), ("index", &index), ("pci", &gpu.pci), ("numa", &numa)];
+    let help = "Always 1; the labels describe a GPU of this node";
+    families.set_gauges(&[own.as_slice(), &more].concat(), &[("sluice_gpu_info", help, 1.0)])?;
+    let clients = facts.assignments.sets.get(&gpu.uuid).map(Vec::as_slice).unwrap_or_default();
+    let manager = facts.managers.get(&gpu.uuid);
+    let snapshot = facts.snapshots.get(&gpu.uuid).and_then(|snapshot| snapshot.as_ref().ok());
+    let serves = manager.is_some_and(|manager| manager.state == ManagerState::Serving);
+    families.set_gauges(
+        &own,
+        &[
+            ("sluice_gpu_healthy", "1 if the GPU takes new pods, else 0", f64::from(gpu.healthy)),
+            ("sluice_gpu_memory_bytes", "Memory of the GPU, bytes", gpu.memory_bytes as f64),
+            (
+                "sluice_gpu_quota_assigned_ratio",
+                "Share of the GPU's time that is guaranteed to pods",
+                ratio(clients.iter().map(|client| client.quota_ppm).sum()),
+            ),
+            (
                 "sluice_gpu_memory_assigned_bytes",
                 "Memory of the GPU that is promised to pods, bytes",
-                &GPU,
-            )?,
-            clients: gauge("sluice_gpu_clients", "Clients of the GPU", &GPU)?,
-            up: gauge(
+                clients.iter().map(|client| client.memory_bytes).sum::<u64>() as f64,
+            ),
+            ("sluice_gpu_clients", "Clients of the GPU", clients.len() as f64),
+            (
                 "sluice_manager_up",
                 "1 if the GPU's pod-manager answers and has its current clients, else 0",
-                &GPU,
-            )?,
-            restarts: counter("sluice_manager_restarts_total", "Restarts of the pod-manager", &GPU)?,
-            self_test: gauge(
-                "sluice_gpu_self_test",
-                "Outcome of the self-test of the GPU's driver controls: 1 for one of the outcomes",
-                &["gpu", "node", "outcome"],
-            )?,
-            refused: counter(
-                "sluice_manager_refused_connections_total",
-                "Connections that the pod-manager refused",
-                &["gpu", "node", "reason"],
-            )?,
-            channel_groups: channel_groups::Series::new(registry)?,
-        })
+                f64::from(snapshot.is_some() && serves),
+            ),
+        ],
+    )?;
+    let restarts = manager.map_or(0, |manager| manager.restarts) as f64;
+    families
+        .add_counters(&own, &[("sluice_manager_restarts_total", "Restarts of the pod-manager", restarts)])?;
+    if let Some(manager) = manager {
+        let help = "Outcome of the self-test of the GPU's driver controls: 1 for one of the outcomes";
+        let labels = [own.as_slice(), &[("outcome", manager.self_test.name())]].concat();
+        families.set_gauges(&labels, &[("sluice_gpu_self_test", help, 1.0)])?;
     }
+    let Some(snapshot) = snapshot else { return Ok(()) };
+    for (reason, count) in &snapshot.refused {
+        let name = "sluice_manager_refused_connections_total";
+        let labels = [own.as_slice(), &[("reason", reason.as_str())]].concat();
+        let help = "Connections that the pod-manager refused";
+        families.counter(name, help, &labels)?.inc_by(*count as f64);
+    }
+    snapshot.steering.as_ref().map_or(Ok(()), |reported| add_scheduling(families, &own, reported))
+}
 
-    pub(super) fn add(&self, gpu: &Gpu, facts: &Facts) {
-        let own = [gpu.uuid.as_str(), facts.node.as_str()];
-        let numa = gpu.numa.map(|numa| numa.to_string()).unwrap_or_default();
-        let index = gpu.index.to_string();
-        let info =
-            [own.as_slice(), &[gpu.model.as_str(), index.as_str(), gpu.pci.as_str(), numa.as_str()]].concat();
-        self.info.with_label_values(&info).set(1);
-        self.healthy.with_label_values(&own).set(i64::from(gpu.healthy));
-        self.memory.with_label_values(&own).set(whole(gpu.memory_bytes));
-        let clients = facts.assignments.sets.get(&gpu.uuid).map(Vec::as_slice).unwrap_or_default();
-        self.quota.with_label_values(&own).set(ratio(clients.iter().map(|client| client.quota_ppm).sum()));
-        self.memory_assigned
-            .with_label_values(&own)
-            .set(whole(clients.iter().map(|client| client.memory_bytes).sum::<u64>()));
-        self.clients.with_label_values(&own).set(whole(clients.len()));
-        let manager = facts.managers.get(&gpu.uuid);
-        let answers = facts.snapshots.get(&gpu.uuid).is_some_and(Result::is_ok);
-        let serves = manager.is_some_and(|manager| manager.state == ManagerState::Serving);
-        self.up.with_label_values(&own).set(i64::from(answers && serves));
-        self.restarts.with_label_values(&own).inc_by(manager.map_or(0, |manager| manager.restarts));
-        if let Some(manager) = manager {
-            let outcome = manager.self_test.name();
-            self.self_test.with_label_values(&[own.as_slice(), &[outcome]].concat()).set(1);
-        }
-        if let Some(Ok(snapshot)) = facts.snapshots.get(&gpu.uuid) {
-            for (reason, count) in &snapshot.refused {
-                self.refused.with_label_values(&[own.as_slice(), &[reason.as_str()]].concat()).inc_by(*count);
-            }
-            if let Some(reported) = &snapshot.steering {
-                self.channel_groups.add(own, reported);
-            }
-        }
+fn add_scheduling(families: &mut Families, own: &Labels<'_>, reported: &Steering) -> prometheus::Result<()> {
+    families.add_counters(
+        own,
+        &[
+            (
+                "sluice_turns_total",
+                "Quanta enforced by enabling and disabling channel groups",
+                reported.turns as f64,
+            ),
+            (
+                "sluice_hand_overs_forced_total",
+                "Hand-offs of the GPU while a latency-critical process was busy, or about to be",
+                reported.hand_overs_forced as f64,
+            ),
+            (
+                "sluice_steering_given_up_total",
+                "Processes scheduled by token because a driver control of their pod failed",
+                reported.given_up as f64,
+            ),
+            (
+                "sluice_control_descriptors_refused_total",
+                "Descriptors announced by pods' processes that are no control descriptors",
+                reported.descriptors_refused as f64,
+            ),
+            (
+                "sluice_announcements_refused_total",
+                "Announcements of contexts that were ignored because their pod made too many",
+                reported.announcements_refused as f64,
+            ),
+        ],
+    )?;
+    for one in &reported.controls {
+        let help = "Driver controls of channel groups, by kind and outcome";
+        let labels = [own, &[("control", one.control.as_str()), ("outcome", &one.outcome)]].concat();
+        families.counter("sluice_controls_total", help, &labels)?.inc_by(one.count as f64);
     }
+    for one in &reported.preemptions {
+        let help = "Pre-emptions of a process, by level and outcome";
+        let labels = [own, &[("level", one.level.as_str()), ("outcome", &one.outcome)]].concat();
+        families.counter("sluice_preemptions_total", help, &labels)?.inc_by(one.count as f64);
+    }
+    for (to, changes) in &reported.gate_changes {
+        let help = "Changes of the stream gates of best-effort processes";
+        let labels = [own, &[("to", to.as_str())]].concat();
+        families.counter("sluice_gate_changes_total", help, &labels)?.inc_by(*changes as f64);
+    }
+    for (level, processes) in &reported.levels {
+        let help = "Attached processes, by the mechanism that makes them yield the GPU";
+        let labels = [own, &[("level", level.as_str())]].concat();
+        families.gauge("sluice_level", help, &labels)?.set(f64::from(*processes));
+    }
+    Ok(())
 }

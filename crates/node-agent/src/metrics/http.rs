@@ -13,21 +13,17 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::state::StatePage;
-use super::{Facts, Readiness, Sources, families};
+use super::{Facts, Sources, families, state};
 
 /// What the server shows.
 #[derive(Debug, Clone)]
 pub struct Pages {
-    /// Where the facts come from.
+    /// Where facts and readiness come from.
     pub sources: Sources,
-    /// What readiness depends on.
-    pub readiness: Readiness,
     /// Series that other parts of the agent maintain.
     pub registry: Registry,
 }
 
-/// State that the handlers share.
 struct PageState {
     pages: Pages,
     /// The managers are asked for one scrape at a time, however many arrive.
@@ -66,9 +62,7 @@ pub fn router(pages: Pages) -> Router {
 async fn metrics(Shared(state): Shared<Arc<PageState>>) -> Response {
     let facts = state.gather().await;
     let text = || {
-        let registry = Registry::new();
-        families::register(&facts, &registry)?;
-        let mut all = registry.gather();
+        let mut all = families::gather(&facts)?;
         all.extend(state.pages.registry.gather());
         TextEncoder::new().encode_to_string(&all)
     };
@@ -78,15 +72,15 @@ async fn metrics(Shared(state): Shared<Arc<PageState>>) -> Response {
     }
 }
 
-async fn state_page(Shared(state): Shared<Arc<PageState>>) -> Response {
-    axum::Json(StatePage::from(&state.gather().await)).into_response()
+async fn state_page(Shared(page): Shared<Arc<PageState>>) -> Response {
+    axum::Json(state::page(&page.gather().await)).into_response()
 }
 
 async fn readyz(Shared(state): Shared<Arc<PageState>>) -> Response {
-    let missing = state.pages.readiness.missing();
+    let missing = state.pages.sources.missing();
     if missing.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = missing.iter().map(|(_, text)| format!("{text}\n")).collect();
+    let lines: String = missing.iter().map(|text| format!("{text}\n")).collect();
     (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
 }

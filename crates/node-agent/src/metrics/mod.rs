@@ -1,30 +1,109 @@
 //! The agent's HTTP pages: `/metrics` for Prometheus, `/state` for users and tests, `/livez` and `/readyz` for
 //! kubelet.
 //!
-//! * [`scrape`]: asks all managers concurrently, each with a deadline. A manager that hangs costs only its own series.
-//! * [`families`]: converts the facts into Prometheus's series. Pure, and built anew for each scrape: a pod that ended
-//!   leaves no series.
-//!   The series are in `client_families`, `gpu_families` and `channel_groups`.
-//! * [`state`]: the same facts as JSON, with the wanted clients beside those in force.
-//! * [`readiness`]: what the node still lacks before it can take pods.
-//! * [`http`]: the server.
+//! The series are built anew for each scrape, so a pod that ended leaves none. A manager that hangs costs only its own.
 
-mod channel_groups;
 mod client_families;
-pub mod families;
+mod families;
 mod gpu_families;
 pub mod http;
-pub mod readiness;
-pub mod scrape;
-pub mod state;
+mod state;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use futures::future::join_all;
 use sluice_placement::inventory::NodeInventory;
+use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
-pub use readiness::{Component, Readiness};
-pub use scrape::{Facts, Sources};
+use crate::managers::{self, ManagerCommand, ManagerState, ManagerStatus, ManagerStatuses};
+use crate::pods::{Assignments, AssignmentsWatch, Pods, PodsWatch};
 
 /// The GPUs, once the driver has answered for the first time.
 pub type InventorySlot = Arc<OnceLock<watch::Receiver<NodeInventory>>>;
+
+/// Prometheus waits 10 s by default. A scrape with a gap after one second is better than a failed scrape.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Where the facts and the readiness come from.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// Name of the node.
+    pub node: String,
+    /// GPUs; `None` until the driver has answered.
+    pub inventory: InventorySlot,
+    /// The node's pods.
+    pub pods: PodsWatch,
+    /// The assignments of pods to GPUs.
+    pub assignments: AssignmentsWatch,
+    /// The status of the managers.
+    pub statuses: ManagerStatuses,
+    /// The paths of their control sockets.
+    pub command: ManagerCommand,
+    /// Whether kubelet has accepted the registration.
+    pub registered: watch::Receiver<bool>,
+}
+
+/// The facts of one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Name of the node.
+    pub node: String,
+    /// GPUs; `None` until the driver has answered.
+    pub inventory: Option<NodeInventory>,
+    /// Pods by uid.
+    pub pods: Arc<Pods>,
+    /// The assignments of pods to GPUs.
+    pub assignments: Arc<Assignments>,
+    /// The status of the managers, by GPU.
+    pub managers: BTreeMap<String, ManagerStatus>,
+    /// The managers' snapshots by GPU, or the error of the call.
+    pub snapshots: BTreeMap<String, Result<SnapshotResponse, String>>,
+}
+
+impl Sources {
+    /// Asks all managers concurrently.
+    pub async fn gather(&self) -> Facts {
+        let managers = self.statuses.now();
+        let asked = managers.keys().map(|gpu| async move {
+            let answer = managers::snapshot(&self.command.control(gpu), DEADLINE).await;
+            (gpu.clone(), answer.map_err(|why| why.to_string()))
+        });
+        let snapshots = join_all(asked).await.into_iter().collect();
+        Facts {
+            node: self.node.clone(),
+            inventory: self.inventory.get().map(|inventory| inventory.borrow().clone()),
+            pods: self.pods.borrow().clone().unwrap_or_default(),
+            assignments: self.assignments.borrow().clone().unwrap_or_default(),
+            managers,
+            snapshots,
+        }
+    }
+
+    /// What the node still lacks before it can take pods, a text for each condition; empty if it is ready.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let conditions = [
+            (self.inventory.get().is_some(), "the NVIDIA driver has not reported its GPUs"),
+            (*self.registered.borrow(), "kubelet has not accepted the device plugin's registration"),
+            (self.pods.borrow().is_some(), "the API server has not listed the node's pods"),
+        ];
+        let unmet = conditions.into_iter().filter(|(is_met, _)| !is_met);
+        let mut missing: Vec<String> = unmet.map(|(_, text)| text.to_owned()).collect();
+        for (gpu, status) in self.statuses.now() {
+            let text = match status.state {
+                ManagerState::Serving => continue,
+                ManagerState::Starting => "has not accepted its clients yet",
+                ManagerState::Outdated => "refuses its clients",
+                ManagerState::BackingOff => "has ended and is restarted soon",
+            };
+            missing.push(format!("the pod-manager of {gpu} {text}"));
+        }
+        missing
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -36,28 +36,13 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The name that `kubectl describe` shows.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    /// The event's type, reason and action in the API.
+    const fn in_api(self) -> (EventType, &'static str, &'static str) {
         match self {
-            Self::GpuUnhealthy => "GpuUnhealthy",
-            Self::GpuRecovered => "GpuRecovered",
-            Self::GpuSelfTest => "GpuSelfTest",
-            Self::GpuRefused => "GpuRefused",
-        }
-    }
-
-    const fn kind(self) -> EventType {
-        match self {
-            Self::GpuUnhealthy | Self::GpuSelfTest | Self::GpuRefused => EventType::Warning,
-            Self::GpuRecovered => EventType::Normal,
-        }
-    }
-
-    const fn action(self) -> &'static str {
-        match self {
-            Self::GpuUnhealthy | Self::GpuRecovered | Self::GpuSelfTest => "CheckGpu",
-            Self::GpuRefused => "AssignGpu",
+            Self::GpuUnhealthy => (EventType::Warning, "GpuUnhealthy", "CheckGpu"),
+            Self::GpuRecovered => (EventType::Normal, "GpuRecovered", "CheckGpu"),
+            Self::GpuSelfTest => (EventType::Warning, "GpuSelfTest", "CheckGpu"),
+            Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
         }
     }
 }
@@ -125,11 +110,12 @@ pub async fn send(client: Client, node: String, mut receiver: mpsc::Receiver<Pen
     let reporter = Reporter { controller: "sluice.dev/node-agent".into(), instance: Some(node) };
     let recorder = Recorder::new(client, reporter);
     while let Some(pending) = receiver.recv().await {
+        let (type_, reason, action) = pending.reason.in_api();
         let event = Event {
-            type_: pending.reason.kind(),
-            reason: pending.reason.name().into(),
+            type_,
+            reason: reason.into(),
             note: Some(cut(&pending.note).to_owned()),
-            action: pending.reason.action().into(),
+            action: action.into(),
             secondary: None,
         };
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);

@@ -1,27 +1,25 @@
 //! Events about the health of GPUs: one on the node, one on each pod that has the GPU.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sluice_placement::inventory::{Gpu, NodeInventory};
 use tokio::sync::watch;
 
 use super::events::{EventQueue, Reason, about_node, about_pod};
-use crate::managers::{ClientSetsWatch, ManagerStatus};
-use crate::pods::{Assignments, Pods, PodsWatch};
+use crate::managers::ManagerStatus;
+use crate::pods::{AssignmentsWatch, PodsWatch};
 use crate::self_test::Outcome;
 
 /// Publishes every change of health until the inventory ends. A GPU that is unhealthy from the start is published too.
 pub async fn publish_health_changes(
     node: String,
     mut inventory: watch::Receiver<NodeInventory>,
-    assignments: watch::Receiver<Arc<Assignments>>,
-    mut sets: ClientSetsWatch,
+    mut assignments: AssignmentsWatch,
     pods: PodsWatch,
     events: EventQueue,
 ) {
     // Until then it is unknown which pods are on a GPU that is unhealthy from the start.
-    if sets.wait_for(Option::is_some).await.is_err() {
+    if assignments.wait_for(Option::is_some).await.is_err() {
         return;
     }
     let mut before = NodeInventory::new(0, Vec::new());
@@ -29,9 +27,9 @@ pub async fn publish_health_changes(
         let now = inventory.borrow_and_update().clone();
         for change in health_changes(&before, &now) {
             events.publish(about_node(&node), change.reason, change.note.clone());
-            let assignments = Arc::clone(&assignments.borrow());
-            let known: Arc<Pods> = pods.borrow().clone().unwrap_or_default();
-            let on_it = assignments.gpus.iter().filter(|(_, gpus)| gpus.contains(&change.gpu));
+            let assigned = assignments.borrow().clone().unwrap_or_default();
+            let known = pods.borrow().clone().unwrap_or_default();
+            let on_it = assigned.gpus.iter().filter(|(_, gpus)| gpus.contains(&change.gpu));
             for pod in on_it.filter_map(|(uid, _)| known.get(uid)) {
                 events.publish(about_pod(pod), change.reason, change.note.clone());
             }

@@ -1,4 +1,5 @@
-//! The rule by which bound pods become clients of GPUs. Pure: the same pods and GPUs give the same clients.
+//! The rule by which bound pods become clients of GPUs, and its application whenever pods or GPUs change. The rule is
+//! pure: the same pods and GPUs give the same clients.
 //!
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
@@ -6,20 +7,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::share::WHOLE_PPM;
-use sluice_placement::annotations::{self, Amount, GpuRequest, Mistake, Mistakes, WHOLE_MILLI, keys};
+use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, keys};
+use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
-use sluice_placement::{Demand, format_share};
 use sluice_proto::control::{Class, Client};
+use sluice_units::WHOLE_PPM;
+use tokio::sync::watch;
+use tracing::warn;
 
-use super::{PodView, Pods};
-use crate::managers::ClientSets;
+use super::{PodView, Pods, PodsWatch};
+use crate::tasks::replace_if_new;
 
 /// The clients of each GPU, and the pods that were refused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignments {
-    /// The clients of each GPU.
-    pub sets: ClientSets,
+    /// The clients of each GPU by its UUID.
+    pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
     /// Why a pod got nothing, by its uid.
@@ -56,14 +59,14 @@ pub enum Refusal {
         gpu: String,
     },
     /// It requests more GPU time than the GPU has left.
-    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_milli).into()), asked = format_share((*.asked_milli).into()))]
+    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_ppm).into()), asked = format_share((*.asked_ppm).into()))]
     NoShareLeft {
         /// The UUID.
         gpu: String,
-        /// Thousandths of the GPU that no pod was promised.
-        free_milli: u32,
-        /// Thousandths of the GPU that this pod requests.
-        asked_milli: u32,
+        /// Parts per million of the GPU that no pod was promised.
+        free_ppm: u32,
+        /// Parts per million of the GPU that this pod requests.
+        asked_ppm: u32,
     },
     /// It requests more memory than the GPU has left.
     #[error("{gpu} has {free} bytes of memory free, {asked} asked")]
@@ -77,18 +80,10 @@ pub enum Refusal {
     },
 }
 
-/// A pod's request together with the GPUs that the scheduler assigned for it.
-struct AssignedRequest<'a> {
-    pod: &'a PodView,
-    request: GpuRequest,
-    demand: Demand,
-    gpus: Vec<String>,
-}
-
 /// What a GPU has not promised to a pod yet.
 struct Remaining {
     memory_total: u64,
-    share_milli: u32,
+    share_ppm: u32,
     memory: u64,
 }
 
@@ -100,7 +95,7 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
         let memory = gpu.memory_bytes;
-        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_milli: WHOLE_MILLI, memory });
+        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_ppm: WHOLE_PPM, memory });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
     let mut order: Vec<&Arc<PodView>> = pods.values().filter(|pod| !pod.has_ended).collect();
@@ -108,12 +103,12 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     for pod in order {
         let refusal = match read_request(pod) {
             Ok(None) => continue,
-            Ok(Some(wanted)) => match reserve(&wanted, &mut remaining) {
+            Ok(Some((request, gpus))) => match reserve(pod, &request, &gpus, &mut remaining) {
                 Ok(clients) => {
-                    for (gpu, client) in wanted.gpus.iter().zip(clients) {
+                    for (gpu, client) in gpus.iter().zip(clients) {
                         result.sets.entry(gpu.clone()).or_default().push(client);
                     }
-                    result.gpus.insert(pod.uid.clone(), wanted.gpus);
+                    result.gpus.insert(pod.uid.clone(), gpus);
                     continue;
                 }
                 Err(refusal) => refusal,
@@ -129,8 +124,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     result
 }
 
-/// Reads a pod's request and assignment; `None` if the pod does not use Sluice.
-fn read_request(pod: &PodView) -> Result<Option<AssignedRequest<'_>>, Refusal> {
+/// Reads a pod's request and its assigned GPUs; `None` if the pod does not use Sluice.
+fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;
     let gpus = annotations::assigned(&pod.annotations).map_err(Refusal::Assignment)?;
     let (request, gpus) = match (request, gpus) {
@@ -139,63 +134,89 @@ fn read_request(pod: &PodView) -> Result<Option<AssignedRequest<'_>>, Refusal> {
         (Some(_), None) => return Err(Refusal::NotAssigned),
         (Some(request), Some(gpus)) => (request, gpus),
     };
-    let demand = Demand::from(&request);
-    if gpus.len() != demand.gpus() || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
-        return Err(Refusal::WrongCount { asked: demand.gpus(), given: gpus.len() });
+    let asked = request.demand.gpus() as usize;
+    if gpus.len() != asked || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
+        return Err(Refusal::WrongCount { asked, given: gpus.len() });
     }
-    Ok(Some(AssignedRequest { pod, request, demand, gpus }))
+    Ok(Some((request, gpus)))
 }
 
 /// Reserves the request on all of its GPUs, or on none. Returns the client of each GPU.
 fn reserve(
-    wanted: &AssignedRequest<'_>,
+    pod: &PodView,
+    request: &GpuRequest,
+    gpus: &[String],
     remaining: &mut BTreeMap<&str, Remaining>,
 ) -> Result<Vec<Client>, Refusal> {
-    let asked_milli = wanted.demand.milli_per_gpu();
-    let mut clients = Vec::with_capacity(wanted.gpus.len());
-    for gpu in &wanted.gpus {
+    let quota_ppm = request.demand.share_per_gpu().ppm();
+    let mut clients = Vec::with_capacity(gpus.len());
+    for gpu in gpus {
         let Some(free) = remaining.get(gpu.as_str()) else {
             return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
         };
-        if asked_milli > free.share_milli {
-            let free_milli = free.share_milli;
-            return Err(Refusal::NoShareLeft { gpu: gpu.clone(), free_milli, asked_milli });
+        if quota_ppm > free.share_ppm {
+            return Err(Refusal::NoShareLeft {
+                gpu: gpu.clone(),
+                free_ppm: free.share_ppm,
+                asked_ppm: quota_ppm,
+            });
         }
-        let asked = wanted.demand.memory_on(free.memory_total);
-        if asked > free.memory {
-            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked });
+        let memory_bytes = request.demand.memory_on(free.memory_total);
+        if memory_bytes > free.memory {
+            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
         }
-        clients.push(client(wanted, asked));
+        let class =
+            if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
+        clients.push(Client {
+            pod_uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            class: class.into(),
+            quota_ppm,
+            limit_ppm: request.limit.ppm(),
+            memory_bytes,
+            weight: request.priority.weight(),
+            slo_ns: request.slo_ns.unwrap_or(0),
+        });
     }
-    for (gpu, client) in wanted.gpus.iter().zip(&clients) {
+    for (gpu, client) in gpus.iter().zip(&clients) {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
-            free.share_milli -= asked_milli;
+            free.share_ppm -= quota_ppm;
             free.memory -= client.memory_bytes;
         }
     }
     Ok(clients)
 }
 
-/// The client as the manager of one of its GPUs receives it.
-fn client(wanted: &AssignedRequest<'_>, memory_bytes: u64) -> Client {
-    const PPM: u32 = WHOLE_PPM / WHOLE_MILLI;
-    let AssignedRequest { pod, request, demand, .. } = wanted;
-    let limit_milli = match request.amount {
-        Amount::Share { limit_milli, .. } => limit_milli,
-        Amount::Whole { .. } => WHOLE_MILLI,
-    };
-    let class =
-        if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
-    Client {
-        pod_uid: pod.uid.clone(),
-        namespace: pod.namespace.clone(),
-        pod: pod.name.clone(),
-        class: class.into(),
-        quota_ppm: demand.milli_per_gpu() * PPM,
-        limit_ppm: limit_milli * PPM,
-        memory_bytes,
-        weight: request.priority.weight(),
-        slo_ns: request.slo_ns.unwrap_or(0),
+/// Publishes the assignments whenever pods or GPUs change, until these no longer come. `on_refusal` is called once for
+/// each refusal.
+pub async fn publish_assignments(
+    assignments: watch::Sender<Option<Arc<Assignments>>>,
+    mut pods: PodsWatch,
+    mut inventory: watch::Receiver<NodeInventory>,
+    mut on_refusal: impl FnMut(&PodView, &Refusal),
+) {
+    loop {
+        let known = pods.borrow_and_update().clone();
+        let gpus = inventory.borrow_and_update().clone();
+        if let Some(known) = known {
+            let before = assignments.borrow().clone().unwrap_or_default();
+            let now = assign(&known, &gpus, &before);
+            // The same reason with other numbers is not reported again.
+            let kind = std::mem::discriminant::<Refusal>;
+            let is_new = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
+            for (uid, why) in now.refused.iter().filter(|(uid, why)| is_new(uid, why)) {
+                if let Some(pod) = known.get(uid) {
+                    warn!(pod = pod.full_name(), uid, %why, "the pod gets no GPU");
+                    on_refusal(pod, why);
+                }
+            }
+            assignments.send_if_modified(|last| replace_if_new(last, Some(Arc::new(now))));
+        }
+        tokio::select! {
+            changed = pods.changed() => if changed.is_err() { return },
+            changed = inventory.changed() => if changed.is_err() { return },
+        }
     }
 }
 

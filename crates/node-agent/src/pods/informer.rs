@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{PodView, Pods};
+use crate::tasks::replace_if_new;
 use crate::watch_backoff::WatchBackoff;
 
 /// Length of one watch. A connection that died silently is noticed a little later than this.
@@ -37,14 +38,8 @@ pub async fn follow(client: Client, node: String, known: watch::Sender<Option<Ar
             if is_complete {
                 info!(pods = pods.len(), "listed the node's pods");
             }
-            let pods = Arc::new(pods.clone());
-            known.send_if_modified(|last| {
-                let is_news = last.as_ref() != Some(&pods);
-                if is_news {
-                    *last = Some(pods);
-                }
-                is_news
-            });
+            let pods = Some(Arc::new(pods.clone()));
+            known.send_if_modified(|last| replace_if_new(last, pods));
         }
     }
 }

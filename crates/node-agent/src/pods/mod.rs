@@ -1,12 +1,6 @@
 //! From the pods of this node to the clients of each GPU.
-//!
-//! * [`view`]: what the agent needs to know of a pod.
-//! * [`informer`]: the pods, from a watch. The last known pods remain while the API server is unavailable.
-//! * [`assign`]: the rule: pods and GPUs in, clients of each GPU and refusals out. Pure.
-//! * [`assigner`]: applies the rule whenever pods or GPUs change.
 
 pub mod assign;
-pub mod assigner;
 pub mod informer;
 pub mod view;
 
@@ -21,3 +15,6 @@ pub type Pods = BTreeMap<String, Arc<PodView>>;
 
 /// The pods as they change; `None` until the first complete list.
 pub type PodsWatch = tokio::sync::watch::Receiver<Option<Arc<Pods>>>;
+
+/// The assignments as they change; `None` until pods and GPUs are known.
+pub type AssignmentsWatch = tokio::sync::watch::Receiver<Option<Arc<Assignments>>>;

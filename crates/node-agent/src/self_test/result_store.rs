@@ -44,9 +44,6 @@ impl ResultStore {
     }
 
     /// Removes all results of this GPU: those of other drivers and boots, and one that is to be repeated.
-    ///
-    /// # Errors
-    /// An I/O error of the disk.
     pub(super) fn forget(&self, gpu: &str) -> io::Result<()> {
         let own = format!("{}_", plain(gpu));
         for (_, path) in self.entries().filter(|(name, _)| name.starts_with(&own)) {

@@ -24,7 +24,7 @@ fn checkpoint_counts_only_for_existing_pods_and_mounts_always() {
     );
     fs::write(proc.join("417/mountinfo"), mount).unwrap();
     let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checkpoints/three_pods.json");
-    let usage = Usage { proc, checkpoint, resource: "sluice.dev/gpu".into() };
+    let usage = Usage { proc, checkpoint };
 
     assert_eq!(usage.versions().unwrap(), BTreeSet::from([version('a'), version('b'), e.clone()]));
     assert_eq!(usage.versions_of(|uid| uid == SERVE).unwrap(), BTreeSet::from([version('b'), e.clone()]));

@@ -30,7 +30,6 @@ impl Host {
         let usage = Usage {
             proc: disk.path().join("proc"),
             checkpoint: disk.path().join("kubelet_internal_checkpoint"),
-            resource: "sluice.dev/gpu".into(),
         };
         fs::write(&usage.checkpoint, checkpoint).unwrap();
         let host = Self { disk, usage };

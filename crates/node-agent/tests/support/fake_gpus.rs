@@ -35,6 +35,8 @@ pub fn gpu(index: u32) -> Gpu {
         numa: None,
         pci: format!("0000:{:02x}:00.0", index + 1),
         nvlink: Vec::new(),
+        healthy: true,
+        unhealthy_reason: None,
     }
 }
 

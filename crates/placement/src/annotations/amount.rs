@@ -1,10 +1,12 @@
-//! Amounts: a share in thousandths of a GPU, or whole GPUs.
+//! Amounts: a share of one GPU, or whole GPUs. Numbers are read as written, without floats.
 
-use super::WHOLE_MILLI;
-use super::decimal::Decimal;
+use sluice_units::{Share, WHOLE_PPM};
 
 /// The most whole GPUs of one pod.
 pub const MAX_WHOLE_GPUS: u32 = 64;
+
+/// Annotations state shares in thousandths of a GPU.
+pub(super) const THOUSANDTH_PPM: u32 = WHOLE_PPM / 1000;
 
 /// Values that `sluice.dev/quota` accepts, for messages.
 pub(super) const QUOTA_ALLOWED: &str = "a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or \
@@ -16,53 +18,66 @@ pub(super) const LIMIT_ALLOWED: &str =
 /// A share of one GPU or a number of whole ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Part of one GPU.
-    Share {
-        /// Guaranteed share in thousandths; 0: only time that the others leave.
-        quota_milli: u32,
-        /// Largest share in thousandths; above 0 and at least the quota.
-        limit_milli: u32,
-    },
-    /// Whole GPUs.
-    Whole {
-        /// Number of GPUs, 2 to 64.
-        gpus: u32,
-    },
+    /// The guaranteed share of one GPU; zero: only time that the others leave.
+    Share(Share),
+    /// This many whole GPUs.
+    Whole(u32),
 }
 
-/// Value of `sluice.dev/quota`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quota {
-    Milli(u32),
-    Gpus(u32),
-}
-
-/// Thousandths above 0 and at most 1000 from `0.3` or `30%`.
-pub(super) fn parse_share(text: &str) -> Option<u32> {
-    let (milli, exact) = match text.strip_suffix('%') {
-        Some(percent) => Decimal::parse(percent)?.times(WHOLE_MILLI / 100),
-        None => Decimal::parse(text)?.times(WHOLE_MILLI),
+/// A share above 0, in whole thousandths, from `0.3` or `30%`.
+pub(super) fn parse_share(text: &str) -> Option<Share> {
+    let (ppm, exact) = match text.strip_suffix('%') {
+        Some(percent) => Decimal::parse(percent)?.times(WHOLE_PPM / 100),
+        None => Decimal::parse(text)?.times(WHOLE_PPM),
     };
-    let milli = u32::try_from(milli).ok().filter(|_| exact)?;
-    (1..=WHOLE_MILLI).contains(&milli).then_some(milli)
+    let ppm =
+        u32::try_from(ppm).ok().filter(|ppm| exact && *ppm > 0 && ppm.is_multiple_of(THOUSANDTH_PPM))?;
+    Share::from_ppm(ppm)
 }
 
 /// A share, or whole GPUs where the number is 2 to 64.
-pub(super) fn parse_quota(text: &str) -> Option<Quota> {
-    if let Some(milli) = parse_share(text) {
-        return Some(Quota::Milli(milli));
+pub(super) fn parse_quota(text: &str) -> Option<Amount> {
+    if let Some(share) = parse_share(text) {
+        return Some(Amount::Share(share));
     }
     let (gpus, exact) = Decimal::parse(text)?.times(1);
     let gpus = u32::try_from(gpus).ok().filter(|_| exact)?;
-    (2..=MAX_WHOLE_GPUS).contains(&gpus).then_some(Quota::Gpus(gpus))
+    (2..=MAX_WHOLE_GPUS).contains(&gpus).then_some(Amount::Whole(gpus))
 }
 
-/// Thousandths as `0.3`, without trailing zeros.
-pub(super) fn plain(milli: u32) -> String {
-    show(milli).trim_end_matches('0').trim_end_matches('.').to_owned()
+/// `digits / 10^scale`, exactly as in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Decimal {
+    digits: u128,
+    scale: u32,
 }
 
-/// Thousandths as `0.300`, for messages.
-pub(super) fn show(milli: u32) -> String {
-    format!("{}.{:03}", milli / WHOLE_MILLI, milli % WHOLE_MILLI)
+/// The most significant digits of a number: 10^27 × 10^9 still fits a `u128`.
+const MAX_DIGITS: usize = 27;
+
+impl Decimal {
+    /// Reads `12`, `0.5` or `007.250`; no sign, no exponent, digits on both sides of the point.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (whole, fraction) = match text.split_once('.') {
+            Some((whole, fraction)) => (whole, fraction),
+            None => (text, "0"),
+        };
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(fraction) {
+            return None;
+        }
+        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+        if whole.len() + fraction.len() > MAX_DIGITS {
+            return None;
+        }
+        let digits = format!("0{whole}{fraction}").parse().ok()?;
+        Some(Self { digits, scale: u32::try_from(fraction.len()).ok()? })
+    }
+
+    /// The number times `factor` (at most 10^9), rounded down, and whether the result is exact.
+    pub(super) fn times(self, factor: u32) -> (u128, bool) {
+        let unit = 10u128.pow(self.scale);
+        let product = self.digits * u128::from(factor);
+        (product / unit, product.is_multiple_of(unit))
+    }
 }

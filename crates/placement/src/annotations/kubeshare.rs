@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use super::amount::{self, Quota};
-use super::decimal::Decimal;
+use sluice_units::{Share, WHOLE_PPM};
+
+use super::amount::{Decimal, THOUSANDTH_PPM, parse_quota};
 use super::lists::{is_label, is_model, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::read::MIN_MEMORY;
-use super::{MAX_WHOLE_GPUS, Priority, WHOLE_MILLI, keys, parse_quantity};
+use super::{MAX_WHOLE_GPUS, Priority, keys, parse_quantity};
 
 /// Prefix of all of KubeShare's labels.
 pub const PREFIX: &str = "sharedgpu/";
@@ -71,20 +72,15 @@ pub fn translate(
             mistakes.push(Mistake::new(key, stated, allowed));
         }
     }
-    Mistakes::some(mistakes).map_or(Ok(out), Err)
+    Mistakes::check(mistakes).map(|()| out)
 }
 
 /// Whether two values of a key have the same meaning.
 fn same(key: &str, left: &str, right: &str) -> bool {
-    let both = |one: Option<u64>, other: Option<u64>| one.is_some() && one == other;
-    let quota = |text| match amount::parse_quota(text)? {
-        Quota::Milli(milli) => Some(u64::from(milli)),
-        Quota::Gpus(gpus) => Some(u64::from(gpus) * u64::from(WHOLE_MILLI)),
-    };
     left == right
         || match key {
-            keys::QUOTA | keys::LIMIT => both(quota(left), quota(right)),
-            keys::MEMORY => both(parse_quantity(left).ok(), parse_quantity(right).ok()),
+            keys::QUOTA | keys::LIMIT => parse_quota(left).is_some_and(|one| parse_quota(right) == Some(one)),
+            keys::MEMORY => parse_quantity(left).is_some_and(|one| parse_quantity(right) == Some(one)),
             keys::PRIORITY => Priority::parse(left).is_some_and(|one| Priority::parse(right) == Some(one)),
             keys::GPU_MODEL => left.replace(' ', "-") == right.replace(' ', "-"),
             _ => false,
@@ -105,7 +101,7 @@ impl Reader<'_> {
         if !self.mistakes.is_empty() {
             return;
         }
-        let zero = |number: Option<Number>| number.is_none_or(|number| number.milli == 0 && number.exact);
+        let zero = |number: Option<Number>| number.is_none_or(|number| number.ppm == 0 && number.exact);
         if zero(request) && zero(limit) && (limit.is_some() || memory.is_none()) {
             return;
         }
@@ -113,8 +109,8 @@ impl Reader<'_> {
             self.mistakes.push(Mistake::missing(LIMIT, "KubeShare wants it on every GPU pod"));
             return;
         };
-        let request = request.unwrap_or(Number { milli: 0, exact: true });
-        if request.milli > WHOLE_MILLI {
+        let request = request.unwrap_or(Number { ppm: 0, exact: true });
+        if request.ppm > WHOLE_PPM {
             self.whole_gpus(request, limit, memory)
         } else {
             self.share(request, limit, memory)
@@ -124,24 +120,24 @@ impl Reader<'_> {
 
     fn share(&mut self, request: Number, limit: Number, memory: Option<u64>) {
         for (key, number) in [(REQUEST, request), (LIMIT, limit)] {
-            if number.milli == 0 && !number.exact {
+            if number.ppm == 0 && !number.exact {
                 self.refuse(key, "at least 0.001");
             } else if !number.exact {
-                let rounded = amount::plain(number.milli);
+                let rounded = number.share();
                 self.out.warnings.push(format!("{key} is rounded down to thousandths: {rounded}"));
             }
         }
-        if limit.milli > WHOLE_MILLI {
+        if limit.ppm > WHOLE_PPM {
             self.refuse(LIMIT, &format!("at most 1 where {REQUEST} is at most 1"));
-        } else if limit.milli < request.milli {
+        } else if limit.ppm < request.ppm {
             self.refuse(LIMIT, &format!("at least {REQUEST}"));
         }
-        if request.milli > 0 {
-            self.set(keys::QUOTA, amount::plain(request.milli));
+        if request.ppm > 0 {
+            self.set(keys::QUOTA, request.share().to_string());
         } else if request.exact && memory.is_none() {
             self.mistakes.push(Mistake::missing(MEM, format!("it may only be left out beside {REQUEST}")));
         }
-        self.set(keys::LIMIT, amount::plain(limit.milli));
+        self.set(keys::LIMIT, limit.share().to_string());
         if let Some(bytes) = memory {
             self.set(keys::MEMORY, bytes.to_string());
         }
@@ -151,7 +147,7 @@ impl Reader<'_> {
         if limit != request {
             self.refuse(LIMIT, &format!("the same as {REQUEST} where that is above 1"));
         }
-        self.set(keys::QUOTA, (request.milli / WHOLE_MILLI).to_string());
+        self.set(keys::QUOTA, (request.ppm / WHOLE_PPM).to_string());
         if memory.is_some() {
             self.out.warnings.push(format!("{MEM} has no effect: whole GPUs come with all of their memory"));
         }
@@ -213,20 +209,28 @@ impl Reader<'_> {
     }
 }
 
-/// A share or a count, in thousandths rounded down.
+/// A share or a count of GPUs in parts per million, rounded down to thousandths.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Number {
-    milli: u32,
+    ppm: u32,
     exact: bool,
+}
+
+impl Number {
+    /// The share, if it is at most one GPU. A larger number is refused as a share.
+    fn share(self) -> Share {
+        Share::from_ppm(self.ppm).unwrap_or(Share::ONE)
+    }
 }
 
 fn number(text: &str) -> Option<Number> {
     let decimal =
         if text.starts_with('.') { Decimal::parse(&format!("0{text}")) } else { Decimal::parse(text) }?;
-    let (milli, exact) = decimal.times(WHOLE_MILLI);
-    let milli = u32::try_from(milli).ok().filter(|milli| *milli <= MAX_WHOLE_GPUS * WHOLE_MILLI)?;
-    let whole = exact && milli.is_multiple_of(WHOLE_MILLI);
-    (milli < WHOLE_MILLI || whole).then_some(Number { milli, exact })
+    let (thousandths, exact) = decimal.times(WHOLE_PPM / THOUSANDTH_PPM);
+    let ppm = u32::try_from(thousandths).ok()?.checked_mul(THOUSANDTH_PPM)?;
+    let is_share = ppm < WHOLE_PPM;
+    let is_whole = exact && ppm.is_multiple_of(WHOLE_PPM) && ppm <= MAX_WHOLE_GPUS * WHOLE_PPM;
+    (is_share || is_whole).then_some(Number { ppm, exact })
 }
 
 fn whole(text: &str) -> Option<u64> {

@@ -41,10 +41,12 @@ impl fmt::Display for Mistake {
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// `None` for an empty list.
-    #[must_use]
-    pub fn some(mistakes: Vec<Mistake>) -> Option<Self> {
-        if mistakes.is_empty() { None } else { Some(Self(mistakes)) }
+    /// An error unless the list is empty.
+    ///
+    /// # Errors
+    /// All mistakes of the list.
+    pub fn check(mistakes: Vec<Mistake>) -> Result<(), Self> {
+        if mistakes.is_empty() { Ok(()) } else { Err(Self(mistakes)) }
     }
 
     /// Every mistake, in the order of the keys.

@@ -2,11 +2,9 @@
 //!
 //! [`GpuRequest::from_annotations`] reads a request. [`GpuRequest::admit`] also refuses unknown keys. [`assigned`]
 //! reads the assigned GPUs. [`kubeshare::translate`] translates KubeShare's labels into the same annotations. Shares are
-//! thousandths of one GPU, memory is bytes, durations are nanoseconds; no floating-point numbers are used.
+//! written in thousandths of one GPU, memory is bytes, durations are nanoseconds; no floating-point numbers are used.
 
 mod amount;
-mod assigned;
-mod decimal;
 mod duration;
 pub mod keys;
 pub mod kubeshare;
@@ -21,43 +19,28 @@ mod tests;
 mod write;
 
 pub use amount::{Amount, MAX_WHOLE_GPUS};
-pub use assigned::assigned;
 pub use duration::parse_duration;
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
-pub use quantity::{QuantityError, parse_quantity};
+pub use quantity::parse_quantity;
+pub use read::assigned;
+use sluice_units::Share;
 
-/// Thousandths of a GPU in a whole one.
-pub const WHOLE_MILLI: u32 = 1000;
+use crate::demand::Demand;
 
 /// The GPU request of a pod. The client is the pod: its containers share the requested share and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuRequest {
     /// Priority.
     pub priority: Priority,
-    /// A share of one GPU or a number of whole ones.
-    pub amount: Amount,
-    /// Requested bytes; without it the pod gets its share of the GPU's memory. Never with whole GPUs.
-    pub memory_bytes: Option<u64>,
+    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own.
+    pub demand: Demand,
+    /// Largest share of each GPU: above 0, at least the guaranteed one.
+    pub limit: Share,
     /// Latency goal; only for latency-critical pods.
     pub slo_ns: Option<u64>,
-    /// Models to choose from; empty: any.
-    pub models: Vec<String>,
-    /// GPUs to choose from; empty: any.
-    pub uuids: Vec<String>,
     /// Containers that get the GPU, including init containers; empty: the first of `spec.containers`.
     pub containers: Vec<String>,
     /// Name and size of the gang; has no effect yet.
     pub gang: Option<(String, u32)>,
-}
-
-impl GpuRequest {
-    /// Device slots (`sluice.dev/gpu`) of the pod: one for a share, one per whole GPU.
-    #[must_use]
-    pub const fn device_slots(&self) -> u32 {
-        match self.amount {
-            Amount::Share { .. } => 1,
-            Amount::Whole { gpus } => gpus,
-        }
-    }
 }

@@ -22,14 +22,9 @@ impl Priority {
 
     /// By name or number.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let by_name = Self::ALL.into_iter().find(|priority| priority.name() == text);
-        by_name.or(match text {
-            "0" => Some(Self::LatencyCritical),
-            "1" => Some(Self::High),
-            "2" => Some(Self::Normal),
-            "3" => Some(Self::BestEffort),
-            _ => None,
-        })
+        let mut all = Self::ALL.into_iter().zip(["0", "1", "2", "3"]);
+        all.find(|(priority, number)| priority.name() == text || *number == text)
+            .map(|(priority, _)| priority)
     }
 
     /// The name in annotations.

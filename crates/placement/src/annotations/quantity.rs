@@ -1,22 +1,5 @@
 //! Kubernetes quantities as whole bytes, exact.
 
-/// The reason why a text is not an amount of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QuantityError {
-    /// The text does not match the grammar of quantities.
-    #[error("not a Kubernetes quantity")]
-    Malformed,
-    /// Below zero.
-    #[error("negative")]
-    Negative,
-    /// More than 38 digits.
-    #[error("too many digits")]
-    TooManyDigits,
-    /// 2^64 bytes or more.
-    #[error("more than 2^64 bytes")]
-    TooLarge,
-}
-
 /// Factor of a suffix: a power of two and a power of ten.
 fn unit(suffix: &str) -> Option<(u32, i64)> {
     Some(match suffix {
@@ -56,11 +39,9 @@ fn parse_exponent(text: &str) -> Option<i64> {
 }
 
 /// Bytes of a Kubernetes quantity (`8Gi`, `1.5G`, `500M`, `1e9`, `0.5Ki`, `1024`); a part of a byte is rounded up, as
-/// Kubernetes does.
-///
-/// # Errors
-/// When the text is no quantity, is negative, or is too large.
-pub fn parse_quantity(text: &str) -> Result<u64, QuantityError> {
+/// Kubernetes does. `None` if the text is no quantity, is negative, has more than 38 digits, or is 2^64 bytes or more.
+#[must_use]
+pub fn parse_quantity(text: &str) -> Option<u64> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -69,15 +50,15 @@ pub fn parse_quantity(text: &str) -> Result<u64, QuantityError> {
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-        return Err(QuantityError::Malformed);
+        return None;
     }
-    let (twos, tens) = unit(suffix).ok_or(QuantityError::Malformed)?;
+    let (twos, tens) = unit(suffix)?;
     let (digits, scale) = significant(whole, fraction);
     if digits.is_empty() {
-        return Ok(0);
+        return Some(0);
     }
     if negative {
-        return Err(QuantityError::Negative);
+        return None;
     }
     bytes(&digits, tens - scale, twos)
 }
@@ -92,23 +73,23 @@ fn significant(whole: &str, fraction: &str) -> (String, i64) {
 }
 
 /// `digits × 10^tens × 2^twos`, rounded up.
-fn bytes(digits: &str, tens: i64, twos: u32) -> Result<u64, QuantityError> {
+fn bytes(digits: &str, tens: i64, twos: u32) -> Option<u64> {
     let count = i64::try_from(digits.len()).unwrap_or(i64::MAX);
     // 10^20 is more than 2^64 with any suffix.
     if count.saturating_add(tens) > 20 {
-        return Err(QuantityError::TooLarge);
+        return None;
     }
     // Less than 10^-20 × 2^60 is above zero and less than one byte: rounded up to one.
     if count.saturating_add(tens) < -20 {
-        return Ok(1);
+        return Some(1);
     }
-    let number: u128 = digits.parse().map_err(|_| QuantityError::TooManyDigits)?;
+    let number: u128 = digits.parse().ok()?;
     let power = |tens: i64| u32::try_from(tens).ok().and_then(|tens| 10u128.checked_pow(tens));
     let (mut whole, mut rest, unit) = if tens >= 0 {
         // Below 10^20 by the first check.
-        (number * power(tens).ok_or(QuantityError::TooLarge)?, 0, 1)
+        (number * power(tens)?, 0, 1)
     } else {
-        let unit = power(-tens).ok_or(QuantityError::TooManyDigits)?;
+        let unit = power(-tens)?;
         (number / unit, number % unit, unit)
     };
     // Doubling keeps it exact: `whole` stays below 10^20 × 2^60 < 2^127, `rest` below `unit` ≤ 10^38 < 2^127.
@@ -117,5 +98,5 @@ fn bytes(digits: &str, tens: i64, twos: u32) -> Result<u64, QuantityError> {
         whole = whole * 2 + u128::from(rest >= unit);
         rest %= unit;
     }
-    u64::try_from(whole + u128::from(rest > 0)).map_err(|_| QuantityError::TooLarge)
+    u64::try_from(whole + u128::from(rest > 0)).ok()
 }

@@ -1,13 +1,17 @@
-//! Reads a request from annotations and reports every mistake at once.
+//! Reads a request from annotations and reports every mistake at once; reads the assigned GPUs.
 
 use std::collections::BTreeMap;
 
-use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED, Quota};
+use sluice_units::Share;
+
+use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED};
 use super::duration::parse_duration;
 use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::quantity::parse_quantity;
-use super::{GpuRequest, Priority, WHOLE_MILLI, keys};
+use super::{GpuRequest, Priority, keys};
+use crate::demand::Demand;
+use crate::reasons::format_share;
 
 /// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;
@@ -33,10 +37,7 @@ impl GpuRequest {
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut reader = Reader { annotations, mistakes: Vec::new() };
         let request = reader.request();
-        match Mistakes::some(reader.mistakes) {
-            Some(mistakes) => Err(mistakes),
-            None => Ok(request),
-        }
+        Mistakes::check(reader.mistakes).map(|()| request)
     }
 
     /// As [`from_annotations`](Self::from_annotations), but refuses unknown `sluice.dev/` keys: for the webhook, where
@@ -46,14 +47,26 @@ impl GpuRequest {
     /// Every mistake at once: key, value, and the allowed values.
     pub fn admit(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, Mistakes> {
         let mut mistakes = unknown(annotations);
-        match Self::from_annotations(annotations) {
-            Ok(request) => Mistakes::some(mistakes).map_or(Ok(request), Err),
-            Err(more) => {
-                mistakes.extend(more);
-                Mistakes::some(mistakes).map_or(Ok(None), Err)
-            }
-        }
+        let request = Self::from_annotations(annotations).unwrap_or_else(|more| {
+            mistakes.extend(more);
+            None
+        });
+        Mistakes::check(mistakes).map(|()| request)
     }
+}
+
+/// UUIDs of the pod's assigned GPUs; `None` before the assignment.
+///
+/// # Errors
+/// When the annotation is no list of different UUIDs.
+pub fn assigned(annotations: &BTreeMap<String, String>) -> Result<Option<Vec<String>>, Mistake> {
+    let Some(text) = annotations.get(keys::ASSIGNED_GPU) else {
+        return Ok(None);
+    };
+    let uuids = parse_list(text, is_uuid);
+    uuids
+        .map(Some)
+        .ok_or_else(|| Mistake::new(keys::ASSIGNED_GPU, text, "GPU UUIDs, comma-separated, none twice"))
 }
 
 /// A mistake for each `sluice.dev/` key that no user may put on a pod.
@@ -86,7 +99,7 @@ impl Reader<'_> {
         let quota = self.value(keys::QUOTA, QUOTA_ALLOWED, amount::parse_quota);
         let limit = self.value(keys::LIMIT, LIMIT_ALLOWED, amount::parse_share);
         let memory_bytes = self.value(keys::MEMORY, MEMORY_ALLOWED, |text| {
-            parse_quantity(text).ok().filter(|bytes| *bytes >= MIN_MEMORY)
+            parse_quantity(text).filter(|bytes| *bytes >= MIN_MEMORY)
         });
         let slo_ns = self.value(keys::SLO, SLO_ALLOWED, |text| parse_duration(text).filter(|ns| *ns > 0));
         let models = self.value(keys::GPU_MODEL, MODEL_ALLOWED, |text| parse_list(text, is_model));
@@ -95,17 +108,14 @@ impl Reader<'_> {
         let gang = self.gang();
         let request = GpuRequest {
             priority: priority.unwrap_or_default(),
-            amount: match quota {
-                Some(Quota::Gpus(gpus)) => Amount::Whole { gpus },
-                Some(Quota::Milli(quota_milli)) => {
-                    Amount::Share { quota_milli, limit_milli: limit.unwrap_or(WHOLE_MILLI) }
-                }
-                None => Amount::Share { quota_milli: 0, limit_milli: limit.unwrap_or(WHOLE_MILLI) },
+            demand: Demand {
+                amount: quota.unwrap_or(Amount::Share(Share::ZERO)),
+                memory_bytes,
+                models: models.unwrap_or_default(),
+                uuids: uuids.unwrap_or_default(),
             },
-            memory_bytes,
+            limit: limit.unwrap_or(Share::ONE),
             slo_ns,
-            models: models.unwrap_or_default(),
-            uuids: uuids.unwrap_or_default(),
             containers: containers.unwrap_or_default(),
             gang,
         };
@@ -140,10 +150,10 @@ impl Reader<'_> {
     /// Checks the rules between keys, skipping keys whose own value was invalid.
     fn check_combinations(&mut self, request: &GpuRequest) {
         let mut wrong = Vec::new();
-        match request.amount {
-            Amount::Share { quota_milli, limit_milli } => {
-                if limit_milli < quota_milli {
-                    let quota = amount::show(quota_milli);
+        match request.demand.amount {
+            Amount::Share(quota) => {
+                if request.limit < quota {
+                    let quota = format_share(quota.ppm().into());
                     wrong.push((keys::LIMIT, format!("at least {} ({quota})", keys::QUOTA)));
                 }
                 if !self.has(keys::QUOTA) && !self.has(keys::MEMORY) {
@@ -152,10 +162,10 @@ impl Reader<'_> {
                     self.mistakes.push(Mistake::missing(keys::MEMORY, why));
                 }
             }
-            Amount::Whole { gpus } => {
+            Amount::Whole(gpus) => {
                 let why = format!("not beside {gpus} whole GPUs, which come with all time and memory");
                 wrong.extend([keys::LIMIT, keys::MEMORY].map(|key| (key, why.clone())));
-                let named = u32::try_from(request.uuids.len()).unwrap_or(u32::MAX);
+                let named = u32::try_from(request.demand.uuids.len()).unwrap_or(u32::MAX);
                 if named < gpus {
                     wrong
                         .push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {} asks for", keys::QUOTA)));

@@ -2,35 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amount, GpuRequest, WHOLE_MILLI, amount, keys};
+use sluice_units::Share;
+
+use super::{Amount, GpuRequest, keys};
 
 impl GpuRequest {
     /// Annotations that read back as this request.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let mut map = BTreeMap::from([(keys::PRIORITY, self.priority.name().to_owned())]);
-        match self.amount {
-            Amount::Share { quota_milli, limit_milli } => {
-                if quota_milli > 0 {
-                    map.insert(keys::QUOTA, amount::plain(quota_milli));
-                }
-                if limit_milli < WHOLE_MILLI {
-                    map.insert(keys::LIMIT, amount::plain(limit_milli));
-                }
-            }
-            Amount::Whole { gpus } => {
-                map.insert(keys::QUOTA, gpus.to_string());
-            }
+        match self.demand.amount {
+            Amount::Share(Share::ZERO) => None,
+            Amount::Share(quota) => map.insert(keys::QUOTA, quota.to_string()),
+            Amount::Whole(gpus) => map.insert(keys::QUOTA, gpus.to_string()),
+        };
+        if self.limit < Share::ONE {
+            map.insert(keys::LIMIT, self.limit.to_string());
         }
         let lists = [
-            (keys::GPU_MODEL, &self.models),
-            (keys::GPU_UUID, &self.uuids),
+            (keys::GPU_MODEL, &self.demand.models),
+            (keys::GPU_UUID, &self.demand.uuids),
             (keys::CONTAINER, &self.containers),
         ];
         for (key, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
             map.insert(key, names.join(","));
         }
-        if let Some(bytes) = self.memory_bytes {
+        if let Some(bytes) = self.demand.memory_bytes {
             map.insert(keys::MEMORY, bytes.to_string());
         }
         if let Some(ns) = self.slo_ns {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::{Candidate, Index};
 use crate::demand::{Demand, PreparedDemand};
 use crate::node::GpuReservations;
-use crate::outcome::{CannotBind, Placement};
+use crate::outcome::{CannotBind, Placement, Reservation};
 use crate::reasons::NodeReasons;
-use crate::reservation::Reservation;
 
 impl Index {
     /// Pods that are known to be bound.
@@ -47,16 +46,6 @@ impl Index {
         self.pods.get(pod).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The GPUs of this node on which the pod fits. Reserves nothing.
-    ///
-    /// # Errors
-    /// The reasons why it does not fit.
-    pub fn fit(&self, demand: &Demand, node: &str) -> Result<Placement, NodeReasons> {
-        self.best(demand, std::iter::once(node), 1)
-            .pop()
-            .ok_or_else(|| self.reasons(&PreparedDemand::new(demand), node))
-    }
-
     /// Reservations on every GPU, node by node.
     pub fn uses(&self) -> impl Iterator<Item = (&Arc<str>, Vec<GpuReservations>)> {
         self.nodes.iter().map(|(name, place)| (name, place.node.uses().collect()))
@@ -64,12 +53,12 @@ impl Index {
 
     /// Number of pods without and with a confirmed reservation.
     pub fn counts(&self) -> (usize, usize) {
-        let confirmed = |reservations: &Vec<Reservation>| reservations.iter().any(Reservation::is_confirmed);
-        let bound = self.pods.values().filter(|reservations| confirmed(reservations)).count();
+        let bound = self.confirmed().count();
         (self.pods.len() - bound, bound)
     }
 
-    pub(super) fn best<'a>(
+    /// The best places for the demand, best first. Reserves nothing.
+    pub(crate) fn best<'a>(
         &self,
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
@@ -90,24 +79,20 @@ impl Index {
                 best.truncate(most);
             }
         }
-        best.iter().map(|one| one.node.choice(one.name, demand, &one.positions)).collect()
+        best.iter().map(|one| self.describe(one.name, one.node.uuids(&one.positions), demand)).collect()
     }
 
     pub(super) fn reasons(&self, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
         self.nodes.get(node).map_or(NodeReasons::NoGpus, |place| place.node.reasons(prepared))
     }
 
-    pub(super) fn describe(&self, reservation: &Reservation) -> Placement {
-        let place = self.nodes.get(&reservation.node);
-        let slots = || reservation.gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
-        let memory = slots().map(|slot| reservation.demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);
-        Placement {
-            node: reservation.node.clone(),
-            gpus: reservation.gpus.clone(),
-            ordinals: slots().map(|slot| slot.ordinal).collect(),
-            memory_bytes: memory,
-            amount: reservation.demand.amount,
-        }
+    /// Describes GPUs of a node.
+    pub(super) fn describe(&self, node: &Arc<str>, gpus: Vec<Arc<str>>, demand: &Demand) -> Placement {
+        let place = self.nodes.get(node);
+        let slots = || gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
+        let memory_bytes = slots().map(|slot| demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);
+        let ordinals = slots().map(|slot| slot.ordinal).collect();
+        Placement { node: node.clone(), ordinals, memory_bytes, amount: demand.amount, gpus }
     }
 
     /// The first GPU of a reservation that must not be bound any more: unhealthy, gone, or bound to others without this

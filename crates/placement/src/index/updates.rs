@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Index;
-use crate::reservation::{Reservation, ReservationState};
+use crate::outcome::Reservation;
 
 impl Index {
     pub(super) fn name_of(&self, name: &str) -> Arc<str> {
@@ -21,10 +21,6 @@ impl Index {
             self.deadlines.insert((deadline, pod.clone()));
         }
         self.pods.entry(pod).or_default().push(reservation);
-    }
-
-    pub(super) fn release_states(&mut self, pod: &str, which: impl Fn(ReservationState) -> bool) -> bool {
-        self.release_where(pod, |reservation| which(reservation.state))
     }
 
     pub(super) fn release_where(&mut self, pod: &str, which: impl Fn(&Reservation) -> bool) -> bool {

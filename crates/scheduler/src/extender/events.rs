@@ -53,7 +53,6 @@ pub(crate) struct Writer {
     per_second: u32,
 }
 
-/// The two ends.
 pub(crate) fn pair(per_second: u32, dropped: IntCounter) -> (Events, Writer) {
     let (sender, receiver) = mpsc::channel(WAITING);
     (Events { queue: sender, dropped }, Writer { queue: receiver, per_second })

@@ -1,17 +1,16 @@
-//! The state that all parts of the extender share.
+//! The state that all parts of the extender share: its configuration, its clock, and the decisions under one lock.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_placement::Strategy;
+use sluice_placement::{Index, Strategy};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::clock::Clock;
 use super::events::Events;
 use super::leadership::Leadership;
 use super::metrics::Metrics;
-use super::placement_state::PlacementState;
 use super::recheck::Recheck;
 
 /// Configuration of the extender's decisions.
@@ -39,7 +38,6 @@ pub(crate) const BIND_AFTERMATH: Duration = Duration::from_secs(90);
 /// Minimum interval between two filter calls that wait for the watches.
 const WAIT_EVERY: Duration = Duration::from_millis(500);
 
-/// The extender.
 pub(crate) struct Extender {
     pub(crate) policy: Policy,
     pub(crate) client: kube::Client,
@@ -59,12 +57,12 @@ pub(crate) struct Extender {
 
 impl Extender {
     pub(crate) fn new(policy: Policy, client: kube::Client, metrics: Metrics, events: Events) -> Self {
-        let state = PlacementState::new(policy.strategy);
+        let state = PlacementState { index: Index::new(policy.strategy), ..PlacementState::default() };
         Self {
             policy,
             client,
             clock: Clock::start(),
-            leadership: Leadership::new(),
+            leadership: Leadership::default(),
             metrics,
             events,
             recheck: Recheck::new(),
@@ -112,7 +110,6 @@ impl Extender {
         may
     }
 
-    /// Releases expired reservations.
     pub(crate) fn expire(&self) {
         let expired = self.state().index.expire(self.clock.now_ns());
         self.metrics.expired.inc_by(expired as u64);
@@ -135,4 +132,70 @@ impl Drop for Sending<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
+}
+
+/// The decisions and what is known of pods. The lock is held for microseconds, and never across an `await`.
+#[derive(Default)]
+pub(crate) struct PlacementState {
+    pub(crate) index: Index,
+    /// Pods that this replica bound and that the watch has not shown as bound since its last list began. A list
+    /// without them may be older than their bind.
+    pub(crate) unobserved_binds: HashSet<String>,
+    /// The number of the latest bind of each pod that has a bind with an unknown result.
+    pub(crate) binds: HashMap<String, u64>,
+    /// Bound pods that are being deleted, by UID.
+    pub(crate) deleting: HashMap<String, DeletingPod>,
+    /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
+    /// watch are older.
+    pub(crate) ended_unobserved: HashSet<String>,
+}
+
+/// A bound pod that is being deleted.
+#[derive(Debug, Clone)]
+pub(crate) struct DeletingPod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// When the API server was last asked whether it still exists.
+    pub(crate) checked_at: Option<Instant>,
+}
+
+impl PlacementState {
+    /// Releases what the pod holds: it has ended, or is gone.
+    pub(crate) fn end(&mut self, uid: &str) {
+        self.unobserved_binds.remove(uid);
+        self.deleting.remove(uid);
+        self.index.release(uid);
+    }
+
+    /// Releases what the pod holds: the API server reports its end, and the watch has not shown it yet.
+    pub(crate) fn end_unobserved(&mut self, uid: &str) {
+        self.end(uid);
+        self.ended_unobserved.insert(uid.to_owned());
+    }
+}
+
+/// Nanoseconds since the start of this process. It follows tokio's clock, so a test can pause it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        nanoseconds(self.start.elapsed())
+    }
+
+    /// The time `after` from now.
+    pub(crate) fn in_ns(&self, after: Duration) -> u64 {
+        self.now_ns().saturating_add(nanoseconds(after))
+    }
+}
+
+/// u64 nanoseconds last 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

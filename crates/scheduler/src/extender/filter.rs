@@ -31,7 +31,6 @@ const LAG: Duration = Duration::from_millis(25);
 const MAX_SCORE: i64 = 10;
 
 impl Extender {
-    /// Answers filter.
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.leadership.wait_until_active(self.policy.activation_timeout).await {
             LeadershipState::Active => self.decide(args).await,
@@ -144,7 +143,7 @@ pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
         return Err("the pod has no UID".to_owned());
     }
     match GpuRequest::from_annotations(pod.metadata.annotations.as_ref().unwrap_or(&none)) {
-        Ok(Some(request)) => Ok(Demand::from(&request)),
+        Ok(Some(request)) => Ok(request.demand),
         Ok(None) => {
             Err("the pod asks for sluice.dev/gpu but has none of the annotations that say how much of one: \
                          sluice.dev/quota, sluice.dev/memory"

@@ -18,7 +18,7 @@ pub(crate) enum LeadershipState {
 }
 
 /// The facts from which the state follows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct LeadershipFacts {
     leads: bool,
     /// Identity of the leading kube-scheduler. A restarted one has another.
@@ -57,25 +57,12 @@ pub(crate) enum WatchedKind {
 }
 
 /// The leadership, shared by all parts of the extender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Leadership {
     facts: watch::Sender<LeadershipFacts>,
 }
 
 impl Leadership {
-    pub(crate) fn new() -> Self {
-        Self {
-            facts: watch::Sender::new(LeadershipFacts {
-                leads: false,
-                holder: String::new(),
-                until: None,
-                term: 0,
-                nodes: None,
-                pods: None,
-            }),
-        }
-    }
-
     /// Sets whether this replica leads, without a lease.
     pub(crate) fn set_leading(&self, leads: bool) {
         self.set_leader(leads, "", None);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use sluice_placement::GpuReservations;
 
 use super::extender::Extender;
@@ -128,17 +128,11 @@ impl Metrics {
     pub(crate) fn record_recheck(&self, outcome: RecheckOutcome) {
         self.rechecks.with_label_values(&[outcome.name()]).inc();
     }
-
-    fn text(&self) -> prometheus::Result<String> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    }
 }
 
 /// All series in Prometheus' text format. With more GPUs than `most_gpus` the series are summed by node.
 pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prometheus::Error> {
-    let mut page = extender.metrics.text()?;
+    let mut page = TextEncoder::new().encode_to_string(&extender.metrics.registry.gather())?;
     let ((reserved, bound), uses) = {
         let state = extender.state();
         let uses: Vec<(String, Vec<GpuReservations>)> =
@@ -173,21 +167,19 @@ fn write_uses(page: &mut String, uses: &[(String, Vec<GpuReservations>)], most_g
     let gpus: usize = uses.iter().map(|(_, uses)| uses.len()).sum();
     let (mut shares, mut memories, mut pods) = (Vec::new(), Vec::new(), Vec::new());
     for (node, uses) in uses {
-        let by_gpu = uses.iter().map(|one| {
-            (format!("{{node=\"{node}\",gpu=\"{}\"}}", one.gpu), one.milli, one.memory_bytes, one.pods)
-        });
-        if gpus <= most_gpus {
-            for (labels, milli, memory, count) in by_gpu {
-                shares.push((labels.clone(), sluice_placement::format_share(milli)));
-                memories.push((labels.clone(), memory.to_string()));
-                pods.push((labels, count.to_string()));
-            }
+        let of_gpu = |one: &GpuReservations| format!("{{node=\"{node}\",gpu=\"{}\"}}", one.gpu);
+        let groups: Vec<(String, &[GpuReservations])> = if gpus <= most_gpus {
+            uses.iter().map(|one| (of_gpu(one), std::slice::from_ref(one))).collect()
         } else {
-            let labels = format!("{{node=\"{node}\"}}");
-            let milli = uses.iter().map(|one| one.milli).sum();
-            shares.push((labels.clone(), sluice_placement::format_share(milli)));
-            memories.push((labels.clone(), uses.iter().map(|one| one.memory_bytes).sum::<u64>().to_string()));
-            pods.push((labels, uses.iter().map(|one| u64::from(one.pods)).sum::<u64>().to_string()));
+            vec![(format!("{{node=\"{node}\"}}"), uses)]
+        };
+        for (labels, group) in groups {
+            let ppm = group.iter().map(|one| one.ppm).sum();
+            shares.push((labels.clone(), sluice_placement::format_share(ppm)));
+            let memory: u64 = group.iter().map(|one| one.memory_bytes).sum();
+            memories.push((labels.clone(), memory.to_string()));
+            let count: u64 = group.iter().map(|one| u64::from(one.pods)).sum();
+            pods.push((labels, count.to_string()));
         }
     }
     gauge(

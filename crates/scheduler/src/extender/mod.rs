@@ -5,11 +5,10 @@
 //! watches of nodes and pods and from its own answers. Nothing is stored: after a restart the pods' annotations tell
 //! which GPUs are assigned.
 //!
-//! A call goes through `http`, `filter` or `bind`, and the index in `placement_state`.
+//! A call goes through `http`, `filter` or `bind`, and the index in `extender`.
 
 mod arguments;
 mod bind;
-mod clock;
 mod events;
 #[expect(clippy::module_inception, reason = "the extender itself, among the parts of the extender")]
 mod extender;
@@ -20,7 +19,6 @@ mod lease;
 mod metrics;
 mod node_watch;
 mod objects;
-mod placement_state;
 mod pod_watch;
 mod recheck;
 mod run;

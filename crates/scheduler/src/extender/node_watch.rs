@@ -14,7 +14,6 @@ use super::leadership::WatchedKind;
 use super::objects::Node;
 use super::watch_loop::{Sink, run_watch};
 
-/// Runs the watch of nodes.
 pub(crate) async fn follow(extender: &Extender) {
     let api: Api<Node> = Api::all(extender.client.clone());
     run_watch(

@@ -24,13 +24,11 @@ pub(crate) struct Pod {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
-    #[serde(default)]
     node_name: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 struct PodStatus {
-    #[serde(default)]
     phase: Option<String>,
 }
 
@@ -50,7 +48,6 @@ impl Pod {
         format!("{namespace}/{name}")
     }
 
-    /// Namespace and name.
     pub(crate) fn path(&self) -> (&str, &str) {
         let ObjectMeta { namespace, name, .. } = &self.metadata;
         (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())

@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use kube::api::Api;
 use kube::runtime::watcher;
 use sluice_placement::Demand;
-use sluice_placement::annotations::{GpuRequest, assigned};
+use sluice_placement::annotations::{Amount, GpuRequest, assigned};
 
-use super::extender::Extender;
+use super::extender::{DeletingPod, Extender};
 use super::leadership::WatchedKind;
 use super::objects::Pod;
-use super::placement_state::DeletingPod;
 use super::watch_loop::{Sink, run_watch};
 
 /// Watches the pods of one scheduler profile, or all.
@@ -111,14 +110,14 @@ fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
         }
     };
     let demand = match GpuRequest::from_annotations(annotations) {
-        Ok(Some(request)) => Demand::from(&request),
+        Ok(Some(request)) => request.demand,
         unreadable => {
             tracing::warn!(
                 pod = pod.title(),
                 ?unreadable,
                 "has GPUs but no readable request: they count as completely used"
             );
-            Demand::whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX))
+            Demand::new(Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX)), None)
         }
     };
     Some((gpus, demand))

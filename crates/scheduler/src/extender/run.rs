@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::{Arguments, Lease};
@@ -41,7 +40,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let page = TcpListener::bind(arguments.metrics_listen).await;
     let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
-    let stop = stop_on_signals()?;
+    let stop = crate::stop_on_signals()?;
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
@@ -131,19 +130,4 @@ fn spawn_background(
             }
         }),
     ]
-}
-
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
-    let stopping = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        stopping.cancel();
-    });
-    Ok(stop)
 }

@@ -30,7 +30,6 @@ pub(crate) struct NodeName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 pub(crate) struct Pod {
     #[serde(default)]
     pub(crate) metadata: Metadata,
-    #[serde(default)]
     pub(crate) spec: Option<Spec>,
 }
 
@@ -38,34 +37,27 @@ pub(crate) struct Pod {
 pub(crate) struct Metadata {
     #[serde(default)]
     pub(crate) uid: String,
-    #[serde(default)]
     pub(crate) annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Spec {
-    #[serde(default)]
     affinity: Option<Affinity>,
-    #[serde(default)]
     topology_spread_constraints: Option<Vec<Constraint>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Affinity {
-    #[serde(default)]
     node_affinity: Option<Preferences>,
-    #[serde(default)]
     pod_affinity: Option<Preferences>,
-    #[serde(default)]
     pod_anti_affinity: Option<Preferences>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Preferences {
-    #[serde(default)]
     preferred_during_scheduling_ignored_during_execution: Option<Vec<serde::de::IgnoredAny>>,
 }
 
@@ -115,7 +107,6 @@ pub(crate) struct ExtenderFilterResult {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct HostPriority {
-    /// The node.
     pub(crate) host: String,
     /// 0 to 10.
     pub(crate) score: i64,

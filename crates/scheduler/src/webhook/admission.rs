@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
-use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, keys, kubeshare};
 
 use super::ephemeral_containers;
 use super::plan::{Settings, plan};
@@ -83,10 +83,7 @@ fn updated(request: &Request) -> Result<Decision, String> {
         old.metadata.labels.as_ref().unwrap_or(&none),
         kubeshare::PREFIX,
     ));
-    match Mistakes::some(mistakes) {
-        Some(mistakes) => Err(mistakes.to_string()),
-        None => Ok(Decision::Admitted { patch: Vec::new(), warnings: Vec::new() }),
-    }
+    Decision::admitted_unless(mistakes)
 }
 
 fn changes(new: &BTreeMap<String, String>, old: &BTreeMap<String, String>, prefix: &str) -> Vec<Mistake> {

@@ -61,7 +61,6 @@ pub(super) fn slot_mistakes(container: &PodContainer<'_>, slots: u32) -> Vec<Mis
     wrong.map(|(key, value, _)| Mistake::new(key, value, &allowed)).collect()
 }
 
-/// Warnings for the user.
 pub(super) fn warnings_for(
     request: &GpuRequest,
     spec: &PodSpec,

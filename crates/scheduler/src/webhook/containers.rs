@@ -43,9 +43,6 @@ impl<'a> PodContainer<'a> {
     }
 
     /// The number of device slots that it requests itself.
-    ///
-    /// # Errors
-    /// The number is not a whole number.
     pub(super) fn device_slots(&self) -> Result<Option<u64>, Mistake> {
         match self.stated_slots().next() {
             None => Ok(None),
@@ -63,7 +60,7 @@ impl<'a> PodContainer<'a> {
         [("limits", limits), ("requests", requests)].into_iter().filter_map(move |(name, map)| {
             let value = map?.get(keys::RESOURCE)?.0.as_str();
             let key = format!("{shown}.resources.{name}[{}]", keys::RESOURCE);
-            Some((key, value, parse_quantity(value).ok()))
+            Some((key, value, parse_quantity(value)))
         })
     }
 

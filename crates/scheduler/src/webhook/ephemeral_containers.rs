@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{EnvVar, EphemeralContainer, Pod};
-use sluice_placement::annotations::{Mistake, Mistakes, keys};
+use sluice_placement::annotations::{Mistake, keys};
 
 use super::admission::pod;
 use super::containers::{VISIBLE_DEVICES, is_void, void_variable};
@@ -12,9 +12,6 @@ use super::patch;
 use super::review::{Decision, Request};
 
 /// Adds the variable that shows no GPU to each new container without it.
-///
-/// # Errors
-/// The object is no pod.
 pub(super) fn complete(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     if !is_ours(&new) {
@@ -29,19 +26,12 @@ pub(super) fn complete(request: &Request) -> Result<Decision, String> {
 }
 
 /// Checks that each new container says that it wants no GPU. Existing ones cannot change any more.
-///
-/// # Errors
-/// Every mistake at once.
 pub(super) fn check(request: &Request) -> Result<Decision, String> {
     let (new, old) = (pod(&request.object)?, pod(&request.old_object)?);
     if !is_ours(&new) {
         return Ok(Decision::NotOurs);
     }
-    let mistakes = added(&new, &old).flat_map(|(_, container)| mistakes(container)).collect();
-    match Mistakes::some(mistakes) {
-        Some(mistakes) => Err(mistakes.to_string()),
-        None => Ok(Decision::Admitted { patch: Vec::new(), warnings: Vec::new() }),
-    }
+    Decision::admitted_unless(added(&new, &old).flat_map(|(_, container)| mistakes(container)).collect())
 }
 
 fn is_ours(pod: &Pod) -> bool {

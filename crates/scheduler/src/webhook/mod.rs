@@ -47,7 +47,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let status = Arc::new(Status::new().context("cannot create metrics")?);
     let server = RustlsConfig::from_config(tls::without_certificate()?);
-    let stop = CancellationToken::new();
+    let (signal, stop) = (crate::stop_on_signals()?, CancellationToken::new());
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
     let renewer =
         start_certificate_task(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
@@ -62,19 +62,17 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     info!("webhook on {}, probes and metrics on {}", arguments.listen, arguments.metrics);
 
     let shutdown = async {
-        let signal = wait_for_signal().await;
+        signal.cancelled().await;
         status.begin_shutdown();
         // Endpoints take a moment to follow. Until then requests still arrive, and are answered.
         tokio::time::sleep(Duration::from_secs(arguments.shutdown_delay_seconds)).await;
         stop.cancel();
         handle.graceful_shutdown(Some(GRACE));
-        signal
     };
-    let (webhook, probes, signal) = tokio::join!(webhook, probes, shutdown);
+    let (webhook, probes, ()) = tokio::join!(webhook, probes, shutdown);
     webhook.context("the webhook's listener failed")?;
     probes.context("the listener for probes failed")?;
-    renewer.await.context("the task that renews the certificate failed")?;
-    signal
+    renewer.await.context("the task that renews the certificate failed")
 }
 
 /// Listens on a non-blocking socket: a blocking `accept` would block a thread of the runtime.
@@ -84,7 +82,6 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Starts the task that maintains the certificate.
 async fn start_certificate_task(
     arguments: &Arguments,
     server: RustlsConfig,
@@ -106,15 +103,4 @@ async fn start_certificate_task(
     let clock: Clock = Arc::new(|| jiff::Timestamp::now().as_second());
     let renewer = CertificateRenewer { cluster, policy: arguments.policy(), clock, server, status };
     Ok(tokio::spawn(renewer.run(interval, stop)))
-}
-
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }

@@ -36,7 +36,6 @@ fn add_members(path: &str, there: bool, members: &BTreeMap<String, String>) -> V
     members.iter().map(|(key, value)| add(format!("{path}/{}", step(key)), json!(value))).collect()
 }
 
-/// Annotations.
 pub(super) fn annotations(there: bool, wanted: &BTreeMap<String, String>) -> Vec<Operation> {
     add_members("/metadata/annotations", there, wanted)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
-use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{Mistakes, keys, kubeshare};
 
 use super::compatibility;
 use super::containers::{self, PodContainer};
@@ -32,9 +32,6 @@ pub(super) struct Plan {
 }
 
 /// What the pod needs; `None` if it requests no GPU of Sluice.
-///
-/// # Errors
-/// All mistakes at once.
 pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mistakes> {
     let Some(spec) = &pod.spec else {
         return Ok(None);
@@ -46,7 +43,10 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     let requested = match read_pod_request(pod, &containers) {
         Ok(None) => return Ok(kubeshare_release_plan(spec, from_kubeshare)),
         Ok(Some(requested)) => requested,
-        Err(more) => return Err(merged(mistakes, more)),
+        Err(more) => {
+            mistakes.extend(more);
+            return Mistakes::check(mistakes).map(|()| None);
+        }
     };
     let chosen = containers::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
@@ -57,12 +57,10 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         let chosen = chosen.contains(&container.spec.name);
         mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(compatibility::slot_mistakes(container, requested.request.device_slots()));
+            mistakes.extend(compatibility::slot_mistakes(container, requested.request.demand.gpus()));
         }
     }
-    if let Some(mistakes) = Mistakes::some(mistakes) {
-        return Err(mistakes);
-    }
+    Mistakes::check(mistakes)?;
     let mut annotations = requested.added;
     if requested.request.containers.is_empty() {
         // Recorded, so that containers which other webhooks insert first do not change the choice.
@@ -73,7 +71,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         operations.extend(container_operations(
             container,
             chosen.contains(&container.spec.name),
-            requested.request.device_slots(),
+            requested.request.demand.gpus(),
         ));
     }
     let mut warnings = requested.warnings;
@@ -86,12 +84,6 @@ fn kubeshare_release_plan(spec: &PodSpec, from_kubeshare: bool) -> Option<Plan> 
     let waits = from_kubeshare && spec.scheduler_name.as_deref() == Some(kubeshare::SCHEDULER_NAME);
     let scheduler = patch::add("/spec/schedulerName".to_owned(), json!(DEFAULT_SCHEDULER));
     waits.then(|| Plan { patch: vec![scheduler], warnings: Vec::new() })
-}
-
-fn merged(mut mistakes: Vec<Mistake>, more: Mistakes) -> Mistakes {
-    let fallback = more.clone();
-    mistakes.extend(more);
-    Mistakes::some(mistakes).unwrap_or(fallback)
 }
 
 fn pod_operations(

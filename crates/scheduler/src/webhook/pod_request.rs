@@ -17,9 +17,6 @@ pub(super) struct PodRequest {
 }
 
 /// Reads the pod's request; `None` if it requests no GPU of Sluice.
-///
-/// # Errors
-/// All mistakes at once.
 pub(super) fn read_pod_request(
     pod: &Pod,
     containers: &[PodContainer<'_>],
@@ -49,14 +46,12 @@ pub(super) fn read_pod_request(
         None
     });
     if let (Some(request), Ok(Some((key, slots)))) = (&request, named_slots(containers))
-        && slots != u64::from(request.device_slots())
+        && slots != u64::from(request.demand.gpus())
     {
-        let allowed = format!("{} is what the pod's annotations come to", request.device_slots());
+        let allowed = format!("{} is what the pod's annotations come to", request.demand.gpus());
         mistakes.push(Mistake::new(key, slots.to_string(), allowed));
     }
-    if let Some(mistakes) = Mistakes::some(mistakes) {
-        return Err(mistakes);
-    }
+    Mistakes::check(mistakes)?;
     all.retain(|key, _| !stated.contains_key(key));
     Ok(request.map(|request| PodRequest { request, added: all, warnings: translation.warnings }))
 }

@@ -1,8 +1,9 @@
 //! AdmissionReview v1, reduced to the needed fields: the API server's request and the answer.
 
 use k8s_openapi::ByteString;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sluice_placement::annotations::{Mistake, Mistakes};
 
 use super::patch::Operation as PatchOperation;
 
@@ -26,11 +27,8 @@ pub(super) struct Request {
     pub(super) uid: String,
     pub(super) operation: Operation,
     pub(super) resource: Resource,
-    #[serde(default)]
     pub(super) sub_resource: Option<String>,
-    #[serde(default)]
     pub(super) namespace: Option<String>,
-    #[serde(default)]
     pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) object: Value,
@@ -60,10 +58,6 @@ pub(super) enum Operation {
 }
 
 impl Request {
-    /// Parses the body of an HTTP request.
-    ///
-    /// # Errors
-    /// Why it is no AdmissionReview of version 1 with a request in it.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let review: Review =
             serde_json::from_slice(body).map_err(|error| format!("the body is no {KIND}: {error}"))?;
@@ -96,65 +90,31 @@ pub(super) enum Decision {
     Refused(String),
 }
 
-/// The answer, as JSON.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response,
-}
+impl Decision {
+    /// Admitted as it is, or refused with all mistakes.
+    pub(super) fn admitted_unless(mistakes: Vec<Mistake>) -> Result<Self, String> {
+        Mistakes::check(mistakes).map_err(|mistakes| mistakes.to_string())?;
+        Ok(Self::Admitted { patch: Vec::new(), warnings: Vec::new() })
+    }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Response {
-    uid: String,
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_type: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<ByteString>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Status {
-    code: u16,
-    reason: &'static str,
-    message: String,
-}
-
-impl Answer {
     /// The answer to the request of this uid.
-    ///
-    /// # Errors
-    /// The patch cannot be written as JSON.
-    pub(super) fn new(uid: String, decision: Decision) -> Result<Self, serde_json::Error> {
-        let mut response = Response {
-            uid,
-            allowed: true,
-            status: None,
-            patch_type: None,
-            patch: None,
-            warnings: Vec::new(),
-        };
-        match decision {
-            Decision::NotOurs => {}
-            Decision::Admitted { patch, warnings } => {
+    pub(super) fn answer(&self, uid: &str) -> serde_json::Result<Value> {
+        let mut response = json!({"uid": uid, "allowed": !matches!(self, Self::Refused(_))});
+        match self {
+            Self::NotOurs => {}
+            Self::Admitted { patch, warnings } => {
                 if !patch.is_empty() {
-                    response.patch_type = Some("JSONPatch");
-                    response.patch = Some(ByteString(serde_json::to_vec(&patch)?));
+                    response["patchType"] = json!("JSONPatch");
+                    response["patch"] = json!(ByteString(serde_json::to_vec(patch)?));
                 }
-                response.warnings = warnings;
+                if !warnings.is_empty() {
+                    response["warnings"] = json!(warnings);
+                }
             }
-            Decision::Refused(message) => {
-                response.allowed = false;
-                response.status = Some(Status { code: 422, reason: "Invalid", message });
+            Self::Refused(message) => {
+                response["status"] = json!({"code": 422, "reason": "Invalid", "message": message});
             }
         }
-        Ok(Self { api_version: API_VERSION, kind: KIND, response })
+        Ok(json!({"apiVersion": API_VERSION, "kind": KIND, "response": response}))
     }
 }

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::admission;
 use super::plan::Settings;
-use super::review::{Answer, Decision, Request};
+use super::review::{Decision, Request};
 use super::status::Status;
 
 /// Two pods of the largest size that an API server accepts, with a margin.
@@ -28,7 +28,6 @@ pub(super) struct Admission {
 
 type Judge = fn(&Request, &Settings) -> Decision;
 
-/// The two webhooks.
 pub(super) fn router(admission: Arc<Admission>) -> Router {
     let mutate = |State(state): State<Arc<Admission>>, body: Bytes| async move {
         state.answer("mutate", admission::mutate, &body)
@@ -49,7 +48,7 @@ impl Admission {
         let (outcome, response) = match Request::parse(body) {
             Ok(request) => {
                 let decision = judge(&request, &self.settings);
-                (outcome(webhook, &request, &decision), answer(request.uid, decision))
+                (outcome(webhook, &request, &decision), answer(&request.uid, &decision))
             }
             Err(message) => {
                 warn!("{webhook}: {message}");
@@ -72,9 +71,8 @@ fn outcome(webhook: &str, request: &Request, decision: &Decision) -> &'static st
     }
 }
 
-fn answer(uid: String, decision: Decision) -> Response {
-    let body = Answer::new(uid, decision).and_then(|answer| serde_json::to_vec(&answer));
-    match body {
+fn answer(uid: &str, decision: &Decision) -> Response {
+    match decision.answer(uid).and_then(|answer| serde_json::to_vec(&answer)) {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

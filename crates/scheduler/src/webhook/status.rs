@@ -1,5 +1,6 @@
 //! The webhook's probes and metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,9 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use prometheus::{
-    Encoder, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder,
+    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder,
 };
-use std::sync::Arc;
 
 /// Counters and readiness.
 #[derive(Debug)]
@@ -25,10 +25,6 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Creates and registers all series.
-    ///
-    /// # Errors
-    /// Never with these names.
     pub(super) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         let admissions = IntCounterVec::new(
@@ -73,12 +69,10 @@ impl Status {
         self.certified.store(true, Ordering::Release);
     }
 
-    /// Records a failed check of the certificate.
     pub(super) fn record_certificate_failure(&self) {
         self.failures.inc();
     }
 
-    /// Records an answered request.
     pub(super) fn record_answer(&self, webhook: &str, outcome: &str, took: Duration) {
         self.admissions.with_label_values(&[webhook, outcome]).inc();
         self.durations.with_label_values(&[webhook]).observe(took.as_secs_f64());
@@ -100,11 +94,8 @@ impl Status {
         Ok(())
     }
 
-    fn text(&self) -> Result<String, String> {
-        let mut text = Vec::new();
-        let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
-        encoded.map_err(|error| error.to_string())?;
-        String::from_utf8(text).map_err(|error| error.to_string())
+    fn text(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
 
@@ -127,6 +118,6 @@ async fn ready(State(status): State<Arc<Status>>) -> (StatusCode, &'static str) 
 async fn metrics(State(status): State<Arc<Status>>) -> (StatusCode, String) {
     match status.text() {
         Ok(text) => (StatusCode::OK, text),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }

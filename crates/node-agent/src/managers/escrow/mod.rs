@@ -4,12 +4,14 @@
 //! The hook in each process re-enables its own channel groups too. But the process may be stopped, or have no thread
 //! that runs. The escrow closes a copy as soon as the process that it came from has ended, independent of the manager.
 
-mod background_closer;
 mod owner;
 mod store;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -20,7 +22,6 @@ use sluice_sys::socket::recv_with_fds;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use background_closer::BackgroundCloser;
 use store::{EscrowStore, ReleaseCounts};
 
 /// How long the next manager waits for the release. A control takes about a millisecond, or blocks forever in a faulty
@@ -34,9 +35,6 @@ pub(super) struct Escrow {
 
 impl Escrow {
     /// Starts the thread. Also returns the socket end that becomes the manager's standard input.
-    ///
-    /// # Errors
-    /// A socket or a thread cannot be created.
     pub(super) fn start(gpu: &str, simulated: bool) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
@@ -106,7 +104,6 @@ fn receive_until_closed(gpu: &str, socket: &OwnedFd, store: &mut EscrowStore) ->
     }
 }
 
-/// What `poll` found.
 struct Ready {
     /// The socket has a deposit, or the manager has closed it.
     socket: bool,
@@ -132,6 +129,41 @@ fn wait(socket: &OwnedFd, store: &EscrowStore) -> nix::Result<Ready> {
         .map(|(descriptor, _)| descriptor)
         .collect();
     Ok(Ready { socket, ended })
+}
+
+/// Closes descriptors on a thread of its own: the last close of a control descriptor frees GPU memory and may block in
+/// the driver for long, and the thread that reads deposits must not wait for it. The closing thread ends after this is
+/// dropped and everything is closed; it is not joined.
+pub(super) struct BackgroundCloser {
+    things: Sender<Box<dyn Send>>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl BackgroundCloser {
+    pub(super) fn start() -> io::Result<Self> {
+        let (things, to_close) = channel::<Box<dyn Send>>();
+        let pending = Arc::new(AtomicUsize::new(0));
+        let closed = Arc::clone(&pending);
+        std::thread::Builder::new().name("sluice-close".into()).spawn(move || {
+            for thing in to_close {
+                drop(thing);
+                closed.fetch_sub(1, Ordering::Relaxed);
+            }
+        })?;
+        Ok(Self { things, pending })
+    }
+
+    /// Drops `thing` on the closing thread.
+    pub(super) fn close(&self, thing: impl Send + 'static) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        // The thread lives as long as this sender, so sending cannot fail.
+        let _ = self.things.send(Box::new(thing));
+    }
+
+    /// Number of values that were handed over and are not closed yet.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]

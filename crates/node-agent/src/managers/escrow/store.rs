@@ -9,7 +9,7 @@ use sluice_comm::escrow::{DESCRIPTORS_PER_MESSAGE, EscrowMessage};
 use sluice_core::channel_groups::{ControlOp, KnownSetting, ReleaseSequence};
 use sluice_nvrm::Controls;
 
-use super::background_closer::BackgroundCloser;
+use super::BackgroundCloser;
 use super::owner::{self, Owner};
 
 /// Limits on what is kept for one manager. Processes beyond them rely on their own hooks.
@@ -154,7 +154,6 @@ impl EscrowStore {
         Ok(())
     }
 
-    /// The processes of the descriptors.
     pub(super) fn processes(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
         self.descriptors.iter().map(|(number, descriptor)| (*number, descriptor.process.as_fd()))
     }

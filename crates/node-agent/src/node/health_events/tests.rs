@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::managers::ManagerStatuses;
-use crate::pods::PodView;
+use crate::pods::{Assignments, PodView, Pods};
+use std::sync::Arc;
 
 fn node(health: &[(&str, bool)]) -> NodeInventory {
     let gpu = |(uuid, healthy): &(&str, bool)| Gpu {
@@ -63,22 +64,13 @@ async fn pods_on_a_gpu_unhealthy_at_the_start_get_an_event_once_known() {
     let pod = PodView { uid: "u".into(), name: "p".into(), ..PodView::default() };
     let pods = Arc::new(Pods::from([("u".to_owned(), Arc::new(pod))]));
     let (_gpus, gpus_seen) = watch::channel(node(&[("a", false)]));
-    let (assignments, assignments_seen) = watch::channel(Arc::new(Assignments::default()));
-    let (sets, sets_seen) = watch::channel(None);
+    let (assignments, assignments_seen) = watch::channel(None);
     let (_pods, pods_seen) = watch::channel(Some(pods));
     let (events, mut published) = EventQueue::new();
-    tokio::spawn(publish_health_changes(
-        "n".into(),
-        gpus_seen,
-        assignments_seen,
-        sets_seen,
-        pods_seen,
-        events,
-    ));
+    tokio::spawn(publish_health_changes("n".into(), gpus_seen, assignments_seen, pods_seen, events));
     tokio::task::yield_now().await;
     let gpus = [("u".to_owned(), vec!["a".to_owned()])].into();
-    assignments.send_replace(Arc::new(Assignments { gpus, ..Assignments::default() }));
-    sets.send_replace(Some(Arc::default()));
+    assignments.send_replace(Some(Arc::new(Assignments { gpus, ..Assignments::default() })));
     let kinds =
         [published.recv().await.unwrap(), published.recv().await.unwrap()].map(|event| event.about.kind);
     assert_eq!(kinds, [Some("Node".into()), Some("Pod".into())]);

@@ -56,7 +56,7 @@ impl Node {
     pub fn start_agent_with(&self, provision: Provision) -> Agent {
         let registry = Registry::new();
         let metrics = Metrics::register(&registry).unwrap();
-        let settings = Settings { folder: self.folder.clone(), ..Settings::new(provision) };
+        let settings = Settings { folder: self.folder.clone(), provision };
         let (sender, registered) = watch::channel(false);
         let stop = CancellationToken::new();
         let run = device_plugin::run(settings, self.gpus.subscribe(), metrics, sender, stop.clone());

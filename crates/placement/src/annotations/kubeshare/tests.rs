@@ -180,6 +180,7 @@ proptest! {
         let text = format!("{}.{:03}", milli / 1000, milli % 1000);
         let found = translated(&[("gpu_request", &text), ("gpu_limit", "1")]);
         let request = GpuRequest::admit(&found.annotations).unwrap().unwrap();
-        prop_assert_eq!(request.amount, super::super::Amount::Share { quota_milli: milli, limit_milli: 1000 });
+        let share = sluice_units::Share::from_ppm(milli * 1000).unwrap();
+        prop_assert_eq!(request.demand.amount, super::super::Amount::Share(share));
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn leader_is_active_only_after_both_lists_of_its_term() {
-    let leadership = Leadership::new();
+    let leadership = Leadership::default();
     leadership.record_list(WatchedKind::Nodes, leadership.term());
     leadership.record_list(WatchedKind::Pods, leadership.term());
     assert_eq!((leadership.state(), leadership.has_listed_once()), (LeadershipState::Standby, true));
@@ -25,7 +25,7 @@ fn leader_is_active_only_after_both_lists_of_its_term() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_lease_ends_leadership_and_a_new_term_needs_new_lists() {
-    let leadership = Leadership::new();
+    let leadership = Leadership::default();
     let lease = Some(Duration::from_secs(15));
     leadership.set_leader(true, "me", lease);
     leadership.record_list(WatchedKind::Nodes, 1);
@@ -42,7 +42,7 @@ async fn expired_lease_ends_leadership_and_a_new_term_needs_new_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_until_active_ends_with_the_lists_or_the_timeout() {
-    let leadership = std::sync::Arc::new(Leadership::new());
+    let leadership = std::sync::Arc::new(Leadership::default());
     leadership.set_leading(true);
     assert_eq!(leadership.wait_until_active(Duration::from_secs(2)).await, LeadershipState::Syncing);
     let waiting = tokio::spawn({

@@ -9,9 +9,8 @@ use sluice_placement::Demand;
 use sluice_rate_limiter::{Rate, RateLimiter};
 use tokio::time::{Instant, timeout};
 
-use super::super::extender::Extender;
+use super::super::extender::{DeletingPod, Extender};
 use super::super::objects::Pod;
-use super::super::placement_state::DeletingPod;
 use super::RecheckOutcome;
 
 /// Most pods that are rechecked for one filter call.

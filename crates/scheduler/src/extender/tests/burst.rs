@@ -54,14 +54,14 @@ fn given(api: &Api) -> BTreeMap<String, (u64, u64, u32, u32)> {
         let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone()).unwrap();
         let request =
             sluice_placement::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
-        let demand = sluice_placement::Demand::from(&request);
+        let demand = request.demand;
         let gpus = sluice_placement::annotations::assigned(&annotations).unwrap().unwrap_or_default();
-        assert!(gpus.is_empty() || gpus.len() == demand.gpus(), "{pod}");
+        assert!(gpus.is_empty() || gpus.len() == demand.gpus() as usize, "{pod}");
         for gpu in gpus {
             let node = pod["spec"]["nodeName"].as_str().unwrap();
             assert!(gpu.starts_with(&format!("GPU-{node}-")), "{gpu} on {node}");
             let sum = given.entry(gpu).or_default();
-            sum.0 += u64::from(demand.milli_per_gpu());
+            sum.0 += u64::from(demand.share_per_gpu().ppm());
             sum.1 += demand.memory_on(80 * GIB);
             sum.2 += 1;
             sum.3 += u32::from(demand.is_whole());
@@ -131,7 +131,7 @@ async fn two_hundred_pods_with_failures_and_restarts_get_each_share_once() {
     let state = cluster.extender.state();
     let known = state.index.uses().flat_map(|(_, uses)| uses).filter(|one| one.pods > 0);
     let known: BTreeMap<String, (u64, u64, u32)> =
-        known.map(|one| (one.gpu.to_string(), (one.milli, one.memory_bytes, one.pods))).collect();
+        known.map(|one| (one.gpu.to_string(), (one.ppm, one.memory_bytes, one.pods))).collect();
     let expected: BTreeMap<String, (u64, u64, u32)> =
         given.into_iter().map(|(gpu, (milli, memory, pods, _))| (gpu, (milli, memory, pods))).collect();
     assert_eq!(known, expected);

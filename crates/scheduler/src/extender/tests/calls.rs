@@ -1,6 +1,8 @@
 //! Single calls: the answer, and the objects of the API server afterwards.
 
 use serde_json::json;
+use sluice_placement::annotations::Amount;
+use sluice_placement::{Demand, PlacementOutcome};
 
 use super::cluster::{Cluster, assigned, names, node, pod, policy, uuid};
 use super::fake_api::{Api, Fault, LEASES, NODES, PODS};
@@ -210,7 +212,11 @@ async fn nodes_follow_their_annotation() {
     let (api, cluster) = cluster(&[]).await;
     let one = pod("one", &[("quota", "1")]);
     let fits = |extender: &crate::extender::extender::Extender| {
-        extender.state().index.fit(&sluice_placement::Demand::share(1000, None), "a").is_ok()
+        let whole = Demand::new(Amount::Whole(1), None);
+        let mut state = extender.state();
+        let offer = state.index.reserve("probe", &whole, ["a"].into_iter(), 1, u64::MAX);
+        state.index.release("probe");
+        matches!(offer, PlacementOutcome::Reserved(_))
     };
     api.put(NODES, node("a", 1));
     cluster.until("the node is there", fits).await;

@@ -40,9 +40,6 @@ impl Files {
     }
 
     /// Reads the files once, and serves them if they have changed.
-    ///
-    /// # Errors
-    /// The files cannot be read, or are no certificate and key.
     pub(in crate::webhook) async fn reload_if_changed(&self, served: Option<&Pair>) -> anyhow::Result<Pair> {
         let read = |name: &'static str| {
             let path = self.folder.join(name);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Stored, Written};
+use super::renewer::{Cluster, Stored, Written};
 use super::rotation::Material;
 
 /// Key of the Secret under which the replicas share their material, as JSON.

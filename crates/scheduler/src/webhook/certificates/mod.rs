@@ -1,10 +1,7 @@
 //! The webhook's certificate: created, shared between replicas and renewed by the webhook itself ([`renewer`]), or
 //! read from files that cert-manager writes ([`files`]).
 
-pub(super) mod cluster;
-mod expiry;
 pub(super) mod files;
-pub(super) mod issue;
 pub(super) mod kubernetes;
 pub(super) mod renewer;
 pub(super) mod rotation;

@@ -9,7 +9,6 @@ use axum_server::tls_rustls::RustlsConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::cluster::{Cluster, Written};
 use super::rotation::{Material, Policy};
 use super::tls;
 use crate::webhook::status::Status;
@@ -20,7 +19,6 @@ const ATTEMPTS: usize = 5;
 /// The time in seconds since 1970.
 pub(in crate::webhook) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// Renews one certificate.
 pub(in crate::webhook) struct CertificateRenewer<C> {
     pub(in crate::webhook) cluster: C,
     pub(in crate::webhook) policy: Policy,
@@ -51,9 +49,6 @@ impl<C: Cluster> CertificateRenewer<C> {
 
     /// Checks once: renew, publish, serve, in this order. So a certificate is served only after its authority was
     /// published.
-    ///
-    /// # Errors
-    /// The cluster or the certificate library failed.
     pub(in crate::webhook) async fn renew_if_due(
         &self,
         served: Option<&Material>,
@@ -95,4 +90,40 @@ impl<C: Cluster> CertificateRenewer<C> {
         }
         anyhow::bail!("the Secret changed {ATTEMPTS} times while it was being renewed")
     }
+}
+
+/// The Secret as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::webhook) struct Stored {
+    /// Its content, if it can be read.
+    pub(in crate::webhook) material: Option<Material>,
+    /// For a write that fails if the Secret changed since; `None` if there is no Secret.
+    pub(in crate::webhook) version: Option<String>,
+}
+
+/// Result of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::webhook) enum Written {
+    /// Our material is stored.
+    Stored,
+    /// Another replica wrote first: read again.
+    Conflict,
+}
+
+/// A cluster's Secret and webhook configurations.
+pub(in crate::webhook) trait Cluster {
+    fn read(&self) -> impl Future<Output = anyhow::Result<Stored>> + Send;
+
+    /// Writes the Secret if it still is at `version`.
+    fn write(
+        &self,
+        material: &Material,
+        version: Option<&str>,
+    ) -> impl Future<Output = anyhow::Result<Written>> + Send;
+
+    /// The CA bundle of each webhook, PEM; empty where there is none yet.
+    fn read_bundles(&self) -> impl Future<Output = anyhow::Result<Vec<String>>> + Send;
+
+    /// Makes every webhook trust this bundle.
+    fn write_bundles(&self, bundle: &str) -> impl Future<Output = anyhow::Result<()>> + Send;
 }

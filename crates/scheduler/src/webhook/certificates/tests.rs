@@ -10,12 +10,9 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::cluster::{Cluster, Stored, Written};
-use super::expiry;
 use super::files::Files;
-use super::issue::{Authority, Serving};
-use super::renewer::CertificateRenewer;
-use super::rotation::{Material, Policy};
+use super::renewer::{CertificateRenewer, Cluster, Stored, Written};
+use super::rotation::{Authority, Material, Policy, Serving};
 use super::tls;
 use crate::webhook::status::Status;
 
@@ -238,7 +235,7 @@ fn end_of_a_certificate_is_parsed() {
         assert_eq!(tls::end_of(authority.certificate.as_bytes()).unwrap(), now + 100 * DAY);
         let der = CertificateDer::from_pem_slice(serving.certificate.as_bytes()).unwrap();
         for end in 0..der.len().min(200) {
-            assert_eq!(expiry::not_after(&der[..end]), None);
+            assert_eq!(tls::not_after(&der[..end]), None);
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::admission;
 use super::super::plan::Settings;
-use super::super::review::{Answer, Decision, Request};
+use super::super::review::{Decision, Request};
 use super::{apply, mutate, pod, review, validate};
 
 /// Containers as users and other webhooks create them, some with what the webhook would add.
@@ -179,8 +179,7 @@ proptest! {
         let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
         for decision in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
             // Every decision has an answer.
-            let answer = Answer::new(request.uid.clone(), decision.clone()).unwrap();
-            let answer = serde_json::to_value(answer).unwrap();
+            let answer = decision.answer(&request.uid).unwrap();
             prop_assert_eq!(answer["response"]["allowed"] == json!(false), matches!(decision, Decision::Refused(_)));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, node};
+use super::fixtures::{GIB, node, share, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -25,8 +25,8 @@ enum Step {
 
 fn demand() -> impl Generator<Value = Demand> {
     let memory = prop_oneof![Just(None), (1..90_u64).prop_map(|gib| Some(gib * GIB))];
-    let share = (0..=1000_u32, memory).prop_map(|(quota, memory)| Demand::share(quota, memory));
-    prop_oneof![4 => share, 1 => (1..4_u32).prop_map(Demand::whole)]
+    let share = (0..=1000_u32, memory).prop_map(|(quota, memory)| share(quota, memory));
+    prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)]
 }
 
 fn step() -> impl Generator<Value = Step> {
@@ -97,14 +97,14 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
     }
 }
 
-/// The sums of all reservations, GPU by GPU: thousandths, bytes, pods, pods with the whole GPU.
+/// The sums of all reservations, GPU by GPU: parts per million, bytes, pods, pods with the whole GPU.
 fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
     let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32)> = BTreeMap::new();
     for pod in 0..12 {
         for claim in index.reservations(&format!("pod-{pod}")) {
             for gpu in &claim.gpus {
                 let sum = sums.entry((claim.node.to_string(), gpu.to_string())).or_default();
-                sum.0 += u64::from(claim.demand.milli_per_gpu());
+                sum.0 += u64::from(claim.demand.share_per_gpu().ppm());
                 sum.1 += claim.demand.memory_on(80 * GIB);
                 sum.2 += 1;
                 sum.3 += u32::from(claim.demand.is_whole());
@@ -121,8 +121,8 @@ proptest! {
         let mut now = 0;
         for step in &steps {
             apply(&mut index, &mut now, step);
-            for (gpu, (milli, memory, pods, whole)) in sums(&index) {
-                prop_assert!(milli <= 1000, "{gpu:?} has {milli} given after {step:?}");
+            for (gpu, (ppm, memory, pods, whole)) in sums(&index) {
+                prop_assert!(ppm <= 1_000_000, "{gpu:?} has {ppm} given after {step:?}");
                 prop_assert!(memory <= 80 * GIB, "{gpu:?} has {memory} bytes given after {step:?}");
                 prop_assert!(whole == 0 || pods == 1, "{gpu:?} is whole and shared after {step:?}");
             }
@@ -144,14 +144,14 @@ proptest! {
             for one in uses {
                 let key = (name.to_string(), one.gpu.to_string());
                 let sum = sums.get(&key).copied().unwrap_or_default();
-                prop_assert_eq!((one.milli, one.memory_bytes, one.pods), (sum.0, sum.1, sum.2), "{:?}", key);
+                prop_assert_eq!((one.ppm, one.memory_bytes, one.pods), (sum.0, sum.1, sum.2), "{:?}", key);
             }
         }
         for pod in 0..12 {
             index.release(&format!("pod-{pod}"));
         }
         prop_assert_eq!(index.counts(), (0, 0));
-        prop_assert!(index.uses().all(|(_, uses)| uses.iter().all(|one| (one.milli, one.memory_bytes, one.pods) == (0, 0, 0))));
+        prop_assert!(index.uses().all(|(_, uses)| uses.iter().all(|one| (one.ppm, one.memory_bytes, one.pods) == (0, 0, 0))));
     }
 
     #[test]
@@ -196,7 +196,7 @@ proptest! {
         for step in &steps {
             apply(&mut index, &mut now, step);
         }
-        let fits = NODES.iter().any(|name| index.fit(&demand, name).is_ok());
+        let fits = !index.best(&demand, NODES.into_iter(), 1).is_empty();
         let offer = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX);
         prop_assert_eq!(fits, matches!(offer, PlacementOutcome::Reserved(_)));
         if let PlacementOutcome::Refused(reasons) = offer {

@@ -1,8 +1,22 @@
 //! Nodes and GPUs for tests.
 
+use sluice_units::Share;
+
+use crate::annotations::Amount;
+use crate::demand::Demand;
 use crate::inventory::{Gpu, NodeInventory};
 
 pub(super) const GIB: u64 = 1 << 30;
+
+/// A share of any GPU, in thousandths.
+pub(super) fn share(milli: u32, memory_bytes: Option<u64>) -> Demand {
+    Demand::new(Amount::Share(Share::from_ppm(milli * 1000).unwrap()), memory_bytes)
+}
+
+/// Whole GPUs of any kind.
+pub(super) fn whole(gpus: u32) -> Demand {
+    Demand::new(Amount::Whole(gpus), None)
+}
 
 pub(super) fn gpu(node: &str, index: u32) -> Gpu {
     Gpu {

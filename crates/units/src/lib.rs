@@ -1,4 +1,5 @@
 //! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 

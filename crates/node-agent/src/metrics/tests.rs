@@ -1,0 +1,36 @@
+use super::*;
+
+#[test]
+fn readiness_lists_each_missing_component_until_none_is_missing() {
+    let plugin = watch::Sender::new(false);
+    let inventory = InventorySlot::default();
+    let (pods, statuses) = (watch::Sender::new(None), ManagerStatuses::default());
+    let readiness = Sources {
+        node: "n".into(),
+        inventory: Arc::clone(&inventory),
+        pods: pods.subscribe(),
+        assignments: watch::Sender::new(None).subscribe(),
+        statuses: statuses.clone(),
+        command: ManagerCommand {
+            program: "sluice".into(),
+            socket_folder: "/run".into(),
+            control_folder: "/run".into(),
+            simulated: true,
+            arguments: Vec::new(),
+        },
+        registered: plugin.subscribe(),
+    };
+    let missing = [
+        "the NVIDIA driver has not reported its GPUs",
+        "kubelet has not accepted the device plugin's registration",
+        "the API server has not listed the node's pods",
+    ];
+    assert_eq!(readiness.missing(), missing);
+    inventory.get_or_init(|| watch::Sender::new(NodeInventory::new(1, Vec::new())).subscribe());
+    plugin.send_replace(true);
+    pods.send_replace(Some(Arc::default()));
+    statuses.add("GPU-a");
+    assert_eq!(readiness.missing(), ["the pod-manager of GPU-a has not accepted its clients yet"]);
+    statuses.update("GPU-a", |status| status.state = ManagerState::Serving);
+    assert!(readiness.missing().is_empty());
+}
