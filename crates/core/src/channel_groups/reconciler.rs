@@ -35,7 +35,7 @@ pub struct Released {
 /// All groups of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reconciler {
-    groups: BTreeMap<GroupId, Group>,
+    pub(super) groups: BTreeMap<GroupId, Group>,
     in_flight: Option<Control>,
     /// Slices cannot be set: all groups have the driver's default.
     no_slices: bool,
