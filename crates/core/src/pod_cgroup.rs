@@ -32,31 +32,21 @@ pub struct PodCgroup {
     pub container: Option<String>,
 }
 
-/// The reason why a process is in no pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why a process is in no pod. Paths are quoted: a tenant may have named its part of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPod {
-    /// No line names a pod; the path is the longest there was.
-    Outside {
-        /// The path that it is in instead.
-        path: String,
-    },
-    /// A component looks like a pod but is not where kubelet puts pods.
-    Misplaced {
-        /// The whole path.
-        path: String,
-    },
-    /// Hierarchies name different pods or containers.
-    Conflict {
-        /// The pod in one hierarchy.
-        first: Box<PodCgroup>,
-        /// The pod in another hierarchy.
-        second: Box<PodCgroup>,
-    },
-    /// A line is not `ID:CONTROLLERS:/PATH`, or there is none.
-    Malformed {
-        /// The line.
-        line: String,
-    },
+    /// No line names a pod: the longest path that there was.
+    #[error("its cgroup is {:?}", Shortened(.0))]
+    Outside(String),
+    /// A component of this path looks like a pod but is not where kubelet puts pods.
+    #[error("its cgroup {:?} looks like a pod's but is not where kubelet puts pods", Shortened(.0))]
+    Misplaced(String),
+    /// Two hierarchies name different pods or containers.
+    #[error("its cgroups contradict each other: {0} in one hierarchy, {1} in another")]
+    Conflict(Box<PodCgroup>, Box<PodCgroup>),
+    /// This line is not `ID:CONTROLLERS:/PATH`, or there is none.
+    #[error("its cgroup is not to be read: {:?}", Shortened(.0))]
+    Malformed(String),
 }
 
 /// The pod that the whole text of a /proc/PID/cgroup names.
@@ -67,7 +57,7 @@ pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
     let mut found: Option<PodCgroup> = None;
     let mut longest = "";
     for line in text.lines() {
-        let path = path_of(line).ok_or_else(|| NoPod::Malformed { line: line.to_owned() })?;
+        let path = path_of(line).ok_or_else(|| NoPod::Malformed(line.to_owned()))?;
         longest = if path.len() > longest.len() { path } else { longest };
         let Some(pod) = pod_in(path)? else { continue };
         found = Some(match found {
@@ -77,8 +67,8 @@ pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
     }
     match found {
         Some(pod) => Ok(pod),
-        None if longest.is_empty() => Err(NoPod::Malformed { line: String::new() }),
-        None => Err(NoPod::Outside { path: longest.to_owned() }),
+        None if longest.is_empty() => Err(NoPod::Malformed(String::new())),
+        None => Err(NoPod::Outside(longest.to_owned())),
     }
 }
 
@@ -98,13 +88,10 @@ fn pod_in(path: &str) -> Result<Option<PodCgroup>, NoPod> {
     let Some((at, pod)) = like else { return Ok(None) };
     let (above, below) = components.split_at(at);
     if !pod.belongs_below(above, parents > 0) {
-        return Err(NoPod::Misplaced { path: path.to_owned() });
+        return Err(NoPod::Misplaced(path.to_owned()));
     }
-    let container = match pod.container() {
-        Some(container) => Some(container),
-        None => below.get(1).and_then(|text| component::container(text)),
-    };
-    Ok(Some(PodCgroup { uid: pod.uid(), container: container.map(str::to_owned) }))
+    let container = pod.container().or_else(|| component::container(below.get(1)?));
+    Ok(Some(PodCgroup { container: container.map(str::to_owned), uid: pod.uid }))
 }
 
 /// Combines two hierarchies. Only one of them may name a container.
@@ -114,31 +101,9 @@ fn combined(first: PodCgroup, second: PodCgroup) -> Result<PodCgroup, NoPod> {
         _ => true,
     };
     if !same || first.uid != second.uid {
-        return Err(NoPod::Conflict { first: Box::new(first), second: Box::new(second) });
+        return Err(NoPod::Conflict(Box::new(first), Box::new(second)));
     }
     Ok(PodCgroup { container: first.container.or(second.container), ..first })
-}
-
-impl std::error::Error for NoPod {}
-
-impl fmt::Display for NoPod {
-    /// Paths are quoted: a tenant may have named its part of them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside { path } => write!(f, "its cgroup is {:?}", Shortened(path)),
-            Self::Misplaced { path } => {
-                write!(
-                    f,
-                    "its cgroup {:?} looks like a pod's but is not where kubelet puts pods",
-                    Shortened(path)
-                )
-            }
-            Self::Conflict { first, second } => {
-                write!(f, "its cgroups contradict each other: {first} in one hierarchy, {second} in another")
-            }
-            Self::Malformed { line } => write!(f, "its cgroup is not to be read: {:?}", Shortened(line)),
-        }
-    }
 }
 
 impl fmt::Display for PodCgroup {

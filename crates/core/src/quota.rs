@@ -26,12 +26,6 @@ impl Default for QuotaPolicy {
 }
 
 impl QuotaPolicy {
-    /// Gemini's bounds: no cap but limit × window.
-    #[must_use]
-    pub const fn gemini(base_ns: u64, min_ns: u64, window_ns: u64) -> Self {
-        Self { base_ns, min_ns, cap_ns: u64::MAX, limit_period_ns: window_ns }
-    }
-
     /// The longest grant of a client with this limit.
     #[must_use]
     pub fn longest_ns(&self, limit: Share) -> u64 {

@@ -1,12 +1,23 @@
-//! What every part of the manager acts through: the clock, the poller, the closing thread, metrics and the limit of log lines.
+//! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines; and the tables that
+//! several parts read.
 
+use crate::clients::{Clients, Processes};
 use crate::clock::Clock;
 use crate::closer::Closer;
+use crate::grants::Grants;
 use crate::log_limiter::LogLimiter;
 use crate::metrics::Metrics;
 use crate::poller::Poller;
 
-/// The event loop owns one of these and lends it to the parts.
+/// The tables of clients, processes and grants, and the [`Io`]. The event loop owns them and lends them to the parts.
+pub(crate) struct Shared {
+    pub(crate) clients: Clients,
+    pub(crate) processes: Processes,
+    pub(crate) grants: Grants,
+    pub(crate) io: Io,
+}
+
+/// Clock, poller, closing thread, metrics and log limit.
 pub(crate) struct Io {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) poller: Poller,

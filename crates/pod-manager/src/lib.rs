@@ -41,7 +41,6 @@ mod error;
 mod event_loop;
 mod grants;
 mod http;
-pub mod identity;
 mod io;
 mod listen;
 mod log_limiter;

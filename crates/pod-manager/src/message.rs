@@ -3,7 +3,8 @@
 use crate::agent_api::ClientSet;
 use crate::channel_groups::ControlReport;
 use crate::clients::Definition;
-use crate::unhooked::scanning::{OwnershipProof, ScanResult};
+use crate::unhooked::ownership::OwnershipProof;
+use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_proto::control::SnapshotResponse;
 use std::io;

@@ -9,7 +9,6 @@ use crate::connections::ConnectionInputs;
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http;
-use crate::identity::{ByCgroup, ByName, Identify};
 use crate::listen::{self, UnixSocket, UnpublishedSocket};
 use crate::message::{self, Message, Remote};
 use crate::metrics;
@@ -35,8 +34,6 @@ pub struct Parts {
     pub clock: Box<dyn Clock>,
     /// Which process is at the other end of a connection.
     pub peers: Box<dyn Peers>,
-    /// Which client a peer belongs to.
-    pub identify: Box<dyn Identify>,
     /// Opens control descriptors; `None`: no channel group is controlled.
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
@@ -53,9 +50,9 @@ impl Parts {
     /// When the timer cannot be opened, or standard input is not what [`Config::escrow`] says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
-        let (peers, identify): (_, Box<dyn Identify>) = match config.clients {
-            ClientSource::File { .. } => (KernelPeers::default(), Box::new(ByName)),
-            ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
+        let peers = match config.clients {
+            ClientSource::File { .. } => KernelPeers::default(),
+            ClientSource::Agent(_) => KernelPeers::with_places(),
         };
         let driver: Option<Box<dyn ControlDriver>> = match config.controls {
             Controls::Auto => nvrm(false, self_test::allowed_controls(config, &DriverVersion::loaded())),
@@ -68,7 +65,7 @@ impl Parts {
         let escrow = config.escrow.then(escrow_socket).transpose();
         let escrow = escrow.attempt("escrow socket on standard input (--custody)")?;
         let discovery = driver.as_ref().and_then(|_| process_discovery(config));
-        Ok(Self { clock, peers: Box::new(peers), identify, driver, discovery, escrow })
+        Ok(Self { clock, peers: Box::new(peers), driver, discovery, escrow })
     }
 }
 
@@ -242,10 +239,10 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             http.as_ref().and_then(|listener| listener.local_addr().ok()),
         );
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, driver, discovery, escrow } = parts;
+        let Parts { clock, peers, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let inputs = Inputs {
-            connections: ConnectionInputs { unix, tcp, peers, identify },
+            connections: ConnectionInputs { unix, tcp, peers },
             signals,
             inbox,
             metrics: meters,

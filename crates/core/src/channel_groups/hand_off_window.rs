@@ -1,8 +1,8 @@
 //! When a hand-off may disturb the latency-critical processes: a control in the middle of a request costs it 150 to 200
 //! µs.
 
-use super::activity::Activity;
 use super::policy::ChannelGroupPolicy;
+use super::process::Activity;
 
 /// Opens at a good moment or when the longest wait has passed, and stays open as long as one hand-off takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,70 +1,50 @@
 //! Components of a cgroup path: which look like a pod's or a container's, and where a pod's component may stand.
 
-/// A component that names a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodComponent<'a> {
-    /// `pod<uid>`, kubelet's cgroupfs driver.
-    Folder { uid: &'a str },
-    /// `<parent>-pod<uid with _>.slice`, kubelet's systemd driver.
-    Slice { parent: &'a str, uid: &'a str },
-    /// `<slice>:<runtime>:<container>`: kubelet names systemd slices and the runtime uses them as folders.
-    Unresolved { parent: &'a str, uid: &'a str, container: Option<&'a str> },
+/// A component that names a pod, in one of kubelet's three ways: `pod<uid>` (cgroupfs driver), `<parent>-pod<uid with _>.slice`
+/// (systemd driver), or `<slice>:<runtime>:<container>` (kubelet names systemd slices and the runtime uses them as folders).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PodComponent<'a> {
+    /// The uid as the API writes it.
+    pub(super) uid: String,
+    /// The part of a slice's name before `-pod`; `None`: not named by the systemd driver.
+    parent: Option<&'a str>,
+    /// What follows the first colon.
+    rest: Option<&'a str>,
 }
 
 impl<'a> PodComponent<'a> {
     /// Reads a component, if it looks like a pod's.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         if let Some(uid) = text.strip_prefix("pod").filter(|uid| is_uid(uid, '-')) {
-            return Some(Self::Folder { uid });
+            return Some(Self { uid: uid.to_owned(), parent: None, rest: None });
         }
         let (slice, rest) = text.split_once(':').map_or((text, None), |(slice, rest)| (slice, Some(rest)));
         let (parent, uid) = slice.strip_suffix(".slice")?.rsplit_once("-pod")?;
-        if !is_uid(uid, '_') {
-            return None;
-        }
-        let Some(rest) = rest else { return Some(Self::Slice { parent, uid }) };
-        let container = rest.split_once(':').and_then(|(_, id)| container(id));
-        Some(Self::Unresolved { parent, uid, container })
-    }
-
-    /// The uid as the API writes it.
-    pub(super) fn uid(self) -> String {
-        match self {
-            Self::Folder { uid } => uid.to_owned(),
-            Self::Slice { uid, .. } | Self::Unresolved { uid, .. } => uid.replace('_', "-"),
-        }
+        is_uid(uid, '_').then(|| Self { uid: uid.replace('_', "-"), parent: Some(parent), rest })
     }
 
     /// The container, if this component names it.
-    pub(super) fn container(self) -> Option<&'a str> {
-        match self {
-            Self::Folder { .. } | Self::Slice { .. } => None,
-            Self::Unresolved { container, .. } => container,
-        }
+    pub(super) fn container(&self) -> Option<&'a str> {
+        self.rest?.split_once(':').and_then(|(_, id)| container(id))
     }
 
     /// Whether kubelet puts pods below these components. `relative`: the components above them are unknown, because the
     /// path begins with `..`.
-    pub(super) fn belongs_below(self, above: &[&str], relative: bool) -> bool {
+    pub(super) fn belongs_below(&self, above: &[&str], relative: bool) -> bool {
         // systemd lets users make any cgroup there.
         if above.contains(&"user.slice") {
             return false;
         }
-        match self {
-            Self::Folder { .. } => {
-                let kubepods = match above {
-                    [front @ .., "burstable" | "besteffort"] => front,
-                    front => front,
-                };
-                kubepods.last().map_or(relative, |last| *last == "kubepods")
-            }
-            Self::Slice { parent, .. } => {
-                let expected =
-                    above.last().map_or(relative, |last| last.strip_suffix(".slice") == Some(parent));
-                expected && is_kubepods(parent)
-            }
-            Self::Unresolved { parent, .. } => is_kubepods(parent),
-        }
+        let Some(parent) = self.parent else {
+            let kubepods = match above {
+                [front @ .., "burstable" | "besteffort"] => front,
+                front => front,
+            };
+            return kubepods.last().map_or(relative, |last| *last == "kubepods");
+        };
+        let is_below_parent =
+            || above.last().map_or(relative, |last| last.strip_suffix(".slice") == Some(parent));
+        is_kubepods(parent) && (self.rest.is_some() || is_below_parent())
     }
 }
 

@@ -7,15 +7,47 @@
 //! told of, so its death opens the gates.
 
 mod announced;
-mod policy;
 #[cfg(test)]
 mod tests;
 
 pub use announced::Announced;
-pub use policy::GatePolicy;
 
 use crate::channel_groups::Activity;
 use crate::share::{Share, WHOLE_PPM};
+
+/// Settings of the stream gates; times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GatePolicy {
+    /// The gates are opened once all latency-critical processes have been idle for this time: the steps of one request may have pauses
+    /// between them. Default 500 µs.
+    pub idle_ns: u64,
+    /// A process that has been busy for less than this may soon be idle again. Default 2 ms.
+    pub short_ns: u64,
+    /// How often activity is read until then. Default 100 µs.
+    pub short_poll_ns: u64,
+    /// How often activity is read after that, while the gates are closed. Default 250 µs.
+    pub poll_ns: u64,
+    /// How often activity is read while the gates are open: a wake-up may be lost. Default 50 ms.
+    pub idle_poll_ns: u64,
+    /// The part of the time for which the gates are open, whatever the latency-critical processes do; below 1. Default 5 %.
+    pub least_open: Share,
+    /// The gates are closed for at most this time at once. Then they are open for [`Self::least_open`] of it. Default 1 s.
+    pub period_ns: u64,
+}
+
+impl Default for GatePolicy {
+    fn default() -> Self {
+        Self {
+            idle_ns: 500_000,
+            short_ns: 2_000_000,
+            short_poll_ns: 100_000,
+            poll_ns: 250_000,
+            idle_poll_ns: 50_000_000,
+            least_open: Share::from_ppm(50_000).unwrap_or(Share::ZERO),
+            period_ns: 1_000_000_000,
+        }
+    }
+}
 
 /// The state of the gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,12 +70,7 @@ impl GateState {
     /// Position in [`Self::LABELS`].
     #[must_use]
     pub const fn index(self) -> usize {
-        match self {
-            Self::Unwanted => 0,
-            Self::Open => 1,
-            Self::Closed => 2,
-            Self::Forced => 3,
-        }
+        self as usize
     }
 
     /// Whether gates are to be put in front of work.
@@ -92,8 +119,8 @@ impl Gates {
         let present = critical.clone().next().is_some();
         let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
         let idle_since = critical.map(|activity| activity.since_ns).max().filter(|_| busy_since.is_none());
-        let opens_at = idle_since
-            .map(|since| since.saturating_add(self.policy.idle_ns).max(announced_until.unwrap_or(0)));
+        let announced_ns = announced_until.unwrap_or(0);
+        let opens_at = idle_since.map(|since| since.saturating_add(self.policy.idle_ns).max(announced_ns));
         let busy = opens_at.is_none_or(|opens_at| now < opens_at);
         self.poll_at = self.next_poll(now, opens_at, busy_since, announced_until.is_some());
         self.state = match (present, busy, self.state) {

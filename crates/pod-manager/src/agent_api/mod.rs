@@ -7,7 +7,6 @@ mod snapshot;
 
 pub(crate) use client_set::ClientSet;
 pub(crate) use server::Server;
-pub(crate) use snapshot::SnapshotSources;
 
 use crate::clients::Definition;
 use crate::config::ClientSource;

@@ -1,28 +1,15 @@
 //! What a control descriptor can do, and why a control fails.
 
 use sluice_comm::attach::ContextHandles;
+use sluice_core::channel_groups::ControlOp;
 use std::os::fd::OwnedFd;
 
 /// The controls over one control descriptor. Each may take a millisecond, or never return: the control executor makes them on its own
 /// thread.
 pub trait ChannelControl: Send {
-    /// Sets the time slice of a context's channel group, microseconds.
-    ///
-    /// # Errors
-    /// [`ControlFailure`].
-    fn set_slice(&mut self, context: &ContextHandles, us: u64) -> Result<(), ControlFailure>;
-
-    /// Disables the group: it leaves the GPU and does not run until it is enabled.
-    ///
-    /// # Errors
-    /// [`ControlFailure`].
-    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
-
-    /// Enables the group.
-    ///
-    /// # Errors
-    /// [`ControlFailure`].
-    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure>;
+    /// Makes one control of a context's channel group, or returns why it was not made. A disabled group leaves the GPU and does not run
+    /// until it is enabled.
+    fn make(&mut self, context: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure>;
 }
 
 /// Why a control was not made.
@@ -53,10 +40,8 @@ pub enum Cause {
 
 /// Opens the descriptors that processes send as control descriptors. Runs on the event loop's thread: it must not wait.
 pub trait ControlDriver: Send {
-    /// The controls over a descriptor, if it is a control descriptor.
-    ///
-    /// # Errors
-    /// The descriptor, which its sender may have made slow to close, and what it is instead.
+    /// The controls over a descriptor, if it is a control descriptor. Otherwise the descriptor, which its sender may have made slow to
+    /// close, and what it is instead.
     fn open(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)>;
 
     /// Whether the driver sets time slices. If not, groups are only disabled and enabled.

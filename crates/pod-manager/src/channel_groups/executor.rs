@@ -8,7 +8,7 @@ use crate::closer::Closer;
 use crate::message::{Message, Remote};
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::{
-    ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
+    Control, ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
 };
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +28,7 @@ pub(crate) enum ControlRequest {
     /// No more groups follow: close the descriptor unless a group is controlled through it.
     Close(ControlDescriptorId),
     /// Make a control and report.
-    Make(sluice_core::channel_groups::Control),
+    Make(Control),
     /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
     Forget(GroupId),
     /// Return every group to the driver's defaults, as far as the time allows, report that and end.
@@ -38,7 +38,7 @@ pub(crate) enum ControlRequest {
 /// The outcome of a control.
 #[derive(Debug)]
 pub(crate) struct ControlReport {
-    pub(crate) control: sluice_core::channel_groups::Control,
+    pub(crate) control: Control,
     pub(crate) result: Result<(), ControlFailure>,
     pub(crate) took: Duration,
 }
@@ -47,7 +47,8 @@ pub(crate) struct ControlReport {
 #[derive(Debug)]
 pub(crate) struct ControlExecutor {
     requests: Sender<ControlRequest>,
-    wants_copies: bool,
+    /// Copies of control descriptors are escrowed.
+    pub(crate) wants_copies: bool,
 }
 
 impl ControlExecutor {
@@ -60,21 +61,10 @@ impl ControlExecutor {
     ) -> io::Result<Self> {
         let (sender, requests) = channel();
         let wants_copies = escrow.is_some();
-        let worker = Worker {
-            descriptors: HashMap::new(),
-            groups: HashMap::new(),
-            remote,
-            closer,
-            escrow,
-            sets_slices,
-        };
+        let (descriptors, groups) = (HashMap::new(), HashMap::new());
+        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
-    }
-
-    /// Whether copies of control descriptors are escrowed.
-    pub(crate) fn wants_copies(&self) -> bool {
-        self.wants_copies
     }
 
     pub(crate) fn request(&self, request: ControlRequest) {
@@ -179,11 +169,7 @@ impl Worker {
     fn make(&mut self, group: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
         let group = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
         let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
-        let made = match op {
-            ControlOp::SetSlice(us) => control.set_slice(&group.handles, us),
-            ControlOp::Disable => control.disable(&group.handles),
-            ControlOp::Enable => control.enable(&group.handles),
-        };
+        let made = control.make(&group.handles, op);
         group.record(op, made.is_ok());
         made
     }

@@ -2,6 +2,7 @@
 
 use super::{Cause, ChannelControl, ControlDriver, ControlFailure};
 use sluice_comm::attach::{ContextHandles, MAX_CONTEXTS};
+use sluice_core::channel_groups::ControlOp;
 use sluice_nvrm::{ControlError, Controls, NvStatus, self_test};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -15,23 +16,13 @@ pub struct Nvrm {
     pub slices: bool,
 }
 
-impl Nvrm {
-    /// Takes the control device, and sockets if `simulated`, of a driver that sets slices.
-    #[must_use]
-    pub fn new(simulated: bool) -> Self {
-        Self { simulated, slices: true }
-    }
-}
-
 impl ControlDriver for Nvrm {
     fn open(&mut self, fd: OwnedFd) -> Result<Box<dyn ChannelControl>, (OwnedFd, String)> {
-        match Controls::from_descriptor(fd, self.simulated) {
-            Ok(controls) => Ok(Box::new(Driver { controls, checked: BTreeSet::new() })),
-            Err(refused) => {
-                let why = refused.to_string();
-                Err((refused.fd, why))
-            }
-        }
+        let controls = Controls::from_descriptor(fd, self.simulated).map_err(|refused| {
+            let why = refused.to_string();
+            (refused.fd, why)
+        })?;
+        Ok(Box::new(Driver { controls, checked: BTreeSet::new() }))
     }
 
     fn sets_slices(&self) -> bool {
@@ -48,32 +39,24 @@ struct Driver {
     checked: BTreeSet<(u32, u32)>,
 }
 
-impl Driver {
-    /// The controls, after the driver has confirmed that it knows the group. It is asked once per group, before the first control.
-    fn checked(&mut self, context: &ContextHandles) -> Result<&Controls, ControlFailure> {
-        let group = (context.client, context.channel_group);
+impl ChannelControl for Driver {
+    /// Asks the driver once per group, before the first control, whether it knows the group.
+    fn make(&mut self, context: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure> {
+        let ContextHandles { client, subdevice, channel_group, channels, .. } = context;
+        let (controls, group) = (&self.controls, (*client, *channel_group));
         if !self.checked.contains(&group) {
-            self_test::check_handles(&self.controls, context).map_err(failure)?;
+            self_test::check_handles(controls, context).map_err(failure)?;
             if self.checked.len() >= MAX_CHECKED {
                 self.checked.clear();
             }
             self.checked.insert(group);
         }
-        Ok(&self.controls)
-    }
-}
-
-impl ChannelControl for Driver {
-    fn set_slice(&mut self, context: &ContextHandles, us: u64) -> Result<(), ControlFailure> {
-        self.checked(context)?.set_timeslice(context.client, context.channel_group, us).map_err(failure)
-    }
-
-    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
-        self.checked(context)?.disable(context.client, context.subdevice, &context.channels).map_err(failure)
-    }
-
-    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
-        self.checked(context)?.enable(context.client, context.subdevice, &context.channels).map_err(failure)
+        let made = match op {
+            ControlOp::SetSlice(us) => controls.set_timeslice(*client, *channel_group, us),
+            ControlOp::Disable => controls.disable(*client, *subdevice, channels),
+            ControlOp::Enable => controls.enable(*client, *subdevice, channels),
+        };
+        made.map_err(failure)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::metrics::EnforcementLevel;
 use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_comm::Channel;
 use sluice_comm::page::{Flags, PAGE_VERSION, report};
 use sluice_core::channel_groups::Activity;
 use sluice_core::{ClientId, ProcessId};
@@ -64,6 +65,14 @@ impl Process {
 
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> + use<> {
         [self.token, self.memory].into_iter().flatten()
+    }
+
+    /// The connection that is this channel of it.
+    pub(crate) fn slot(&mut self, channel: Channel) -> &mut Option<ConnectionId> {
+        match channel {
+            Channel::Token => &mut self.token,
+            Channel::Memory => &mut self.memory,
+        }
     }
 
     /// Whether its hook holds the channel for grants open.

@@ -1,6 +1,7 @@
 //! Why the manager closed a connection: one word for the metric, one sentence for the log.
 
 use sluice_comm::FrameError;
+use sluice_comm::attach::ATTACH_VERSION;
 
 /// Why a connection was closed.
 #[derive(Debug, thiserror::Error)]
@@ -27,13 +28,8 @@ pub enum Reason {
     #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
     TooManyPending(String),
     /// Another version of the extended protocol.
-    #[error("attaches with protocol version {found}, expected {expected}")]
-    WrongVersion {
-        /// The version that the peer uses.
-        found: u32,
-        /// The version that the manager uses.
-        expected: u32,
-    },
+    #[error("attaches with protocol version {0}, expected {ATTACH_VERSION}")]
+    WrongVersion(u32),
     /// The descriptor beside an ATTACH is missing or not a payload.
     #[error("bad attach payload: {0}")]
     BadPayload(String),
@@ -44,13 +40,8 @@ pub enum Reason {
     #[error("{0}")]
     OutOfOrder(&'static str),
     /// A peer of the old protocol names another client than before.
-    #[error("names client {second:?} after {first:?}")]
-    NameChanged {
-        /// The client that it named first.
-        first: String,
-        /// The client that it names now.
-        second: String,
-    },
+    #[error("names client {1:?} after {0:?}")]
+    NameChanged(String, String),
     /// Its client was removed.
     #[error("its client was removed")]
     ClientRemoved,
@@ -105,11 +96,11 @@ impl Reason {
             Self::BadFrame(_) => 0,
             Self::ClosedMidFrame => 1,
             Self::UnknownClient(_) | Self::UnknownPod { .. } => 2,
-            Self::WrongVersion { .. } => 3,
+            Self::WrongVersion(_) => 3,
             Self::BadPayload(_) => 4,
             Self::NotAllowed(_) => 5,
             Self::OutOfOrder(_) => 6,
-            Self::NameChanged { .. } => 7,
+            Self::NameChanged(..) => 7,
             Self::ClientRemoved => 8,
             Self::NotReading => 9,
             Self::TooMany => 10,

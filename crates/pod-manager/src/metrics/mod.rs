@@ -1,20 +1,20 @@
 //! The metrics: counters that the event loop increments without a lock, and the registry that the HTTP thread owns.
 
-mod channel_groups;
 mod client;
-mod preemptions;
-mod stream_gates;
+mod scheduling;
+mod series;
 
 use crate::clients::ClientKey;
 use crate::connections::Reason;
-pub(crate) use channel_groups::{ChannelGroupMetrics, EnforcementLevel};
+use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
-pub(crate) use preemptions::{Preempted, PreemptionMetrics};
-use prometheus::{IntCounter, Opts, Registry, TextEncoder};
+use prometheus::{IntCounter, IntCounterVec, Registry, TextEncoder};
+use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
+pub(crate) use scheduling::{EnforcementLevel, Preempted};
+use series::Series;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-pub(crate) use stream_gates::StreamGateMetrics;
 
 /// A message to the owner of the registry.
 enum Notice {
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
     pub(crate) stream_gates: StreamGateMetrics,
     pub(crate) preemptions: PreemptionMetrics,
     notices: Sender<Notice>,
-    refused: Vec<IntCounter>,
+    refused: [IntCounter; Reason::LABELS.len()],
 }
 
 impl Metrics {
@@ -65,16 +65,8 @@ impl Exposition {
     pub(crate) fn text(&self) -> prometheus::Result<String> {
         for notice in self.notices.try_iter() {
             match notice {
-                Notice::Add(metrics) => {
-                    for collector in metrics.collectors() {
-                        self.registry.register(collector)?;
-                    }
-                }
-                Notice::Remove(metrics) => {
-                    for collector in metrics.collectors() {
-                        self.registry.unregister(collector)?;
-                    }
-                }
+                Notice::Add(metrics) => self.registry.register(Box::new(ClientCollector(metrics)))?,
+                Notice::Remove(metrics) => self.registry.unregister(Box::new(ClientCollector(metrics)))?,
             }
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
@@ -83,22 +75,18 @@ impl Exposition {
 
 /// A new pair.
 pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
-    let (sender, receiver) = channel();
+    let (sender, notices) = channel();
+    let mut series = Series::default();
+    let refused =
+        series.opts("sluice_refused_connections_total", "Connections closed by the manager, by reason");
+    let metrics = Metrics {
+        channel_groups: ChannelGroupMetrics::new(&mut series)?,
+        stream_gates: StreamGateMetrics::new(&mut series)?,
+        preemptions: PreemptionMetrics::new(&mut series)?,
+        notices: sender,
+        refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
+    };
     let registry = Registry::new();
-    let mut refused = Vec::with_capacity(Reason::LABELS.len());
-    for label in Reason::LABELS {
-        let opts =
-            Opts::new("sluice_refused_connections_total", "Connections closed by the manager, by reason")
-                .const_label("reason", label);
-        let counter = IntCounter::with_opts(opts)?;
-        registry.register(Box::new(counter.clone()))?;
-        refused.push(counter);
-    }
-    let channel_groups = ChannelGroupMetrics::new(&registry)?;
-    let stream_gates = StreamGateMetrics::new(&registry)?;
-    let preemptions = PreemptionMetrics::new(&registry)?;
-    Ok((
-        Metrics { channel_groups, stream_gates, preemptions, notices: sender, refused },
-        Exposition { registry, notices: receiver },
-    ))
+    series.collectors.into_iter().try_for_each(|collector| registry.register(collector))?;
+    Ok((metrics, Exposition { registry, notices }))
 }
