@@ -191,8 +191,11 @@ impl ChannelGroups {
         descriptors: Vec<OwnedFd>,
         shared: &mut Shared,
     ) -> Effects {
-        let Some(client) = shared.processes.client_of(id) else { return Effects::new() };
-        let Some(class) = shared.clients.class(client) else { return Effects::new() };
+        let client = shared.processes.client_of(id);
+        let Some((client, class)) = client.and_then(|id| Some((id, shared.clients.class(id)?))) else {
+            shared.io.closer.close(descriptors);
+            return Effects::new();
+        };
         let descriptors = self.open_all(id, descriptors, shared);
         let unchanged: BTreeSet<GroupId> =
             contexts.iter().filter_map(|context| self.unchanged(id, context)).collect();
