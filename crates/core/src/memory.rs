@@ -104,13 +104,11 @@ impl MemoryLedger {
     }
 
     /// The account of a client, if it is known.
-    #[must_use]
     pub fn client(&self, client: ClientId) -> Option<Account> {
         self.clients.get(&client).copied()
     }
 
     /// Bytes that a process holds.
-    #[must_use]
     pub fn held_by(&self, process: ProcessId) -> u64 {
         self.processes.get(&process).map_or(0, |(_, held)| *held)
     }

@@ -27,7 +27,6 @@ impl Default for QuotaPolicy {
 
 impl QuotaPolicy {
     /// The longest grant of a client with this limit.
-    #[must_use]
     pub fn longest_ns(&self, limit: Share) -> u64 {
         limit.of(self.limit_period_ns).max(SHORTEST_LIMITED_NS).min(self.cap_ns)
     }
@@ -41,7 +40,6 @@ pub struct AdaptiveQuota {
 
 impl AdaptiveQuota {
     /// Starts at the base.
-    #[must_use]
     pub const fn new(policy: &QuotaPolicy) -> Self {
         Self { quota_ns: policy.base_ns }
     }

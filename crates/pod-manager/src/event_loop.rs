@@ -17,15 +17,15 @@ use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
 use crate::clients::{Clients, Definition, Processes};
 use crate::clock::Clock;
-use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
-use crate::connections::{ConnectionInputs, Connections, Listener};
+use crate::connections::{Connections, Listener};
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
-use crate::io::{Io, Shared};
-use crate::log_limiter::LogLimiter;
+use crate::io::{Closer, Io, LogLimiter, Shared};
+use crate::listen::UnixSocket;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
+use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
@@ -36,11 +36,13 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
+use std::net::TcpListener;
 use tracing::info;
 
 /// What the event loop is made from.
 pub(crate) struct Inputs {
-    pub(crate) connections: ConnectionInputs,
+    pub(crate) listeners: (UnixSocket, Option<TcpListener>),
+    pub(crate) peers: Box<dyn Peers>,
     pub(crate) signals: Option<SignalFd>,
     pub(crate) inbox: Inbox,
     pub(crate) metrics: Metrics,
@@ -71,7 +73,7 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Registers all sources of events; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { connections, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
+        let Inputs { listeners, peers, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
             inputs;
         let poller = Poller::new()?;
         poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
@@ -93,7 +95,7 @@ impl EventLoop {
             .attempt("start the control executor")?;
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
-        let connections = Connections::new(config, connections, &io).attempt("epoll_ctl")?;
+        let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
         let grants = Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll));
         let processes = Processes::new(page_flags);
         let mut event_loop = Self {
@@ -193,7 +195,7 @@ impl EventLoop {
         }
         let deadlines = [
             busy_poll_from,
-            self.shared.grants.next_deadline(),
+            self.shared.grants.ledger.next_deadline(),
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),

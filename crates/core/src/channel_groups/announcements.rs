@@ -126,7 +126,6 @@ impl ChannelGroupScheduler {
     }
 
     /// Whether a control of a client has failed, so that its processes are not hardware-scheduled.
-    #[must_use]
     pub fn has_failed(&self, client: ClientId) -> bool {
         self.failed_clients.contains(&client)
     }

@@ -78,7 +78,6 @@ impl ChannelGroupScheduler {
     }
 
     /// When to call [`Self::begin_control`] again if nothing else happens.
-    #[must_use]
     pub fn next_wakeup(&self, now: u64) -> Option<u64> {
         // While a control is in flight no other can begin: the caller waits for its end.
         let can_begin = self.reconciler.in_flight().is_none();

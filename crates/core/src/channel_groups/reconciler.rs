@@ -28,7 +28,6 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// A reconciler without groups. `slices`: slices can be set.
-    #[must_use]
     pub fn new(slices: bool) -> Self {
         Self { no_slices: !slices, ..Self::default() }
     }
@@ -132,21 +131,13 @@ impl Reconciler {
     }
 
     /// Whether a group may be enabled, as far as is known.
-    #[must_use]
     pub fn may_run(&self, group: GroupId) -> bool {
         self.groups.get(&group).is_some_and(Group::may_run)
     }
 
     /// The control in flight.
-    #[must_use]
     pub const fn in_flight(&self) -> Option<Control> {
         self.in_flight
-    }
-
-    /// Whether every group has its wanted setting.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.in_flight.is_none() && self.next_control().is_none()
     }
 
     fn next_control(&self) -> Option<Control> {

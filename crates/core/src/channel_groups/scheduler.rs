@@ -49,7 +49,6 @@ pub struct ChannelGroupScheduler {
 
 impl ChannelGroupScheduler {
     /// A scheduler without processes.
-    #[must_use]
     pub fn new(policy: ChannelGroupPolicy) -> Self {
         let burst = policy.control_burst.max(1).saturating_mul(policy.control_ns);
         Self {
@@ -194,25 +193,21 @@ impl ChannelGroupScheduler {
     }
 
     /// Whether a latency-critical process is attached.
-    #[must_use]
     pub fn has_critical(&self) -> bool {
         self.processes.values().any(|process| !process.is_best_effort())
     }
 
     /// Whether channel groups of a process are under control.
-    #[must_use]
     pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
     }
 
     /// Whether a group belongs to a process and is under control.
-    #[must_use]
     pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
     }
 
     /// Whether the scheduler reads the activity of a process.
-    #[must_use]
     pub fn is_observed(&self, id: ProcessId) -> bool {
         self.processes.contains_key(&id)
     }
@@ -233,21 +228,13 @@ impl ChannelGroupScheduler {
     }
 
     /// State of a process in the ledger, if it is hardware-scheduled.
-    #[must_use]
     pub fn quantum_state(&self, id: ProcessId) -> Option<QuantumState> {
         let process = self.processes.get(&id).filter(|process| process.is_hardware_scheduled());
         process.map(|process| process.quantum)
     }
 
     /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
-    #[must_use]
     pub const fn forced_hand_offs(&self) -> u64 {
-        self.window.forced()
-    }
-
-    /// Whether no control is in flight and none is to be made.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.reconciler.is_settled()
+        self.window.forced
     }
 }

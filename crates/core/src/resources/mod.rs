@@ -34,17 +34,9 @@ pub struct ClientEntry {
 
 impl ClientEntry {
     /// The specification for the token ledger.
-    #[must_use]
     pub const fn spec(&self) -> ClientSpec {
         ClientSpec { request: self.request, limit: self.limit, class: self.class, weight: 1 }
     }
-}
-
-/// A resource file without mistakes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources {
-    /// In the order of the file.
-    pub clients: Vec<ClientEntry>,
 }
 
 /// Options for reading a file.
@@ -54,17 +46,15 @@ pub struct ParseOptions {
     pub limit_first: bool,
 }
 
-/// Reads a resource file in either notation.
-///
-/// # Errors
-/// Every mistake in the file, with its place, the value found and the values expected.
-pub fn parse(text: &str, reading: ParseOptions) -> Result<Resources, Mistakes> {
+/// Reads a resource file in either notation. The clients are in the order of the file.
+/// Errors: every mistake in the file, with its place, the value found and the values expected.
+pub fn parse(text: &str, reading: ParseOptions) -> Result<Vec<ClientEntry>, Mistakes> {
     let first = text.split_whitespace().next().unwrap_or("");
     let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);
     let (entries, mut mistakes) = if is_yaml { yaml::read(text) } else { gemini::read(text, reading) };
     let clients = check::check(entries, reading, &mut mistakes);
     mistakes.sort_by_key(|mistake| mistake.line);
-    if mistakes.is_empty() { Ok(Resources { clients }) } else { Err(Mistakes(mistakes)) }
+    if mistakes.is_empty() { Ok(clients) } else { Err(Mistakes(mistakes)) }
 }
 
 /// The place of an entry, for messages.

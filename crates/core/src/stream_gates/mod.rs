@@ -6,11 +6,8 @@
 //! [`GatePolicy::least_open`] of the time. A latency-critical process that ends is no longer among those that [`Gates::update`] is
 //! told of, so its death opens the gates.
 
-mod announced;
 #[cfg(test)]
 mod tests;
-
-pub use announced::Announced;
 
 use crate::channel_groups::Activity;
 use crate::share::{Share, WHOLE_PPM};
@@ -68,19 +65,16 @@ impl GateState {
     pub const LABELS: [&'static str; 4] = ["unwanted", "open", "closed", "forced"];
 
     /// Position in [`Self::LABELS`].
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// Whether gates are to be put in front of work.
-    #[must_use]
     pub const fn is_wanted(self) -> bool {
         !matches!(self, Self::Unwanted)
     }
 
     /// Whether work that has not begun is held back.
-    #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Closed)
     }
@@ -101,7 +95,6 @@ pub struct Gates {
 
 impl Gates {
     /// Open, without a latency-critical process.
-    #[must_use]
     pub fn new(policy: GatePolicy) -> Self {
         Self { policy, state: GateState::default(), poll_at: 0, updated_at: 0, owed: 0 }
     }
@@ -143,13 +136,11 @@ impl Gates {
     }
 
     /// The state after the last update.
-    #[must_use]
     pub const fn state(&self) -> GateState {
         self.state
     }
 
     /// When to update again, if nothing else happens.
-    #[must_use]
     pub fn wake_at(&self) -> Option<u64> {
         let soon = |ns: u64| self.updated_at.saturating_add(ns.max(1));
         match self.state {
@@ -194,4 +185,39 @@ impl Gates {
 /// The time that an amount lasts at a rate per nanosecond, nanoseconds.
 fn time_for(amount: u128, rate: u128) -> u64 {
     u64::try_from(amount.div_ceil(rate.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The longest time for which an announcement closes the gates, nanoseconds.
+const MAX_ANNOUNCED_NS: u64 = 2_000_000;
+/// How much later than announced the work may come, nanoseconds: the time that a host takes to prepare it varies.
+const LATE_NS: u64 = 500_000;
+
+/// Announced work that was read: a latency-critical process announces that a request of its own begins soon, so that the gates are closed
+/// when it does. It counts as work until the work comes or is late. [`GatePolicy::least_open`] bounds how long announcements without
+/// work keep the gates closed, as it bounds work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Announced {
+    /// When the manager read it.
+    read_at: u64,
+    /// Until when it counts as work.
+    pub until: u64,
+}
+
+impl Announced {
+    /// Work in `lead_ns`, announced at `now`. `None` if that is further ahead than 2 ms.
+    pub fn at(now: u64, lead_ns: u64) -> Option<Self> {
+        let lasts_ns = lead_ns.saturating_add(LATE_NS).min(MAX_ANNOUNCED_NS);
+        (lead_ns <= MAX_ANNOUNCED_NS).then(|| Self { read_at: now, until: now.saturating_add(lasts_ns) })
+    }
+
+    /// Work at the time `begins_at`, announced on a page that is read at `now`. `None` if the work is late already.
+    pub fn on_page(now: u64, begins_at: u64) -> Option<Self> {
+        let is_late = begins_at.saturating_add(LATE_NS) <= now;
+        (!is_late).then(|| Self::at(now, begins_at.saturating_sub(now))).flatten()
+    }
+
+    /// Whether it counts no longer: its time is up, or work has come.
+    pub fn is_over(&self, now: u64, activity: Activity) -> bool {
+        activity.busy || activity.since_ns > self.read_at || now >= self.until
+    }
 }

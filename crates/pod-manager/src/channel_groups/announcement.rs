@@ -1,7 +1,7 @@
 //! What a process announces: its contexts, and the descriptors through which they are controlled.
 
-use crate::closer::Closer;
 use crate::connections::Reason;
+use crate::io::Closer;
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_sys::memfd;

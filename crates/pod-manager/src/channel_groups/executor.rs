@@ -4,9 +4,10 @@
 //! report of the last.
 
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
-use crate::closer::Closer;
+use crate::io::Closer;
 use crate::message::{Message, Remote};
 use sluice_comm::attach::ContextHandles;
+use sluice_comm::escrow::EscrowMessage;
 use sluice_core::channel_groups::{
     Control, ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
 };
@@ -122,7 +123,7 @@ impl Worker {
             match request {
                 ControlRequest::Open(id, control, copy) => {
                     if let Some(copy) = copy {
-                        self.escrow(|escrow| escrow.add_descriptor(id, copy));
+                        self.escrow(|escrow| escrow.send(EscrowMessage::Descriptor(id.0), Some(copy)));
                     }
                     self.descriptors.insert(id, control);
                 }
@@ -148,7 +149,8 @@ impl Worker {
     fn add(&mut self, group: GroupId, descriptor: ControlDescriptorId, handles: ContextHandles) {
         // A process that is held by the driver's lock has no channels to escrow.
         if !handles.channels.is_empty() {
-            self.escrow(|escrow| escrow.add_group(group, descriptor, &handles));
+            let (group, descriptor, handles) = (group.0, descriptor.0, handles.clone());
+            self.escrow(|escrow| escrow.send(EscrowMessage::Group { group, descriptor, handles }, None));
         }
         // Where slices are not set every group has the driver's default.
         let slice_us = (!self.sets_slices).then_some(DEFAULT_SLICE_US);
@@ -176,14 +178,14 @@ impl Worker {
 
     fn forget(&mut self, group: GroupId) {
         if let Some(ControlledGroup { descriptor, .. }) = self.groups.remove(&group) {
-            self.escrow(|escrow| escrow.remove_group(group));
+            self.escrow(|escrow| escrow.send(EscrowMessage::Forget(group.0), None));
             self.close_if_unused(descriptor);
         }
     }
 
     fn close_if_unused(&mut self, id: ControlDescriptorId) {
         if !self.groups.values().any(|group| group.descriptor == id) {
-            self.escrow(|escrow| escrow.remove_descriptor(id));
+            self.escrow(|escrow| escrow.send(EscrowMessage::Close(id.0), None));
             self.closer.close(self.descriptors.remove(&id));
         }
     }

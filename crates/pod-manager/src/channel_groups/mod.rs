@@ -9,16 +9,14 @@ mod announcement;
 mod control;
 mod escrow;
 mod executor;
-mod nvrm;
 mod scheduling;
-pub(crate) mod self_test;
 
 pub(crate) use admission::Admission;
 pub(crate) use announcement::{Announcement, PostponedUntil, handles_of};
-pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure};
+pub(crate) use control::allowed_controls;
+pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
 pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
-pub use nvrm::Nvrm;
 
 use crate::clients::Processes;
 use crate::effect::{Effect, Effects};

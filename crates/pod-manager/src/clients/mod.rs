@@ -4,7 +4,6 @@ mod definition;
 mod pages;
 mod process;
 mod processes;
-mod wakeups;
 
 pub(crate) use definition::{ClientKey, Definition, of_file};
 pub(crate) use pages::Pages;

@@ -8,7 +8,7 @@ mod reason;
 pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
 pub(crate) use pending::{Attach, PendingAttaches};
-pub use reason::Reason;
+pub(crate) use reason::Reason;
 
 use crate::config::{ClientSource, Config, nanos};
 use crate::io::{Io, Shared};
@@ -49,13 +49,6 @@ struct Limits {
     of_pod: Option<usize>,
 }
 
-/// What [`Connections`] is made from.
-pub(crate) struct ConnectionInputs {
-    pub(crate) unix: UnixSocket,
-    pub(crate) tcp: Option<TcpListener>,
-    pub(crate) peers: Box<dyn Peers>,
-}
-
 /// All connections.
 pub(crate) struct Connections {
     unix: UnixSocket,
@@ -76,8 +69,12 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Registers the listeners.
-    pub(crate) fn new(config: &Config, inputs: ConnectionInputs, io: &Io) -> nix::Result<Self> {
-        let ConnectionInputs { unix, tcp, peers } = inputs;
+    pub(crate) fn new(
+        config: &Config,
+        (unix, tcp): (UnixSocket, Option<TcpListener>),
+        peers: Box<dyn Peers>,
+        io: &Io,
+    ) -> nix::Result<Self> {
         io.poller.add(&unix.listener, Source::UnixListener, EpollFlags::EPOLLIN)?;
         if let Some(tcp) = &tcp {
             io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
@@ -120,7 +117,7 @@ impl Connections {
 
     /// The connection's name for logs.
     pub(crate) fn label(&self, id: ConnectionId) -> String {
-        self.open.get(&id).map(Connection::to_string).unwrap_or_default()
+        self.open.get(&id).map(|connection| connection.label.clone()).unwrap_or_default()
     }
 
     pub(crate) fn set_role(&mut self, id: ConnectionId, role: Role) {
@@ -196,7 +193,7 @@ impl Connections {
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        tracing::info!(peer = %connection, pod_uid = uid, "attach waits until its pod is a client");
+        tracing::info!(peer = connection.label, pod_uid = uid, "attach waits until its pod is a client");
         self.pending.add(id, attach, uid, io.now());
         Ok(())
     }

@@ -5,29 +5,18 @@ use sluice_comm::attach::ATTACH_VERSION;
 
 /// Why a connection was closed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A frame breaks the protocol.
+pub(crate) enum Reason {
     #[error("bad frame: {0}")]
     BadFrame(#[from] FrameError),
-    /// The peer closed the connection in the middle of a frame.
     #[error("closed in the middle of a frame")]
     ClosedMidFrame,
-    /// No client with this name has a share of the GPU.
     #[error("client {0:?} is not in the resource file")]
     UnknownClient(String),
-    /// Its pod is no client.
+    /// `waited_ms`: how long the attach waited for the pod to become a client, milliseconds.
     #[error("pod UID {uid} is no client of this GPU{}", waited(.waited_ms))]
-    UnknownPod {
-        /// Its uid.
-        uid: String,
-        /// How long the attach waited for the pod to become a client, milliseconds.
-        waited_ms: u64,
-    },
-    /// Its pod is no client, and too many attaches wait for their pods already.
+    UnknownPod { uid: String, waited_ms: u64 },
     #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
     TooManyPending(String),
-    /// Another version of the extended protocol.
     #[error("attaches with protocol version {0}, expected {ATTACH_VERSION}")]
     WrongVersion(u32),
     /// The descriptor beside an ATTACH is missing or not a payload.
@@ -42,28 +31,21 @@ pub enum Reason {
     /// A peer of the old protocol names another client than before.
     #[error("names client {1:?} after {0:?}")]
     NameChanged(String, String),
-    /// Its client was removed.
     #[error("its client was removed")]
     ClientRemoved,
-    /// It does not read its answers.
     #[error("does not read its answers")]
     NotReading,
-    /// There are too many connections.
     #[error("too many connections")]
     TooMany,
-    /// Its process has too many connections already.
     #[error("too many connections of one process")]
     TooManyOfProcess,
-    /// The processes of its pod have too many connections together.
     #[error("too many connections of pod UID {0}")]
     TooManyOfPod(String),
-    /// The defaults of its channel groups could not be restored from here. Its hook does that when it loses the connection.
+    /// Its hook restores its channel groups when it loses the connection.
     #[error("its channel groups could not be restored from here")]
     NotFreed,
-    /// The socket failed.
     #[error("socket: {0}")]
     Socket(std::io::Error),
-    /// Its pages could not be created.
     #[error("no pages for it: {0}")]
     Pages(std::io::Error),
 }
@@ -114,8 +96,7 @@ impl Reason {
     }
 
     /// The word for the metric's label `reason`.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         Self::LABELS[self.index()]
     }
 }

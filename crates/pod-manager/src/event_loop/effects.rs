@@ -39,7 +39,8 @@ impl EventLoop {
     pub(super) fn show_scheduling(&mut self, id: ProcessId) {
         let is_hardware_scheduled = self.channel_groups.is_hardware_scheduled(id);
         let Some(process) = self.shared.processes.get_mut(id) else { return };
-        if process.shows_hardware_grant() == is_hardware_scheduled {
+        let shows_hardware_grant = process.pages.as_ref().is_some_and(|pages| pages.shows_hardware_grant);
+        if shows_hardware_grant == is_hardware_scheduled {
             return;
         }
         if is_hardware_scheduled {

@@ -12,7 +12,7 @@ use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::memory::Account;
 use std::os::fd::OwnedFd;
-use tracing::warn;
+use tracing::{debug, warn};
 
 impl EventLoop {
     /// Handles one request. Descriptors that it does not take stay in `fds`.
@@ -127,8 +127,8 @@ impl EventLoop {
         if self.channel_groups.is_hardware_scheduled(id) {
             let effects = answer_all(id, UNLIMITED_MS, &mut self.shared.processes);
             self.carry_out(effects);
-        } else {
-            self.shared.grants.request(id, ask, self.shared.io.now());
+        } else if let Err(refused) = self.shared.grants.ledger.request(id, self.shared.io.now(), ask) {
+            debug!(%refused, "request for a grant");
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl EventLoop {
         if !std::mem::replace(&mut connection.silence_logged, true)
             && self.shared.io.may_log("silence").is_some()
         {
-            warn!(peer = %connection, "peer gets no answer: {reason}");
+            warn!(peer = connection.label, "peer gets no answer: {reason}");
         }
     }
 

@@ -7,7 +7,7 @@ use crate::io::Shared;
 use crate::metrics::Preempted;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::UNLIMITED;
-use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, Returned, TokenLedger};
+use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
 use sluice_core::share::Share;
 use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
@@ -26,11 +26,6 @@ impl Grants {
         Self { ledger, busy_poll_ns }
     }
 
-    /// When the loop has to decide again.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.ledger.next_deadline()
-    }
-
     /// When the loop begins to poll instead of sleeping, because a grant is about to be returned and a client waits for it. A time
     /// that has passed: it polls now.
     pub(crate) fn busy_poll_from(&self, now: u64) -> Option<u64> {
@@ -40,13 +35,6 @@ impl Grants {
         let deadlines = self.ledger.holders().map(|(_, deadline)| deadline);
         let ahead = deadlines.filter(|deadline| now < deadline.saturating_add(self.busy_poll_ns));
         ahead.map(|deadline| deadline.saturating_sub(self.busy_poll_ns)).min()
-    }
-
-    /// Asks for a grant on behalf of a process.
-    pub(crate) fn request(&mut self, id: ProcessId, ask: GrantRequest, now: u64) {
-        if let Err(refused) = self.ledger.request(id, now, ask) {
-            debug!(%refused, "request for a grant");
-        }
     }
 }
 

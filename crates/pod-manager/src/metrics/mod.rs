@@ -2,16 +2,15 @@
 
 mod client;
 mod scheduling;
-mod series;
 
 use crate::clients::ClientKey;
 use crate::connections::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
-use prometheus::{IntCounter, IntCounterVec, Registry, TextEncoder};
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
 pub(crate) use scheduling::{EnforcementLevel, Preempted};
-use series::Series;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -89,4 +88,55 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
     let registry = Registry::new();
     series.collectors.into_iter().try_for_each(|collector| registry.register(collector))?;
     Ok((metrics, Exposition { registry, notices }))
+}
+
+/// Makes collectors with common labels and keeps a copy of each, so that they can be registered together.
+#[derive(Default)]
+struct Series {
+    labels: HashMap<String, String>,
+    collectors: Vec<Box<dyn Collector>>,
+}
+
+impl Series {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_labels(self.labels.clone())
+    }
+
+    /// Keeps a copy of a collector.
+    fn keep<C: Collector + Clone + 'static>(&mut self, made: prometheus::Result<C>) -> prometheus::Result<C> {
+        made.inspect(|made| self.collectors.push(Box::new(made.clone())))
+    }
+
+    fn seconds(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
+        self.keep(Counter::with_opts(self.opts(name, help)))
+    }
+
+    fn counter(&mut self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.keep(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+        self.keep(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    /// A metric of this family for each value of its label.
+    fn by_value<B: MetricVecBuilder + 'static, const N: usize>(
+        &mut self,
+        family: prometheus::Result<MetricVec<B>>,
+        values: [&str; N],
+    ) -> prometheus::Result<[B::M; N]> {
+        let family = self.keep(family)?;
+        Ok(values.map(|value| family.with_label_values(&[value])))
+    }
+
+    /// A counter for each value of a label and each outcome.
+    fn outcomes<const N: usize, const M: usize>(
+        &mut self,
+        (name, help): (&str, &str),
+        (label, values): (&str, [&str; N]),
+        outcomes: [&str; M],
+    ) -> prometheus::Result<[[IntCounter; M]; N]> {
+        let family = self.keep(IntCounterVec::new(self.opts(name, help), &[label, "outcome"]))?;
+        Ok(values.map(|value| outcomes.map(|outcome| family.with_label_values(&[value, outcome]))))
+    }
 }

@@ -76,7 +76,6 @@ pub struct KernelPeers<P = KernelProc> {
 
 impl KernelPeers {
     /// Reads command and cgroup, too.
-    #[must_use]
     pub fn with_places() -> Self {
         Self { proc: KernelProc, reads_place: true }
     }

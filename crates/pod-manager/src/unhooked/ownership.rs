@@ -5,7 +5,7 @@
 use super::Unhooked;
 use super::scanning::{Obstacle, ProcessKey};
 use crate::channel_groups::{Announcement, ChannelGroups};
-use crate::closer::Closer;
+use crate::io::Closer;
 use crate::io::Shared;
 use sluice_core::ProcessId;
 use std::collections::{BTreeMap, BTreeSet};

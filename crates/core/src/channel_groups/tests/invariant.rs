@@ -116,7 +116,7 @@ proptest! {
         sim.processes.clear();
         sim.fails = Box::new(|_, _| ControlOutcome::Done);
         sim.run(500 * MS);
-        prop_assert!(sim.scheduler.is_settled());
+        prop_assert!(sim.is_settled());
         let not_free = sim.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);
         let lost: Vec<&GroupId> =
             not_free.map(|(group, _)| group).filter(|group| !sim.was_given_up(**group)).collect();

@@ -3,7 +3,7 @@
 
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Released, Setting,
+    Reconciler, Released, Setting,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -12,6 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const US: u64 = 1_000;
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000_000_000;
+
+/// Whether no control is in flight and every group has its wanted setting.
+pub(super) fn is_settled(reconciler: &Reconciler) -> bool {
+    reconciler.in_flight().is_none() && reconciler.clone().begin().is_none()
+}
 
 /// When a process has work.
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +277,10 @@ impl Simulation {
             }
             self.events.extend(self.scheduler.finish_control(outcome, &mut self.tokens, self.now));
         }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        is_settled(&self.scheduler.reconciler)
     }
 
     /// Whether two controls of one kind failed while a group was being released, and the release was reported as failed.

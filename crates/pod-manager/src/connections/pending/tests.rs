@@ -1,5 +1,5 @@
 use super::*;
-use crate::closer::Closer;
+use crate::io::Closer;
 use sluice_comm::page::PAGE_VERSION;
 
 fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {

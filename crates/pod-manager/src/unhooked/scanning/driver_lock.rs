@@ -1,9 +1,7 @@
 //! The driver's lock (cuCheckpointProcessLock): it stops a process of which the channel groups cannot be controlled. The process waits in
 //! its next driver call, after its submitted work has ended.
 //!
-//! Lock helpers make the calls, because a driver call that hangs must not hang the manager. The helper unlocks its processes when the
-//! manager is killed. A second helper, the reserve, makes no calls but knows the locked processes and unlocks them too: so either helper
-//! may be killed together with the manager. If a helper ends alone, its successor is told which processes are locked.
+//! Lock helpers make the calls; docs/design/unhooked-processes.md tells what happens when one of them ends.
 
 use super::lock_helper::LockHelper;
 use crate::channel_groups::{Cause, ChannelControl, ControlFailure};

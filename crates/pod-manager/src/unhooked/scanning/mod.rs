@@ -1,12 +1,7 @@
 //! Unhooked processes: processes of the clients' pods that use the GPU without the hook.
 //!
-//! The manager finds them from outside, copies their control descriptors, and schedules their channel groups by hardware, as if a hook
-//! had announced them. One trait, [`ProcessDiscovery`], is the boundary to the kernel and the driver: [`KernelDiscovery`] implements it, and tests
-//! replace it. A thread of its own makes the scans (`UnhookedScanner`), because a scan reads /proc and makes thousands of driver queries.
-//! The data plane requests a scan about once a second (`ScanRequest`): it names the clients' pods and the processes that have attached.
-//! No process outside these pods is inspected, and none that holds a token channel. `--adopt auto` enables it; it is off by default,
-//! and it needs `--controls`.
-//!
+//! A thread of its own makes the scans (`UnhookedScanner`), because a scan reads /proc and makes thousands of driver queries. One trait,
+//! [`ProcessDiscovery`], is the boundary to the kernel and the driver: [`KernelDiscovery`] implements it, and tests replace it.
 //! docs/design/unhooked-processes.md describes a scan, its cost in driver queries, and what is not found. A process whose groups are found
 //! but cannot be controlled ([`ObstacleKind`]) is counted, and reported once. In the cases `too_many` and `driver` it is stopped by the
 //! driver's lock instead (`DriverLocks`).
@@ -16,7 +11,6 @@ mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
 mod pod_processes;
-mod pod_query_limits;
 mod scanner;
 
 pub use super::ownership::OwnershipCheck;
@@ -112,7 +106,6 @@ impl ObstacleKind {
         ["not_permitted", "no_groups", "too_many", "driver", "control_failed"];
 
     /// Index in [`Self::LABELS`].
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -128,7 +121,6 @@ impl ObstacleKind {
     }
 
     /// The label in logs and metrics.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         Self::LABELS[self.index()]
     }

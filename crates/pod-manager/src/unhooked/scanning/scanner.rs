@@ -1,7 +1,6 @@
 //! The thread that scans for unhooked processes.
 
-use super::inspection_schedule::InspectionSchedule;
-use super::pod_query_limits::PodQueryLimits;
+use super::inspection_schedule::{InspectionSchedule, PodQueryLimits};
 use super::{Candidate, ControlDescriptor, Inspection, Obstacle, ProcessDiscovery, ProcessKey};
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
