@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, UnhookedScheduling};
+use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, GatedProcesses, OnManagerLoss};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
@@ -213,11 +213,7 @@ impl Arguments {
                 Some(ControlsOf::Simulated) => Controls::Simulated,
                 Some(ControlsOf::Off) => Controls::Off,
             },
-            unhooked: match self.adopt {
-                None => d.unhooked,
-                Some(UnhookedChoice::Auto) => UnhookedScheduling::Auto,
-                Some(UnhookedChoice::Off) => UnhookedScheduling::Off,
-            },
+            unhooked: matches!(self.adopt, Some(UnhookedChoice::Auto)),
             lock_program: std::env::current_exe().ok(),
             self_test: self.self_test.clone(),
             escrow: self.custody,

@@ -170,9 +170,9 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     }
     config.uuid = flags.uuid;
     config.pci = flags.pci;
-    config.gpu.numa = flags.numa;
-    config.gpu.links.clone_from(&flags.nvlink);
-    config.gpu.is_mig = flags.mig;
+    gpu.numa = flags.numa;
+    gpu.links.clone_from(&flags.nvlink);
+    gpu.is_mig = flags.mig;
     config.controls = match flags.controls {
         Controls::None => Support::None,
         Controls::StatusOnly => Support::StatusOnly,

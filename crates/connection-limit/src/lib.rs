@@ -38,7 +38,6 @@ pub struct ConnectionLimit {
 
 impl ConnectionLimit {
     /// Limits the connections of this listener; none is open yet.
-    #[must_use]
     pub fn new(listener: TcpListener) -> Self {
         Self { listener, free: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
     }

@@ -3,9 +3,7 @@
 //! A client may get a grant while its level is not negative, and is charged its usage afterwards. Over any span it is
 //! therefore charged at most limit × span + depth + one grant. After a grant of `q` it waits `q × (1 - limit) / limit`.
 //!
-//! There are two depths. Credit earned while idle is kept up to a small depth. Credit earned while waiting for other
-//! clients is kept up to limit × some time. Otherwise a client whose limit equals its request would lose, during each
-//! wait, the credit that it needs to catch up.
+//! docs/design/ledger.md explains the two depths.
 //!
 //! The general [`RateLimiter`](sluice_rate_limiter::RateLimiter) has one depth, and a charge to it is made at one
 //! moment. This bucket needs two depths and charges for a past span, during which it earns credit even when full.
@@ -33,7 +31,6 @@ pub struct LimitBucket {
 
 impl LimitBucket {
     /// A bucket for `rate` of the GPU, as full as it gets while idle.
-    #[must_use]
     pub fn new(rate: Share, depth: Depth, now: u64) -> Self {
         Self { rate, depth, level: scaled(depth.idle_ns), filled_at: now }
     }
@@ -59,7 +56,6 @@ impl LimitBucket {
     }
 
     /// When the level is no longer negative: at or before `now` if it may be granted, `None` if never (rate zero).
-    #[must_use]
     pub fn ready_at(&self, now: u64) -> Option<u64> {
         let level = self.level_at(now);
         if level >= 0 {

@@ -24,18 +24,13 @@ pub struct Account {
     pub used: u64,
     /// Bytes they may reserve together.
     pub limit: u64,
+    /// The most bytes that were reserved at once.
+    pub peak: u64,
 }
 
-/// A client's account and its peak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Client {
-    account: Account,
-    peak: u64,
-}
-
-impl Client {
+impl Account {
     fn use_bytes(&mut self, used: u64) {
-        self.account.used = used;
+        self.used = used;
         self.peak = self.peak.max(used);
     }
 }
@@ -43,14 +38,14 @@ impl Client {
 /// All accounts of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryLedger {
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, Account>,
     processes: BTreeMap<ProcessId, (ClientId, u64)>,
 }
 
 impl MemoryLedger {
     /// Adds a client, or changes the limit of an existing one. Its used bytes stay.
     pub fn set_limit(&mut self, client: ClientId, limit: u64) {
-        self.clients.entry(client).or_default().account.limit = limit;
+        self.clients.entry(client).or_default().limit = limit;
     }
 
     /// Removes a client and the accounts of its processes.
@@ -72,8 +67,8 @@ impl MemoryLedger {
     /// Reserves `bytes` for a process if its client's limit allows.
     pub fn reserve(&mut self, process: ProcessId, bytes: u64) -> ReserveResult {
         let Some((client, held)) = self.account_of(process) else { return ReserveResult::NoAccount };
-        match client.account.used.checked_add(bytes) {
-            Some(used) if used <= client.account.limit => {
+        match client.used.checked_add(bytes) {
+            Some(used) if used <= client.limit => {
                 client.use_bytes(used);
                 *held = held.saturating_add(bytes);
                 ReserveResult::Granted
@@ -87,7 +82,7 @@ impl MemoryLedger {
         let Some((client, held)) = self.account_of(process) else { return 0 };
         let released = bytes.min(*held);
         *held -= released;
-        client.account.used = client.account.used.saturating_sub(released);
+        client.used = client.used.saturating_sub(released);
         released
     }
 
@@ -95,7 +90,7 @@ impl MemoryLedger {
     /// already: the manager was restarted, or the process ran without a manager for a while.
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
         if let Some((client, held)) = self.account_of(process) {
-            let others = client.account.used.saturating_sub(*held);
+            let others = client.used.saturating_sub(*held);
             *held = bytes.min(u64::MAX - others);
             client.use_bytes(others + *held);
         }
@@ -109,24 +104,16 @@ impl MemoryLedger {
     }
 
     /// The account of a client, if it is known.
-    #[must_use]
     pub fn client(&self, client: ClientId) -> Option<Account> {
-        self.clients.get(&client).map(|client| client.account)
-    }
-
-    /// The most bytes that a client has had in use at once; 0 if the client is not known.
-    #[must_use]
-    pub fn peak(&self, client: ClientId) -> u64 {
-        self.clients.get(&client).map_or(0, |client| client.peak)
+        self.clients.get(&client).copied()
     }
 
     /// Bytes that a process holds.
-    #[must_use]
     pub fn held_by(&self, process: ProcessId) -> u64 {
         self.processes.get(&process).map_or(0, |(_, held)| *held)
     }
 
-    fn account_of(&mut self, process: ProcessId) -> Option<(&mut Client, &mut u64)> {
+    fn account_of(&mut self, process: ProcessId) -> Option<(&mut Account, &mut u64)> {
         let (client, held) = self.processes.get_mut(&process)?;
         Some((self.clients.get_mut(client)?, held))
     }

@@ -15,11 +15,9 @@
 //! seen from a private cgroup namespace   /../../[burstable/]pod<uid>/<container>
 //! ```
 
-mod component;
 #[cfg(test)]
 mod tests;
 
-use component::PodComponent;
 use std::fmt;
 
 /// The pod and container of a process.
@@ -32,42 +30,30 @@ pub struct PodCgroup {
     pub container: Option<String>,
 }
 
-/// The reason why a process is in no pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why a process is in no pod. Paths are quoted: a tenant may have named its part of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPod {
-    /// No line names a pod; the path is the longest there was.
-    Outside {
-        /// The path that it is in instead.
-        path: String,
-    },
-    /// A component looks like a pod but is not where kubelet puts pods.
-    Misplaced {
-        /// The whole path.
-        path: String,
-    },
-    /// Hierarchies name different pods or containers.
-    Conflict {
-        /// The pod in one hierarchy.
-        first: Box<PodCgroup>,
-        /// The pod in another hierarchy.
-        second: Box<PodCgroup>,
-    },
-    /// A line is not `ID:CONTROLLERS:/PATH`, or there is none.
-    Malformed {
-        /// The line.
-        line: String,
-    },
+    /// No line names a pod: the longest path that there was.
+    #[error("its cgroup is {:?}", Shortened(.0))]
+    Outside(String),
+    /// A component of this path looks like a pod but is not where kubelet puts pods.
+    #[error("its cgroup {:?} looks like a pod's but is not where kubelet puts pods", Shortened(.0))]
+    Misplaced(String),
+    /// Two hierarchies name different pods or containers.
+    #[error("its cgroups contradict each other: {0} in one hierarchy, {1} in another")]
+    Conflict(Box<PodCgroup>, Box<PodCgroup>),
+    /// This line is not `ID:CONTROLLERS:/PATH`, or there is none.
+    #[error("its cgroup is not to be read: {:?}", Shortened(.0))]
+    Malformed(String),
 }
 
 /// The pod that the whole text of a /proc/PID/cgroup names.
-///
-/// # Errors
-/// The reason why it names none. Every hierarchy that names a pod must name the same one.
+/// Errors: the reason why it names none. Every hierarchy that names a pod must name the same one.
 pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
     let mut found: Option<PodCgroup> = None;
     let mut longest = "";
     for line in text.lines() {
-        let path = path_of(line).ok_or_else(|| NoPod::Malformed { line: line.to_owned() })?;
+        let path = path_of(line).ok_or_else(|| NoPod::Malformed(line.to_owned()))?;
         longest = if path.len() > longest.len() { path } else { longest };
         let Some(pod) = pod_in(path)? else { continue };
         found = Some(match found {
@@ -77,8 +63,8 @@ pub fn pod_of(text: &str) -> Result<PodCgroup, NoPod> {
     }
     match found {
         Some(pod) => Ok(pod),
-        None if longest.is_empty() => Err(NoPod::Malformed { line: String::new() }),
-        None => Err(NoPod::Outside { path: longest.to_owned() }),
+        None if longest.is_empty() => Err(NoPod::Malformed(String::new())),
+        None => Err(NoPod::Outside(longest.to_owned())),
     }
 }
 
@@ -98,13 +84,10 @@ fn pod_in(path: &str) -> Result<Option<PodCgroup>, NoPod> {
     let Some((at, pod)) = like else { return Ok(None) };
     let (above, below) = components.split_at(at);
     if !pod.belongs_below(above, parents > 0) {
-        return Err(NoPod::Misplaced { path: path.to_owned() });
+        return Err(NoPod::Misplaced(path.to_owned()));
     }
-    let container = match pod.container() {
-        Some(container) => Some(container),
-        None => below.get(1).and_then(|text| component::container(text)),
-    };
-    Ok(Some(PodCgroup { uid: pod.uid(), container: container.map(str::to_owned) }))
+    let container = pod.container().or_else(|| container(below.get(1)?));
+    Ok(Some(PodCgroup { container: container.map(str::to_owned), uid: pod.uid }))
 }
 
 /// Combines two hierarchies. Only one of them may name a container.
@@ -114,31 +97,9 @@ fn combined(first: PodCgroup, second: PodCgroup) -> Result<PodCgroup, NoPod> {
         _ => true,
     };
     if !same || first.uid != second.uid {
-        return Err(NoPod::Conflict { first: Box::new(first), second: Box::new(second) });
+        return Err(NoPod::Conflict(Box::new(first), Box::new(second)));
     }
     Ok(PodCgroup { container: first.container.or(second.container), ..first })
-}
-
-impl std::error::Error for NoPod {}
-
-impl fmt::Display for NoPod {
-    /// Paths are quoted: a tenant may have named its part of them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside { path } => write!(f, "its cgroup is {:?}", Shortened(path)),
-            Self::Misplaced { path } => {
-                write!(
-                    f,
-                    "its cgroup {:?} looks like a pod's but is not where kubelet puts pods",
-                    Shortened(path)
-                )
-            }
-            Self::Conflict { first, second } => {
-                write!(f, "its cgroups contradict each other: {first} in one hierarchy, {second} in another")
-            }
-            Self::Malformed { line } => write!(f, "its cgroup is not to be read: {:?}", Shortened(line)),
-        }
-    }
 }
 
 impl fmt::Display for PodCgroup {
@@ -158,4 +119,78 @@ impl fmt::Debug for Shortened<'_> {
             None => write!(f, "{:?}", self.0),
         }
     }
+}
+
+/// A component that names a pod, in one of kubelet's three ways: `pod<uid>` (cgroupfs driver), `<parent>-pod<uid with _>.slice`
+/// (systemd driver), or `<slice>:<runtime>:<container>` (kubelet names systemd slices and the runtime uses them as folders).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PodComponent<'a> {
+    /// The uid as the API writes it.
+    uid: String,
+    /// The part of a slice's name before `-pod`; `None`: not named by the systemd driver.
+    parent: Option<&'a str>,
+    /// What follows the first colon.
+    rest: Option<&'a str>,
+}
+
+impl<'a> PodComponent<'a> {
+    /// Reads a component, if it looks like a pod's.
+    fn read(text: &'a str) -> Option<Self> {
+        if let Some(uid) = text.strip_prefix("pod").filter(|uid| is_uid(uid, '-')) {
+            return Some(Self { uid: uid.to_owned(), parent: None, rest: None });
+        }
+        let (slice, rest) = text.split_once(':').map_or((text, None), |(slice, rest)| (slice, Some(rest)));
+        let (parent, uid) = slice.strip_suffix(".slice")?.rsplit_once("-pod")?;
+        is_uid(uid, '_').then(|| Self { uid: uid.replace('_', "-"), parent: Some(parent), rest })
+    }
+
+    /// The container, if this component names it.
+    fn container(&self) -> Option<&'a str> {
+        self.rest?.split_once(':').and_then(|(_, id)| container(id))
+    }
+
+    /// Whether kubelet puts pods below these components. `relative`: the components above them are unknown, because the
+    /// path begins with `..`.
+    fn belongs_below(&self, above: &[&str], relative: bool) -> bool {
+        // systemd lets users make any cgroup there.
+        if above.contains(&"user.slice") {
+            return false;
+        }
+        let Some(parent) = self.parent else {
+            let kubepods = match above {
+                [front @ .., "burstable" | "besteffort"] => front,
+                front => front,
+            };
+            return kubepods.last().map_or(relative, |last| *last == "kubepods");
+        };
+        let is_below_parent =
+            || above.last().map_or(relative, |last| last.strip_suffix(".slice") == Some(parent));
+        is_kubepods(parent) && (self.rest.is_some() || is_below_parent())
+    }
+}
+
+/// Whether kubelet's systemd driver keeps pods in a slice: `kubepods` or a class of it, possibly below the slices of
+/// kubelet's configured root.
+fn is_kubepods(slice: &str) -> bool {
+    let class = ["-burstable", "-besteffort"].iter().find_map(|class| slice.strip_suffix(class));
+    let root = class.unwrap_or(slice);
+    root == "kubepods" || root.ends_with("-kubepods")
+}
+
+/// A uid as the API makes it, with `dash` between its groups, or a static pod's hash.
+fn is_uid(text: &str, dash: char) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let groups: Vec<&str> = text.split(dash).collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    (lengths == [8, 4, 4, 4, 12] || lengths == [32]) && groups.iter().all(|group| hex(group))
+}
+
+/// The container's id in `<id>`, `<runtime>-<id>` or `<runtime>-<id>.scope`.
+fn container(text: &str) -> Option<&str> {
+    let stem = text.strip_suffix(".scope").unwrap_or(text);
+    let (runtime, id) = stem.rsplit_once('-').unwrap_or(("", stem));
+    let is_id =
+        (32..=64).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    // CRI-O's monitor of a container is none of its processes.
+    (is_id && runtime != "crio-conmon").then_some(id)
 }

@@ -26,14 +26,7 @@ impl Default for QuotaPolicy {
 }
 
 impl QuotaPolicy {
-    /// Gemini's bounds: no cap but limit × window.
-    #[must_use]
-    pub const fn gemini(base_ns: u64, min_ns: u64, window_ns: u64) -> Self {
-        Self { base_ns, min_ns, cap_ns: u64::MAX, limit_period_ns: window_ns }
-    }
-
     /// The longest grant of a client with this limit.
-    #[must_use]
     pub fn longest_ns(&self, limit: Share) -> u64 {
         limit.of(self.limit_period_ns).max(SHORTEST_LIMITED_NS).min(self.cap_ns)
     }
@@ -47,7 +40,6 @@ pub struct AdaptiveQuota {
 
 impl AdaptiveQuota {
     /// Starts at the base.
-    #[must_use]
     pub const fn new(policy: &QuotaPolicy) -> Self {
         Self { quota_ns: policy.base_ns }
     }

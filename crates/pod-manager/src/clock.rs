@@ -18,9 +18,7 @@ pub trait Clock: Send {
     /// Readable once the time last armed has come.
     fn timer(&self) -> BorrowedFd<'_>;
     /// Wakes the loop at `at` (at once if it has passed), or not at all.
-    ///
-    /// # Errors
-    /// What the system call returns.
+    /// Errors: what the system call returns.
     fn arm(&mut self, at: Option<u64>) -> io::Result<()>;
     /// Makes the timer unreadable until it is armed again or its time comes.
     fn acknowledge(&mut self);
@@ -37,9 +35,7 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// Opens the timer and measures the TSC (20 ms).
-    ///
-    /// # Errors
-    /// What timerfd_create returns.
+    /// Errors: what timerfd_create returns.
     pub fn new() -> io::Result<Self> {
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;

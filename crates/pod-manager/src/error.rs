@@ -16,45 +16,17 @@ pub enum Error {
     #[error("configuration: {0}")]
     Config(#[from] ConfigMistakes),
     /// The resource file cannot be read.
-    #[error("cannot read resource file {}: {source}", path.display())]
-    ReadResources {
-        /// The file.
-        path: PathBuf,
-        /// What the system returned.
-        source: io::Error,
-    },
-    /// The resource file is wrong.
-    #[error("resource file {}: {mistakes}", path.display())]
-    Resources {
-        /// The file.
-        path: PathBuf,
-        /// Every mistake in the file.
-        mistakes: Mistakes,
-    },
-    /// The unix socket cannot be opened.
-    #[error("cannot listen on {}: {source}", path.display())]
-    Socket {
-        /// Its path or address.
-        path: PathBuf,
-        /// What the system returned, or what occupies the path.
-        source: io::Error,
-    },
-    /// A TCP address cannot be opened.
-    #[error("cannot listen on {address}: {source}")]
-    Tcp {
-        /// Its path or address.
-        address: std::net::SocketAddr,
-        /// What the system returned.
-        source: io::Error,
-    },
-    /// A system call that always works did not.
-    #[error("{what}: {source}")]
-    System {
-        /// What was attempted.
-        what: &'static str,
-        /// What the system returned.
-        source: io::Error,
-    },
+    #[error("cannot read resource file {}: {1}", .0.display())]
+    ReadResources(PathBuf, io::Error),
+    /// The resource file is wrong: every mistake in it.
+    #[error("resource file {}: {1}", .0.display())]
+    Resources(PathBuf, Mistakes),
+    /// A socket with this path or address cannot be opened.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(String, io::Error),
+    /// A system call that always works did not, when this was attempted.
+    #[error("{0}: {1}")]
+    System(&'static str, io::Error),
     /// A thread of the manager panicked.
     #[error("the {0} thread panicked")]
     Panicked(&'static str),
@@ -68,6 +40,6 @@ pub(crate) trait Attempt<T> {
 
 impl<T, E: Into<io::Error>> Attempt<T> for std::result::Result<T, E> {
     fn attempt(self, what: &'static str) -> Result<T> {
-        self.map_err(|source| Error::System { what, source: source.into() })
+        self.map_err(|error| Error::System(what, error.into()))
     }
 }

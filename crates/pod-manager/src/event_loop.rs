@@ -5,44 +5,44 @@
 //! except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
-//! announcements, the set of clients, and the end of processes.
+//! the set of clients, and the end of processes.
 
-mod announcements;
 mod attach;
 mod clients;
 mod connections;
-mod departures;
 mod effects;
 mod frames;
-mod publish;
 
 use crate::agent_api::AgentApi;
-use crate::channel_groups::{ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
+use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
 use crate::clients::{Clients, Definition, Processes};
 use crate::clock::Clock;
-use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
-use crate::connections::{ConnectionInputs, Connections, Listener};
+use crate::connections::{Connections, Listener};
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
-use crate::io::Io;
-use crate::log_limiter::LogLimiter;
+use crate::io::{Closer, Io, LogLimiter, Shared};
+use crate::listen::UnixSocket;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
+use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::stream_gates::StreamGates;
+use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
-use crate::unhooked::{OtherParts, Unhooked};
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
+use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
+use std::net::TcpListener;
 use tracing::info;
 
 /// What the event loop is made from.
 pub(crate) struct Inputs {
-    pub(crate) connections: ConnectionInputs,
+    pub(crate) listeners: (UnixSocket, Option<TcpListener>),
+    pub(crate) peers: Box<dyn Peers>,
     pub(crate) signals: Option<SignalFd>,
     pub(crate) inbox: Inbox,
     pub(crate) metrics: Metrics,
@@ -59,13 +59,10 @@ pub(crate) struct Inputs {
 
 /// The owner of all parts.
 pub(crate) struct EventLoop {
-    io: Io,
+    shared: Shared,
     inbox: Inbox,
     signals: Option<SignalFd>,
     connections: Connections,
-    clients: Clients,
-    processes: Processes,
-    grants: Grants,
     channel_groups: ChannelGroups,
     stream_gates: StreamGates,
     unhooked: Unhooked,
@@ -76,7 +73,7 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Registers all sources of events; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { connections, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
+        let Inputs { listeners, peers, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
             inputs;
         let poller = Poller::new()?;
         poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
@@ -98,16 +95,16 @@ impl EventLoop {
             .attempt("start the control executor")?;
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
+        let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
+        let grants = Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll));
+        let processes = Processes::new(page_flags);
         let mut event_loop = Self {
-            connections: Connections::new(config, connections, &io).attempt("epoll_ctl")?,
-            clients: Clients::default(),
-            processes: Processes::new(page_flags),
-            grants: Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll)),
+            shared: Shared { clients: Clients::default(), processes, grants, io },
+            connections,
             channel_groups: ChannelGroups::new(scheduler, driver, executor),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
-            io,
             inbox,
             signals,
             stopping: false,
@@ -120,7 +117,7 @@ impl EventLoop {
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
             let timeout = self.arm_timer()?;
-            for event in self.io.poller.wait(timeout)? {
+            for event in self.shared.io.poller.wait(timeout)? {
                 self.handle(event);
             }
             self.handle_deadlines();
@@ -135,13 +132,13 @@ impl EventLoop {
         match event.source {
             Source::UnixListener => self.accept(Listener::Unix),
             Source::TcpListener => self.accept(Listener::Tcp),
-            Source::Timer => self.io.clock.acknowledge(),
+            Source::Timer => self.shared.io.clock.acknowledge(),
             Source::Messages => self.take_messages(),
             Source::Signal => self.take_signal(),
             Source::Connection(id) => self.connection_ready(id, event.flags),
             Source::Wakeup(id) => {
-                if let Some(process) = self.processes.get_mut(id) {
-                    process.take_wakeup(&self.io);
+                if let Some(process) = self.shared.processes.get_mut(id) {
+                    process.take_wakeup(&self.shared.io);
                 }
             }
             Source::ProcessEnd(id) => self.process_ended(id),
@@ -162,34 +159,27 @@ impl EventLoop {
                 Message::SetClients(set, done) => drop(done.send(self.set_clients(set))),
                 Message::Snapshot(done) => {
                     self.refresh_gauges();
-                    drop(done.send(self.snapshot()));
+                    let (pending, groups) = (self.connections.pending.len(), &self.channel_groups);
+                    let snapshot = self.agent_api.snapshot(pending, groups, &self.unhooked, &self.shared);
+                    drop(done.send(snapshot));
                 }
                 Message::Refresh(done) => {
                     self.refresh_gauges();
                     let _ = done.send(());
                 }
                 Message::Controlled(report) => {
-                    let effects = self.channel_groups.control_ended(
-                        &report,
-                        &self.clients,
-                        &self.processes,
-                        &mut self.grants.ledger,
-                        &mut self.io,
-                    );
+                    let effects = self.channel_groups.control_ended(&report, &mut self.shared);
                     self.carry_out(effects);
                 }
                 Message::ScanResult(result) => {
-                    let parts = OtherParts {
-                        clients: &mut self.clients,
-                        processes: &mut self.processes,
-                        groups: &mut self.channel_groups,
-                        ledger: &mut self.grants.ledger,
-                        io: &mut self.io,
-                    };
-                    let effects = self.unhooked.search_ended(result, parts);
+                    let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
+                    let effects = self.unhooked.search_ended(result, groups, shared);
                     self.carry_out(effects);
                 }
-                Message::OwnershipProof(proof) => self.ownership_checked(proof),
+                Message::OwnershipProof(proof) => {
+                    let effects = self.channel_groups.ownership_checked(proof, &mut self.shared);
+                    self.carry_out(effects);
+                }
                 Message::Stop => self.stopping = true,
             }
         }
@@ -198,80 +188,74 @@ impl EventLoop {
     /// Sets the timer to the earliest deadline of all parts. Returns how long the poller waits: not at all while a grant is about to
     /// come back for which a client waits.
     fn arm_timer(&mut self) -> Result<EpollTimeout> {
-        let now = self.io.now();
-        let busy_poll_from = self.grants.busy_poll_from(now);
+        let now = self.shared.io.now();
+        let busy_poll_from = self.shared.grants.busy_poll_from(now);
         if busy_poll_from.is_some_and(|from| from <= now) {
             return Ok(EpollTimeout::ZERO);
         }
         let deadlines = [
             busy_poll_from,
-            self.grants.next_deadline(),
+            self.shared.grants.ledger.next_deadline(),
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
-            self.unhooked.next_deadline(&self.clients),
+            self.unhooked.next_deadline(&self.shared.clients),
         ];
-        self.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
+        self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
         Ok(EpollTimeout::NONE)
     }
 
     /// Does what is due: refuses attaches whose time is up, searches for processes without the hook, makes postponed announcements.
     fn handle_deadlines(&mut self) {
-        let now = self.io.now();
+        let now = self.shared.io.now();
         for (id, request, reason) in self.connections.pending.take_due(now) {
             self.refuse_attach(id, request, &reason);
         }
-        self.unhooked.search_if_due(&self.clients, &self.processes, now);
-        for (id, announcement) in self.channel_groups.take_due(now) {
-            self.announce(id, announcement);
-        }
+        self.unhooked.search_if_due(&self.shared);
+        let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
+        self.carry_out(effects);
+    }
+
+    /// A process announces its groups.
+    fn announce(&mut self, id: ProcessId, announcement: Announcement) {
+        let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);
+        let effects = self.channel_groups.announce(id, announcement, unhooked, shared);
+        self.carry_out(effects);
     }
 
     /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
     fn decide(&mut self) {
         loop {
-            self.channel_groups.read_activity(&self.processes);
-            let ledger = &mut self.grants.ledger;
-            self.stream_gates.update(
-                &self.clients,
-                &mut self.processes,
-                &self.channel_groups,
-                ledger,
-                &self.io,
-            );
-            let now = self.io.now();
+            self.channel_groups.read_activity(&self.shared.processes);
+            self.stream_gates.update(&self.channel_groups, &mut self.shared);
+            let now = self.shared.io.now();
+            let ledger = &mut self.shared.grants.ledger;
             self.channel_groups.scheduler.request_and_return_grants(ledger, now);
             let actions = ledger.advance(now);
             if actions.is_empty() && !self.request_wakeups() {
                 break;
             }
             for action in &actions {
-                let effects = self.grants.apply(
-                    action,
-                    &mut self.clients,
-                    &mut self.processes,
-                    &mut self.channel_groups,
-                    &mut self.io,
-                );
+                let effects = self.shared.apply(action, &mut self.channel_groups);
                 self.carry_out(effects);
             }
         }
-        let effects = self.channel_groups.take_released(&self.processes);
+        let effects = self.channel_groups.take_released(&self.shared.processes);
         self.carry_out(effects);
-        self.channel_groups.begin_control(&self.io);
+        self.channel_groups.begin_control(&self.shared.io);
         self.publish_contenders();
     }
 
     /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.
     fn shut_down(mut self) {
         info!("pod-manager stops");
-        for (_, process) in self.processes.iter_mut() {
+        for (_, process) in self.shared.processes.iter_mut() {
             if let Some(pages) = &mut process.pages {
                 // No thread watches the time any more. What the client does without a manager is its configuration.
                 pages.close();
             }
         }
         self.channel_groups.restore();
-        self.io.closer.close(self.connections.take_all());
+        self.shared.io.closer.close(self.connections.take_all());
     }
 }

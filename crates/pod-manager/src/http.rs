@@ -1,8 +1,9 @@
 //! GET /metrics and GET /healthz, on a thread of their own.
 
-use crate::error::{Attempt, Error, Result};
+use crate::error::Result;
 use crate::message::{Message, Remote};
 use crate::metrics::Exposition;
+use crate::side_thread::SideThread;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -11,12 +12,6 @@ use axum::routing::get;
 use sluice_connection_limit::ConnectionLimit;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::sync::oneshot;
-
-/// How long the event loop may take to answer before it counts as hung.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a request needs. The lock is between HTTP requests only; the event loop never takes it.
 #[derive(Clone)]
@@ -25,62 +20,28 @@ struct Shared {
     exposition: Arc<Mutex<Exposition>>,
 }
 
-/// The HTTP thread; it ends when this is told to stop.
-#[derive(Debug)]
-pub(crate) struct Server {
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Server {
-    /// Serves on an open socket.
-    pub(crate) fn start(listener: TcpListener, remote: Remote, exposition: Exposition) -> Result<Self> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().attempt("tokio runtime")?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let shared = Shared { remote, exposition: Arc::new(Mutex::new(exposition)) };
-        let serve = async move {
-            let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => ConnectionLimit::new(listener),
-                Err(error) => return tracing::error!(%error, "metrics cannot be served"),
-            };
-            let app = Router::new()
-                .route("/metrics", get(metrics))
-                .route("/healthz", get(healthz))
-                .with_state(shared);
-            tokio::select! {
-                outcome = async { axum::serve(listener, app).await } => {
-                    if let Err(error) = outcome {
-                        tracing::error!(%error, "metrics are no longer served");
-                    }
-                }
-                _ = stopped => {}
-            }
+/// Serves on an open socket.
+pub(crate) fn start(listener: TcpListener, remote: Remote, exposition: Exposition) -> Result<SideThread> {
+    let shared = Shared { remote, exposition: Arc::new(Mutex::new(exposition)) };
+    SideThread::serve("http", async move {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => ConnectionLimit::new(listener),
+            Err(error) => return tracing::error!(%error, "metrics cannot be served"),
         };
-        let thread = std::thread::Builder::new()
-            .name("sluice-http".into())
-            .spawn(move || runtime.block_on(serve))
-            .attempt("start the HTTP thread")?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread.
-    pub(crate) fn stop(self) -> Result<()> {
-        let _ = self.stop.send(());
-        self.thread.join().map_err(|_| Error::Panicked("HTTP"))
-    }
+        let app =
+            Router::new().route("/metrics", get(metrics)).route("/healthz", get(healthz)).with_state(shared);
+        if let Err(error) = axum::serve(listener, app).await {
+            tracing::error!(%error, "metrics are no longer served");
+        }
+    })
 }
 
-/// Asks the event loop to update the gauges; `false` if it does not answer.
-async fn refresh(remote: &Remote) -> bool {
-    let (done, answer) = oneshot::channel();
-    remote.send(Message::Refresh(done));
-    matches!(tokio::time::timeout(ANSWER_TIMEOUT, answer).await, Ok(Ok(())))
-}
+/// The answer when the event loop does not answer.
+const HUNG: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "the event loop does not answer\n");
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    if !refresh(&shared.remote).await {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the event loop does not answer\n").into_response();
+    if shared.remote.ask(Message::Refresh).await.is_none() {
+        return HUNG.into_response();
     }
     let exposition = shared.exposition.lock().unwrap_or_else(PoisonError::into_inner);
     match exposition.text() {
@@ -90,9 +51,9 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 }
 
 async fn healthz(State(shared): State<Shared>) -> Response {
-    if refresh(&shared.remote).await {
-        (StatusCode::OK, "ok\n").into_response()
+    if shared.remote.ask(Message::Refresh).await.is_some() {
+        "ok\n".into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the event loop does not answer\n").into_response()
+        HUNG.into_response()
     }
 }

@@ -33,7 +33,6 @@ mod agent_api;
 pub mod channel_groups;
 mod clients;
 pub mod clock;
-mod closer;
 mod config;
 mod connections;
 mod effect;
@@ -41,23 +40,20 @@ mod error;
 mod event_loop;
 mod grants;
 mod http;
-pub mod identity;
 mod io;
 mod listen;
-mod log_limiter;
 mod message;
 mod metrics;
 pub mod peer;
 mod poller;
 mod resource_file;
 mod server;
+mod side_thread;
 mod stream_gates;
 pub mod unhooked;
 
 pub use config::{
     AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,
-    UnhookedScheduling,
 };
-pub use connections::Reason;
 pub use error::{Error, Result};
 pub use server::{Handle, Parts, run, start, start_with};

@@ -9,20 +9,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A unix socket that listens beside its path, where clients do not find it yet.
-#[derive(Debug)]
-pub(crate) struct UnpublishedSocket {
-    listener: UnixListener,
-    beside: PathBuf,
-    path: PathBuf,
-    inode: (u64, u64),
-}
-
 /// A listening unix socket. Its path is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
+    /// Where it is now: beside its path, where clients do not find it, until it is published.
+    place: PathBuf,
     /// Device and inode of this socket: that of another manager is not removed.
     inode: (u64, u64),
 }
@@ -33,69 +26,51 @@ impl UnixSocket {
     /// It is made beside the path and then renamed onto it, so a client finds either the old socket or a new one that
     /// already listens with the right permissions, and a stale one never stands in the way.
     pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
-        UnpublishedSocket::open(path, mode)?.publish()
+        let mut socket = Self::unpublished(path, mode)?;
+        socket.publish()?;
+        Ok(socket)
     }
-}
 
-impl UnpublishedSocket {
-    /// Creates the socket and listens; only the rename onto `path` remains.
-    pub(crate) fn open(path: &Path, mode: u32) -> Result<Self> {
-        Self::open_io(path, mode).map_err(|source| Error::Socket { path: path.to_owned(), source })
+    /// Creates the socket and listens; only [`Self::publish`] remains.
+    pub(crate) fn unpublished(path: &Path, mode: u32) -> Result<Self> {
+        Self::create(path, mode).map_err(|error| Error::Listen(path.display().to_string(), error))
     }
 
     /// Renames it onto its path.
-    pub(crate) fn publish(self) -> Result<UnixSocket> {
-        if let Err(source) = fs::rename(&self.beside, &self.path) {
-            return Err(Error::Socket { path: self.path.clone(), source });
-        }
-        let listener = self.listener.try_clone();
-        let listener = listener.map_err(|source| Error::Socket { path: self.path.clone(), source })?;
-        Ok(UnixSocket { listener, path: self.path.clone(), inode: self.inode })
+    pub(crate) fn publish(&mut self) -> Result<()> {
+        let renamed = fs::rename(&self.place, &self.path);
+        renamed.map_err(|error| Error::Listen(self.path.display().to_string(), error))?;
+        self.place.clone_from(&self.path);
+        Ok(())
     }
 
-    fn open_io(path: &Path, mode: u32) -> io::Result<Self> {
+    fn create(path: &Path, mode: u32) -> io::Result<Self> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent {
             fs::create_dir_all(parent)?;
         }
         refuse_occupied_path(path)?;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}", std::process::id()));
-        let beside = PathBuf::from(beside);
+        let mut place = path.as_os_str().to_owned();
+        place.push(format!(".{}", std::process::id()));
+        let place = PathBuf::from(place);
         // A manager with the same pid may have been killed before it renamed its socket.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&place);
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-        bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &UnixAddr::new(&beside)?)?;
-        let placed = fs::set_permissions(&beside, fs::Permissions::from_mode(mode))
+        bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &UnixAddr::new(&place)?)?;
+        let made = fs::set_permissions(&place, fs::Permissions::from_mode(mode))
             .and_then(|()| Ok(listen(&fd, Backlog::new(1024)?)?))
-            .and_then(|()| fs::symlink_metadata(&beside));
-        match placed {
-            Ok(made) => {
-                let (path, inode) = (path.to_owned(), (made.dev(), made.ino()));
-                Ok(Self { listener: fd.into(), beside, path, inode })
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&beside);
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Drop for UnpublishedSocket {
-    fn drop(&mut self) {
-        // It no longer exists if it was published.
-        let _ = fs::remove_file(&self.beside);
+            .and_then(|()| fs::symlink_metadata(&place))
+            .inspect_err(|_| drop(fs::remove_file(&place)))?;
+        Ok(Self { listener: fd.into(), path: path.to_owned(), place, inode: (made.dev(), made.ino()) })
     }
 }
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.inode);
-        if ours {
-            let _ = fs::remove_file(&self.path);
+        let found = fs::symlink_metadata(&self.place);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.inode) {
+            let _ = fs::remove_file(&self.place);
         }
     }
 }
@@ -123,5 +98,5 @@ pub(crate) fn tcp(address: SocketAddr) -> Result<TcpListener> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    open().map_err(|source| Error::Tcp { address, source })
+    open().map_err(|error| Error::Listen(address.to_string(), error))
 }

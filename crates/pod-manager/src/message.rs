@@ -3,14 +3,19 @@
 use crate::agent_api::ClientSet;
 use crate::channel_groups::ControlReport;
 use crate::clients::Definition;
-use crate::unhooked::scanning::{OwnershipProof, ScanResult};
+use crate::unhooked::ownership::OwnershipProof;
+use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_proto::control::SnapshotResponse;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How long the event loop may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message.
 #[derive(Debug)]
@@ -53,6 +58,13 @@ impl Remote {
             // The counter is full only after 2^64 - 2 unread messages.
             let _ = self.wake.write(1);
         }
+    }
+
+    /// Sends a question. `None`: the event loop has ended, or counts as hung because it does not answer within a second.
+    pub(crate) async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+        let (sender, answer) = oneshot::channel();
+        self.send(question(sender));
+        tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok()
     }
 }
 

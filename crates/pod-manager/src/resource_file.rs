@@ -6,57 +6,32 @@
 use crate::clients::of_file;
 use crate::error::{Attempt, Error, Result};
 use crate::message::{Message, Remote};
+use crate::side_thread::SideThread;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use sluice_core::resources::{ParseOptions, Resources, parse};
-use std::os::fd::AsFd;
+use nix::unistd::pipe2;
+use sluice_core::resources::{ClientEntry, ParseOptions, parse};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use tracing::{error, info};
 
-/// Reads a resource file.
-pub(crate) fn read(path: &Path, reading: ParseOptions) -> Result<(String, Resources)> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| Error::ReadResources { path: path.to_owned(), source })?;
-    let resources =
-        parse(&text, reading).map_err(|mistakes| Error::Resources { path: path.to_owned(), mistakes })?;
-    Ok((text, resources))
-}
-
-/// The watching thread.
-#[derive(Debug)]
-pub(crate) struct Watcher {
-    stop: Arc<EventFd>,
-    thread: JoinHandle<()>,
-}
-
-impl Watcher {
-    /// Watches first and then reads, so that no change is missed; returns what is in the file.
-    pub(crate) fn start(path: &Path, reading: ParseOptions, remote: Remote) -> Result<(Self, Resources)> {
-        let inotify =
-            Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).attempt("inotify_init")?;
-        let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).attempt("eventfd")?;
-        let stop = Arc::new(stop);
-        let mut watch =
-            Watch { inotify, path: path.to_owned(), reading, remote, text: None, logged_error: None };
-        watch.watch_directories();
-        let (text, resources) = read(path, reading)?;
-        watch.text = Some(text);
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("sluice-watch".into())
-            .spawn(move || watch.serve(&stopped))
-            .attempt("start the watching thread")?;
-        Ok((Self { stop, thread }, resources))
-    }
-
-    /// Ends the thread.
-    pub(crate) fn stop(self) -> Result<()> {
-        let _ = self.stop.write(1);
-        self.thread.join().map_err(|_| Error::Panicked("watching"))
-    }
+/// Starts the watching thread, which watches first and then reads, so that no change is missed. Returns what is in the file.
+pub(crate) fn watch(
+    path: &Path,
+    reading: ParseOptions,
+    remote: Remote,
+) -> Result<(SideThread, Vec<ClientEntry>)> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).attempt("inotify_init")?;
+    let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).attempt("pipe")?;
+    let path = path.to_owned();
+    let mut watch = Watch { inotify, path, reading, remote, text: String::new(), logged_error: None };
+    watch.watch_directories();
+    let unreadable = |error| Error::ReadResources(watch.path.clone(), error);
+    watch.text = std::fs::read_to_string(&watch.path).map_err(unreadable)?;
+    let wrong = |mistakes| Error::Resources(watch.path.clone(), mistakes);
+    let resources = parse(&watch.text, reading).map_err(wrong)?;
+    Ok((SideThread::start("watch", stop, move || watch.serve(&stopped))?, resources))
 }
 
 struct Watch {
@@ -65,17 +40,18 @@ struct Watch {
     reading: ParseOptions,
     remote: Remote,
     /// The text that was applied last.
-    text: Option<String>,
+    text: String,
     /// The error that was logged last, so that it is not repeated for every event.
     logged_error: Option<String>,
 }
 
 impl Watch {
-    fn serve(&mut self, stop: &EventFd) {
+    /// Serves until the other end of the pipe `stopped` is closed.
+    fn serve(&mut self, stopped: &OwnedFd) {
         loop {
             let mut fds = [
                 PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
-                PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -110,15 +86,15 @@ impl Watch {
             Ok(text) => text,
             Err(error) => return self.log_error(&format!("cannot be read: {error}")),
         };
-        if self.text.as_ref() == Some(&text) {
+        if self.text == text {
             self.logged_error = None;
             return;
         }
         match parse(&text, self.reading) {
             Ok(resources) => {
-                info!(file = %self.path.display(), clients = resources.clients.len(), "resource file read anew");
+                info!(file = %self.path.display(), clients = resources.len(), "resource file read anew");
                 self.logged_error = None;
-                self.text = Some(text);
+                self.text = text;
                 self.remote.send(Message::Clients(of_file(resources)));
             }
             Err(mistakes) => self.log_error(&mistakes.to_string()),

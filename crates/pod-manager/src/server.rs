@@ -1,20 +1,19 @@
 //! Assembles the manager from its parts, and runs it.
 
 use crate::agent_api;
-use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, self_test};
+use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, allowed_controls};
 use crate::clients::{Definition, of_file};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{ClientSource, Config, Controls, UnhookedScheduling};
-use crate::connections::ConnectionInputs;
+use crate::config::{ClientSource, Config, Controls};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http;
-use crate::identity::{ByCgroup, ByName, Identify};
-use crate::listen::{self, UnixSocket, UnpublishedSocket};
+use crate::listen::{self, UnixSocket};
 use crate::message::{self, Message, Remote};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
-use crate::resource_file::Watcher;
+use crate::resource_file;
+use crate::side_thread::SideThread;
 use crate::unhooked::scanning::{KernelDiscovery, ProcessDiscovery};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -24,7 +23,7 @@ use sluice_core::resources::ParseOptions;
 use sluice_nvrm::DriverVersion;
 use sluice_nvrm::self_test::UsableControls;
 use sluice_sys::file_kind::{self, Kind};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
@@ -35,8 +34,6 @@ pub struct Parts {
     pub clock: Box<dyn Clock>,
     /// Which process is at the other end of a connection.
     pub peers: Box<dyn Peers>,
-    /// Which client a peer belongs to.
-    pub identify: Box<dyn Identify>,
     /// Opens control descriptors; `None`: no channel group is controlled.
     pub driver: Option<Box<dyn ControlDriver>>,
     /// Searches for processes without the hook; `None`: there is no search.
@@ -47,39 +44,33 @@ pub struct Parts {
 
 impl Parts {
     /// The system's clock, and peers as the kernel reports them. Clients of a file are identified by the name that a peer claims, those
-    /// of the node agent by the peer's cgroup.
-    ///
-    /// # Errors
-    /// When the timer cannot be opened, or standard input is not what [`Config::escrow`] says.
+    /// of the node agent by the peer's cgroup. An error: the timer cannot be opened, or standard input is not what [`Config::escrow`]
+    /// says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
-        let (peers, identify): (_, Box<dyn Identify>) = match config.clients {
-            ClientSource::File { .. } => (KernelPeers::default(), Box::new(ByName)),
-            ClientSource::Agent(_) => (KernelPeers::with_places(), Box::new(ByCgroup)),
+        let peers = match config.clients {
+            ClientSource::File { .. } => KernelPeers::default(),
+            ClientSource::Agent(_) => KernelPeers::with_places(),
         };
         let driver: Option<Box<dyn ControlDriver>> = match config.controls {
-            Controls::Auto => nvrm(false, self_test::allowed_controls(config, &DriverVersion::loaded())),
+            Controls::Auto => nvrm(false, allowed_controls(config, &DriverVersion::loaded())),
             Controls::AnyDriver => nvrm(false, UsableControls::All),
-            Controls::Simulated => {
-                nvrm(true, self_test::allowed_controls(config, &DriverVersion::NotVisible))
-            }
+            Controls::Simulated => nvrm(true, allowed_controls(config, &DriverVersion::NotVisible)),
             Controls::Off => None,
         };
         let escrow = config.escrow.then(escrow_socket).transpose();
         let escrow = escrow.attempt("escrow socket on standard input (--custody)")?;
         let discovery = driver.as_ref().and_then(|_| process_discovery(config));
-        Ok(Self { clock, peers: Box::new(peers), identify, driver, discovery, escrow })
+        Ok(Self { clock, peers: Box::new(peers), driver, discovery, escrow })
     }
 }
-
-/// Domain and type of a unix socket that keeps message boundaries.
-const PACKETS: (i32, i32) = (AddressFamily::Unix as i32, SockType::SeqPacket as i32);
 
 /// The escrow socket, which the node agent passes as standard input.
 fn escrow_socket() -> std::io::Result<OwnedFd> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let packets = (AddressFamily::Unix as i32, SockType::SeqPacket as i32);
     match file_kind::of(socket.as_fd())? {
-        Kind::Socket { domain, kind } if (domain, kind) == PACKETS => Ok(socket),
+        Kind::Socket { domain, kind } if (domain, kind) == packets => Ok(socket),
         other => Err(std::io::Error::other(format!("is {other}, expected a packet socket"))),
     }
 }
@@ -88,8 +79,7 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
 fn process_discovery(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
-    (config.unhooked == UnhookedScheduling::Auto)
-        .then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated)) as _)
+    config.unhooked.then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated)) as _)
 }
 
 fn nvrm(simulated: bool, allows: UsableControls) -> Option<Box<dyn ControlDriver>> {
@@ -101,85 +91,51 @@ fn nvrm(simulated: bool, allows: UsableControls) -> Option<Box<dyn ControlDriver
     Some(Box::new(Nvrm { simulated, slices }))
 }
 
-/// A manager that serves on threads of its own. Dropping it leaves it running; [`Handle::stop`] ends it.
+/// A manager that serves on threads of its own. Dropping it leaves the event loop running; [`Handle::stop`] ends it.
 #[derive(Debug)]
 pub struct Handle {
-    remote: Remote,
-    side: SideThreads,
+    side: Side,
     event_loop: JoinHandle<Result<()>>,
-    tcp: Option<SocketAddr>,
-    metrics: Option<SocketAddr>,
 }
 
 impl Handle {
     /// Where Gemini's protocol is served.
-    #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.tcp
+        self.side.tcp
     }
 
     /// Where /metrics and /healthz are served.
-    #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
+        self.side.metrics
     }
 
-    /// Ends the manager in order: its socket is gone when this returns.
-    ///
-    /// # Errors
-    /// What went wrong while it ran.
+    /// Ends the manager in order: its socket is gone when this returns. An error: what went wrong while it ran.
     pub fn stop(self) -> Result<()> {
-        self.remote.send(Message::Stop);
+        self.side.remote.send(Message::Stop);
         let served = self.event_loop.join().map_err(|_| Error::Panicked("event loop"))?;
-        self.side.stop()?;
+        stop_all(self.side.threads)?;
         served
     }
 }
 
-/// The threads beside the event loop.
+/// What runs beside the event loop.
 #[derive(Debug)]
-struct SideThreads {
-    source: ClientSourceThread,
-    http: Option<http::Server>,
-}
-
-/// The thread that provides the set of clients.
-#[derive(Debug)]
-enum ClientSourceThread {
-    File(Watcher),
-    Agent(agent_api::Server),
-}
-
-impl ClientSourceThread {
-    fn stop(self) -> Result<()> {
-        match self {
-            Self::File(watcher) => watcher.stop(),
-            Self::Agent(server) => server.stop(),
-        }
-    }
-}
-
-impl SideThreads {
-    fn stop(self) -> Result<()> {
-        let source = self.source.stop();
-        let served = self.http.map_or(Ok(()), http::Server::stop);
-        source.and(served)
-    }
-}
-
-struct Assembled {
-    event_loop: EventLoop,
+struct Side {
     remote: Remote,
-    side: SideThreads,
+    /// The thread that provides the set of clients, and the HTTP thread.
+    threads: Vec<SideThread>,
     tcp: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
 
+/// Ends all threads; the first error.
+fn stop_all(threads: Vec<SideThread>) -> Result<()> {
+    let stopped: Vec<Result<()>> = threads.into_iter().map(SideThread::stop).collect();
+    stopped.into_iter().collect()
+}
+
 /// Serves until SIGTERM or SIGINT on the calling thread, which should be the process's only one. The socket is gone
-/// when this returns.
-///
-/// # Errors
-/// When the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
+/// when this returns. An error: the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
 pub fn run(config: Config) -> Result<()> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
@@ -189,9 +145,9 @@ pub fn run(config: Config) -> Result<()> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&signals, flags).attempt("signalfd")?;
     raise_descriptor_limit();
-    let assembled = assemble(&config, Parts::system(&config)?, Some(signals))?;
-    let served = assembled.event_loop.serve();
-    assembled.side.stop()?;
+    let (event_loop, side) = assemble(&config, Parts::system(&config)?, Some(signals))?;
+    let served = event_loop.serve();
+    stop_all(side.threads)?;
     served
 }
 
@@ -206,84 +162,69 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Serves on threads of its own, without handling signals.
-///
-/// # Errors
-/// As [`run`].
+/// Serves on threads of its own, without handling signals. Errors as [`run`].
 pub fn start(config: Config) -> Result<Handle> {
     let parts = Parts::system(&config)?;
     start_with(config, parts)
 }
 
 /// As [`start`], with other parts than the system's.
-///
-/// # Errors
-/// As [`run`].
 pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
-    let Assembled { event_loop, remote, side, tcp, metrics } = assemble(&config, parts, None)?;
+    let (event_loop, side) = assemble(&config, parts, None)?;
     let event_loop = std::thread::Builder::new()
         .name("sluice-tokens".into())
         .spawn(move || event_loop.serve())
         .attempt("start the event loop")?;
-    Ok(Handle { remote, side, event_loop, tcp, metrics })
+    Ok(Handle { side, event_loop })
 }
 
-fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<Assembled> {
+fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<(EventLoop, Side)> {
     config.check()?;
     let (remote, inbox) = message::pair().attempt("eventfd")?;
     let (source, definitions) = open_source(&config.clients, &remote)?;
-    let outcome = (|| {
+    let mut side = Side { remote, threads: vec![source], tcp: None, metrics: None };
+    let event_loop = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;
         let http = config.metrics.map(listen::tcp).transpose()?;
-        let (meters, exposition) =
+        let (metrics, exposition) =
             metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
-        let addresses = (
-            tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
-            http.as_ref().and_then(|listener| listener.local_addr().ok()),
-        );
+        let address = |listener: &TcpListener| listener.local_addr().ok();
+        (side.tcp, side.metrics) = (tcp.as_ref().and_then(address), http.as_ref().and_then(address));
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, identify, driver, discovery, escrow } = parts;
+        let Parts { clock, peers, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
-        let inputs = Inputs {
-            connections: ConnectionInputs { unix, tcp, peers, identify },
-            signals,
-            inbox,
-            metrics: meters,
-            clock,
-            driver,
-            escrow,
-            discovery,
-            remote: remote.clone(),
-        };
+        let (listeners, remote) = ((unix, tcp), side.remote.clone());
+        let inputs =
+            Inputs { listeners, peers, signals, inbox, metrics, clock, driver, escrow, discovery, remote };
         let event_loop = EventLoop::new(config, definitions, inputs)?;
-        let http =
-            http.map(|listener| http::Server::start(listener, remote.clone(), exposition)).transpose()?;
-        Ok((event_loop, http, addresses))
+        if let Some(http) = http {
+            side.threads.push(http::start(http, side.remote.clone(), exposition)?);
+        }
+        Ok(event_loop)
     })();
-    match outcome {
-        Ok((event_loop, http, (tcp, metrics))) => {
-            info!(socket = %config.socket.display(), ?tcp, ?metrics, "pod-manager serves");
-            Ok(Assembled { event_loop, remote, side: SideThreads { source, http }, tcp, metrics })
+    match event_loop {
+        Ok(event_loop) => {
+            info!(socket = %config.socket.display(), tcp = ?side.tcp, metrics = ?side.metrics, "pod-manager serves");
+            Ok((event_loop, side))
         }
         Err(error) => {
-            source.stop()?;
+            stop_all(side.threads)?;
             Err(error)
         }
     }
 }
 
 /// Starts the thread that provides the set of clients. Returns the clients that are known already.
-fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(ClientSourceThread, Vec<Definition>)> {
+fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(SideThread, Vec<Definition>)> {
     match clients {
         ClientSource::File { path, swapped } => {
             let reading = ParseOptions { limit_first: *swapped };
-            let (watcher, resources) = Watcher::start(path, reading, remote.clone())?;
-            Ok((ClientSourceThread::File(watcher), of_file(resources)))
+            let (watcher, resources) = resource_file::watch(path, reading, remote.clone())?;
+            Ok((watcher, of_file(resources)))
         }
         ClientSource::Agent(agent) => {
-            let socket = UnpublishedSocket::open(&agent.control, 0o600)?;
-            let server = agent_api::Server::start(socket, remote.clone())?;
-            Ok((ClientSourceThread::Agent(server), Vec::new()))
+            let socket = UnixSocket::unpublished(&agent.control, 0o600)?;
+            Ok((agent_api::start(socket, remote.clone())?, Vec::new()))
         }
     }
 }

@@ -26,7 +26,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// Delays from `first` to `longest`. The first attempt may begin at once.
-    #[must_use]
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first, ready_at: 0 }
     }
@@ -51,13 +50,11 @@ impl Backoff {
     }
 
     /// Whether an attempt may begin at `now`.
-    #[must_use]
     pub const fn is_ready(&self, now: u64) -> bool {
         now >= self.ready_at
     }
 
     /// When the next attempt may begin, nanoseconds of the caller's clock.
-    #[must_use]
     pub const fn ready_at(&self) -> u64 {
         self.ready_at
     }

@@ -3,8 +3,7 @@
 //! * [`RateLimiter`] limits how often something happens: controls, announcements, wake-ups, log lines, API requests.
 //! * [`Backoff`] spaces the attempts of something that failed.
 //!
-//! No crate of ours reads a clock here, so tests and simulations step time. Times are `u64` nanoseconds of any
-//! monotonic clock.
+//! Times are `u64` nanoseconds of any monotonic clock.
 #![forbid(unsafe_code)]
 
 mod backoff;

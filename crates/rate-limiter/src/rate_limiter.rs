@@ -28,13 +28,11 @@ pub struct Rate {
 
 impl Rate {
     /// One token each `period_ns`.
-    #[must_use]
     pub const fn one_per(burst: u64, period_ns: u64) -> Self {
         Self { burst, tokens: 1, period_ns }
     }
 
     /// So many tokens a second.
-    #[must_use]
     pub const fn per_second(burst: u64, tokens: u64) -> Self {
         Self { burst, tokens, period_ns: 1_000_000_000 }
     }
@@ -60,7 +58,6 @@ pub struct RateLimiter {
 
 impl RateLimiter {
     /// A full bucket.
-    #[must_use]
     pub const fn full(rate: Rate) -> Self {
         Self { rate, full_at: 0 }
     }
@@ -94,7 +91,6 @@ impl RateLimiter {
     }
 
     /// Whole tokens that the bucket holds.
-    #[must_use]
     pub fn available(&self, now: u64) -> u64 {
         let full = self.rate.span(self.rate.burst);
         whole(full.saturating_sub(self.missing(now)), self.rate.period_ns, self.rate.burst)
@@ -102,7 +98,6 @@ impl RateLimiter {
 
     /// When the bucket holds `cost` tokens, if none are taken before. A time in the past if it holds them already,
     /// `None` if it never will.
-    #[must_use]
     pub fn ready_at(&self, cost: u64) -> Option<u64> {
         let room = self.rate.span(self.rate.burst.checked_sub(cost)?);
         let wait = self.full_at.saturating_sub(room);

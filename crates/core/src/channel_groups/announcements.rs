@@ -1,8 +1,7 @@
 //! Processes announce their groups, and leave.
 
-use super::activity::Activity;
 use super::control::GroupId;
-use super::process::{Process, QuantumState};
+use super::process::{Activity, Process, QuantumState};
 use super::scheduler::ChannelGroupScheduler;
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
@@ -26,10 +25,7 @@ impl ChannelGroupScheduler {
         let stays = |group: &GroupId| stayed.contains(group) && self.owns(id, *group);
         let unknown: Vec<GroupId> = groups.iter().copied().filter(|group| !stays(group)).collect();
         self.take_over(id, &groups);
-        for group in unknown {
-            self.disconnected.remove(&group);
-            self.reconciler.add(group);
-        }
+        unknown.into_iter().for_each(|group| self.reconciler.add(group));
         if refused {
             groups.iter().for_each(|group| self.reconciler.release(*group));
         }
@@ -82,19 +78,9 @@ impl ChannelGroupScheduler {
     pub fn disconnect(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let groups = self.processes.get_mut(&id).map(|process| std::mem::take(&mut process.groups));
         for group in groups.into_iter().flatten() {
-            self.reconciler.freeze(group);
-            self.disconnected.insert(group, now.saturating_add(self.policy.disconnect_ns));
+            self.reconciler.freeze(group, now.saturating_add(self.policy.disconnect_ns));
         }
         self.remove_process(id, tokens, now);
-    }
-
-    /// Releases the groups of processes that disconnected long enough ago and still live.
-    pub(super) fn release_disconnected(&mut self, now: u64) {
-        let due = self.disconnected.iter().filter(|(_, until)| **until <= now).map(|(group, _)| *group);
-        for group in due.collect::<Vec<_>>() {
-            self.disconnected.remove(&group);
-            self.reconciler.release(group);
-        }
     }
 
     /// A process has left, or its class or client changed: its groups are released.
@@ -112,33 +98,35 @@ impl ChannelGroupScheduler {
     pub fn forget_group(&mut self, group: GroupId) {
         self.reconciler.forget(group);
         self.last_choice.remove(&group);
-        self.disconnected.remove(&group);
         self.enabled_group.take_if(|enabled| *enabled == group);
         for process in self.processes.values_mut() {
             process.groups.retain(|other| *other != group);
         }
     }
 
-    /// Clears the failure of a client, so that it may announce groups again. Returns whether there was one.
-    pub fn clear_failure(&mut self, client: ClientId) -> bool {
-        self.failed_clients.remove(&client)
-    }
-
-    /// Restores the failure that [`Self::clear_failure`] cleared, if it did. Groups announced in between stay.
-    pub fn restore_failure(&mut self, client: ClientId, had_failed: bool) {
+    /// As [`Self::announce`], for a process that a failed control of another process of its client does not concern.
+    pub fn announce_despite_failure(
+        &mut self,
+        id: ProcessId,
+        owner: (ClientId, Class),
+        groups: (Vec<GroupId>, &BTreeSet<GroupId>),
+        tokens: &mut TokenLedger,
+        now: u64,
+    ) {
+        let had_failed = self.failed_clients.remove(&owner.0);
+        self.announce(id, owner, groups, tokens, now);
         if had_failed {
-            self.failed_clients.insert(client);
+            self.failed_clients.insert(owner.0);
         }
     }
 
-    /// Whether a control of a client has failed, so that its processes are not hardware-scheduled.
-    #[must_use]
-    pub fn has_failed(&self, client: ClientId) -> bool {
-        self.failed_clients.contains(&client)
+    /// Clears the failure of a client, so that it may announce groups again.
+    pub fn clear_failure(&mut self, client: ClientId) {
+        self.failed_clients.remove(&client);
     }
 
-    /// Removes the stored failure of a client that was removed.
-    pub fn forget_client(&mut self, client: ClientId) {
-        self.failed_clients.remove(&client);
+    /// Whether a control of a client has failed, so that its processes are not hardware-scheduled.
+    pub fn has_failed(&self, client: ClientId) -> bool {
+        self.failed_clients.contains(&client)
     }
 }

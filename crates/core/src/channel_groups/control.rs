@@ -36,7 +36,6 @@ impl ControlOp {
     pub const LABELS: [&'static str; 3] = ["slice", "stop", "start"];
 
     /// Position in [`Self::LABELS`].
-    #[must_use]
     pub const fn index(self) -> usize {
         match self {
             Self::SetSlice(_) => 0,

@@ -14,8 +14,8 @@ pub(super) struct Group {
     slice_us: Option<u64>,
     /// It is being released: set to [`Setting::FREE`], then removed.
     pub(super) releasing: bool,
-    /// No control is made for it.
-    pub(super) frozen: bool,
+    /// Its process has disconnected: no control is made for it, and it is released at this time.
+    pub(super) frozen_until: Option<u64>,
     /// Its owner has ended: removed as soon as no control of it is in flight.
     pub(super) owner_gone: bool,
     /// Its release has been reported.
@@ -62,7 +62,7 @@ impl Group {
             enabled: None,
             slice_us: None,
             releasing: false,
-            frozen: false,
+            frozen_until: None,
             owner_gone: false,
             release_reported: false,
             reannounced: false,
@@ -92,7 +92,8 @@ impl Group {
 
     /// It was announced: it is under control from now on, and its setting is unknown.
     pub(super) fn announced(&mut self, in_flight: bool) {
-        (self.releasing, self.frozen, self.owner_gone, self.release_reported) = (false, false, false, false);
+        (self.releasing, self.owner_gone, self.release_reported) = (false, false, false);
+        self.frozen_until = None;
         (self.slice_failures, self.run_failures) = (0, 0);
         self.reannounced = in_flight;
         self.clear_known();
@@ -110,7 +111,7 @@ impl Group {
 
     /// The next control for this group.
     pub(super) fn step(&self, others: Others) -> Option<(Urgency, ControlOp)> {
-        if self.frozen {
+        if self.frozen_until.is_some() {
             return None;
         }
         let Setting { enabled, slice_us } = self.want;

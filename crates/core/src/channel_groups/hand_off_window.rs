@@ -1,8 +1,8 @@
 //! When a hand-off may disturb the latency-critical processes: a control in the middle of a request costs it 150 to 200
 //! µs.
 
-use super::activity::Activity;
 use super::policy::ChannelGroupPolicy;
+use super::process::Activity;
 
 /// Opens at a good moment or when the longest wait has passed, and stays open as long as one hand-off takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,7 +10,8 @@ pub(super) struct HandOffWindow {
     /// Since when a hand-off waits for it.
     requested_at: Option<u64>,
     open_until: u64,
-    forced: u64,
+    /// How often it opened because the longest wait had passed.
+    pub(super) forced: u64,
 }
 
 impl HandOffWindow {
@@ -45,11 +46,6 @@ impl HandOffWindow {
         let requested_at = self.requested_at?;
         let longest = requested_at.saturating_add(policy.window_wait_ns);
         Some(now.saturating_add(policy.window_poll_ns).min(longest))
-    }
-
-    /// How often the window opened because the longest wait had passed.
-    pub(super) const fn forced(&self) -> u64 {
-        self.forced
     }
 }
 

@@ -17,7 +17,6 @@
 //! [`Reconciler`] keeps this invariant while the manager lives. [`ReleaseSequence`] keeps it where no later control can correct
 //! the setting.
 
-mod activity;
 mod announcements;
 mod control;
 mod group;
@@ -32,10 +31,9 @@ mod scheduler;
 #[cfg(test)]
 mod tests;
 
-pub use activity::Activity;
 pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
 pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};
-pub use process::QuantumState;
-pub use reconciler::{Change, Reconciler, Released};
+pub use process::{Activity, QuantumState};
+pub use reconciler::{Reconciler, Released};
 pub use release_sequence::{KnownSetting, ReleaseSequence};
 pub use scheduler::{ChannelGroupScheduler, Event};

@@ -83,8 +83,8 @@ impl ChannelGroupScheduler {
             self.enabled_group = next;
             self.rotate = false;
             if let Some(group) = next {
-                self.choices += 1;
-                self.last_choice.insert(group, self.choices);
+                let latest = self.last_choice.values().max().copied().unwrap_or(0);
+                self.last_choice.insert(group, latest + 1);
             }
         }
     }

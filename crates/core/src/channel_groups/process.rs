@@ -1,6 +1,5 @@
-//! A hardware-scheduled process, or a process whose presence matters to those.
+//! A hardware-scheduled process, or a process whose presence matters to those, and the activity that it reports.
 
-use super::activity::Activity;
 use super::control::GroupId;
 use super::policy::ChannelGroupPolicy;
 use crate::ids::ClientId;
@@ -8,6 +7,30 @@ use crate::ledger::Class;
 
 /// The pause between two probes grows to 2 to this power times the first.
 const PROBE_DOUBLINGS: u32 = 4;
+
+/// Activity that a process reports. It is used only where a false report harms the reporting process alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Activity {
+    /// Work was submitted and is not known to have finished.
+    pub busy: bool,
+    /// When `busy` last changed, nanoseconds.
+    pub since_ns: u64,
+}
+
+impl Activity {
+    /// Assumed of a process that reports nothing.
+    pub const UNKNOWN: Self = Self { busy: true, since_ns: 0 };
+
+    /// How long the process has been idle at `now`; `None` while it is busy.
+    pub const fn idle_for(self, now: u64) -> Option<u64> {
+        if self.busy { None } else { Some(now.saturating_sub(self.since_ns)) }
+    }
+
+    /// The activity with `since_ns` limited to `now`: a reported time in the future is not possible.
+    pub fn known_at(self, now: u64) -> Self {
+        Self { since_ns: self.since_ns.min(now), ..self }
+    }
+}
 
 /// State of a best-effort process in the token ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -63,7 +63,6 @@ impl ChannelGroupScheduler {
         };
         let scheduled = |process: &&mut Process| process.is_hardware_scheduled();
         let Some(process) = self.processes.get_mut(&id).filter(scheduled) else { return false };
-        self.quanta_granted += u64::from(matches!(action, Action::Grant { .. }));
         self.rotate |= matches!(action, Action::Extend { .. });
         process.quantum = state;
         true
@@ -79,7 +78,6 @@ impl ChannelGroupScheduler {
     }
 
     /// When to call [`Self::begin_control`] again if nothing else happens.
-    #[must_use]
     pub fn next_wakeup(&self, now: u64) -> Option<u64> {
         // While a control is in flight no other can begin: the caller waits for its end.
         let can_begin = self.reconciler.in_flight().is_none();
@@ -102,7 +100,7 @@ impl ChannelGroupScheduler {
             QuantumState::Ending => self.extended_until(process).filter(|until| can_begin && *until > now),
             QuantumState::Waiting => None,
         });
-        let disconnected = self.disconnected.values().copied().filter(|_| can_begin);
+        let disconnected = self.reconciler.frozen_until().filter(|_| can_begin);
         processes.chain(window).chain(disconnected).min()
     }
 

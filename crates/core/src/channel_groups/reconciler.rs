@@ -4,24 +4,9 @@
 //! setting counts as the worst case: a group that was just announced, or whose control failed, may be enabled with any
 //! slice. A longer slice may always be set and any group may always be disabled, so that every state can be left.
 
-use super::control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
+use super::control::{Control, ControlOutcome, GroupId, Setting};
 use super::group::{Group, Others};
 use std::collections::BTreeMap;
-
-/// The change that a control made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The group is enabled from now on.
-    Started(GroupId),
-    /// The group is disabled from now on.
-    Stopped(GroupId),
-    /// Its slice was set.
-    Sliced(GroupId),
-    /// The control failed: the group's setting is unknown.
-    Failed(GroupId),
-    /// The group does not exist any more and was removed.
-    Gone(GroupId),
-}
 
 /// A group that was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +20,7 @@ pub struct Released {
 /// All groups of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reconciler {
-    groups: BTreeMap<GroupId, Group>,
+    pub(super) groups: BTreeMap<GroupId, Group>,
     in_flight: Option<Control>,
     /// Slices cannot be set: all groups have the driver's default.
     no_slices: bool,
@@ -43,7 +28,6 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// A reconciler without groups. `slices`: slices can be set.
-    #[must_use]
     pub fn new(slices: bool) -> Self {
         Self { no_slices: !slices, ..Self::default() }
     }
@@ -65,14 +49,28 @@ impl Reconciler {
     /// Releases a group: it is set free as far as possible and then appears in [`Self::take_released`].
     pub fn release(&mut self, group: GroupId) {
         if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
-            (group.want, group.releasing, group.frozen) = (Setting::FREE, true, false);
+            (group.want, group.releasing, group.frozen_until) = (Setting::FREE, true, None);
         }
     }
 
-    /// Makes no further control for a group until it is added, released or forgotten.
-    pub fn freeze(&mut self, group: GroupId) {
-        if let Some(group) = self.groups.get_mut(&group) {
-            group.frozen = true;
+    /// Makes no further control for a group until it is added or forgotten, or [released](Self::release_frozen) after `until`.
+    pub fn freeze(&mut self, group: GroupId, until: u64) {
+        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
+            group.frozen_until = Some(until);
+        }
+    }
+
+    /// When the next frozen group is to be released.
+    pub fn frozen_until(&self) -> Option<u64> {
+        self.groups.values().filter_map(|group| group.frozen_until).min()
+    }
+
+    /// Releases the groups that are frozen until `now` or before.
+    pub fn release_frozen(&mut self, now: u64) {
+        let due =
+            self.groups.iter().filter(|(_, group)| group.frozen_until.is_some_and(|until| until <= now));
+        for group in due.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.release(group);
         }
     }
 
@@ -92,23 +90,18 @@ impl Reconciler {
         self.in_flight
     }
 
-    /// Records the result of the control in flight.
-    pub fn done(&mut self, outcome: ControlOutcome) -> Option<Change> {
-        let Control { group: id, op } = self.in_flight.take()?;
-        let group = self.groups.get_mut(&id)?;
-        if group.owner_gone || outcome == ControlOutcome::Gone {
-            let known = !group.owner_gone;
-            self.groups.remove(&id);
-            return known.then_some(Change::Gone(id));
+    /// Records the result of the control in flight, and removes a group that has gone. Returns the control, unless the
+    /// group was forgotten meanwhile.
+    pub fn done(&mut self, outcome: ControlOutcome) -> Option<Control> {
+        let control = self.in_flight.take()?;
+        let group = self.groups.get_mut(&control.group)?;
+        let owner_gone = group.owner_gone;
+        if owner_gone || outcome == ControlOutcome::Gone {
+            self.groups.remove(&control.group);
+        } else {
+            group.done(control.op, outcome);
         }
-        group.done(op, outcome);
-        Some(match (outcome, op) {
-            (ControlOutcome::Gone, _) => Change::Gone(id),
-            (ControlOutcome::Failed, _) => Change::Failed(id),
-            (ControlOutcome::Done, ControlOp::SetSlice(_)) => Change::Sliced(id),
-            (ControlOutcome::Done, ControlOp::Disable) => Change::Stopped(id),
-            (ControlOutcome::Done, ControlOp::Enable) => Change::Started(id),
-        })
+        (!owner_gone).then_some(control)
     }
 
     /// The released groups that are free, or cannot be set free. One that cannot is kept until it is
@@ -138,21 +131,13 @@ impl Reconciler {
     }
 
     /// Whether a group may be enabled, as far as is known.
-    #[must_use]
     pub fn may_run(&self, group: GroupId) -> bool {
         self.groups.get(&group).is_some_and(Group::may_run)
     }
 
     /// The control in flight.
-    #[must_use]
     pub const fn in_flight(&self) -> Option<Control> {
         self.in_flight
-    }
-
-    /// Whether every group has its wanted setting.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.in_flight.is_none() && self.next_control().is_none()
     }
 
     fn next_control(&self) -> Option<Control> {

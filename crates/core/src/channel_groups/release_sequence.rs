@@ -1,11 +1,8 @@
 //! The order in which groups are set free when no later control can correct them: by a manager that exits, or by the
 //! node agent for a manager that has died.
 //!
-//! A group that stays disabled is lost to its owner, and two enabled groups with slices below [`TINY_SLICE_US`] prevent each
-//! other from making progress. The time may run out at any moment, so each group gets its slice and is enabled before
-//! the next one begins. A group whose slice cannot be tiny is enabled first. A slice that cannot be set does not keep a
-//! group disabled: its known slice still holds. Groups that may keep tiny slices come last, and only one of them is
-//! enabled, or none if another such group may be enabled.
+//! The time may run out at any moment, and two enabled groups with slices below [`TINY_SLICE_US`] prevent each other from making
+//! progress: docs/design/channel-groups.md gives the order.
 
 use super::control::ControlOp;
 use super::policy::{DEFAULT_SLICE_US, TINY_SLICE_US};
@@ -64,7 +61,6 @@ pub struct ReleaseSequence<G> {
 
 impl<G: Copy> ReleaseSequence<G> {
     /// A sequence for these groups. Those that may be disabled are set free first.
-    #[must_use]
     pub fn new(groups: impl IntoIterator<Item = (G, KnownSetting)>) -> Self {
         let entries = groups.into_iter().map(|(group, known)| Entry { group, known, slices: 0, starts: 0 });
         let mut entries: Vec<_> = entries.collect();

@@ -1,11 +1,10 @@
 //! The state of channel-group scheduling, and the controls made for it.
 
-use super::activity::Activity;
 use super::control::{Control, ControlOp, ControlOutcome, GroupId};
 use super::hand_off_window::HandOffWindow;
 use super::policy::ChannelGroupPolicy;
-use super::process::{Process, QuantumState};
-use super::reconciler::{Change, Reconciler, Released};
+use super::process::{Activity, Process, QuantumState};
+use super::reconciler::{Reconciler, Released};
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
 use sluice_rate_limiter::{Rate, RateLimiter};
@@ -44,17 +43,12 @@ pub struct ChannelGroupScheduler {
     pub(super) enabled_group: Option<GroupId>,
     /// The grant of that group's client was prolonged: another group of the client is next.
     pub(super) rotate: bool,
-    /// Changes of `enabled_group` so far.
-    pub(super) choices: u64,
+    /// The number of the last change of `enabled_group` to each group.
     pub(super) last_choice: BTreeMap<GroupId, u64>,
-    pub(super) quanta_granted: u64,
-    /// Groups of disconnected processes, and when they are released unless the process has ended by then.
-    pub(super) disconnected: BTreeMap<GroupId, u64>,
 }
 
 impl ChannelGroupScheduler {
     /// A scheduler without processes.
-    #[must_use]
     pub fn new(policy: ChannelGroupPolicy) -> Self {
         let burst = policy.control_burst.max(1).saturating_mul(policy.control_ns);
         Self {
@@ -69,10 +63,7 @@ impl ChannelGroupScheduler {
             guarded: false,
             enabled_group: None,
             rotate: false,
-            choices: 0,
             last_choice: BTreeMap::new(),
-            quanta_granted: 0,
-            disconnected: BTreeMap::new(),
         }
     }
 
@@ -88,7 +79,7 @@ impl ChannelGroupScheduler {
         if self.reconciler.in_flight().is_some() {
             return None;
         }
-        self.release_disconnected(now);
+        self.reconciler.release_frozen(now);
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
@@ -119,23 +110,29 @@ impl ChannelGroupScheduler {
         now: u64,
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        match self.reconciler.done(outcome) {
-            Some(Change::Started(group) | Change::Stopped(group)) => {
-                if let Some(id) = self.owner(group) {
-                    self.update_running(id, tokens, now);
-                }
+        let control = self.reconciler.done(outcome);
+        let owner = control.and_then(|control| self.owner(control.group));
+        match (control, outcome) {
+            (Some(Control { op: ControlOp::SetSlice(_), .. }), ControlOutcome::Done) | (None, _) => {}
+            (Some(_), ControlOutcome::Done) => {
+                owner.into_iter().for_each(|id| self.update_running(id, tokens, now));
             }
-            Some(Change::Gone(group)) => {
-                let owner = self.owner(group);
+            (Some(Control { group, .. }), ControlOutcome::Gone) => {
                 self.forget_group(group);
                 if let Some(id) = owner {
                     self.update_running(id, tokens, now);
-                    events.extend(self.remove_if_without_groups(id, tokens, now));
+                    let lost_all = |process: &Process| process.is_best_effort() && process.groups.is_empty();
+                    if self.processes.get(&id).is_some_and(lost_all) {
+                        self.remove_process(id, tokens, now);
+                        events.push(Event::GroupsDestroyed(id));
+                    }
                 }
                 events.push(Event::Released(Released { group, is_free: true }));
             }
-            Some(Change::Failed(group)) => events.extend(self.give_up(group, tokens, now)),
-            Some(Change::Sliced(_)) | None => {}
+            // A group without an owner is being released already.
+            (Some(_), ControlOutcome::Failed) => {
+                events.extend(owner.into_iter().flat_map(|id| self.give_up(id, tokens, now)));
+            }
         }
         events.extend(self.take_released().into_iter().map(Event::Released));
         events
@@ -147,10 +144,10 @@ impl ChannelGroupScheduler {
     }
 
     /// Stops hardware-scheduling a client: a control that failed once is not relied on again.
-    fn give_up(&mut self, group: GroupId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
-        let owner = self.owner(group).and_then(|id| self.processes.get(&id));
-        // A group without an owner is being released already.
-        let Some(client) = owner.map(|process| process.client) else { return Vec::new() };
+    fn give_up(&mut self, owner: ProcessId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
+        let Some(client) = self.processes.get(&owner).map(|process| process.client) else {
+            return Vec::new();
+        };
         self.failed_clients.insert(client);
         let processes = self.processes.iter().filter(|(_, process)| process.client == client);
         let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
@@ -166,32 +163,17 @@ impl ChannelGroupScheduler {
         ids.into_iter().map(Event::ControlFailed).collect()
     }
 
-    fn remove_if_without_groups(
-        &mut self,
-        id: ProcessId,
-        tokens: &mut TokenLedger,
-        now: u64,
-    ) -> Option<Event> {
-        let without_groups = |process: &&Process| process.is_best_effort() && process.groups.is_empty();
-        self.processes.get(&id).filter(without_groups)?;
-        self.remove_process(id, tokens, now);
-        Some(Event::GroupsDestroyed(id))
-    }
-
     /// Updates since when a process is enabled, and reports to the ledger whether its client is.
     pub(super) fn update_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
-        let enabled = |process: &Process| process.groups.iter().any(|group| self.reconciler.may_run(*group));
-        let Some(process) = self.processes.get(&id).filter(|process| process.is_best_effort()) else {
-            return;
-        };
-        let (client, enabled) = (process.client, enabled(process));
-        self.update_client_running(client, tokens, now);
-        if let Some(process) = self.processes.get_mut(&id) {
-            if process.enabled_since.is_some() && !enabled {
-                process.disabled_at = now;
-            }
-            process.enabled_since = if enabled { process.enabled_since.or(Some(now)) } else { None };
+        let best_effort = |process: &&mut Process| process.is_best_effort();
+        let Some(process) = self.processes.get_mut(&id).filter(best_effort) else { return };
+        let enabled = process.groups.iter().any(|group| self.reconciler.may_run(*group));
+        if process.enabled_since.is_some() && !enabled {
+            process.disabled_at = now;
         }
+        process.enabled_since = if enabled { process.enabled_since.or(Some(now)) } else { None };
+        let client = process.client;
+        self.update_client_running(client, tokens, now);
     }
 
     pub(super) fn update_client_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
@@ -211,25 +193,21 @@ impl ChannelGroupScheduler {
     }
 
     /// Whether a latency-critical process is attached.
-    #[must_use]
     pub fn has_critical(&self) -> bool {
         self.processes.values().any(|process| !process.is_best_effort())
     }
 
     /// Whether channel groups of a process are under control.
-    #[must_use]
     pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
     }
 
     /// Whether a group belongs to a process and is under control.
-    #[must_use]
     pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
     }
 
     /// Whether the scheduler reads the activity of a process.
-    #[must_use]
     pub fn is_observed(&self, id: ProcessId) -> bool {
         self.processes.contains_key(&id)
     }
@@ -238,12 +216,9 @@ impl ChannelGroupScheduler {
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
             (process.class, process.quantum) = (class, QuantumState::Idle);
-            let scheduled = class == Class::BestEffort && !process.groups.is_empty();
-            let _ = tokens.set_kind(
-                *id,
-                if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns },
-                now,
-            );
+            let scheduled = process.is_hardware_scheduled();
+            let kind = if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns };
+            let _ = tokens.set_kind(*id, kind, now);
         }
         // Best-effort processes without groups are not hardware-scheduled.
         self.processes.retain(|_, process| !process.is_best_effort() || !process.groups.is_empty());
@@ -253,29 +228,13 @@ impl ChannelGroupScheduler {
     }
 
     /// State of a process in the ledger, if it is hardware-scheduled.
-    #[must_use]
     pub fn quantum_state(&self, id: ProcessId) -> Option<QuantumState> {
-        self.processes
-            .get(&id)
-            .filter(|process| process.is_hardware_scheduled())
-            .map(|process| process.quantum)
-    }
-
-    /// Quanta granted so far.
-    #[must_use]
-    pub const fn quanta_granted(&self) -> u64 {
-        self.quanta_granted
+        let process = self.processes.get(&id).filter(|process| process.is_hardware_scheduled());
+        process.map(|process| process.quantum)
     }
 
     /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
-    #[must_use]
     pub const fn forced_hand_offs(&self) -> u64 {
-        self.window.forced()
-    }
-
-    /// Whether no control is in flight and none is to be made.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.reconciler.is_settled()
+        self.window.forced
     }
 }

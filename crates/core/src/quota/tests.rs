@@ -2,7 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
-const GEMINI: QuotaPolicy = QuotaPolicy::gemini(250 * MS, 100 * MS, 10_000 * MS);
+const GEMINI: QuotaPolicy = gemini(250 * MS, 100 * MS, 10_000 * MS);
+
+/// Gemini's bounds: no cap but limit × window.
+const fn gemini(base_ns: u64, min_ns: u64, window_ns: u64) -> QuotaPolicy {
+    QuotaPolicy { base_ns, min_ns, cap_ns: u64::MAX, limit_period_ns: window_ns }
+}
 
 fn grants(policy: &QuotaPolicy, burst_ns: u64, limit: Share, count: usize) -> Vec<u64> {
     let mut quota = AdaptiveQuota::new(policy);
@@ -23,7 +28,7 @@ fn gemini_quota_stops_at_limit_times_window() {
 
 #[test]
 fn gemini_quota_grows_by_half_each_grant_without_sync_points() {
-    let policy = QuotaPolicy::gemini(300 * MS, 20 * MS, 10_000 * MS);
+    let policy = gemini(300 * MS, 20 * MS, 10_000 * MS);
     let mut quota = AdaptiveQuota::new(&policy);
     let mut last = quota.next(&policy, 0, Share::ONE);
     let mut seen = vec![last / 100_000];

@@ -1,8 +1,7 @@
 //! Rules for the entries of either notation.
 
-use super::mistake::{Mistake, Place};
 use super::quantity::parse_bytes;
-use super::{ClientEntry, NAME_MAX, ParseOptions};
+use super::{ClientEntry, Mistake, NAME_MAX, ParseOptions, Place};
 use crate::ledger::Class;
 use crate::share::{Share, ShareError, WHOLE_PPM};
 use std::collections::BTreeMap;
@@ -19,6 +18,7 @@ pub(super) struct RawEntry {
 }
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
+const MEMORY: &str = "an amount of memory such as 10737418240, 8Gi or 500M, below 2^64 bytes";
 
 /// Converts raw entries into clients and appends every mistake to `mistakes`.
 pub(super) fn check(
@@ -29,20 +29,31 @@ pub(super) fn check(
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
     let mut requests = Vec::new();
-    for entry in raw {
+    for RawEntry { place, name, request, limit, memory, class } in raw {
         let before = mistakes.len();
-        let place = entry.place.clone();
-        let name = entry.name.clone().unwrap_or_default();
-        check_name(&entry, &seen, mistakes);
+        if let Some(name) = &name {
+            check_name(name, &place, &seen, mistakes);
+        }
+        let name = name.unwrap_or_default();
         seen.entry(name.clone()).or_insert_with(|| place.clone());
-        let request = entry.request.as_deref().and_then(|text| share(text, "request", &place, mistakes));
-        let limit = entry.limit.as_deref().and_then(|text| share(text, "limit", &place, mistakes));
-        if let (Some(request), Some(limit)) = (request, limit) {
-            check_order(request, limit, &place, reading, mistakes);
+        let request = read(request, mistakes, |text| share(text, "request", &place));
+        let limit = read(limit, mistakes, |text| share(text, "limit", &place));
+        if let (Some(request), Some(limit)) = (request, limit)
+            && request > limit
+        {
+            let found = format!("request {request} above limit {limit}");
+            mistakes.push(place.mistake("limit", found, order_hint(reading)));
         }
         requests.extend(request.map(|share| (name.clone(), share)));
-        let memory = entry.memory.as_deref().and_then(|text| memory(text, &place, mistakes));
-        let class = class(entry.class.as_deref(), &place, mistakes);
+        let memory = read(memory, mistakes, |text| {
+            parse_bytes(text).ok_or_else(|| place.mistake("memory", format!("{text:?}"), MEMORY))
+        });
+        let class = class.unwrap_or_else(|| "best-effort".to_owned());
+        let class = read(Some(class), mistakes, |text| match text {
+            "best-effort" => Ok(Class::BestEffort),
+            "latency-critical" => Ok(Class::LatencyCritical),
+            other => Err(place.mistake("class", format!("{other:?}"), "best-effort or latency-critical")),
+        });
         if mistakes.len() == before
             && let (Some(request), Some(limit), Some(memory), Some(class)) = (request, limit, memory, class)
         {
@@ -53,15 +64,17 @@ pub(super) fn check(
     clients
 }
 
-fn field(place: &Place, name: &str) -> String {
-    format!("{}.{name}", place.path)
+/// Reads a field that is there, or appends the mistake in it.
+fn read<T>(
+    text: Option<String>,
+    mistakes: &mut Vec<Mistake>,
+    parse: impl FnOnce(&str) -> Result<T, Mistake>,
+) -> Option<T> {
+    parse(&text?).map_err(|mistake| mistakes.push(mistake)).ok()
 }
 
-fn check_name(entry: &RawEntry, seen: &BTreeMap<String, Place>, mistakes: &mut Vec<Mistake>) {
-    let Some(name) = entry.name.as_deref() else { return };
-    let mut wrong = |found: String, expected: &str| {
-        mistakes.push(Mistake::new(entry.place.line, field(&entry.place, "name"), found, expected));
-    };
+fn check_name(name: &str, place: &Place, seen: &BTreeMap<String, Place>, mistakes: &mut Vec<Mistake>) {
+    let mut wrong = |found: String, expected: &str| mistakes.push(place.mistake("name", found, expected));
     if name.is_empty() || name.len() > NAME_MAX {
         wrong(format!("{name:?} of {} bytes", name.len()), "a name of 1 to 63 bytes");
     }
@@ -74,61 +87,25 @@ fn check_name(entry: &RawEntry, seen: &BTreeMap<String, Place>, mistakes: &mut V
     }
 }
 
-fn share(text: &str, name: &str, place: &Place, mistakes: &mut Vec<Mistake>) -> Option<Share> {
+fn share(text: &str, field: &str, place: &Place) -> Result<Share, Mistake> {
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
-    let parsed = match number.trim().parse::<f64>() {
-        Ok(value) => Share::from_fraction(value / divisor).map_err(|error| error.to_string()),
-        Err(_) => Err(ShareError::NotANumber.to_string()),
-    };
-    let problem = match parsed {
-        Ok(share) if name == "limit" && share == Share::ZERO => {
+    let value = number.trim().parse::<f64>().map_err(|_| ShareError::NotANumber);
+    let problem = match value.and_then(|value| Share::from_fraction(value / divisor)) {
+        Ok(share) if field == "limit" && share == Share::ZERO => {
             "a client with limit 0 could never run".to_owned()
         }
-        Ok(share) => return Some(share),
-        Err(problem) => problem,
+        Ok(share) => return Ok(share),
+        Err(problem) => problem.to_string(),
     };
-    let expected = if name == "limit" { format!("{SHARE}, above 0") } else { SHARE.to_owned() };
-    mistakes.push(Mistake::new(place.line, field(place, name), format!("{text:?} ({problem})"), &expected));
-    None
+    let expected = if field == "limit" { format!("{SHARE}, above 0") } else { SHARE.to_owned() };
+    Err(place.mistake(field, format!("{text:?} ({problem})"), &expected))
 }
 
-fn check_order(
-    request: Share,
-    limit: Share,
-    place: &Place,
-    reading: ParseOptions,
-    mistakes: &mut Vec<Mistake>,
-) {
-    if request <= limit {
-        return;
-    }
-    let hint = if reading.limit_first {
+fn order_hint(reading: ParseOptions) -> &'static str {
+    if reading.limit_first {
         "a limit of at least the request (the file is read with --swapped: limit first; this line does not look swapped)"
     } else {
         "a limit of at least the request (KubeShare 2.0 writes the two in the other order; --swapped reads such files)"
-    };
-    let found = format!("request {request} above limit {limit}");
-    mistakes.push(Mistake::new(place.line, field(place, "limit"), found, hint));
-}
-
-fn memory(text: &str, place: &Place, mistakes: &mut Vec<Mistake>) -> Option<u64> {
-    let bytes = parse_bytes(text);
-    if bytes.is_none() {
-        let expected = "an amount of memory such as 10737418240, 8Gi or 500M, below 2^64 bytes";
-        mistakes.push(Mistake::new(place.line, field(place, "memory"), format!("{text:?}"), expected));
-    }
-    bytes
-}
-
-fn class(text: Option<&str>, place: &Place, mistakes: &mut Vec<Mistake>) -> Option<Class> {
-    match text {
-        None | Some("best-effort") => Some(Class::BestEffort),
-        Some("latency-critical") => Some(Class::LatencyCritical),
-        Some(other) => {
-            let expected = "best-effort or latency-critical";
-            mistakes.push(Mistake::new(place.line, field(place, "class"), format!("{other:?}"), expected));
-            None
-        }
     }
 }
 

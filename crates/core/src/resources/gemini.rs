@@ -1,35 +1,28 @@
 //! Gemini's notation: a count, then that many lines `NAME REQUEST LIMIT GPU_MEM`, words separated by white space.
 
-use super::ParseOptions;
 use super::check::RawEntry;
-use super::mistake::{Mistake, Place};
+use super::{Mistake, ParseOptions, Place};
+
+const COUNT: &str = "the number of clients in Gemini's notation, or `clients:` in YAML";
 
 /// Splits the text into entries. Empty lines are skipped; anything else that Gemini would misread is a mistake.
 pub(super) fn read(text: &str, reading: ParseOptions) -> (Vec<RawEntry>, Vec<Mistake>) {
     let mut mistakes = Vec::new();
-    let mut lines =
-        text.lines().enumerate().map(|(n, line)| (n + 1, line)).filter(|(_, l)| !l.trim().is_empty());
-    let Some((count_line, count_text)) = lines.next() else {
-        let expected = "the number of clients in Gemini's notation, or `clients:` in YAML";
-        return (Vec::new(), vec![Mistake::new(Some(1), "file", "nothing", expected)]);
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.trim()));
+    let lines: Vec<(usize, &str)> = lines.filter(|(_, line)| !line.is_empty()).collect();
+    let Some(((count_line, count), lines)) = lines.split_first() else {
+        return (Vec::new(), vec![Mistake::new(Some(1), "file", "nothing", COUNT)]);
     };
-    let count = count_text.trim().parse::<usize>();
-    if count.is_err() {
-        let expected = "the number of clients in Gemini's notation, or `clients:` in YAML";
-        mistakes.push(Mistake::new(Some(count_line), "count", format!("{:?}", count_text.trim()), expected));
+    match count.parse::<usize>() {
+        Err(_) => mistakes.push(Mistake::new(Some(*count_line), "count", format!("{count:?}"), COUNT)),
+        Ok(count) if count != lines.len() => {
+            let expected = format!("{}, the number of lines that follow", lines.len());
+            mistakes.push(Mistake::new(Some(*count_line), "count", count, &expected));
+        }
+        Ok(_) => {}
     }
-    let mut entries = Vec::new();
-    for (number, line) in lines {
-        entries.extend(entry(number, line, reading, &mut mistakes));
-    }
-    let written = text.lines().filter(|line| !line.trim().is_empty()).count() - 1;
-    if let Ok(count) = count
-        && count != written
-    {
-        let (found, expected) = (format!("{count}"), format!("{written}, the number of lines that follow"));
-        mistakes.push(Mistake::new(Some(count_line), "count", found, &expected));
-    }
-    (entries, mistakes)
+    let entry = |(number, line): &(usize, &str)| entry(*number, line, reading, &mut mistakes);
+    (lines.iter().filter_map(entry).collect(), mistakes)
 }
 
 fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
@@ -38,12 +31,8 @@ fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mist
         let order =
             if reading.limit_first { "NAME LIMIT REQUEST GPU_MEM" } else { "NAME REQUEST LIMIT GPU_MEM" };
         let field = format!("client {:?}", words.first().unwrap_or(&""));
-        mistakes.push(Mistake::new(
-            Some(line),
-            field,
-            format!("{} words", words.len()),
-            &format!("four: {order}"),
-        ));
+        let (found, expected) = (format!("{} words", words.len()), format!("four: {order}"));
+        mistakes.push(Mistake::new(Some(line), field, found, &expected));
         return None;
     };
     let (request, limit) = if reading.limit_first { (second, first) } else { (first, second) };

@@ -5,15 +5,14 @@
 
 mod check;
 mod gemini;
-mod mistake;
 mod quantity;
 mod yaml;
 
-pub use mistake::{Mistake, Mistakes};
 pub use quantity::parse_bytes;
 
 use crate::ledger::{Class, ClientSpec};
 use crate::share::Share;
+use std::fmt;
 
 /// Longest client name in bytes: the room in a frame of 80 bytes beside the smallest payload.
 pub const NAME_MAX: usize = 63;
@@ -35,17 +34,9 @@ pub struct ClientEntry {
 
 impl ClientEntry {
     /// The specification for the token ledger.
-    #[must_use]
     pub const fn spec(&self) -> ClientSpec {
         ClientSpec { request: self.request, limit: self.limit, class: self.class, weight: 1 }
     }
-}
-
-/// A resource file without mistakes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources {
-    /// In the order of the file.
-    pub clients: Vec<ClientEntry>,
 }
 
 /// Options for reading a file.
@@ -55,16 +46,82 @@ pub struct ParseOptions {
     pub limit_first: bool,
 }
 
-/// Reads a resource file in either notation.
-///
-/// # Errors
-/// Every mistake in the file, with its place, the value found and the values expected.
-pub fn parse(text: &str, reading: ParseOptions) -> Result<Resources, Mistakes> {
+/// Reads a resource file in either notation. The clients are in the order of the file.
+/// Errors: every mistake in the file, with its place, the value found and the values expected.
+pub fn parse(text: &str, reading: ParseOptions) -> Result<Vec<ClientEntry>, Mistakes> {
     let first = text.split_whitespace().next().unwrap_or("");
     let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);
     let (entries, mut mistakes) = if is_yaml { yaml::read(text) } else { gemini::read(text, reading) };
     let clients = check::check(entries, reading, &mut mistakes);
-    if mistakes.is_empty() { Ok(Resources { clients }) } else { Err(Mistakes::new(mistakes)) }
+    mistakes.sort_by_key(|mistake| mistake.line);
+    if mistakes.is_empty() { Ok(clients) } else { Err(Mistakes(mistakes)) }
+}
+
+/// The place of an entry, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    line: Option<usize>,
+    /// Position in the notation, e.g. `clients[2]`.
+    path: String,
+}
+
+impl Place {
+    /// A mistake in a field of the entry.
+    fn mistake(&self, field: &str, found: impl fmt::Display, expected: &str) -> Mistake {
+        Mistake::new(self.line, format!("{}.{field}", self.path), found, expected)
+    }
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1, where it is known.
+    pub line: Option<usize>,
+    /// The field, e.g. `clients[1].limit` or `LIMIT of be-b`.
+    pub field: String,
+    /// The value found.
+    pub found: String,
+    /// The values expected, possibly with a hint.
+    pub expected: String,
+}
+
+impl Mistake {
+    fn new(line: Option<usize>, field: impl Into<String>, found: impl fmt::Display, expected: &str) -> Self {
+        Self { line, field: field.into(), found: found.to_string(), expected: expected.to_owned() }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}, ")?;
+        }
+        write!(f, "{}: found {}, expected {}", self.field, self.found, self.expected)
+    }
+}
+
+/// All mistakes of one file; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// Every mistake, in the order of the lines.
+    pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
+        self.0.iter()
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.len();
+        write!(f, "{count} mistake{}", if count == 1 { "" } else { "s" })?;
+        for mistake in &self.0 {
+            write!(f, "\n  {mistake}")?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

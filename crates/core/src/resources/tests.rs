@@ -1,12 +1,12 @@
 //! Resource files, right and wrong.
 
-use super::{Class, ClientEntry, Mistakes, ParseOptions, Resources, parse};
+use super::{Class, ClientEntry, Mistakes, ParseOptions, parse};
 use crate::share::Share;
 use proptest::prelude::*;
 
 const SWAPPED: ParseOptions = ParseOptions { limit_first: true };
 
-fn read(text: &str) -> Result<Resources, Mistakes> {
+fn read(text: &str) -> Result<Vec<ClientEntry>, Mistakes> {
     parse(text, ParseOptions::default())
 }
 
@@ -26,8 +26,8 @@ fn gemini_file_is_read_unchanged() {
     let read = read("2\nclient1 0.5 1.0 1073741824\n ns/pod-2\t0.3  0.30 0\n\n").unwrap();
     let first = entry("client1", 0.5, 1.0, 1 << 30, Class::BestEffort);
     let second = entry("ns/pod-2", 0.3, 0.3, 0, Class::BestEffort);
-    assert_eq!(read.clients, [first, second]);
-    assert_eq!(self::read("0\n").unwrap().clients, []);
+    assert_eq!(read, [first, second]);
+    assert_eq!(self::read("0\n").unwrap(), []);
 }
 
 #[test]
@@ -45,8 +45,8 @@ clients:
         entry("be-a", 0.3, 1.0, 8 << 30, Class::BestEffort),
         entry("lc", 0.2, 1.0, 10 << 30, Class::LatencyCritical),
     ];
-    assert_eq!(read(text).unwrap().clients, expected);
-    assert_eq!(read("clients: []").unwrap().clients, []);
+    assert_eq!(read(text).unwrap(), expected);
+    assert_eq!(read("clients: []").unwrap(), []);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn request_above_the_limit_names_kubeshare_and_the_switch() {
     let text = "1\npod 1.0 0.3 1024\n";
     let message = read(text).unwrap_err().to_string();
     assert!(message.contains("KubeShare 2.0") && message.contains("--swapped"), "{message}");
-    assert_eq!(parse(text, SWAPPED).unwrap().clients, [entry("pod", 0.3, 1.0, 1024, Class::BestEffort)]);
+    assert_eq!(parse(text, SWAPPED).unwrap(), [entry("pod", 0.3, 1.0, 1024, Class::BestEffort)]);
     let message = parse("1\npod 0.3 1.0 1024\n", SWAPPED).unwrap_err().to_string();
     assert!(message.contains("does not look swapped"), "{message}");
 }
@@ -153,10 +153,10 @@ proptest! {
         let lines: String =
             shares.iter().enumerate().map(|(n, (request, limit))| format!("c{n} {request} {limit} {n}\n")).collect();
         if let Ok(resources) = read(&format!("{}\n{lines}", shares.len())) {
-            let sum: u32 = resources.clients.iter().map(|client| client.request.ppm()).sum();
+            let sum: u32 = resources.iter().map(|client| client.request.ppm()).sum();
             prop_assert!(sum <= Share::ONE.ppm());
-            prop_assert!(resources.clients.iter().all(|client| client.request <= client.limit));
-            prop_assert_eq!(resources.clients.len(), shares.len());
+            prop_assert!(resources.iter().all(|client| client.request <= client.limit));
+            prop_assert_eq!(resources.len(), shares.len());
         }
     }
 }

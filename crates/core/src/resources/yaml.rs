@@ -3,7 +3,7 @@
 //! The document is read untyped and checked by hand, because a typed reader stops at the first mistake.
 
 use super::check::RawEntry;
-use super::mistake::{Mistake, Place};
+use super::{Mistake, Place};
 use serde_yaml::{Mapping, Value};
 
 const KEYS: &str = "name, request, limit, memory, class";
@@ -19,10 +19,8 @@ pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
         }
     };
     let Value::Mapping(top) = document else {
-        return (
-            Vec::new(),
-            vec![Mistake::new(Some(1), "file", kind(&document), "a mapping with the key clients")],
-        );
+        let expected = "a mapping with the key clients";
+        return (Vec::new(), vec![Mistake::new(Some(1), "file", kind(&document), expected)]);
     };
     unknown_keys(&top, "file", &["clients"], "clients", &mut mistakes);
     let entries = match top.get("clients") {
@@ -30,12 +28,9 @@ pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
             list.iter().enumerate().filter_map(|(n, item)| entry(n, item, text, &mut mistakes)).collect()
         }
         Some(Value::Null) => Vec::new(),
-        Some(other) => {
-            mistakes.push(Mistake::new(None, "clients", kind(other), "a list of clients"));
-            Vec::new()
-        }
-        None => {
-            mistakes.push(Mistake::new(None, "clients", "nothing", "a list of clients"));
+        other => {
+            let found = other.map_or("nothing", kind);
+            mistakes.push(Mistake::new(None, "clients", found, "a list of clients"));
             Vec::new()
         }
     };
@@ -68,32 +63,23 @@ fn scalar(
     place: &Place,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<String> {
-    let field = || format!("{}.{key}", place.path);
-    match map.get(key) {
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Number(number)) => Some(number.to_string()),
-        Some(other) => {
-            mistakes.push(Mistake::new(place.line, field(), kind(other), "a word or a number"));
-            None
-        }
-        None if default.is_some() => default.map(str::to_owned),
-        None => {
-            mistakes.push(Mistake::new(place.line, field(), "nothing", "a value: it has no default"));
-            None
-        }
-    }
+    let mistake = match map.get(key) {
+        Some(Value::String(text)) => return Some(text.clone()),
+        Some(Value::Number(number)) => return Some(number.to_string()),
+        Some(other) => place.mistake(key, kind(other), "a word or a number"),
+        None if default.is_some() => return default.map(str::to_owned),
+        None => place.mistake(key, "nothing", "a value: it has no default"),
+    };
+    mistakes.push(mistake);
+    None
 }
 
 fn unknown_keys(map: &Mapping, path: &str, known: &[&str], expected: &str, mistakes: &mut Vec<Mistake>) {
     for key in map.keys() {
         let word = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
         if !known.contains(&word.as_str()) {
-            mistakes.push(Mistake::new(
-                None,
-                path,
-                format!("unknown key {word:?}"),
-                &format!("only {expected}"),
-            ));
+            let (found, expected) = (format!("unknown key {word:?}"), format!("only {expected}"));
+            mistakes.push(Mistake::new(None, path, found, &expected));
         }
     }
 }

@@ -6,16 +6,45 @@
 //! [`GatePolicy::least_open`] of the time. A latency-critical process that ends is no longer among those that [`Gates::update`] is
 //! told of, so its death opens the gates.
 
-mod announced;
-mod policy;
 #[cfg(test)]
 mod tests;
 
-pub use announced::Announced;
-pub use policy::GatePolicy;
-
 use crate::channel_groups::Activity;
 use crate::share::{Share, WHOLE_PPM};
+
+/// Settings of the stream gates; times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GatePolicy {
+    /// The gates are opened once all latency-critical processes have been idle for this time: the steps of one request may have pauses
+    /// between them. Default 500 µs.
+    pub idle_ns: u64,
+    /// A process that has been busy for less than this may soon be idle again. Default 2 ms.
+    pub short_ns: u64,
+    /// How often activity is read until then. Default 100 µs.
+    pub short_poll_ns: u64,
+    /// How often activity is read after that, while the gates are closed. Default 250 µs.
+    pub poll_ns: u64,
+    /// How often activity is read while the gates are open: a wake-up may be lost. Default 50 ms.
+    pub idle_poll_ns: u64,
+    /// The part of the time for which the gates are open, whatever the latency-critical processes do; below 1. Default 5 %.
+    pub least_open: Share,
+    /// The gates are closed for at most this time at once. Then they are open for [`Self::least_open`] of it. Default 1 s.
+    pub period_ns: u64,
+}
+
+impl Default for GatePolicy {
+    fn default() -> Self {
+        Self {
+            idle_ns: 500_000,
+            short_ns: 2_000_000,
+            short_poll_ns: 100_000,
+            poll_ns: 250_000,
+            idle_poll_ns: 50_000_000,
+            least_open: Share::from_ppm(50_000).unwrap_or(Share::ZERO),
+            period_ns: 1_000_000_000,
+        }
+    }
+}
 
 /// The state of the gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,24 +65,16 @@ impl GateState {
     pub const LABELS: [&'static str; 4] = ["unwanted", "open", "closed", "forced"];
 
     /// Position in [`Self::LABELS`].
-    #[must_use]
     pub const fn index(self) -> usize {
-        match self {
-            Self::Unwanted => 0,
-            Self::Open => 1,
-            Self::Closed => 2,
-            Self::Forced => 3,
-        }
+        self as usize
     }
 
     /// Whether gates are to be put in front of work.
-    #[must_use]
     pub const fn is_wanted(self) -> bool {
         !matches!(self, Self::Unwanted)
     }
 
     /// Whether work that has not begun is held back.
-    #[must_use]
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Closed)
     }
@@ -74,7 +95,6 @@ pub struct Gates {
 
 impl Gates {
     /// Open, without a latency-critical process.
-    #[must_use]
     pub fn new(policy: GatePolicy) -> Self {
         Self { policy, state: GateState::default(), poll_at: 0, updated_at: 0, owed: 0 }
     }
@@ -92,8 +112,8 @@ impl Gates {
         let present = critical.clone().next().is_some();
         let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
         let idle_since = critical.map(|activity| activity.since_ns).max().filter(|_| busy_since.is_none());
-        let opens_at = idle_since
-            .map(|since| since.saturating_add(self.policy.idle_ns).max(announced_until.unwrap_or(0)));
+        let announced_ns = announced_until.unwrap_or(0);
+        let opens_at = idle_since.map(|since| since.saturating_add(self.policy.idle_ns).max(announced_ns));
         let busy = opens_at.is_none_or(|opens_at| now < opens_at);
         self.poll_at = self.next_poll(now, opens_at, busy_since, announced_until.is_some());
         self.state = match (present, busy, self.state) {
@@ -116,13 +136,11 @@ impl Gates {
     }
 
     /// The state after the last update.
-    #[must_use]
     pub const fn state(&self) -> GateState {
         self.state
     }
 
     /// When to update again, if nothing else happens.
-    #[must_use]
     pub fn wake_at(&self) -> Option<u64> {
         let soon = |ns: u64| self.updated_at.saturating_add(ns.max(1));
         match self.state {
@@ -167,4 +185,39 @@ impl Gates {
 /// The time that an amount lasts at a rate per nanosecond, nanoseconds.
 fn time_for(amount: u128, rate: u128) -> u64 {
     u64::try_from(amount.div_ceil(rate.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The longest time for which an announcement closes the gates, nanoseconds.
+const MAX_ANNOUNCED_NS: u64 = 2_000_000;
+/// How much later than announced the work may come, nanoseconds: the time that a host takes to prepare it varies.
+const LATE_NS: u64 = 500_000;
+
+/// Announced work that was read: a latency-critical process announces that a request of its own begins soon, so that the gates are closed
+/// when it does. It counts as work until the work comes or is late. [`GatePolicy::least_open`] bounds how long announcements without
+/// work keep the gates closed, as it bounds work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Announced {
+    /// When the manager read it.
+    read_at: u64,
+    /// Until when it counts as work.
+    pub until: u64,
+}
+
+impl Announced {
+    /// Work in `lead_ns`, announced at `now`. `None` if that is further ahead than 2 ms.
+    pub fn at(now: u64, lead_ns: u64) -> Option<Self> {
+        let lasts_ns = lead_ns.saturating_add(LATE_NS).min(MAX_ANNOUNCED_NS);
+        (lead_ns <= MAX_ANNOUNCED_NS).then(|| Self { read_at: now, until: now.saturating_add(lasts_ns) })
+    }
+
+    /// Work at the time `begins_at`, announced on a page that is read at `now`. `None` if the work is late already.
+    pub fn on_page(now: u64, begins_at: u64) -> Option<Self> {
+        let is_late = begins_at.saturating_add(LATE_NS) <= now;
+        (!is_late).then(|| Self::at(now, begins_at.saturating_sub(now))).flatten()
+    }
+
+    /// Whether it counts no longer: its time is up, or work has come.
+    pub fn is_over(&self, now: u64, activity: Activity) -> bool {
+        activity.busy || activity.since_ns > self.read_at || now >= self.until
+    }
 }

@@ -1,15 +1,14 @@
 //! The control socket: a thread with a runtime of its own, which asks the event loop by messages.
 
 use super::ClientSet;
-use crate::error::{Attempt, Error, Result};
-use crate::listen::UnpublishedSocket;
+use crate::error::Result;
+use crate::listen::UnixSocket;
 use crate::message::{Message, Outdated, Remote};
+use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse};
 use std::io;
 use std::os::unix::net::UnixListener;
-use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -17,43 +16,12 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 
-/// How long the event loop may take to answer before it counts as hung.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The thread; it ends when this is told to stop.
-#[derive(Debug)]
-pub(crate) struct Server {
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+/// Serves on a socket that is published once the event loop has answered for the first time.
+pub(crate) fn start(socket: UnixSocket, remote: Remote) -> Result<SideThread> {
+    SideThread::serve("control", serve(socket, remote))
 }
 
-impl Server {
-    /// Serves on a socket that is published once the event loop has answered for the first time.
-    pub(crate) fn start(socket: UnpublishedSocket, remote: Remote) -> Result<Self> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().attempt("tokio runtime")?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serve = async move {
-            tokio::select! {
-                () = serve(socket, remote) => {}
-                _ = stopped => {}
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("sluice-control".into())
-            .spawn(move || runtime.block_on(serve))
-            .attempt("start the control thread")?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread; its socket is gone when this returns.
-    pub(crate) fn stop(self) -> Result<()> {
-        let _ = self.stop.send(());
-        self.thread.join().map_err(|_| Error::Panicked("control"))
-    }
-}
-
-async fn serve(socket: UnpublishedSocket, remote: Remote) {
+async fn serve(mut socket: UnixSocket, remote: Remote) {
     let (done, served) = oneshot::channel();
     remote.send(Message::Refresh(done));
     // Without an answer the event loop has ended before it served. Then the socket is not published.
@@ -61,7 +29,7 @@ async fn serve(socket: UnpublishedSocket, remote: Remote) {
         return;
     }
     let outcome = async {
-        let socket = socket.publish().map_err(io::Error::other)?;
+        socket.publish().map_err(io::Error::other)?;
         let incoming = peers_of_own_user(socket.listener.try_clone()?)?;
         info!("control socket is published");
         let service = PodManagerServer::new(Service { remote: remote.clone() });
@@ -97,12 +65,8 @@ struct Service {
 
 impl Service {
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Status> {
-        let (sender, answer) = oneshot::channel();
-        self.remote.send(question(sender));
-        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
-            _ => Err(Status::unavailable("the event loop does not answer")),
-        }
+        let answer = self.remote.ask(question).await;
+        answer.ok_or_else(|| Status::unavailable("the event loop does not answer"))
     }
 }
 

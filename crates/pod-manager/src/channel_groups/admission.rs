@@ -1,13 +1,19 @@
-//! Whether a process may announce groups now: each group costs controls, which delay those of others.
+//! Announcements of channel groups: admitted, because each group costs controls, which delay those of others; checked for ownership where
+//! the manager can inspect processes from outside; and taken under control in place of the groups that the process had.
 
-use super::{ChannelGroups, ControlDescriptorId};
-use crate::clients::Processes;
-use crate::io::Io;
+use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
+use crate::effect::{Effect, Effects};
+use crate::io::Shared;
+use crate::unhooked::Unhooked;
+use crate::unhooked::ownership::OwnershipProof;
+use crate::unhooked::scanning::{Obstacle, ObstacleKind};
 use sluice_comm::attach::ContextHandles;
 use sluice_core::ProcessId;
+use sluice_core::channel_groups::GroupId;
 use sluice_rate_limiter::{Rate, RateLimiter};
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// When groups may be announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +35,96 @@ const MAX_GROUPS: usize = 1024;
 const ANNOUNCEMENTS: Rate = Rate::one_per(64, 100_000_000);
 
 impl ChannelGroups {
+    /// Takes a process's groups under control, in place of those that it had. What may not be announced yet is postponed; until then
+    /// the process is scheduled by token.
+    pub(crate) fn announce(
+        &mut self,
+        id: ProcessId,
+        announcement: Announcement,
+        unhooked: &mut Unhooked,
+        shared: &mut Shared,
+    ) -> Effects {
+        self.postponed.remove(&id);
+        match self.admit(id, &announcement.contexts, shared) {
+            Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
+                match unhooked.request_proof(id, &announcement, shared) {
+                    Ok(serial) => self.postpone(id, announcement, PostponedUntil::Proven(serial), shared),
+                    Err(why) => self.refuse(id, &why, shared),
+                }
+            }
+            Admission::Now => self.take(id, announcement, shared),
+            Admission::Never => self.take_none(id, shared),
+            Admission::At(at) => self.postpone(id, announcement, PostponedUntil::Time(at), shared),
+        }
+    }
+
+    /// Makes the postponed announcements whose time has come.
+    pub(crate) fn announce_due(&mut self, unhooked: &mut Unhooked, shared: &mut Shared) -> Effects {
+        let now = shared.io.now();
+        let is_due = |until: &PostponedUntil| matches!(until, PostponedUntil::Time(at) if *at <= now);
+        let due: Vec<_> = self.postponed.extract_if(|_, (_, until)| is_due(until)).collect();
+        let announced = due.into_iter();
+        announced
+            .flat_map(|(id, (announcement, _))| self.announce(id, announcement, unhooked, shared))
+            .collect()
+    }
+
+    /// Takes the result of an ownership check, unless the process has announced other groups since, or has ended.
+    pub(crate) fn ownership_checked(&mut self, proof: OwnershipProof, shared: &mut Shared) -> Effects {
+        let OwnershipProof { process: id, serial, owns } = proof;
+        if self.postponed.get(&id).is_none_or(|(_, until)| *until != PostponedUntil::Proven(serial)) {
+            return Effects::new();
+        }
+        let Some((announcement, _)) = self.postponed.remove(&id) else { return Effects::new() };
+        match owns {
+            Ok(true) => self.take(id, announcement, shared),
+            Ok(false) => self.refuse(id, "they belong to another process", shared),
+            // A process that cannot be inspected is trusted with groups that were found nowhere else.
+            Err(Obstacle { kind: ObstacleKind::NotPermitted, .. })
+                if !self.was_found_elsewhere(id, &announcement, shared) =>
+            {
+                self.take(id, announcement, shared)
+            }
+            Err(obstacle) => self.refuse(id, &obstacle.text, shared),
+        }
+    }
+
+    /// Whether a group of this announcement was found at another process, which runs without the hook.
+    fn was_found_elsewhere(&self, id: ProcessId, announcement: &Announcement, shared: &Shared) -> bool {
+        let unhooked = |owner| shared.processes.get(owner).is_some_and(|process| process.unhooked);
+        let announced: BTreeSet<(u32, u32)> = announcement.contexts.iter().map(handles_of).collect();
+        let mut others = self.of_others(Some(id)).filter(|group| unhooked(group.process));
+        others.any(|group| announced.contains(&handles_of(&group.context)))
+    }
+
+    fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
+        shared.io.metrics.channel_groups.announcements_refused.inc();
+        if shared.io.may_log("claim").is_some() {
+            let peer = shared.processes.label(id);
+            warn!(peer, "announced contexts were not proven, process is scheduled by token: {why}");
+        }
+        self.take_none(id, shared)
+    }
+
+    fn postpone(
+        &mut self,
+        id: ProcessId,
+        announcement: Announcement,
+        until: PostponedUntil,
+        shared: &mut Shared,
+    ) -> Effects {
+        self.postponed.insert(id, (announcement, until));
+        self.take_none(id, shared)
+    }
+
     /// Whether a process may announce these groups now. Groups that it has already cost nothing.
     pub(crate) fn admit(
         &mut self,
         id: ProcessId,
         contexts: &[ContextHandles],
-        processes: &Processes,
-        io: &mut Io,
+        shared: &mut Shared,
     ) -> Admission {
+        let Shared { processes, io, .. } = shared;
         let Some(client) = processes.client_of(id).filter(|_| self.driver.is_some()) else {
             return Admission::Never;
         };
@@ -60,29 +148,104 @@ impl ChannelGroups {
     }
 
     /// Opens the control descriptors of a process; `None` for descriptors that are none.
-    pub(super) fn open_all(
+    fn open_all(
         &mut self,
         id: ProcessId,
         descriptors: Vec<OwnedFd>,
-        processes: &Processes,
-        io: &mut Io,
+        shared: &mut Shared,
     ) -> Vec<Option<ControlDescriptorId>> {
+        let Shared { processes, io, .. } = shared;
         let pidfd = processes.get(id).and_then(|process| process.pidfd.as_ref());
-        let mut opened = Vec::new();
-        for fd in descriptors {
-            opened.push(match self.open(fd, pidfd) {
-                Ok(descriptor) => Some(descriptor),
-                Err((fd, why)) => {
-                    io.closer.close(fd);
-                    io.metrics.channel_groups.descriptors_refused.inc();
-                    if io.may_log("descriptor").is_some() {
-                        let peer = processes.label(id);
-                        warn!(peer, "contexts cannot be controlled, process is scheduled by token: {why}");
-                    }
-                    None
-                }
-            });
+        let open = |fd| {
+            let (fd, why) = match self.open(fd, pidfd) {
+                Ok(descriptor) => return Some(descriptor),
+                Err(refused) => refused,
+            };
+            io.closer.close(fd);
+            io.metrics.channel_groups.descriptors_refused.inc();
+            if io.may_log("descriptor").is_some() {
+                let peer = processes.label(id);
+                warn!(peer, "contexts cannot be controlled, process is scheduled by token: {why}");
+            }
+            None
+        };
+        descriptors.into_iter().map(open).collect()
+    }
+
+    /// Gives back the groups of a process: it is scheduled by token.
+    fn take_none(&mut self, id: ProcessId, shared: &mut Shared) -> Effects {
+        self.take_all(id, Vec::new(), Vec::new(), shared)
+    }
+
+    fn take(&mut self, id: ProcessId, mut announcement: Announcement, shared: &mut Shared) -> Effects {
+        let contexts = std::mem::take(&mut announcement.contexts);
+        self.take_all(id, contexts, std::mem::take(&mut announcement.descriptors), shared)
+    }
+
+    /// Takes a process's groups under control if all of them can be: a process with one context that is not controlled would run
+    /// outside its quanta.
+    fn take_all(
+        &mut self,
+        id: ProcessId,
+        mut contexts: Vec<ContextHandles>,
+        descriptors: Vec<OwnedFd>,
+        shared: &mut Shared,
+    ) -> Effects {
+        let client = shared.processes.client_of(id);
+        let Some((client, class)) = client.and_then(|id| Some((id, shared.clients.class(id)?))) else {
+            shared.io.closer.close(descriptors);
+            return Effects::new();
+        };
+        let descriptors = self.open_all(id, descriptors, shared);
+        let unchanged: BTreeSet<GroupId> =
+            contexts.iter().filter_map(|context| self.unchanged(id, context)).collect();
+        let descriptor_of = |context: &ContextHandles| *descriptors.get(context.descriptor as usize)?;
+        if !contexts.iter().all(|context| descriptor_of(context).is_some()) {
+            contexts.clear();
         }
-        opened
+        let donors = self.reassign(id, &contexts, shared);
+        let pid = shared.processes.get(id).and_then(|process| process.pid);
+        let mut groups = Vec::new();
+        for context in contexts {
+            let Some(descriptor) = descriptor_of(&context) else { continue };
+            groups.push(self.add(id, pid, descriptor, context));
+        }
+        for descriptor in descriptors.iter().flatten() {
+            self.seal_descriptor(*descriptor);
+        }
+        let (count, now) = (groups.len(), shared.io.now());
+        let ledger = &mut shared.grants.ledger;
+        let scheduled = self.scheduler.announce(id, (client, class), (groups, &unchanged), ledger, now);
+        debug!(process = ?id, groups = count, hardware_scheduled = scheduled, "contexts announced");
+        let mut effects = vec![Effect::SchedulingChanged(id)];
+        for donor in donors {
+            if !self.has_groups(donor) {
+                effects.extend([Effect::ReleaseGroups(donor), Effect::SchedulingChanged(donor)]);
+            }
+            effects.push(Effect::InspectAgain(donor));
+        }
+        effects
+    }
+
+    /// Assigns announced groups to a process that were found at an unhooked process of the same client before: a child had inherited
+    /// its parent's file. The groups keep their numbers. Returns the processes that had them.
+    fn reassign(
+        &mut self,
+        id: ProcessId,
+        contexts: &[ContextHandles],
+        shared: &Shared,
+    ) -> BTreeSet<ProcessId> {
+        let Some(process) = shared.processes.get(id) else { return BTreeSet::new() };
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        let mut donors = BTreeSet::new();
+        for group in self.groups.values_mut().filter(|group| group.process != id) {
+            let owner = shared.processes.get(group.process);
+            let from_unhooked = owner.is_some_and(|owner| owner.unhooked && owner.client == process.client);
+            if from_unhooked && announced.contains(&handles_of(&group.context)) {
+                donors.insert(group.process);
+                (group.process, group.pid) = (id, process.pid);
+            }
+        }
+        donors
     }
 }

@@ -1,7 +1,7 @@
 //! What a process announces: its contexts, and the descriptors through which they are controlled.
 
-use crate::closer::Closer;
 use crate::connections::Reason;
+use crate::io::Closer;
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_sys::memfd;
@@ -18,7 +18,8 @@ pub(crate) struct Announcement {
     pub(crate) page_version: u32,
     pub(crate) contexts: Vec<ContextHandles>,
     pub(crate) descriptors: Vec<OwnedFd>,
-    closer: Closer,
+    /// Its descriptors are closed there.
+    pub(crate) closer: Closer,
 }
 
 impl Drop for Announcement {
@@ -27,12 +28,6 @@ impl Drop for Announcement {
             self.closer.close(std::mem::take(&mut self.descriptors));
         }
     }
-}
-
-/// An announcement that is postponed.
-pub(crate) struct Postponed {
-    pub(crate) announcement: Announcement,
-    pub(crate) until: PostponedUntil,
 }
 
 /// What a postponed announcement waits for.
@@ -44,28 +39,7 @@ pub(crate) enum PostponedUntil {
     Proven(u64),
 }
 
-impl Postponed {
-    /// When it may be made, if it waits for a time.
-    pub(crate) fn at(&self) -> Option<u64> {
-        match self.until {
-            PostponedUntil::Time(at) => Some(at),
-            PostponedUntil::Proven(_) => None,
-        }
-    }
-}
-
 impl Announcement {
-    /// An announcement of no groups.
-    pub(crate) fn of_no_groups(closer: &Closer) -> Self {
-        let (contexts, descriptors, closer) = (Vec::new(), Vec::new(), closer.clone());
-        Self { claimed_pid: 0, page_version: PAGE_VERSION, contexts, descriptors, closer }
-    }
-
-    /// Closes the descriptors and announces no groups.
-    pub(crate) fn without_contexts(self) -> Self {
-        Self::of_no_groups(&self.closer)
-    }
-
     /// Decodes it. Descriptors that it does not take stay in `fds`.
     pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
         let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
@@ -101,10 +75,8 @@ fn check(contexts: &[ContextHandles]) -> Result<(), String> {
         return Err(format!("no context is on control descriptor {}", unused.0));
     }
     let mut seen = BTreeSet::new();
-    match contexts.iter().map(handles_of).find(|handles| !seen.insert(*handles)) {
-        Some((client, group)) => {
-            Err(format!("channel group {group:#x} of client {client:#x} is there twice"))
-        }
-        None => Ok(()),
-    }
+    let twice = contexts.iter().map(handles_of).find(|handles| !seen.insert(*handles));
+    twice.map_or(Ok(()), |(client, group)| {
+        Err(format!("channel group {group:#x} of client {client:#x} is there twice"))
+    })
 }

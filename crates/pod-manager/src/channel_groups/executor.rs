@@ -4,11 +4,12 @@
 //! report of the last.
 
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
-use crate::closer::Closer;
+use crate::io::Closer;
 use crate::message::{Message, Remote};
 use sluice_comm::attach::ContextHandles;
+use sluice_comm::escrow::EscrowMessage;
 use sluice_core::channel_groups::{
-    ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
+    Control, ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
 };
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +29,7 @@ pub(crate) enum ControlRequest {
     /// No more groups follow: close the descriptor unless a group is controlled through it.
     Close(ControlDescriptorId),
     /// Make a control and report.
-    Make(sluice_core::channel_groups::Control),
+    Make(Control),
     /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
     Forget(GroupId),
     /// Return every group to the driver's defaults, as far as the time allows, report that and end.
@@ -38,7 +39,7 @@ pub(crate) enum ControlRequest {
 /// The outcome of a control.
 #[derive(Debug)]
 pub(crate) struct ControlReport {
-    pub(crate) control: sluice_core::channel_groups::Control,
+    pub(crate) control: Control,
     pub(crate) result: Result<(), ControlFailure>,
     pub(crate) took: Duration,
 }
@@ -47,7 +48,8 @@ pub(crate) struct ControlReport {
 #[derive(Debug)]
 pub(crate) struct ControlExecutor {
     requests: Sender<ControlRequest>,
-    wants_copies: bool,
+    /// Copies of control descriptors are escrowed.
+    pub(crate) wants_copies: bool,
 }
 
 impl ControlExecutor {
@@ -60,21 +62,10 @@ impl ControlExecutor {
     ) -> io::Result<Self> {
         let (sender, requests) = channel();
         let wants_copies = escrow.is_some();
-        let worker = Worker {
-            descriptors: HashMap::new(),
-            groups: HashMap::new(),
-            remote,
-            closer,
-            escrow,
-            sets_slices,
-        };
+        let (descriptors, groups) = (HashMap::new(), HashMap::new());
+        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
-    }
-
-    /// Whether copies of control descriptors are escrowed.
-    pub(crate) fn wants_copies(&self) -> bool {
-        self.wants_copies
     }
 
     pub(crate) fn request(&self, request: ControlRequest) {
@@ -132,7 +123,7 @@ impl Worker {
             match request {
                 ControlRequest::Open(id, control, copy) => {
                     if let Some(copy) = copy {
-                        self.escrow(|escrow| escrow.add_descriptor(id, copy));
+                        self.escrow(|escrow| escrow.send(EscrowMessage::Descriptor(id.0), Some(copy)));
                     }
                     self.descriptors.insert(id, control);
                 }
@@ -158,7 +149,8 @@ impl Worker {
     fn add(&mut self, group: GroupId, descriptor: ControlDescriptorId, handles: ContextHandles) {
         // A process that is held by the driver's lock has no channels to escrow.
         if !handles.channels.is_empty() {
-            self.escrow(|escrow| escrow.add_group(group, descriptor, &handles));
+            let (group, descriptor, handles) = (group.0, descriptor.0, handles.clone());
+            self.escrow(|escrow| escrow.send(EscrowMessage::Group { group, descriptor, handles }, None));
         }
         // Where slices are not set every group has the driver's default.
         let slice_us = (!self.sets_slices).then_some(DEFAULT_SLICE_US);
@@ -179,25 +171,21 @@ impl Worker {
     fn make(&mut self, group: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
         let group = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
         let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
-        let made = match op {
-            ControlOp::SetSlice(us) => control.set_slice(&group.handles, us),
-            ControlOp::Disable => control.disable(&group.handles),
-            ControlOp::Enable => control.enable(&group.handles),
-        };
+        let made = control.make(&group.handles, op);
         group.record(op, made.is_ok());
         made
     }
 
     fn forget(&mut self, group: GroupId) {
         if let Some(ControlledGroup { descriptor, .. }) = self.groups.remove(&group) {
-            self.escrow(|escrow| escrow.remove_group(group));
+            self.escrow(|escrow| escrow.send(EscrowMessage::Forget(group.0), None));
             self.close_if_unused(descriptor);
         }
     }
 
     fn close_if_unused(&mut self, id: ControlDescriptorId) {
         if !self.groups.values().any(|group| group.descriptor == id) {
-            self.escrow(|escrow| escrow.remove_descriptor(id));
+            self.escrow(|escrow| escrow.send(EscrowMessage::Close(id.0), None));
             self.closer.close(self.descriptors.remove(&id));
         }
     }

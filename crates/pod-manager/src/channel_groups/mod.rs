@@ -9,24 +9,20 @@ mod announcement;
 mod control;
 mod escrow;
 mod executor;
-mod nvrm;
 mod scheduling;
-pub(crate) mod self_test;
-mod takeover;
 
 pub(crate) use admission::Admission;
-pub(crate) use announcement::{Announcement, Postponed, PostponedUntil, handles_of};
-pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure};
+pub(crate) use announcement::{Announcement, PostponedUntil, handles_of};
+pub(crate) use control::allowed_controls;
+pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
 pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
-pub use nvrm::Nvrm;
 
 use crate::clients::Processes;
 use crate::effect::{Effect, Effects};
-use crate::io::Io;
+use crate::io::Shared;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::{ChannelGroupScheduler, GroupId};
-use sluice_core::ledger::TokenLedger;
 use sluice_core::{ClientId, ProcessId};
 use sluice_rate_limiter::RateLimiter;
 use std::collections::{HashMap, HashSet};
@@ -60,7 +56,7 @@ pub(crate) struct ChannelGroups {
     disconnected: HashSet<(ClientId, Option<i32>)>,
     /// How many groups each client may still announce.
     announcement_limits: HashMap<ClientId, RateLimiter>,
-    postponed: HashMap<ProcessId, Postponed>,
+    postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
     /// Number of the last group or control descriptor.
     last: u64,
 }
@@ -90,7 +86,10 @@ impl ChannelGroups {
 
     /// When there is something to do, if no event comes before.
     pub(crate) fn next_deadline(&self, now: u64) -> Option<u64> {
-        let postponed = self.postponed.values().filter_map(Postponed::at);
+        let postponed = self.postponed.values().filter_map(|(_, until)| match until {
+            PostponedUntil::Time(at) => Some(*at),
+            PostponedUntil::Proven(_) => None,
+        });
         postponed.chain(self.scheduler.next_wakeup(now)).min()
     }
 
@@ -98,7 +97,7 @@ impl ChannelGroups {
     pub(crate) fn forget_client(&mut self, id: ClientId) {
         self.announcement_limits.remove(&id);
         self.disconnected.retain(|(client, _)| *client != id);
-        self.scheduler.forget_client(id);
+        self.scheduler.clear_failure(id);
     }
 
     /// The groups of a process.
@@ -127,28 +126,6 @@ impl ChannelGroups {
         kept.map(|(_, group)| handles_of(&group.context)).collect()
     }
 
-    /// Postpones an announcement.
-    pub(crate) fn postpone(&mut self, id: ProcessId, announcement: Announcement, until: PostponedUntil) {
-        self.postponed.insert(id, Postponed { announcement, until });
-    }
-
-    /// Takes out the announcement of a process that waits for the ownership check with this number.
-    pub(crate) fn take_proven(&mut self, id: ProcessId, serial: u64) -> Option<Announcement> {
-        let postponed = self.postponed.get(&id)?;
-        (postponed.until == PostponedUntil::Proven(serial)).then_some(())?;
-        self.postponed.remove(&id).map(|postponed| postponed.announcement)
-    }
-
-    /// Takes out the announcements that may be made now.
-    pub(crate) fn take_due(&mut self, now: u64) -> Vec<(ProcessId, Announcement)> {
-        let due = self.postponed.extract_if(|_, postponed| postponed.at().is_some_and(|at| at <= now));
-        due.map(|(id, postponed)| (id, postponed.announcement)).collect()
-    }
-
-    pub(crate) fn drop_postponed(&mut self, id: ProcessId) {
-        self.postponed.remove(&id);
-    }
-
     /// Opens a descriptor as a control descriptor. Returns it with the reason if it is none.
     pub(crate) fn open(
         &mut self,
@@ -156,7 +133,7 @@ impl ChannelGroups {
         pidfd: Option<&OwnedFd>,
     ) -> Result<ControlDescriptorId, (OwnedFd, String)> {
         let Some(driver) = &mut self.driver else { return Err((fd, "controls are switched off".into())) };
-        let pidfd = pidfd.filter(|_| self.executor.wants_copies());
+        let pidfd = pidfd.filter(|_| self.executor.wants_copies);
         // Without a copy in escrow only its own process can enable the groups again.
         let copy = pidfd.and_then(|pidfd| {
             Some(EscrowCopy { descriptor: fd.try_clone().ok()?, process: pidfd.try_clone().ok()? })
@@ -240,15 +217,15 @@ impl ChannelGroups {
     }
 
     /// A process has closed its channel: its groups are released unless it ends.
-    pub(crate) fn disconnected(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
+    pub(crate) fn disconnected(&mut self, id: ProcessId, shared: &mut Shared) {
         self.postponed.remove(&id);
-        self.scheduler.disconnect(id, ledger, now);
+        self.scheduler.disconnect(id, &mut shared.grants.ledger, shared.io.now());
     }
 
     /// Releases a process's groups: it is token-scheduled from here on.
-    pub(crate) fn release(&mut self, id: ProcessId, ledger: &mut TokenLedger, now: u64) {
+    pub(crate) fn release(&mut self, id: ProcessId, shared: &mut Shared) {
         self.postponed.remove(&id);
-        self.scheduler.remove_process(id, ledger, now);
+        self.scheduler.remove_process(id, &mut shared.grants.ledger, shared.io.now());
     }
 
     /// Whether the end of a departed process matters: it has groups, or was disconnected to free them.
@@ -271,7 +248,7 @@ impl ChannelGroups {
     }
 
     /// Updates the gauges of postponed announcements and of enforcement levels.
-    pub(crate) fn refresh_gauges(&self, processes: &Processes, io: &Io) {
+    pub(crate) fn refresh_gauges(&self, Shared { processes, io, .. }: &Shared) {
         let metrics = &io.metrics.channel_groups;
         metrics.announcements_waiting.set(i64::try_from(self.postponed.len()).unwrap_or(i64::MAX));
         let controlled = |id: ProcessId| self.scheduler.has_controlled_groups(id);

@@ -1,16 +1,13 @@
 //! The scheduler on the event loop: activity of processes goes in, one control at a time comes out, its report comes back.
 
 use super::{ChannelGroups, ControlFailure, ControlReport, ControlRequest};
-use crate::clients::{Clients, Processes};
+use crate::clients::Processes;
 use crate::connections::Reason;
 use crate::effect::{Effect, Effects};
-use crate::io::Io;
-use crate::metrics::EnforcementLevel;
+use crate::io::{Io, Shared};
 use sluice_core::ProcessId;
-use sluice_core::channel_groups::{
-    Activity, ControlOp, ControlOutcome, Event, GroupId, QuantumState, Released,
-};
-use sluice_core::ledger::{Action, TokenLedger};
+use sluice_core::channel_groups::{Activity, ControlOp, ControlOutcome, Event, QuantumState, Released};
+use sluice_core::ledger::Action;
 use tracing::{debug, warn};
 
 impl ChannelGroups {
@@ -35,9 +32,10 @@ impl ChannelGroups {
 
     /// Takes an action that concerns a hardware-scheduled process. `false` if the action is for the page.
     pub(crate) fn act(&mut self, action: &Action, io: &Io) -> bool {
-        let before = self.scheduler.quanta_granted();
         let taken = self.scheduler.apply_action(action);
-        io.metrics.channel_groups.quanta.inc_by(self.scheduler.quanta_granted() - before);
+        if taken && matches!(action, Action::Grant { .. }) {
+            io.metrics.channel_groups.quanta.inc();
+        }
         taken
     }
 
@@ -55,22 +53,13 @@ impl ChannelGroups {
 
     /// Finishes the groups that were released, whether that took a control or not.
     pub(crate) fn take_released(&mut self, processes: &Processes) -> Effects {
-        let released = self.scheduler.take_released();
-        released
-            .into_iter()
-            .filter_map(|Released { group, is_free }| self.released(group, is_free, processes))
-            .collect()
+        let released = self.scheduler.take_released().into_iter();
+        released.filter_map(|group| self.released(group, processes)).collect()
     }
 
     /// A control has ended.
-    pub(crate) fn control_ended(
-        &mut self,
-        report: &ControlReport,
-        clients: &Clients,
-        processes: &Processes,
-        ledger: &mut TokenLedger,
-        io: &mut Io,
-    ) -> Effects {
+    pub(crate) fn control_ended(&mut self, report: &ControlReport, shared: &mut Shared) -> Effects {
+        let Shared { clients, processes, grants, io } = shared;
         let ControlReport { control, result, took } = report;
         let outcome = match result {
             Ok(()) => ControlOutcome::Done,
@@ -80,19 +69,19 @@ impl ChannelGroups {
         io.metrics.channel_groups.in_flight.set(0);
         io.metrics.channel_groups.count(control.op, outcome, *took);
         if control.op == ControlOp::Disable {
-            io.metrics.preemptions.count(EnforcementLevel::Full, result.into());
+            io.metrics.preemptions.count(true, result.into());
         }
         let owner = self.groups.get(&control.group).map(|group| group.process);
         let client = owner.and_then(|owner| processes.client_of(owner));
         if let Err(ControlFailure::Failed(_, why)) = result
             && io.may_log("control").is_some()
         {
-            let client = client.map_or("removed client", |client| clients.name(client));
+            let client = clients.name_of(client);
             warn!(client, op = ?control.op, "control failed: {why}");
         }
         let had_failed = client.is_some_and(|client| self.scheduler.has_failed(client));
         let mut effects = Effects::new();
-        for event in self.scheduler.finish_control(outcome, ledger, io.now()) {
+        for event in self.scheduler.finish_control(outcome, &mut grants.ledger, io.now()) {
             match event {
                 Event::ControlFailed(id) => {
                     effects.push(if owner == Some(id) {
@@ -101,15 +90,12 @@ impl ChannelGroups {
                         Effect::InspectAgain(id)
                     });
                     io.metrics.channel_groups.given_up.inc();
-                    let client = processes.client_of(id);
-                    let client = client.map_or("removed client", |client| clients.name(client));
+                    let client = clients.name_of(processes.client_of(id));
                     warn!(client, "a control of the client failed: it is scheduled by token from now on");
                     effects.push(Effect::SchedulingChanged(id));
                 }
                 Event::GroupsDestroyed(id) => effects.push(Effect::SchedulingChanged(id)),
-                Event::Released(Released { group, is_free }) => {
-                    effects.extend(self.released(group, is_free, processes));
-                }
+                Event::Released(released) => effects.extend(self.released(released, processes)),
             }
         }
         effects
@@ -117,7 +103,8 @@ impl ChannelGroups {
 
     /// A group was released. One that could not be freed can be freed by its own process only, which does so when it loses the
     /// connection.
-    fn released(&mut self, group: GroupId, is_free: bool, processes: &Processes) -> Option<Effect> {
+    fn released(&mut self, released: Released, processes: &Processes) -> Option<Effect> {
+        let Released { group, is_free } = released;
         let owner = self.groups.get(&group).and_then(|controlled| processes.get(controlled.process));
         let Some(owner) = owner.filter(|_| !is_free) else { return self.forget_group(group) };
         self.executor.request(ControlRequest::Forget(group));

@@ -1,7 +1,7 @@
 //! What a client is promised, as the resource file or the node agent defines it.
 
 use sluice_core::ledger::ClientSpec;
-use sluice_core::resources::{ClientEntry, Resources};
+use sluice_core::resources::ClientEntry;
 use std::fmt;
 
 /// What distinguishes clients.
@@ -51,6 +51,6 @@ impl From<ClientEntry> for Definition {
 }
 
 /// The clients of a resource file.
-pub(crate) fn of_file(resources: Resources) -> Vec<Definition> {
-    resources.clients.into_iter().map(Definition::from).collect()
+pub(crate) fn of_file(entries: Vec<ClientEntry>) -> Vec<Definition> {
+    entries.into_iter().map(Definition::from).collect()
 }

@@ -1,29 +1,27 @@
 //! The clients: what each was promised, what it has used, and by what its processes are recognised.
 
-mod bypasses;
 mod definition;
 mod pages;
 mod process;
 mod processes;
-mod wakeups;
 
-pub(crate) use bypasses::Bypasses;
 pub(crate) use definition::{ClientKey, Definition, of_file};
 pub(crate) use pages::Pages;
 pub(crate) use process::{MAX_UNANSWERED, Process};
 pub(crate) use processes::Processes;
 
-use crate::identity::Identity;
 use crate::metrics::ClientMetrics;
 use sluice_comm::Name;
-use sluice_core::ClientId;
+use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;
-use sluice_core::memory::MemoryLedger;
+use sluice_core::memory::{MemoryLedger, ReserveResult};
+use sluice_core::{ClientId, ProcessId};
+use sluice_hook_core::outcome::Bypass;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use tracing::debug;
 
 /// One client.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) definition: Definition,
     /// For logs.
@@ -40,7 +38,7 @@ pub(crate) struct Client {
 }
 
 /// All clients.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Clients {
     clients: BTreeMap<ClientId, Client>,
     /// Every name that a frame may carry: the whole one, and the short form that hooks use when it is long.
@@ -52,12 +50,14 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// The client whose processes have this identity.
-    pub(crate) fn find(&self, identity: &Identity) -> Option<ClientId> {
-        match identity {
-            Identity::Named(name) => self.by_name.get(name).copied(),
-            Identity::Pod(pod) => self.by_uid.get(&pod.uid).copied(),
-        }
+    /// The client with this name in the resource file.
+    pub(crate) fn named(&self, name: &Name) -> Option<ClientId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The client that is the pod with this uid.
+    pub(crate) fn of_pod(&self, uid: &str) -> Option<ClientId> {
+        self.by_uid.get(uid).copied()
     }
 
     pub(crate) fn get(&self, client: ClientId) -> Option<&Client> {
@@ -71,6 +71,11 @@ impl Clients {
     /// The client's name for logs.
     pub(crate) fn name(&self, client: ClientId) -> &str {
         self.clients.get(&client).map_or("removed client", |client| &client.name)
+    }
+
+    /// The name for logs of a client that may be unknown.
+    pub(crate) fn name_of(&self, client: Option<ClientId>) -> &str {
+        client.map_or("removed client", |client| self.name(client))
     }
 
     pub(crate) fn class(&self, client: ClientId) -> Option<Class> {
@@ -98,10 +103,6 @@ impl Clients {
     /// The uids of the pods that are clients.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &String> {
         self.by_uid.keys()
-    }
-
-    pub(crate) fn has_pod(&self, uid: &str) -> bool {
-        self.by_uid.contains_key(uid)
     }
 
     /// Whether this pod was a client and processes of it live on.
@@ -145,6 +146,29 @@ impl Clients {
         Some(client)
     }
 
+    /// Reserves memory for a process of a client, or releases some. Returns whether it was granted.
+    pub(crate) fn update_memory(
+        &mut self,
+        id: ProcessId,
+        client: Option<ClientId>,
+        bytes: u64,
+        allocate: bool,
+    ) -> bool {
+        if !allocate {
+            let released = self.memory.release(id, bytes);
+            if released < bytes {
+                debug!(process = ?id, bytes, released, "process released more memory than it holds");
+            }
+            return true;
+        }
+        let granted = self.memory.reserve(id, bytes) == ReserveResult::Granted;
+        if let Some(client) = client.and_then(|client| self.get(client)).filter(|_| !granted) {
+            client.metrics.memory.denied.inc();
+            debug!(client = client.name, bytes, "memory denied");
+        }
+        granted
+    }
+
     /// Updates the gauges of memory and of connected processes.
     pub(crate) fn refresh_gauges(&self, processes: &Processes) {
         for (id, client) in &self.clients {
@@ -162,6 +186,26 @@ impl Clients {
         self.mark_removed(client);
         self.clients.remove(&client);
         self.memory.remove_client(client);
+    }
+}
+
+/// Calls around the launch gate, as the processes of a client report them: counts by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bypasses([u64; Bypass::ALL.len()]);
+
+impl Bypasses {
+    /// Adds what a process has reported.
+    pub(crate) fn add(&mut self, report: ReportView<'_>) {
+        for (sum, reason) in self.0.iter_mut().zip(Bypass::ALL) {
+            // A process can write any number there.
+            *sum = sum.saturating_add(report.bypassed(reason.index()));
+        }
+    }
+
+    /// The counts by reason, without those that are zero.
+    pub(crate) fn by_label(&self) -> HashMap<String, u64> {
+        let some = Bypass::ALL.iter().zip(self.0).filter(|(_, count)| *count > 0);
+        some.map(|(reason, count)| (reason.label().to_owned(), count)).collect()
     }
 }
 

@@ -1,16 +1,17 @@
-//! One process as the manager sees it: its client, its connections, its pages, its unanswered requests.
+//! One process as the manager sees it: its client, its connections, its pages, its unanswered requests, its wake-ups.
 
 use super::Pages;
-use super::wakeups::{Wakeup, Wakeups};
 use crate::connections::ConnectionId;
 use crate::io::Io;
 use crate::metrics::EnforcementLevel;
 use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_comm::Channel;
 use sluice_comm::page::{Flags, PAGE_VERSION, report};
 use sluice_core::channel_groups::Activity;
 use sluice_core::{ClientId, ProcessId};
+use sluice_rate_limiter::{Rate, RateLimiter};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -66,14 +67,17 @@ impl Process {
         [self.token, self.memory].into_iter().flatten()
     }
 
+    /// The connection that is this channel of it.
+    pub(crate) fn slot(&mut self, channel: Channel) -> &mut Option<ConnectionId> {
+        match channel {
+            Channel::Token => &mut self.token,
+            Channel::Memory => &mut self.memory,
+        }
+    }
+
     /// Whether its hook holds the channel for grants open.
     pub(crate) fn is_attached(&self) -> bool {
         self.token.is_some()
-    }
-
-    /// Whether its page shows the unlimited grant of a hardware-scheduled process.
-    pub(crate) fn shows_hardware_grant(&self) -> bool {
-        self.pages.as_ref().is_some_and(|pages| pages.shows_hardware_grant)
     }
 
     /// What enforces its share: `None` without pages or controlled groups.
@@ -171,3 +175,59 @@ fn polled_eventfd(id: ProcessId, io: &Io) -> Option<OwnedFd> {
     io.poller.add(&eventfd, Source::Wakeup(id), EpollFlags::EPOLLIN | EpollFlags::EPOLLET).ok()?;
     Some(eventfd)
 }
+
+/// Whether a wake-up came with news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakeup {
+    /// The manager requested it, and the process has work or has had or announced some since then.
+    WithActivity,
+    /// The manager did not request it, or nothing has happened.
+    WithoutActivity,
+}
+
+impl Wakeup {
+    /// Nanoseconds of the budget that it takes.
+    const fn cost_ns(self) -> u64 {
+        match self {
+            // 10,000 a second are accepted for ever. The activity is the process's word only.
+            Self::WithActivity => 100_000,
+            // 1,000 a second are accepted for ever. An honest process stays below: it reads the request just before the manager
+            // withdraws it at most once for each time that it begins to work.
+            Self::WithoutActivity => 1_000_000,
+        }
+    }
+}
+
+/// 10 s of wake-ups at once, refilled by 1 s a second: 10,000 without activity, and 1,000 a second in the long run. While gates are
+/// closed the loop polls 4,000 to 10,000 times a second without any wake-up.
+const WAKEUP_RATE: Rate = Rate::one_per(10_000_000_000, 1);
+
+/// Wake-ups of one process. Each costs a round of the event loop. A process that exceeds the limit is polled only: the manager removes its
+/// eventfd from the poller.
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    /// The process writes here when it goes from idle to busy, if its page requests that. Never read: the process can make reading
+    /// wait.
+    pub(crate) eventfd: Option<OwnedFd>,
+    /// Since when its page requests wake-ups, if it does.
+    pub(crate) requested_since: Option<u64>,
+    /// Survives a new eventfd, so that attaching anew does not refill it.
+    limiter: RateLimiter,
+}
+
+impl Default for Wakeups {
+    fn default() -> Self {
+        Self { eventfd: None, requested_since: None, limiter: RateLimiter::full(WAKEUP_RATE) }
+    }
+}
+
+impl Wakeups {
+    /// Counts a wake-up at `now`. Returns `false` once there are too many.
+    pub(crate) fn accept(&mut self, wakeup: Wakeup, now: u64) -> bool {
+        // An excess is remembered for as long as one wake-up costs.
+        self.limiter.take(wakeup.cost_ns(), wakeup.cost_ns(), now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! All processes, with the index from client to processes, and the departed ones whose end the manager still waits for.
 
-use super::Process;
+use super::{Pages, Process};
 use crate::io::Io;
 use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
@@ -77,6 +77,11 @@ impl Processes {
 
     pub(crate) fn get_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
         self.processes.get_mut(&id)
+    }
+
+    /// The pages of a process, if it has attached.
+    pub(crate) fn pages(&self, id: ProcessId) -> Option<&Pages> {
+        self.processes.get(&id)?.pages.as_ref()
     }
 
     pub(crate) fn find(&self, key: (i32, u64)) -> Option<ProcessId> {

@@ -2,17 +2,14 @@
 
 use super::{ClientSource, Config};
 use sluice_comm::HOOK_TIMEOUT;
-use std::fmt;
 use std::time::Duration;
 
 impl Config {
     /// Checks every field.
-    ///
-    /// # Errors
-    /// All mistakes, each with the field, its value and the allowed values.
+    /// Errors: all mistakes, each with the field, its value and the allowed values.
     pub fn check(&self) -> Result<(), ConfigMistakes> {
         let mut mistakes = Vec::new();
-        let mut expect = |holds: bool, field: &'static str, found: String, expected: &'static str| {
+        let mut expect = |holds: bool, field: &str, found: String, expected: &str| {
             if !holds {
                 mistakes.push(format!("{field} is {found}, expected {expected}"));
             }
@@ -21,12 +18,8 @@ impl Config {
         expect((1..=80).contains(&path), "socket", format!("a path of {path} bytes"), "1 to 80 bytes");
         expect(self.socket_mode <= 0o777, "socket_mode", format!("{:o}", self.socket_mode), "at most 777");
         if let Some(tcp) = self.tcp {
-            expect(
-                tcp.ip().is_loopback(),
-                "tcp",
-                tcp.to_string(),
-                "a loopback address: its peers prove nothing",
-            );
+            let expected = "a loopback address: its peers prove nothing";
+            expect(tcp.ip().is_loopback(), "tcp", tcp.to_string(), expected);
         }
         match &self.clients {
             ClientSource::File { path, .. } => {
@@ -34,12 +27,8 @@ impl Config {
             }
             ClientSource::Agent(agent) => {
                 let path = agent.control.as_os_str().len();
-                expect(
-                    (1..=80).contains(&path),
-                    "control",
-                    format!("a path of {path} bytes"),
-                    "1 to 80 bytes",
-                );
+                let found = format!("a path of {path} bytes");
+                expect((1..=80).contains(&path), "control", found, "1 to 80 bytes");
                 expect(agent.control != self.socket, "control", "the socket".into(), "a socket of its own");
                 let uuid = agent.gpu_uuid.as_str();
                 let graphic = !uuid.is_empty() && uuid.bytes().all(|byte| byte.is_ascii_graphic());
@@ -61,45 +50,35 @@ impl Config {
         span("max_quota", self.max_quota, ms(1), window, "1 ms to window");
         span("limit_period", self.limit_period, ms(1), window, "1 ms to window");
         span("quantum", self.quantum, ms(30), ms(100), "30 to 100 ms");
-        let (gpus, gate_share) = (self.node_gpus, self.gate_share.as_fraction());
-        let within = (1..=64).contains(&gpus);
+        let gate_share = self.gate_share.as_fraction();
         span("gate_idle", self.gate_idle, us(0), ms(1000), "at most 1 s");
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
         span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
         expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
-        expect(within, "node_gpus", gpus.to_string(), "1 to 64");
-        expect((1..=64).contains(&self.capacity), "capacity", self.capacity.to_string(), "1 to 64");
-        let connections = self.max_connections;
-        expect((1..=65_536).contains(&connections), "max_connections", connections.to_string(), "1 to 65536");
-        let of_one = self.max_connections_per_process;
-        expect(
-            (2..=65_536).contains(&of_one),
-            "max_connections_per_process",
-            of_one.to_string(),
-            "2 to 65536",
-        );
+        for (field, value, allowed) in [
+            ("node_gpus", self.node_gpus as usize, 1..=64),
+            ("capacity", self.capacity, 1..=64),
+            ("max_connections", self.max_connections, 1..=65_536),
+            ("max_connections_per_process", self.max_connections_per_process, 2..=65_536),
+        ] {
+            let expected = format!("{} to {}", allowed.start(), allowed.end());
+            expect(allowed.contains(&value), field, value.to_string(), &expected);
+        }
         if mistakes.is_empty() { Ok(()) } else { Err(ConfigMistakes(mistakes)) }
     }
 }
 
 /// Every mistake of a configuration; never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
 pub struct ConfigMistakes(Vec<String>);
 
 impl ConfigMistakes {
     /// The mistakes, in the order of the fields.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
-    }
-}
-
-impl std::error::Error for ConfigMistakes {}
-
-impl fmt::Display for ConfigMistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
     }
 }
 

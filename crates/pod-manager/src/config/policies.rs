@@ -12,7 +12,6 @@ const QUANTUM_PER_GPU: Duration = Duration::from_micros(12_500);
 
 impl Config {
     /// The policy of the token ledger.
-    #[must_use]
     pub fn policy(&self) -> Policy {
         Policy {
             window_ns: nanos(self.window),
@@ -33,20 +32,17 @@ impl Config {
     }
 
     /// The policy of the stream gates.
-    #[must_use]
     pub fn gate_policy(&self) -> GatePolicy {
         GatePolicy { idle_ns: nanos(self.gate_idle), least_open: self.gate_share, ..GatePolicy::default() }
     }
 
     /// The policy of channel-group scheduling: a hand-off is two controls.
-    #[must_use]
     pub fn channel_group_policy(&self) -> ChannelGroupPolicy {
         ChannelGroupPolicy { control_ns: nanos(self.node_quantum()) / 2, ..ChannelGroupPolicy::default() }
     }
 
     /// The quantum on this node: the configured one, and not so short that all managers of the node together make more than 80 hand-offs a
     /// second, some 8 % of the driver's time. With 8 GPUs that is 100 ms.
-    #[must_use]
     pub fn quantum_on_node(&self) -> Duration {
         self.quantum.max(self.node_quantum())
     }

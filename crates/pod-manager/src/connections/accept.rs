@@ -2,13 +2,11 @@
 
 use super::{Connection, ConnectionId, Connections, Reason, Transport};
 use crate::io::Io;
-use crate::peer::Peer;
 use crate::poller::Source;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
-use sluice_core::pod_cgroup::pod_of;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -64,9 +62,10 @@ impl Connections {
         match self.peers.identify(socket.as_fd()) {
             Ok(peer) => {
                 let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
-                let pod = self.pod_to_count(&peer);
+                // A peer in no pod is refused with its first request, so it is not counted.
+                let pod = if self.limits.of_pod.is_some() { peer.pod().ok() } else { None };
                 let mut connection = Connection::new(socket, Transport::Unix, Some(peer), label);
-                connection.pod = pod;
+                connection.pod = pod.map(|pod| pod.uid);
                 Accepted::Connection(Box::new(connection))
             }
             Err(error) => {
@@ -114,12 +113,6 @@ impl Connections {
         }
     }
 
-    /// The pod that a connection counts for. A peer in no pod is refused with its first request, so it is not counted.
-    fn pod_to_count(&self, peer: &Peer) -> Option<String> {
-        let place = peer.place.as_ref().filter(|_| self.limits.of_pod.is_some())?;
-        pod_of(&place.cgroup).ok().map(|pod| pod.uid)
-    }
-
     /// Why a new connection has to be refused, whatever room there is.
     pub(crate) fn refusal(&self, connection: &Connection) -> Option<Reason> {
         let of_process = connection.pid.and_then(|pid| self.by_pid.get(&pid)).copied().unwrap_or(0);
@@ -141,10 +134,10 @@ impl Connections {
         let id = ConnectionId(self.last);
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
         if let Err(error) = io.poller.add(connection.fd(), Source::Connection(id), flags) {
-            warn!(peer = %connection, %error, "cannot poll a connection");
+            warn!(peer = connection.label, %error, "cannot poll a connection");
             return io.closer.close(connection);
         }
-        debug!(peer = %connection, "connected");
+        debug!(peer = connection.label, "connected");
         if let Some(pid) = connection.pid {
             *self.by_pid.entry(pid).or_default() += 1;
         }

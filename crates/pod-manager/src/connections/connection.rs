@@ -6,7 +6,6 @@ use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
 use sluice_core::ProcessId;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -132,11 +131,5 @@ impl Connection {
             }
             Err(error) => Err(Reason::Socket(error)),
         }
-    }
-}
-
-impl fmt::Display for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label)
     }
 }

@@ -8,23 +8,22 @@ mod reason;
 pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
 pub(crate) use pending::{Attach, PendingAttaches};
-pub use reason::Reason;
+pub(crate) use reason::Reason;
 
-use crate::clients::{Clients, Processes};
 use crate::config::{ClientSource, Config, nanos};
-use crate::identity::{Claim, Identify, Identity};
-use crate::io::Io;
+use crate::io::{Io, Shared};
 use crate::listen::UnixSocket;
-use crate::peer::Peers;
+use crate::peer::{Peer, Peers};
 use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::{Name, Response, ResponseBody};
 use sluice_core::ClientId;
+use sluice_core::pod_cgroup::PodCgroup;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::TcpListener;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Identifies a connection; no two connections of one manager have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,20 +49,11 @@ struct Limits {
     of_pod: Option<usize>,
 }
 
-/// What [`Connections`] is made from.
-pub(crate) struct ConnectionInputs {
-    pub(crate) unix: UnixSocket,
-    pub(crate) tcp: Option<TcpListener>,
-    pub(crate) peers: Box<dyn Peers>,
-    pub(crate) identify: Box<dyn Identify>,
-}
-
 /// All connections.
 pub(crate) struct Connections {
     unix: UnixSocket,
     tcp: Option<TcpListener>,
     peers: Box<dyn Peers>,
-    identify: Box<dyn Identify>,
     limits: Limits,
     /// Oldest first.
     open: BTreeMap<ConnectionId, Connection>,
@@ -79,8 +69,12 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Registers the listeners.
-    pub(crate) fn new(config: &Config, inputs: ConnectionInputs, io: &Io) -> nix::Result<Self> {
-        let ConnectionInputs { unix, tcp, peers, identify } = inputs;
+    pub(crate) fn new(
+        config: &Config,
+        (unix, tcp): (UnixSocket, Option<TcpListener>),
+        peers: Box<dyn Peers>,
+        io: &Io,
+    ) -> nix::Result<Self> {
         io.poller.add(&unix.listener, Source::UnixListener, EpollFlags::EPOLLIN)?;
         if let Some(tcp) = &tcp {
             io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
@@ -99,7 +93,6 @@ impl Connections {
             unix,
             tcp,
             peers,
-            identify,
             limits,
             open: BTreeMap::new(),
             by_pid: HashMap::new(),
@@ -124,7 +117,7 @@ impl Connections {
 
     /// The connection's name for logs.
     pub(crate) fn label(&self, id: ConnectionId) -> String {
-        self.open.get(&id).map(Connection::to_string).unwrap_or_default()
+        self.open.get(&id).map(|connection| connection.label.clone()).unwrap_or_default()
     }
 
     pub(crate) fn set_role(&mut self, id: ConnectionId, role: Role) {
@@ -135,19 +128,7 @@ impl Connections {
 
     /// Sends an answer. A connection that has gone is not an error.
     pub(crate) fn answer(&self, id: ConnectionId, request: i32, body: ResponseBody) -> Outcome {
-        self.answer_with(id, request, body, &[])
-    }
-
-    /// Sends an answer with descriptors.
-    pub(crate) fn answer_with(
-        &self,
-        id: ConnectionId,
-        request: i32,
-        body: ResponseBody,
-        fds: &[BorrowedFd<'_>],
-    ) -> Outcome {
-        let Some(connection) = self.open.get(&id) else { return Ok(()) };
-        connection.send(&Response { id: request, body }, fds)
+        self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, &[]))
     }
 
     /// The oldest connection that has not sent a request yet.
@@ -176,11 +157,10 @@ impl Connections {
 
     /// The client that the peer of a connection belongs to, when it gives this name.
     pub(crate) fn client_of(
-        &mut self,
+        &self,
         id: ConnectionId,
         name: &Name,
-        clients: &Clients,
-        processes: &Processes,
+        Shared { clients, processes, .. }: &Shared,
     ) -> Result<PeerClient, Reason> {
         let connection = self.open.get(&id);
         // A peer of the old protocol is identified anew with every frame; the pod of its process is known already.
@@ -190,16 +170,18 @@ impl Connections {
         {
             return Ok(PeerClient { client, container: None });
         }
+        if self.limits.of_pod.is_none() {
+            let client =
+                clients.named(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
+            return Ok(PeerClient { client, container: None });
+        }
+        // On a Kubernetes node a peer belongs to the pod of its cgroup, whatever name it claims.
         let peer = connection.and_then(|connection| connection.peer.as_ref());
-        let identity = self
-            .identify
-            .identify(&Claim { name, peer })
-            .map_err(|refusal| Reason::NotAllowed(refusal.to_string()))?;
-        match (clients.find(&identity), identity) {
-            (Some(client), Identity::Named(_)) => Ok(PeerClient { client, container: None }),
-            (Some(client), Identity::Pod(pod)) => Ok(PeerClient { client, container: pod.container }),
-            (None, Identity::Named(name)) => Err(Reason::UnknownClient(name.as_str().to_owned())),
-            (None, Identity::Pod(pod)) => Err(Reason::UnknownPod { uid: pod.uid, waited_ms: 0 }),
+        let pod = peer.map_or_else(|| Err("nothing is known of the peer".to_owned()), Peer::pod);
+        let PodCgroup { uid, container } = pod.map_err(Reason::NotAllowed)?;
+        match clients.of_pod(&uid) {
+            Some(client) => Ok(PeerClient { client, container }),
+            None => Err(Reason::UnknownPod { uid, waited_ms: 0 }),
         }
     }
 
@@ -211,7 +193,7 @@ impl Connections {
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        tracing::info!(peer = %connection, pod_uid = uid, "attach waits until its pod is a client");
+        tracing::info!(peer = connection.label, pod_uid = uid, "attach waits until its pod is a client");
         self.pending.add(id, attach, uid, io.now());
         Ok(())
     }
@@ -220,11 +202,8 @@ impl Connections {
     pub(crate) fn resume(&mut self, id: ConnectionId, io: &Io) -> nix::Result<()> {
         let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };
         connection.role = Role::New;
-        io.poller.modify(
-            connection.fd(),
-            Source::Connection(id),
-            EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP,
-        )
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
+        io.poller.modify(connection.fd(), Source::Connection(id), flags)
     }
 }
 

@@ -1,7 +1,5 @@
-//! Pending attaches: connections that wait until their pod is a client, or until their time is up.
-//!
-//! The processes of a pod may start before the node agent has announced the pod, and a new manager knows no client yet. A pending
-//! connection is not read, so it costs one descriptor only.
+//! Pending attaches: connections that wait until their pod is a client, or until their time is up. Such a connection is not read, so it
+//! costs one descriptor only.
 
 use super::{ConnectionId, Outcome, Reason};
 use crate::channel_groups::Announcement;
@@ -80,11 +78,10 @@ impl PendingAttaches {
     pub(crate) fn take_due(&mut self, now: u64) -> Vec<(ConnectionId, i32, Reason)> {
         let waited_ms = self.wait_ns / 1_000_000;
         let due = self.waiting.extract_if(.., |_, pending| pending.until <= now);
-        let refused =
-            |pending: Pending| (pending.attach.request, Reason::UnknownPod { uid: pending.uid, waited_ms });
-        due.map(|(id, pending)| (id, refused(pending)))
-            .map(|(id, (request, why))| (id, request, why))
-            .collect()
+        let refused = due.map(|(id, Pending { attach, uid, .. })| {
+            (id, attach.request, Reason::UnknownPod { uid, waited_ms })
+        });
+        refused.collect()
     }
 }
 

@@ -1,39 +1,24 @@
 //! Why the manager closed a connection: one word for the metric, one sentence for the log.
 
 use sluice_comm::FrameError;
+use sluice_comm::attach::ATTACH_VERSION;
 
 /// Why a connection was closed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A frame breaks the protocol.
+pub(crate) enum Reason {
     #[error("bad frame: {0}")]
     BadFrame(#[from] FrameError),
-    /// The peer closed the connection in the middle of a frame.
     #[error("closed in the middle of a frame")]
     ClosedMidFrame,
-    /// No client with this name has a share of the GPU.
     #[error("client {0:?} is not in the resource file")]
     UnknownClient(String),
-    /// Its pod is no client.
+    /// `waited_ms`: how long the attach waited for the pod to become a client, milliseconds.
     #[error("pod UID {uid} is no client of this GPU{}", waited(.waited_ms))]
-    UnknownPod {
-        /// Its uid.
-        uid: String,
-        /// How long the attach waited for the pod to become a client, milliseconds.
-        waited_ms: u64,
-    },
-    /// Its pod is no client, and too many attaches wait for their pods already.
+    UnknownPod { uid: String, waited_ms: u64 },
     #[error("pod UID {0} is no client of this GPU, and too many processes wait for their pods")]
     TooManyPending(String),
-    /// Another version of the extended protocol.
-    #[error("attaches with protocol version {found}, expected {expected}")]
-    WrongVersion {
-        /// The version that the peer uses.
-        found: u32,
-        /// The version that the manager uses.
-        expected: u32,
-    },
+    #[error("attaches with protocol version {0}, expected {ATTACH_VERSION}")]
+    WrongVersion(u32),
     /// The descriptor beside an ATTACH is missing or not a payload.
     #[error("bad attach payload: {0}")]
     BadPayload(String),
@@ -44,35 +29,23 @@ pub enum Reason {
     #[error("{0}")]
     OutOfOrder(&'static str),
     /// A peer of the old protocol names another client than before.
-    #[error("names client {second:?} after {first:?}")]
-    NameChanged {
-        /// The client that it named first.
-        first: String,
-        /// The client that it names now.
-        second: String,
-    },
-    /// Its client was removed.
+    #[error("names client {1:?} after {0:?}")]
+    NameChanged(String, String),
     #[error("its client was removed")]
     ClientRemoved,
-    /// It does not read its answers.
     #[error("does not read its answers")]
     NotReading,
-    /// There are too many connections.
     #[error("too many connections")]
     TooMany,
-    /// Its process has too many connections already.
     #[error("too many connections of one process")]
     TooManyOfProcess,
-    /// The processes of its pod have too many connections together.
     #[error("too many connections of pod UID {0}")]
     TooManyOfPod(String),
-    /// The defaults of its channel groups could not be restored from here. Its hook does that when it loses the connection.
+    /// Its hook restores its channel groups when it loses the connection.
     #[error("its channel groups could not be restored from here")]
     NotFreed,
-    /// The socket failed.
     #[error("socket: {0}")]
     Socket(std::io::Error),
-    /// Its pages could not be created.
     #[error("no pages for it: {0}")]
     Pages(std::io::Error),
 }
@@ -105,11 +78,11 @@ impl Reason {
             Self::BadFrame(_) => 0,
             Self::ClosedMidFrame => 1,
             Self::UnknownClient(_) | Self::UnknownPod { .. } => 2,
-            Self::WrongVersion { .. } => 3,
+            Self::WrongVersion(_) => 3,
             Self::BadPayload(_) => 4,
             Self::NotAllowed(_) => 5,
             Self::OutOfOrder(_) => 6,
-            Self::NameChanged { .. } => 7,
+            Self::NameChanged(..) => 7,
             Self::ClientRemoved => 8,
             Self::NotReading => 9,
             Self::TooMany => 10,
@@ -123,8 +96,7 @@ impl Reason {
     }
 
     /// The word for the metric's label `reason`.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         Self::LABELS[self.index()]
     }
 }

@@ -1,4 +1,4 @@
-//! The set of clients takes effect: clients are added, changed and removed.
+//! Clients are added, changed and removed, and processes end.
 
 use super::EventLoop;
 use crate::agent_api::ClientSet;
@@ -21,7 +21,7 @@ impl EventLoop {
     /// Applies valid definitions: removed clients first, so that a name may come back as another client.
     pub(super) fn load(&mut self, definitions: Vec<Definition>) {
         let kept: HashSet<&ClientKey> = definitions.iter().map(|definition| &definition.key).collect();
-        let mut present = self.clients.present();
+        let mut present = self.shared.clients.present();
         let removed: Vec<ClientId> =
             present.iter().filter(|(key, _)| !kept.contains(key)).map(|(_, id)| *id).collect();
         for client in removed {
@@ -36,7 +36,7 @@ impl EventLoop {
     }
 
     fn add_client(&mut self, definition: Definition) {
-        let metrics = match self.io.metrics.add(&definition.key) {
+        let metrics = match self.shared.io.metrics.add(&definition.key) {
             Ok(metrics) => metrics,
             Err(error) => {
                 return error!(client = %definition.key, %error, "client is ignored: its metrics cannot be created");
@@ -44,24 +44,24 @@ impl EventLoop {
         };
         let (spec, memory) = (definition.spec, definition.memory);
         info!(client = %definition.key, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client added");
-        let id = self.clients.add(definition, metrics);
-        self.grants.ledger.set_client(id, spec, self.io.now());
+        let id = self.shared.clients.add(definition, metrics);
+        self.shared.grants.ledger.set_client(id, spec, self.shared.io.now());
     }
 
     fn change_client(&mut self, id: ClientId, definition: Definition) {
-        let now = self.io.now();
-        let changed = self.clients.get(id).filter(|client| client.definition != definition);
+        let now = self.shared.io.now();
+        let changed = self.shared.clients.get(id).filter(|client| client.definition != definition);
         let Some(class) = changed.map(|client| client.definition.spec.class) else { return };
         let (spec, memory) = (definition.spec, definition.memory);
         let class_changes = class != spec.class;
         if class_changes {
-            self.grants.settle_client(id, &self.clients, &mut self.processes, now);
+            self.shared.settle_client(id);
         }
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.shared.clients.get_mut(id) else { return };
         info!(client = client.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client changed");
         client.definition = definition;
-        self.clients.memory.set_limit(id, memory);
-        self.grants.ledger.set_client(id, spec, now);
+        self.shared.clients.memory.set_limit(id, memory);
+        self.shared.grants.ledger.set_client(id, spec, now);
         if class_changes {
             self.change_class(id, spec.class);
         }
@@ -69,70 +69,130 @@ impl EventLoop {
 
     /// Schedules the processes of a client by its new class.
     fn change_class(&mut self, client: ClientId, class: Class) {
-        let now = self.io.now();
+        let now = self.shared.io.now();
         let becomes_critical = class == Class::LatencyCritical;
-        let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.grants.ledger);
+        let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.shared.grants.ledger);
         scheduler.set_class(client, class, ledger, now);
         let scheduled = |process: &Process| process.is_attached() || process.unhooked;
         for id in self.ids_of(client, scheduled) {
-            let scheduler = &mut self.channel_groups.scheduler;
+            let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.shared.grants.ledger);
             if becomes_critical && !scheduler.is_observed(id) {
-                let no_groups = (Vec::new(), &BTreeSet::new());
-                scheduler.announce(id, (client, class), no_groups, &mut self.grants.ledger, now);
+                scheduler.announce(id, (client, class), (Vec::new(), &BTreeSet::new()), ledger, now);
             }
-            self.carry_out(vec![crate::effect::Effect::SchedulingChanged(id)]);
+            self.show_scheduling(id);
         }
         if becomes_critical {
             for id in self.ids_of(client, |process| process.is_attached() && process.pages.is_some()) {
                 // Each of them was added when its token channel was opened.
-                let _ = self.grants.ledger.request(id, now, GrantRequest::default());
+                let _ = self.shared.grants.ledger.request(id, now, GrantRequest::default());
             }
         }
     }
 
     fn ids_of(&self, client: ClientId, which: impl Fn(&Process) -> bool) -> Vec<ProcessId> {
-        self.processes.of_client(client).filter(|(_, process)| which(process)).map(|(id, _)| id).collect()
+        self.shared
+            .processes
+            .of_client(client)
+            .filter(|(_, process)| which(process))
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// Ends a client's grants and closes its connections. What its processes hold is remembered until they end: it stays on the GPU
     /// until then.
     fn remove_client(&mut self, id: ClientId) {
-        let now = self.io.now();
-        self.grants.settle_client(id, &self.clients, &mut self.processes, now);
-        let Some(client) = self.clients.mark_removed(id) else { return };
+        let now = self.shared.io.now();
+        self.shared.settle_client(id);
+        let Some(client) = self.shared.clients.mark_removed(id) else { return };
         info!(client = client.name, "client removed");
         let metrics = std::sync::Arc::clone(&client.metrics);
-        self.io.metrics.remove(metrics);
-        for process in self.processes.ids_of_client(id) {
+        self.shared.io.metrics.remove(metrics);
+        for process in self.shared.processes.ids_of_client(id) {
             self.expel(process);
         }
-        self.grants.ledger.remove_client(id, now);
+        self.shared.grants.ledger.remove_client(id, now);
         self.forget_client_if_removed(id);
     }
 
     /// Takes connections and grant from a process. It stays known if its end will be reported.
     fn expel(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get_mut(id) else { return };
+        let Some(process) = self.shared.processes.get_mut(id) else { return };
         process.close_token_channel();
         let stays = process.pidfd.is_some() && process.key.is_some() && !process.unhooked;
-        let connections: Vec<_> = process.connections().collect();
-        for connection in connections {
+        for connection in process.connections() {
             self.close_for_removal(connection);
         }
-        self.release_groups(id);
-        self.grants.ledger.process_gone(id, self.io.now());
+        self.channel_groups.release(id, &mut self.shared);
+        self.shared.grants.ledger.process_gone(id, self.shared.io.now());
         if !stays {
             self.forget_process(id, "disconnected");
-        } else if let Some(process) = self.processes.get_mut(id) {
+        } else if let Some(process) = self.shared.processes.get_mut(id) {
             (process.token, process.memory) = (None, None);
         }
     }
 
     /// Forgets a removed client once it has no process left.
     pub(super) fn forget_client_if_removed(&mut self, id: ClientId) {
-        if self.clients.is_removed(id) && !self.processes.has_client(id) {
-            self.clients.forget(id);
+        if self.shared.clients.is_removed(id) && !self.shared.processes.has_client(id) {
+            self.shared.clients.forget(id);
             self.channel_groups.forget_client(id);
+        }
+    }
+
+    /// The pidfd reports that a process has ended; a child of it may still hold its sockets.
+    pub(super) fn process_ended(&mut self, id: ProcessId) {
+        // A file that was found from outside may be another living process's too: groups disabled through it are enabled again.
+        if self.shared.processes.get(id).is_none_or(|process| !process.unhooked) {
+            let effects = self.channel_groups.forget_process(id, &self.shared.processes);
+            self.carry_out(effects);
+        }
+        self.forget_process(id, "ended");
+        if let Some(departed) = self.shared.processes.forget_departed(id, &self.shared.io) {
+            self.channel_groups.forget_disconnected(departed.client, departed.pid);
+        }
+    }
+
+    /// Forgets a process: its grant and its memory go back at once, its connections are closed.
+    pub(super) fn forget_process(&mut self, id: ProcessId, how: &str) {
+        let now = self.shared.io.now();
+        self.shared.charge_unlimited(id);
+        let Some(mut process) = self.shared.processes.remove(id) else { return };
+        self.channel_groups.release(id, &mut self.shared);
+        let effects = self.channel_groups.forget_stuck(id);
+        self.carry_out(effects);
+        self.stream_gates.forget(id);
+        self.shared.grants.ledger.process_gone(id, now);
+        let bytes = self.shared.clients.memory.process_gone(id);
+        if let Some(pages) = &mut process.pages {
+            pages.close();
+        }
+        process.ignore_wakeups(&self.shared.io);
+        for connection in process.connections() {
+            if let Some(connection) = self.connections.take(connection, &self.shared.io) {
+                self.shared.io.closer.close(connection);
+            }
+        }
+        let client = process.client;
+        if let (Some(client), Some(pages)) = (self.shared.clients.get_mut(client), &process.pages) {
+            client.bypasses.add(pages.report());
+        }
+        info!(client = self.shared.clients.name(client), peer = %process.label, bytes, "process {how}, its memory is released");
+        let pid = process.pid;
+        if self.channel_groups.needs_end_of(id, client, pid) {
+            if !self.shared.processes.wait_for_end(id, process, &self.shared.io) {
+                self.channel_groups.forget_disconnected(client, pid);
+            }
+        } else if let Some(pidfd) = &process.pidfd {
+            self.shared.io.poller.remove(pidfd);
+        }
+        self.forget_client_if_removed(client);
+    }
+
+    /// Waits for the end of a departed process no longer, unless it has groups or was disconnected: it is disconnected only once.
+    pub(super) fn settle_departure(&mut self, id: ProcessId) {
+        let Some(departed) = self.shared.processes.departed(id) else { return };
+        if !self.channel_groups.needs_end_of(id, departed.client, departed.pid) {
+            self.shared.processes.forget_departed(id, &self.shared.io);
         }
     }
 }

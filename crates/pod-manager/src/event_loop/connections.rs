@@ -4,6 +4,7 @@ use super::EventLoop;
 use crate::connections::{Accepted, Connection, ConnectionId, Incoming, Listener, Reason, Role};
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::Channel;
+use sluice_core::ProcessId;
 use tracing::{debug, warn};
 
 /// Connections accepted in one round: a peer that connects without end does not keep the loop from other events.
@@ -15,7 +16,7 @@ const FRAMES_PER_ROUND: usize = 32;
 impl EventLoop {
     pub(super) fn accept(&mut self, listener: Listener) {
         for _ in 0..ACCEPTS_PER_ROUND {
-            match self.connections.accept(listener, &self.io) {
+            match self.connections.accept(listener, &self.shared.io) {
                 Accepted::Connection(connection) => self.open(*connection),
                 Accepted::PeerGone => {}
                 Accepted::OutOfDescriptors => self.out_of_descriptors(),
@@ -31,18 +32,18 @@ impl EventLoop {
             refusal = Some(Reason::TooMany);
         }
         match refusal {
-            None => self.connections.open(connection, &self.io),
+            None => self.connections.open(connection, &self.shared.io),
             Some(reason) => {
                 self.log_closing(&connection.label, "unknown", &reason);
-                self.io.closer.close(connection);
+                self.shared.io.closer.close(connection);
             }
         }
     }
 
     /// A connection was refused because there was no descriptor for it. The next one is to find a descriptor.
     fn out_of_descriptors(&mut self) {
-        self.io.metrics.refused(&Reason::TooMany);
-        if let Some(dropped) = self.io.may_log("descriptors") {
+        self.shared.io.metrics.refused(&Reason::TooMany);
+        if let Some(dropped) = self.shared.io.may_log("descriptors") {
             warn!(dropped, "out of descriptors: a connection was refused");
         }
         self.make_room();
@@ -87,7 +88,7 @@ impl EventLoop {
                 Ok(Incoming::Request(request, mut fds)) => {
                     let outcome = self.handle_request(id, &request, &mut fds);
                     if !fds.is_empty() {
-                        self.io.closer.close(fds);
+                        self.shared.io.closer.close(fds);
                     }
                     outcome
                 }
@@ -103,9 +104,9 @@ impl EventLoop {
 
     /// Counts a connection that is closed for a reason, and logs it within the limit of log lines.
     fn log_closing(&mut self, peer: &str, client: &str, reason: &Reason) {
-        self.io.metrics.refused(reason);
+        self.shared.io.metrics.refused(reason);
         let label = reason.label();
-        match self.io.may_log(label) {
+        match self.shared.io.may_log(label) {
             Some(0) => warn!(peer, client, reason = label, "connection closed: {reason}"),
             Some(dropped) => {
                 warn!(peer, client, reason = label, dropped, "connection closed: {reason}");
@@ -119,9 +120,9 @@ impl EventLoop {
         let Some(connection) = self.connections.get(id) else { return };
         let client = match connection.role {
             Role::New | Role::Pending => None,
-            Role::Attached(process, _) | Role::Legacy(process) => self.processes.client_of(process),
+            Role::Attached(process, _) | Role::Legacy(process) => self.shared.processes.client_of(process),
         };
-        let client = client.map_or("unknown", |client| self.clients.name(client)).to_owned();
+        let client = client.map_or("unknown", |client| self.shared.clients.name(client)).to_owned();
         let peer = connection.label.clone();
         self.log_closing(&peer, &client, reason);
         self.drop_connection(id);
@@ -129,16 +130,16 @@ impl EventLoop {
 
     /// Closes a connection of a client that was removed; its process stays as it is.
     pub(super) fn close_for_removal(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.take(id, &self.io) else { return };
+        let Some(connection) = self.connections.take(id, &self.shared.io) else { return };
         self.log_closing(&connection.label, "removed", &Reason::ClientRemoved);
-        self.io.closer.close(connection);
+        self.shared.io.closer.close(connection);
     }
 
     /// Closes a connection and ends what depended on it.
     pub(super) fn drop_connection(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.take(id, &self.io) else { return };
+        let Some(connection) = self.connections.take(id, &self.shared.io) else { return };
         let role = connection.role;
-        self.io.closer.close(connection);
+        self.shared.io.closer.close(connection);
         match role {
             Role::New | Role::Pending => {}
             Role::Legacy(process) => self.forget_process(process, "disconnected"),
@@ -146,28 +147,30 @@ impl EventLoop {
         }
     }
 
-    fn channel_closed(&mut self, connection: ConnectionId, id: sluice_core::ProcessId, channel: Channel) {
-        let Some(process) = self.processes.get_mut(id) else { return };
-        let slot = match channel {
-            Channel::Token => &mut process.token,
-            Channel::Memory => &mut process.memory,
-        };
+    fn channel_closed(&mut self, connection: ConnectionId, id: ProcessId, channel: Channel) {
+        let Some(process) = self.shared.processes.get_mut(id) else { return };
         // A channel that was opened anew does not end with the old connection.
-        if *slot != Some(connection) {
+        if process.slot(channel).take_if(|its| *its == connection).is_none() {
             return;
         }
-        *slot = None;
         let is_disconnected = process.connections().next().is_none();
         if channel == Channel::Token {
-            process.close_token_channel();
-            let now = self.io.now();
-            self.channel_groups.disconnected(id, &mut self.grants.ledger, now);
-            let effects = self.channel_groups.forget_stuck(id);
-            self.carry_out(effects);
-            self.grants.ledger.process_gone(id, now);
+            self.channel_groups.disconnected(id, &mut self.shared);
+            self.end_token_channel(id);
         }
         if is_disconnected {
             self.forget_process(id, "disconnected");
         }
+    }
+
+    /// The token channel of a process has closed, and its groups are released: its grant ends, and its hook frees the groups that could
+    /// not be freed from here.
+    pub(super) fn end_token_channel(&mut self, id: ProcessId) {
+        if let Some(process) = self.shared.processes.get_mut(id) {
+            process.close_token_channel();
+        }
+        let effects = self.channel_groups.forget_stuck(id);
+        self.carry_out(effects);
+        self.shared.grants.ledger.process_gone(id, self.shared.io.now());
     }
 }

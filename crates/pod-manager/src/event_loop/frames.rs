@@ -1,13 +1,16 @@
 //! Requests: each frame is handed to the part that it concerns, by the role of its connection.
 
 use super::EventLoop;
+use crate::channel_groups::Announcement;
 use crate::clients::{MAX_UNANSWERED, Process};
 use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
+use crate::io::Shared;
+use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
-use sluice_core::memory::ReserveResult;
+use sluice_core::memory::Account;
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
@@ -44,18 +47,35 @@ impl EventLoop {
         }
     }
 
+    /// A process has other contexts than before.
+    fn replace_contexts(
+        &mut self,
+        connection: ConnectionId,
+        id: ProcessId,
+        version: u32,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Outcome {
+        if version != ATTACH_VERSION {
+            return Err(Reason::WrongVersion(version));
+        }
+        if self.shared.processes.get(id).is_none_or(|process| process.token != Some(connection)) {
+            return Err(Reason::OutOfOrder("CONTEXTS on the memory channel"));
+        }
+        let announcement = Announcement::read(fds, &self.shared.io.closer)?;
+        self.announce(id, announcement);
+        Ok(())
+    }
+
     fn handle_attached(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
             // It held the grant before it became hardware-scheduled. What it has run since is known better here.
             RequestBody::Yield { .. } if self.channel_groups.is_hardware_scheduled(process) => Ok(()),
             RequestBody::Yield { used_ms, overuse_ms } => {
-                let (used, overuse) = (ms_to_ns(used_ms), ms_to_ns(overuse_ms));
-                self.grants.returned(process, used, overuse, &self.processes, self.io.now());
+                self.shared.return_grant(process, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
                 Ok(())
             }
             RequestBody::Hint { lead_us } => {
-                let now = self.io.now();
-                self.stream_gates.announce(process, lead_us, &self.clients, &self.processes, now);
+                self.stream_gates.announce(process, lead_us, self.shared.io.now(), &self.shared);
                 Ok(())
             }
             RequestBody::Detach => {
@@ -71,19 +91,18 @@ impl EventLoop {
     fn handle_common(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
             RequestBody::Quota { overuse_ms, next_burst_ms } => {
-                let ask =
-                    GrantRequest { burst_ns: ms_to_ns(next_burst_ms), overuse_ns: ms_to_ns(overuse_ms) };
-                self.request_grant(id, process, request.id, ask)
+                let (burst_ns, overuse_ns) = (ms_to_ns(next_burst_ms), ms_to_ns(overuse_ms));
+                self.request_grant(id, process, request.id, GrantRequest { burst_ns, overuse_ns })
             }
             RequestBody::MemLimit => {
-                let client = self.processes.client_of(process);
-                let account =
-                    client.and_then(|client| self.clients.memory.client(client)).unwrap_or_default();
-                let body = ResponseBody::MemLimit { used: account.used, limit: account.limit };
-                self.connections.answer(id, request.id, body)
+                let Shared { clients, processes, .. } = &self.shared;
+                let account = processes.client_of(process).and_then(|client| clients.memory.client(client));
+                let Account { used, limit, .. } = account.unwrap_or_default();
+                self.connections.answer(id, request.id, ResponseBody::MemLimit { used, limit })
             }
             RequestBody::MemUpdate { bytes, allocate } => {
-                let granted = self.update_memory(process, bytes, allocate);
+                let client = self.shared.processes.client_of(process);
+                let granted = self.shared.clients.update_memory(process, client, bytes, allocate);
                 self.connections.answer(id, request.id, ResponseBody::MemUpdate { granted })
             }
             _ => Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH")),
@@ -97,7 +116,7 @@ impl EventLoop {
         request: i32,
         ask: GrantRequest,
     ) -> Outcome {
-        let Some(process) = self.processes.get_mut(id) else { return Ok(()) };
+        let Some(process) = self.shared.processes.get_mut(id) else { return Ok(()) };
         if process.token != Some(connection) {
             return Err(Reason::OutOfOrder("QUOTA on the memory channel"));
         }
@@ -106,10 +125,10 @@ impl EventLoop {
         }
         process.unanswered.push(request);
         if self.channel_groups.is_hardware_scheduled(id) {
-            let effects = answer_all(id, UNLIMITED_MS, &mut self.processes);
+            let effects = answer_all(id, UNLIMITED_MS, &mut self.shared.processes);
             self.carry_out(effects);
-        } else {
-            self.grants.request(id, ask, self.io.now());
+        } else if let Err(refused) = self.shared.grants.ledger.request(id, self.shared.io.now(), ask) {
+            debug!(%refused, "request for a grant");
         }
         Ok(())
     }
@@ -117,16 +136,11 @@ impl EventLoop {
     fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(id) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
-        if matches!(
-            request.body,
-            RequestBody::Yield { .. }
-                | RequestBody::Hint { .. }
-                | RequestBody::Detach
-                | RequestBody::Contexts { .. }
-        ) {
+        use RequestBody::{Contexts, Detach, Hint, Yield};
+        if matches!(request.body, Yield { .. } | Hint { .. } | Detach | Contexts { .. }) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
-        let found = match self.connections.client_of(id, &request.name, &self.clients, &self.processes) {
+        let found = match self.connections.client_of(id, &request.name, &self.shared) {
             Ok(found) => found,
             // Gemini's peers take a closed connection for an answer, so they get none, as from Gemini.
             Err(reason) if transport == Transport::Tcp => {
@@ -135,26 +149,27 @@ impl EventLoop {
             }
             Err(reason) => return Err(reason),
         };
-        let process = match role {
-            Role::Legacy(process) => {
-                let first = self.processes.client_of(process);
-                if let Some(first) = first.filter(|first| *first != found.client) {
-                    let (first, second) =
-                        (self.clients.name(first).to_owned(), self.clients.name(found.client).to_owned());
-                    return Err(Reason::NameChanged { first, second });
-                }
-                process
-            }
-            _ => self.add_legacy(id, found)?,
+        let Role::Legacy(process) = role else {
+            let process = self.add_legacy(id, found)?;
+            return self.handle_common(id, process, request);
         };
-        self.handle_common(id, process, request)
+        let Shared { clients, processes, .. } = &self.shared;
+        match processes.client_of(process).filter(|first| *first != found.client) {
+            Some(first) => {
+                let (first, second) = (clients.name(first).to_owned(), clients.name(found.client).to_owned());
+                Err(Reason::NameChanged(first, second))
+            }
+            None => self.handle_common(id, process, request),
+        }
     }
 
     /// Logs once per connection that it gets no answers: its peer may ask again and again.
     fn log_no_answer(&mut self, id: ConnectionId, reason: &Reason) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if !std::mem::replace(&mut connection.silence_logged, true) && self.io.may_log("silence").is_some() {
-            warn!(peer = %connection, "peer gets no answer: {reason}");
+        if !std::mem::replace(&mut connection.silence_logged, true)
+            && self.shared.io.may_log("silence").is_some()
+        {
+            warn!(peer = connection.label, "peer gets no answer: {reason}");
         }
     }
 
@@ -171,29 +186,12 @@ impl EventLoop {
             token: Some(id),
             ..Process::new(client, label, container)
         };
-        let process = self.processes.add(process, &self.io);
+        let process = self.shared.processes.add(process, &self.shared.io);
         self.connections.set_role(id, Role::Legacy(process));
-        self.clients.memory.open(process, client);
-        let added = self.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
+        self.shared.clients.memory.open(process, client);
+        let added = self.shared.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
         added.map_err(|_| Reason::ClientRemoved)?;
         Ok(process)
-    }
-
-    fn update_memory(&mut self, id: ProcessId, bytes: u64, allocate: bool) -> bool {
-        if !allocate {
-            let released = self.clients.memory.release(id, bytes);
-            if released < bytes {
-                debug!(process = ?id, bytes, released, "process released more memory than it holds");
-            }
-            return true;
-        }
-        let granted = self.clients.memory.reserve(id, bytes) == ReserveResult::Granted;
-        let client = self.processes.client_of(id).and_then(|client| self.clients.get(client));
-        if let Some(client) = client.filter(|_| !granted) {
-            client.metrics.memory.denied.inc();
-            debug!(client = client.name, bytes, "memory denied");
-        }
-        granted
     }
 }
 

@@ -1,20 +1,19 @@
 //! The metrics: counters that the event loop increments without a lock, and the registry that the HTTP thread owns.
 
-mod channel_groups;
 mod client;
-mod preemptions;
-mod stream_gates;
+mod scheduling;
 
 use crate::clients::ClientKey;
 use crate::connections::Reason;
-pub(crate) use channel_groups::{ChannelGroupMetrics, EnforcementLevel};
+use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
-pub(crate) use preemptions::{Preempted, PreemptionMetrics};
-use prometheus::{IntCounter, Opts, Registry, TextEncoder};
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
+pub(crate) use scheduling::{EnforcementLevel, Preempted};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-pub(crate) use stream_gates::StreamGateMetrics;
 
 /// A message to the owner of the registry.
 enum Notice {
@@ -28,7 +27,7 @@ pub(crate) struct Metrics {
     pub(crate) stream_gates: StreamGateMetrics,
     pub(crate) preemptions: PreemptionMetrics,
     notices: Sender<Notice>,
-    refused: Vec<IntCounter>,
+    refused: [IntCounter; Reason::LABELS.len()],
 }
 
 impl Metrics {
@@ -65,16 +64,8 @@ impl Exposition {
     pub(crate) fn text(&self) -> prometheus::Result<String> {
         for notice in self.notices.try_iter() {
             match notice {
-                Notice::Add(metrics) => {
-                    for collector in metrics.collectors() {
-                        self.registry.register(collector)?;
-                    }
-                }
-                Notice::Remove(metrics) => {
-                    for collector in metrics.collectors() {
-                        self.registry.unregister(collector)?;
-                    }
-                }
+                Notice::Add(metrics) => self.registry.register(Box::new(ClientCollector(metrics)))?,
+                Notice::Remove(metrics) => self.registry.unregister(Box::new(ClientCollector(metrics)))?,
             }
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
@@ -83,22 +74,69 @@ impl Exposition {
 
 /// A new pair.
 pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
-    let (sender, receiver) = channel();
+    let (sender, notices) = channel();
+    let mut series = Series::default();
+    let refused =
+        series.opts("sluice_refused_connections_total", "Connections closed by the manager, by reason");
+    let metrics = Metrics {
+        channel_groups: ChannelGroupMetrics::new(&mut series)?,
+        stream_gates: StreamGateMetrics::new(&mut series)?,
+        preemptions: PreemptionMetrics::new(&mut series)?,
+        notices: sender,
+        refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
+    };
     let registry = Registry::new();
-    let mut refused = Vec::with_capacity(Reason::LABELS.len());
-    for label in Reason::LABELS {
-        let opts =
-            Opts::new("sluice_refused_connections_total", "Connections closed by the manager, by reason")
-                .const_label("reason", label);
-        let counter = IntCounter::with_opts(opts)?;
-        registry.register(Box::new(counter.clone()))?;
-        refused.push(counter);
+    series.collectors.into_iter().try_for_each(|collector| registry.register(collector))?;
+    Ok((metrics, Exposition { registry, notices }))
+}
+
+/// Makes collectors with common labels and keeps a copy of each, so that they can be registered together.
+#[derive(Default)]
+struct Series {
+    labels: HashMap<String, String>,
+    collectors: Vec<Box<dyn Collector>>,
+}
+
+impl Series {
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_labels(self.labels.clone())
     }
-    let channel_groups = ChannelGroupMetrics::new(&registry)?;
-    let stream_gates = StreamGateMetrics::new(&registry)?;
-    let preemptions = PreemptionMetrics::new(&registry)?;
-    Ok((
-        Metrics { channel_groups, stream_gates, preemptions, notices: sender, refused },
-        Exposition { registry, notices: receiver },
-    ))
+
+    /// Keeps a copy of a collector.
+    fn keep<C: Collector + Clone + 'static>(&mut self, made: prometheus::Result<C>) -> prometheus::Result<C> {
+        made.inspect(|made| self.collectors.push(Box::new(made.clone())))
+    }
+
+    fn seconds(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
+        self.keep(Counter::with_opts(self.opts(name, help)))
+    }
+
+    fn counter(&mut self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.keep(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+        self.keep(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    /// A metric of this family for each value of its label.
+    fn by_value<B: MetricVecBuilder + 'static, const N: usize>(
+        &mut self,
+        family: prometheus::Result<MetricVec<B>>,
+        values: [&str; N],
+    ) -> prometheus::Result<[B::M; N]> {
+        let family = self.keep(family)?;
+        Ok(values.map(|value| family.with_label_values(&[value])))
+    }
+
+    /// A counter for each value of a label and each outcome.
+    fn outcomes<const N: usize, const M: usize>(
+        &mut self,
+        (name, help): (&str, &str),
+        (label, values): (&str, [&str; N]),
+        outcomes: [&str; M],
+    ) -> prometheus::Result<[[IntCounter; M]; N]> {
+        let family = self.keep(IntCounterVec::new(self.opts(name, help), &[label, "outcome"]))?;
+        Ok(values.map(|value| outcomes.map(|outcome| family.with_label_values(&[value, outcome]))))
+    }
 }

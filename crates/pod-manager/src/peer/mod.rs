@@ -1,5 +1,6 @@
 //! Which process is at the other end of a unix socket, and its cgroup: as the kernel reports them, not the peer.
 
+use sluice_core::pod_cgroup::{PodCgroup, pod_of};
 use sluice_sys::socket::{PeerCredentials, peer_credentials, peer_pidfd};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,21 +28,31 @@ pub struct Place {
     pub cgroup: String,
 }
 
+impl Peer {
+    /// The pod and container that it is in, by its cgroup; or why it is in none.
+    pub(crate) fn pod(&self) -> Result<PodCgroup, String> {
+        let pid = self.credentials.pid;
+        let Some(place) = &self.place else {
+            // The kernel reports pid 0 for a process of a pid namespace that is not visible from here.
+            return Err(format!(
+                "process {pid} is in no pid namespace seen from here (the pod-manager needs the host's: hostPID)"
+            ));
+        };
+        // The process has chosen its name, so the log quotes it.
+        pod_of(&place.cgroup)
+            .map_err(|why| format!("process {pid} ({:?}) is in no pod: {why}", place.command))
+    }
+}
+
 /// Identifies the process at the other end of a socket.
 pub trait Peers: Send {
-    /// The process that connected.
-    ///
-    /// # Errors
-    /// The process has ended already, or what the system returns.
+    /// The process that connected. An error: it has ended already, or what the system returns.
     fn identify(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
 }
 
 /// Reads files of /proc/PID.
 pub trait ProcFs: Send {
-    /// The text of /proc/PID/FILE; bytes that are not UTF-8 are replaced.
-    ///
-    /// # Errors
-    /// What the system returns: ENOENT or ESRCH when there is no such process.
+    /// The text of /proc/PID/FILE; bytes that are not UTF-8 are replaced. An error: ENOENT or ESRCH when there is no such process.
     fn read(&mut self, pid: i32, file: &str) -> io::Result<String>;
 }
 
@@ -65,7 +76,6 @@ pub struct KernelPeers<P = KernelProc> {
 
 impl KernelPeers {
     /// Reads command and cgroup, too.
-    #[must_use]
     pub fn with_places() -> Self {
         Self { proc: KernelProc, reads_place: true }
     }

@@ -75,3 +75,26 @@ fn kernel_identifies_this_process() {
     let standalone = KernelPeers::<KernelProc>::default().identify(ours.as_fd()).unwrap();
     assert_eq!(standalone.place, None);
 }
+
+fn pod_in(pid: i32, cgroup: Option<&str>) -> Result<PodCgroup, String> {
+    let place = cgroup.map(|cgroup| Place { command: "python\u{1b}3".into(), cgroup: cgroup.to_owned() });
+    let credentials = PeerCredentials { pid, uid: 0, gid: 0 };
+    Peer { credentials, started: Some(1), pidfd: None, place }.pod()
+}
+
+#[test]
+fn cgroup_decides_which_pod_a_peer_is_in() {
+    let uid = "0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b7d90";
+    let pod = pod_in(7, Some(&format!("0::/kubepods/pod{uid}/{}\n", "a".repeat(64)))).unwrap();
+    assert_eq!((pod.uid, pod.container), (uid.into(), Some("a".repeat(64))));
+}
+
+#[test]
+fn refusal_names_the_cgroup_or_asks_for_the_host_pid_namespace() {
+    let refusal = pod_in(1234, Some("0::/system.slice/ssh.service\n")).unwrap_err();
+    assert_eq!(
+        refusal,
+        "process 1234 (\"python\\u{1b}3\") is in no pod: its cgroup is \"/system.slice/ssh.service\""
+    );
+    assert!(pod_in(0, None).unwrap_err().contains("hostPID"));
+}

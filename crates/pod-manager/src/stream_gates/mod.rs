@@ -3,10 +3,9 @@
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Process, Processes};
 use crate::config::GatedProcesses;
-use crate::io::Io;
+use crate::io::Shared;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::Activity;
-use sluice_core::ledger::TokenLedger;
 use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};
 use std::collections::HashMap;
 
@@ -34,35 +33,22 @@ impl StreamGates {
     }
 
     /// A process announces that work of its own begins in `lead_us`: for a latency-critical process that counts as work.
-    pub(crate) fn announce(
-        &mut self,
-        id: ProcessId,
-        lead_us: u32,
-        clients: &Clients,
-        processes: &Processes,
-        now: u64,
-    ) {
-        let Some(process) = processes.get(id) else { return };
+    pub(crate) fn announce(&mut self, id: ProcessId, lead_us: u32, now: u64, shared: &Shared) {
+        let Some(process) = shared.processes.get(id) else { return };
         let reports = process.pages.as_ref().is_some_and(|pages| pages.is_current());
-        if reports && clients.is_critical(process.client) {
-            self.announced
-                .extend(Announced::at(now, u64::from(lead_us) * 1_000).map(|announced| (id, announced)));
+        if reports && shared.clients.is_critical(process.client) {
+            let announced = Announced::at(now, u64::from(lead_us) * 1_000);
+            self.announced.extend(announced.map(|announced| (id, announced)));
         }
     }
 
     /// Closes and opens the gates, and has the ledger withhold grants while they are closed. Before the ledger decides.
-    pub(crate) fn update(
-        &mut self,
-        clients: &Clients,
-        processes: &mut Processes,
-        groups: &ChannelGroups,
-        ledger: &mut TokenLedger,
-        io: &Io,
-    ) {
+    pub(crate) fn update(&mut self, groups: &ChannelGroups, shared: &mut Shared) {
         let before = self.gates.state();
         if !before.is_wanted() && !groups.scheduler.has_critical() {
             return;
         }
+        let Shared { clients, processes, grants, io } = shared;
         let now = io.now();
         let critical = self.read_critical(clients, processes, now);
         let is_gated = processes.iter().any(|(id, process)| self.has_gates(id, process, clients, groups));
@@ -75,12 +61,12 @@ impl StreamGates {
         if !(state.is_wanted() || before.is_wanted()) {
             return;
         }
-        ledger.set_withheld(state.is_closed(), now);
+        grants.ledger.set_withheld(state.is_closed(), now);
         for (id, process) in processes.iter() {
             let gated = self.has_gates(id, process, clients, groups);
             if let Some(pages) = process.pages.as_ref().filter(|pages| pages.is_current()) {
                 pages.set_gate(gated && state.is_wanted(), gated && state.is_closed());
-                ledger.set_gated(id, gated && pages.report().gates() != 0);
+                grants.ledger.set_gated(id, gated && pages.report().gates() != 0);
             }
         }
     }

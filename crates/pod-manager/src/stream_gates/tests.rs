@@ -2,21 +2,19 @@ use super::*;
 use crate::channel_groups::ControlExecutor;
 use crate::clients::{ClientKey, Definition};
 use crate::connections::ConnectionId;
+use crate::grants::Grants;
 use crate::io::test_io;
 use sluice_comm::page::{Flags, PAGE_VERSION};
 use sluice_core::ClientId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
-use sluice_core::ledger::{Class, ClientSpec, Policy, ReturnKind};
+use sluice_core::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use sluice_core::share::Share;
 use std::collections::BTreeSet;
 
 /// A best-effort and a latency-critical client with one process each.
 struct Parts {
-    io: Io,
-    clients: Clients,
-    processes: Processes,
+    shared: Shared,
     groups: ChannelGroups,
-    ledger: TokenLedger,
     best_effort: ProcessId,
     critical: ProcessId,
 }
@@ -44,21 +42,22 @@ impl Parts {
         let (client, id) = critical;
         let owner = (client, Class::LatencyCritical);
         groups.scheduler.announce(id, owner, (Vec::new(), &BTreeSet::new()), &mut ledger, io.now());
-        Self { io, clients, processes, groups, ledger, best_effort: best_effort.1, critical: id }
+        let shared = Shared { clients, processes, grants: Grants::new(ledger, 0), io };
+        Self { shared, groups, best_effort: best_effort.1, critical: id }
     }
 
     fn update(&mut self, gates: &mut StreamGates) -> GateState {
-        gates.update(&self.clients, &mut self.processes, &self.groups, &mut self.ledger, &self.io);
+        gates.update(&self.groups, &mut self.shared);
         gates.gates.state()
     }
 
     fn set_busy(&self, busy: bool) {
-        let pages = self.processes.get(self.critical).and_then(|process| process.pages.as_ref()).unwrap();
-        pages.report().set_activity(busy, self.io.now());
+        let pages = self.shared.processes.pages(self.critical).unwrap();
+        pages.report().set_activity(busy, self.shared.io.now());
     }
 }
 
-fn process(client: ClientId, processes: &mut Processes, io: &Io) -> ProcessId {
+fn process(client: ClientId, processes: &mut Processes, io: &crate::io::Io) -> ProcessId {
     let token = Some(ConnectionId(client.0));
     let mut process = Process { token, ..Process::new(client, "process".into(), None) };
     process.provide_pages(ProcessId(0), PAGE_VERSION, Flags::default(), io).unwrap();
@@ -72,20 +71,20 @@ fn gates_are_closed_and_grants_withheld_while_a_latency_critical_process_is_busy
     assert_eq!(parts.update(&mut gates), GateState::Open);
     parts.set_busy(true);
     assert_eq!(parts.update(&mut gates), GateState::Closed);
-    assert!(parts.ledger.is_withheld());
+    assert!(parts.shared.grants.ledger.is_withheld());
     parts.set_busy(false);
     assert_eq!(parts.update(&mut gates), GateState::Open);
-    assert!(!parts.ledger.is_withheld());
+    assert!(!parts.shared.grants.ledger.is_withheld());
 }
 
 #[test]
 fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
     let mut parts = Parts::new();
     let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
-    let now = parts.io.now();
-    gates.announce(parts.best_effort, 1_500, &parts.clients, &parts.processes, now);
+    let now = parts.shared.io.now();
+    gates.announce(parts.best_effort, 1_500, now, &parts.shared);
     assert_eq!(parts.update(&mut gates), GateState::Open);
-    gates.announce(parts.critical, 1_500, &parts.clients, &parts.processes, u64::MAX - 3_000_000);
+    gates.announce(parts.critical, 1_500, u64::MAX - 3_000_000, &parts.shared);
     assert_eq!(parts.update(&mut gates), GateState::Closed);
     gates.forget(parts.critical);
     assert_eq!(parts.update(&mut gates), GateState::Open);

@@ -1,21 +1,20 @@
-//! The groups of a process without the hook: they are taken under control, followed as they come and go, and released when a control
-//! fails.
+//! Processes without the hook are scheduled: their groups are taken under control, followed as they come and go, and released when a
+//! control fails. A process whose groups cannot be controlled is held by the driver's lock.
 
-use super::{OtherParts, Unhooked};
+use super::Unhooked;
+use super::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, ObstacleKind, ProcessKey};
 use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
-use crate::clients::{Process, Processes};
+use crate::clients::{Clients, Process};
 use crate::effect::{Effect, Effects};
-use crate::io::Io;
-use crate::unhooked::scanning::{ControlDescriptor, ControllableProcess, Obstacle, ObstacleKind, ProcessKey};
+use crate::io::Shared;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
-use sluice_core::ledger::ReturnKind;
+use sluice_core::ledger::{Class, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
 use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeSet, HashSet};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
-use tracing::info;
+use tracing::{info, warn};
 
 /// After this time a process of which a control has failed is tried again.
 const RETRY: Duration = Duration::from_secs(300);
@@ -28,46 +27,34 @@ impl Unhooked {
     pub(super) fn take_groups(
         &mut self,
         client: ClientId,
-        found: ControllableProcess,
-        parts: &mut OtherParts<'_>,
+        found: Candidate,
+        mut descriptors: Vec<ControlDescriptor>,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
         effects: &mut Effects,
     ) -> Result<(), Obstacle> {
-        let ControllableProcess { key, command, pod, pidfd, mut descriptors } = found;
-        let known = parts.processes.find(key);
-        let process = known.and_then(|id| parts.processes.get(id));
-        // It has attached meanwhile, or it is the process of a client that was removed.
-        if process.is_some_and(|process| process.is_attached() || process.client != client) {
-            parts.io.closer.close(descriptors);
-            return Ok(());
-        }
+        let known = shared.processes.find(found.key);
         // A child that has inherited the file of its parent: the groups are the parent's.
-        let of_others = handles_of_others(known, client, parts.processes, parts.groups);
+        let of_others = handles_of_others(known, client, groups, shared);
         let is_its_own = |context: &ContextHandles| !of_others.contains(&handles_of(context));
         descriptors.iter_mut().for_each(|descriptor| descriptor.contexts.retain(is_its_own));
         let handles: HashSet<(u32, u32)> = descriptors.iter().flat_map(ControlDescriptor::handles).collect();
-        let current = known.map(|id| parts.groups.handles(id)).unwrap_or_default();
-        if !handles.is_empty() && self.has_failed(key, parts.io.now()) {
-            parts.io.closer.close(descriptors);
+        let current = known.map(|id| groups.handles(id)).unwrap_or_default();
+        if !handles.is_empty() && self.has_failed(found.key, shared.io.now()) {
+            shared.io.closer.close(descriptors);
             return Err(ObstacleKind::ControlFailed.because("a control of it has failed"));
         }
         if current == handles {
-            parts.io.closer.close(descriptors);
+            shared.io.closer.close(descriptors);
             return Ok(());
         }
-        let id = match known {
-            Some(id) => id,
-            None if handles.is_empty() => {
-                parts.io.closer.close(descriptors);
-                return Ok(());
-            }
-            None => add_process(client, key, &command, pod.container, pidfd, parts),
-        };
+        let id = known.unwrap_or_else(|| add_process(client, found, shared));
         effects.push(Effect::SchedulingChanged(id));
-        announce(id, client, descriptors, parts)
+        announce(id, client, descriptors, groups, shared)
     }
 
     /// Whether a control of a process has failed, not long ago.
-    pub(super) fn has_failed(&self, key: ProcessKey, now: u64) -> bool {
+    fn has_failed(&self, key: ProcessKey, now: u64) -> bool {
         self.failed.get(&key).is_some_and(|backoff| !backoff.is_ready(now))
     }
 
@@ -78,14 +65,13 @@ impl Unhooked {
         &mut self,
         id: ProcessId,
         had_failed: bool,
-        processes: &Processes,
         groups: &mut ChannelGroups,
-        io: &Io,
+        shared: &Shared,
     ) {
-        let Some(process) = processes.get(id).filter(|process| process.unhooked) else { return };
+        let Some(process) = shared.processes.get(id).filter(|process| process.unhooked) else { return };
         if let Some(key) = process.key {
             let mut backoff = Backoff::new(RETRY, RETRY);
-            backoff.failed(io.now());
+            backoff.failed(shared.io.now());
             self.failed.insert(key, backoff);
             self.unscheduled.insert(key, (process.client, ObstacleKind::ControlFailed));
         }
@@ -93,41 +79,78 @@ impl Unhooked {
             groups.scheduler.clear_failure(process.client);
         }
     }
+
+    /// Whether the driver's lock can be used for a client's processes. Latency-critical ones are never locked.
+    pub(super) fn can_lock(&self, client: ClientId, clients: &Clients) -> bool {
+        clients.class(client) == Some(Class::BestEffort)
+            && self.locks.as_ref().is_some_and(DriverLocks::are_ready)
+    }
+
+    /// Schedules a process by the driver's lock in place of its groups: it counts as one group, which is disabled by locking and has no
+    /// time slice. Returns whether that is so.
+    pub(super) fn lock_instead(
+        &mut self,
+        id: ProcessId,
+        client: ClientId,
+        obstacle: &Obstacle,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) -> bool {
+        let Some(locks) = self.locks.clone().filter(|_| self.can_lock(client, &shared.clients)) else {
+            return false;
+        };
+        let Some(process) = shared.processes.get_mut(id) else { return false };
+        let (Some(pid), Some(pidfd)) = (process.pid, process.pidfd.as_ref()) else { return false };
+        let Ok(pidfd) = pidfd.try_clone() else { return false };
+        let handles = DriverLocks::placeholder_handles(pid);
+        if groups.handles(id).contains(&handles_of(&handles)) {
+            return true;
+        }
+        process.unhooked = true;
+        if process.key.is_some_and(|key| self.has_failed(key, shared.io.now())) {
+            return false;
+        }
+        let added = shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
+        let announced = std::slice::from_ref(&handles);
+        if added.is_err() || groups.admit(id, announced, shared) != Admission::Now {
+            return false;
+        }
+        let descriptor = groups.add_descriptor(locks.control_of(pid, pidfd), None);
+        let opened = vec![(descriptor, vec![handles])];
+        schedule(id, (client, Class::BestEffort), opened, &BTreeSet::new(), groups, shared);
+        let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
+        let reason = obstacle.kind.label();
+        warn!(client, peer, reason, "process is scheduled by the driver's lock: {obstacle}");
+        true
+    }
 }
 
 /// Handles of the groups of the client's other processes.
 fn handles_of_others(
     known: Option<ProcessId>,
     client: ClientId,
-    processes: &Processes,
     groups: &ChannelGroups,
+    shared: &Shared,
 ) -> HashSet<(u32, u32)> {
-    let of_pod = |id| processes.client_of(id).is_none_or(|of| of == client);
+    let of_pod = |id| shared.processes.client_of(id).is_none_or(|of| of == client);
     let others = groups.of_others(known).filter(|group| of_pod(group.process));
     others.map(|group| handles_of(&group.context)).collect()
 }
 
 /// Adds a process without the hook.
-pub(super) fn add_process(
-    client: ClientId,
-    key: ProcessKey,
-    command: &str,
-    container: Option<String>,
-    pidfd: OwnedFd,
-    parts: &mut OtherParts<'_>,
-) -> ProcessId {
-    let pid = key.0;
-    let label = format!("pid {pid} ({command:?}), without the hook");
-    info!(client = parts.clients.name(client), peer = %label, "process without the hook is scheduled");
+pub(super) fn add_process(client: ClientId, found: Candidate, shared: &mut Shared) -> ProcessId {
+    let Candidate { key, command, pod, pidfd, .. } = found;
+    let label = format!("pid {} ({command:?}), without the hook", key.0);
+    info!(client = shared.clients.name(client), peer = %label, "process without the hook is scheduled");
     let process = Process {
         unhooked: true,
-        pid: Some(pid),
+        pid: Some(key.0),
         key: Some(key),
         pidfd: Some(pidfd),
-        ..Process::new(client, label, container)
+        ..Process::new(client, label, pod.container)
     };
-    let id = parts.processes.add(process, parts.io);
-    parts.clients.memory.open(id, client);
+    let id = shared.processes.add(process, &shared.io);
+    shared.clients.memory.open(id, client);
     id
 }
 
@@ -136,70 +159,75 @@ fn announce(
     id: ProcessId,
     client: ClientId,
     descriptors: Vec<ControlDescriptor>,
-    parts: &mut OtherParts<'_>,
+    groups: &mut ChannelGroups,
+    shared: &mut Shared,
 ) -> Result<(), Obstacle> {
-    let now = parts.io.now();
-    let Some(class) = parts.clients.class(client) else { return Ok(()) };
-    let Some(process) = parts.processes.get_mut(id) else { return Ok(()) };
+    let Some(class) = shared.clients.class(client) else { return Ok(()) };
+    let Some(process) = shared.processes.get_mut(id) else { return Ok(()) };
     process.unhooked = true;
-    let pid = process.pid;
     // It may have been there before, with a connection that has gone.
-    let added = parts.ledger.add_process(id, client, ReturnKind::Returns);
+    let added = shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
     let contexts: Vec<ContextHandles> =
         descriptors.iter().flat_map(|descriptor| descriptor.contexts.clone()).collect();
-    let admitted =
-        added.is_ok() && parts.groups.admit(id, &contexts, parts.processes, parts.io) == Admission::Now;
+    let admitted = added.is_ok() && groups.admit(id, &contexts, shared) == Admission::Now;
     let unchanged: BTreeSet<GroupId> =
-        contexts.iter().filter_map(|context| parts.groups.unchanged(id, context)).collect();
+        contexts.iter().filter_map(|context| groups.unchanged(id, context)).collect();
     let opened = if admitted {
-        open(id, descriptors, parts)
+        open(id, descriptors, groups, shared)
     } else {
-        parts.io.closer.close(descriptors);
+        shared.io.closer.close(descriptors);
         Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
     };
-    let (opened, obstacle) = match opened {
-        Ok(opened) => (opened, None),
-        Err(obstacle) => (Vec::new(), Some(obstacle)),
-    };
+    let (opened, result) = opened.map_or_else(|why| (Vec::new(), Err(why)), |opened| (opened, Ok(())));
+    schedule(id, (client, class), opened, &unchanged, groups, shared);
+    result
+}
+
+/// Takes groups under control and schedules their process by them. A failed control of an attached process of the client does not
+/// concern this one.
+fn schedule(
+    id: ProcessId,
+    owner: (ClientId, Class),
+    opened: Opened,
+    unchanged: &BTreeSet<GroupId>,
+    groups: &mut ChannelGroups,
+    shared: &mut Shared,
+) {
+    let pid = shared.processes.get(id).and_then(|process| process.pid);
     let mut added: Vec<GroupId> = Vec::new();
     for (descriptor, contexts) in opened {
-        for context in contexts {
-            added.push(parts.groups.add(id, pid, descriptor, context));
-        }
-        parts.groups.seal_descriptor(descriptor);
+        added.extend(contexts.into_iter().map(|context| groups.add(id, pid, descriptor, context)));
+        groups.seal_descriptor(descriptor);
     }
-    // A failed control of an attached process of the client does not concern this one.
-    let scheduler = &mut parts.groups.scheduler;
-    let pardoned = scheduler.clear_failure(client);
-    scheduler.announce(id, (client, class), (added, &unchanged), parts.ledger, now);
-    scheduler.restore_failure(client, pardoned);
-    obstacle.map_or(Ok(()), Err)
+    let (ledger, now) = (&mut shared.grants.ledger, shared.io.now());
+    groups.scheduler.announce_despite_failure(id, owner, (added, unchanged), ledger, now);
 }
 
 /// Opens all control descriptors of a process, or none.
 fn open(
     id: ProcessId,
     descriptors: Vec<ControlDescriptor>,
-    parts: &mut OtherParts<'_>,
+    groups: &mut ChannelGroups,
+    shared: &Shared,
 ) -> Result<Opened, Obstacle> {
+    let pidfd = shared.processes.get(id).and_then(|process| process.pidfd.as_ref());
     let mut opened = Vec::new();
     let mut failed = None;
     for ControlDescriptor { descriptor, contexts } in descriptors {
-        let pidfd = parts.processes.get(id).and_then(|process| process.pidfd.as_ref());
         if contexts.is_empty() || failed.is_some() {
-            parts.io.closer.close(descriptor);
+            shared.io.closer.close(descriptor);
             continue;
         }
-        match parts.groups.open(descriptor, pidfd) {
+        match groups.open(descriptor, pidfd) {
             Ok(descriptor) => opened.push((descriptor, contexts)),
             Err((descriptor, why)) => {
-                parts.io.closer.close(descriptor);
+                shared.io.closer.close(descriptor);
                 failed = Some(why);
             }
         }
     }
     if let Some(why) = failed {
-        opened.iter().for_each(|(descriptor, _)| parts.groups.seal_descriptor(*descriptor));
+        opened.iter().for_each(|(descriptor, _)| groups.seal_descriptor(*descriptor));
         return Err(ObstacleKind::Driver.because(why));
     }
     Ok(opened)

@@ -4,23 +4,17 @@
 //! scheduled and why, and takes the groups of the others under control.
 
 mod groups;
-mod locked;
-mod ownership;
+pub(crate) mod ownership;
 pub mod scanning;
-
-pub(crate) use ownership::was_found_elsewhere;
 
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
-use crate::identity::Identity;
-use crate::io::Io;
+use crate::io::Shared;
 use crate::unhooked::scanning::{
-    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UncontrollableProcess,
-    UnhookedScanner,
+    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
 };
-use sluice_core::ledger::TokenLedger;
-use sluice_core::{ClientId, ProcessId};
+use sluice_core::ClientId;
 use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -28,15 +22,6 @@ use tracing::warn;
 
 /// Time between the result of a search and the next search.
 const SEARCH_INTERVAL_NS: u64 = 1_000_000_000;
-
-/// The other parts of the manager, borrowed while the result of a search is applied.
-pub(crate) struct OtherParts<'a> {
-    pub(crate) clients: &'a mut Clients,
-    pub(crate) processes: &'a mut Processes,
-    pub(crate) groups: &'a mut ChannelGroups,
-    pub(crate) ledger: &'a mut TokenLedger,
-    pub(crate) io: &'a mut Io,
-}
 
 /// The state of the search, and the processes whose groups could not be taken under control.
 #[derive(Default)]
@@ -70,19 +55,14 @@ impl Unhooked {
     }
 
     /// Begins a search if one is due.
-    pub(crate) fn search_if_due(&mut self, clients: &Clients, processes: &Processes, now: u64) {
-        if self.next_deadline(clients).is_none_or(|next| next > now) {
-            return;
-        }
-        if let Some(search) = &self.search {
-            let pods = clients.pods().cloned().collect();
-            let again = std::mem::take(&mut self.inspect_again);
-            search.request_scan(ScanRequest {
-                now,
-                pods,
-                attached: processes.attached_keys().collect(),
-                requested: again,
-            });
+    pub(crate) fn search_if_due(&mut self, shared: &Shared) {
+        let now = shared.io.now();
+        let is_due = self.next_deadline(&shared.clients).is_some_and(|next| next <= now);
+        if let Some(search) = self.search.as_ref().filter(|_| is_due) {
+            let pods = shared.clients.pods().cloned().collect();
+            let attached = shared.processes.attached_keys().collect();
+            let requested = std::mem::take(&mut self.inspect_again);
+            search.request_scan(ScanRequest { now, pods, attached, requested });
             self.is_searching = true;
         }
     }
@@ -94,92 +74,79 @@ impl Unhooked {
     }
 
     /// Applies the result of a search.
-    pub(crate) fn search_ended(&mut self, result: ScanResult, mut parts: OtherParts<'_>) -> Effects {
-        let ScanResult { candidates, controllable, uncontrollable } = result;
+    pub(crate) fn search_ended(
+        &mut self,
+        result: ScanResult,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) -> Effects {
         let mut effects = Effects::new();
         self.is_searching = false;
         let pause = if self.inspect_again.is_empty() { SEARCH_INTERVAL_NS } else { 0 };
-        self.next_search = parts.io.now().saturating_add(pause);
-        if let Some(candidates) = candidates {
+        self.next_search = shared.io.now().saturating_add(pause);
+        if let Some(candidates) = result.candidates {
             self.unscheduled.retain(|key, _| candidates.contains(key));
             self.failed.retain(|key, _| candidates.contains(key));
         }
-        for found in uncontrollable {
-            effects.extend(self.uncontrollable(found, &mut parts));
-        }
-        for found in controllable {
-            let Some(client) = parts.clients.find(&Identity::Pod(found.pod.clone())) else {
-                parts.io.closer.close(found.descriptors);
+        for (found, result) in result.inspected {
+            let Some(client) = shared.clients.of_pod(&found.pod.uid) else {
+                shared.io.closer.close(result);
                 continue;
             };
-            let (key, command) = (found.key, found.command.clone());
-            match self.take_groups(client, found, &mut parts, &mut effects) {
-                Ok(()) => drop(self.unscheduled.remove(&key)),
+            let process = shared.processes.find(found.key).and_then(|id| shared.processes.get(id));
+            // It has attached meanwhile, or it is the process of a client that was removed.
+            if process.is_some_and(|process| process.is_attached() || process.client != client) {
+                shared.io.closer.close(result);
+                self.unscheduled.remove(&found.key);
+                continue;
+            }
+            let (key, command, is_known) = (found.key, found.command.clone(), process.is_some());
+            let taken = match result {
+                Ok(descriptors) => self.take_groups(client, found, descriptors, groups, shared, &mut effects),
                 Err(obstacle) => {
-                    let id = parts.processes.find(key);
-                    effects.extend(self.not_scheduled(id, client, key, &command, &obstacle, &mut parts));
+                    let can_lock = obstacle.kind.can_be_locked() && self.can_lock(client, &shared.clients);
+                    if can_lock && !is_known {
+                        groups::add_process(client, found, shared);
+                    }
+                    Err(obstacle)
                 }
+            };
+            match taken {
+                Ok(()) => drop(self.unscheduled.remove(&key)),
+                Err(why) => effects.extend(self.not_scheduled(client, key, &command, &why, groups, shared)),
             }
         }
         effects
     }
 
-    /// Handles a process whose groups cannot be taken under control.
-    fn uncontrollable(&mut self, found: UncontrollableProcess, parts: &mut OtherParts<'_>) -> Effects {
-        let UncontrollableProcess { key, command, pod, pidfd, obstacle } = found;
-        let known = parts.processes.find(key);
-        let Some(client) = parts.clients.find(&Identity::Pod(pod.clone())) else { return Effects::new() };
-        let process = known.and_then(|id| parts.processes.get(id));
-        if process.is_some_and(|process| process.is_attached() || process.client != client) {
-            self.unscheduled.remove(&key);
-            return Effects::new();
-        }
-        let may_lock = obstacle.kind.can_be_locked() && self.can_lock(client, parts.clients);
-        let id = known.or_else(|| {
-            may_lock.then(|| groups::add_process(client, key, &command, pod.container, pidfd, parts))
-        });
-        self.not_scheduled(id, client, key, &command, &obstacle, parts)
-    }
-
-    /// Holds a process by the driver's lock if that is possible, or notes why it is not scheduled.
+    /// Holds a process by the driver's lock if that is possible. Otherwise notes why it is not scheduled, and logs that once.
     fn not_scheduled(
         &mut self,
-        id: Option<ProcessId>,
         client: ClientId,
         key: ProcessKey,
         command: &str,
         obstacle: &Obstacle,
-        parts: &mut OtherParts<'_>,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
     ) -> Effects {
+        let id = shared.processes.find(key);
         if let Some(id) = id
             && obstacle.kind.can_be_locked()
-            && self.lock_instead(id, client, obstacle, parts)
+            && self.lock_instead(id, client, obstacle, groups, shared)
         {
             self.unscheduled.remove(&key);
             return vec![Effect::SchedulingChanged(id)];
         }
-        self.note_unscheduled(client, key, command, obstacle, parts);
-        id.map_or_else(Effects::new, |id| vec![Effect::ReleaseGroups(id), Effect::SchedulingChanged(id)])
-    }
-
-    /// Notes why a process is not scheduled, and logs it once.
-    fn note_unscheduled(
-        &mut self,
-        client: ClientId,
-        key: ProcessKey,
-        command: &str,
-        obstacle: &Obstacle,
-        parts: &mut OtherParts<'_>,
-    ) {
         let noted = self.unscheduled.insert(key, (client, obstacle.kind));
-        if noted != Some((client, obstacle.kind)) && parts.io.may_log("unscheduled").is_some() {
-            let client = parts.clients.name(client);
+        if noted != Some((client, obstacle.kind)) && shared.io.may_log("unscheduled").is_some() {
+            let client = shared.clients.name(client);
             let (pid, reason) = (key.0, obstacle.kind.label());
             warn!(
                 client,
                 pid, command, reason, "process runs without the hook and is not scheduled: {obstacle}"
             );
         }
+        id.map_or_else(Effects::new, |id| vec![Effect::ReleaseGroups(id), Effect::SchedulingChanged(id)])
     }
 
     /// How many processes of a client run without the hook and are not scheduled, by [`ObstacleKind::index`].
@@ -194,9 +161,9 @@ impl Unhooked {
     }
 
     /// Updates the gauges of processes without the hook.
-    pub(crate) fn refresh_gauges(&self, clients: &Clients, processes: &Processes, groups: &ChannelGroups) {
-        for (id, client) in clients.iter() {
-            let scheduled = i64::try_from(scheduled(id, processes, groups)).unwrap_or(i64::MAX);
+    pub(crate) fn refresh_gauges(&self, groups: &ChannelGroups, shared: &Shared) {
+        for (id, client) in shared.clients.iter() {
+            let scheduled = i64::try_from(scheduled(id, &shared.processes, groups)).unwrap_or(i64::MAX);
             client.metrics.unhooked.set(scheduled);
             for (gauge, count) in client.metrics.unscheduled.iter().zip(self.unscheduled(id)) {
                 gauge.set(count);

@@ -1,13 +1,46 @@
 //! The ownership check: where processes without the hook are searched for, an announced group has to belong to the process that
-//! announces it, because any process can name the handles of any group.
+//! announces it. Handles can be guessed: a process that announced another program's groups would take them out of that program's
+//! scheduling.
 
 use super::Unhooked;
-use crate::channel_groups::{Announcement, ChannelGroups, handles_of};
-use crate::clients::{Clients, Processes};
-use crate::io::Io;
-use crate::unhooked::scanning::OwnershipCheck;
+use super::scanning::{Obstacle, ProcessKey};
+use crate::channel_groups::{Announcement, ChannelGroups};
+use crate::io::Closer;
+use crate::io::Shared;
 use sluice_core::ProcessId;
-use std::os::fd::AsFd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+
+/// The clients of the driver that a process has announced as its own.
+#[derive(Debug)]
+pub struct OwnershipCheck {
+    /// The process.
+    pub key: ProcessKey,
+    /// The UID of its pod.
+    pub pod: String,
+    /// Readable when the process ends.
+    pub pidfd: OwnedFd,
+    /// The descriptors that it has sent, each with the clients that are to be controlled through it.
+    pub descriptors: Vec<(OwnedFd, Vec<u32>)>,
+    closer: Closer,
+}
+
+impl Drop for OwnershipCheck {
+    /// Closes the descriptors on the closer's thread, because their sender can delay the close.
+    fn drop(&mut self) {
+        self.closer.close(std::mem::take(&mut self.descriptors));
+    }
+}
+
+/// The result of an ownership check.
+#[derive(Debug)]
+pub(crate) struct OwnershipProof {
+    pub(crate) process: ProcessId,
+    /// The number of the announcement.
+    pub(crate) serial: u64,
+    /// Whether the process owns the groups; an error if it cannot be decided.
+    pub(crate) owns: Result<bool, Obstacle>,
+}
 
 impl Unhooked {
     /// Whether an announcement is checked from outside before it counts. Groups that the process has already were checked before.
@@ -15,14 +48,11 @@ impl Unhooked {
         &self,
         id: ProcessId,
         announcement: &Announcement,
-        clients: &Clients,
-        processes: &Processes,
         groups: &ChannelGroups,
+        shared: &Shared,
     ) -> bool {
         let is_new = |context| groups.unchanged(id, context).is_none();
-        self.search.is_some()
-            && pod_of(id, clients, processes).is_some()
-            && announcement.contexts.iter().any(is_new)
+        self.search.is_some() && pod_of(id, shared).is_some() && announcement.contexts.iter().any(is_new)
     }
 
     /// Requests the check of an announcement. Returns its number.
@@ -30,39 +60,32 @@ impl Unhooked {
         &mut self,
         id: ProcessId,
         announcement: &Announcement,
-        clients: &Clients,
-        processes: &Processes,
-        io: &Io,
+        shared: &Shared,
     ) -> Result<u64, String> {
-        let process = processes.get(id).ok_or("there is no such process")?;
-        let key = process.key.ok_or("the process is not visible from here")?;
-        let pidfd = process.pidfd.as_ref().ok_or("the process is not visible from here")?;
-        let pod = pod_of(id, clients, processes).unwrap_or_default().to_owned();
-        let owner = (key, pod, pidfd.as_fd());
-        let claim = OwnershipCheck::new(owner, &announcement.contexts, &announcement.descriptors, &io.closer);
-        let claim = claim.map_err(|why| why.to_string())?;
+        let process = shared.processes.get(id).ok_or("there is no such process")?;
+        let visible = process.key.zip(process.pidfd.as_ref());
+        let (key, pidfd) = visible.ok_or("the process is not visible from here")?;
+        let copy = |fd: &OwnedFd| fd.try_clone().map_err(|why| why.to_string());
+        let (pod, closer) = (pod_of(id, shared).unwrap_or_default().to_owned(), shared.io.closer.clone());
+        let mut check = OwnershipCheck { key, pod, pidfd: copy(pidfd)?, descriptors: Vec::new(), closer };
+        let mut clients: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for context in &announcement.contexts {
+            clients.entry(context.descriptor).or_default().insert(context.client);
+        }
+        for (index, clients) in clients {
+            let sent = announcement.descriptors.get(index as usize);
+            let sent = copy(sent.ok_or("a context is on a descriptor that was not sent")?)?;
+            check.descriptors.push((sent, clients.into_iter().collect()));
+        }
         self.checks += 1;
         if let Some(search) = &self.search {
-            search.check_ownership(id, self.checks, claim);
+            search.check_ownership(id, self.checks, check);
         }
         Ok(self.checks)
     }
 }
 
-/// Whether a group of this announcement was found at another process, which runs without the hook.
-pub(crate) fn was_found_elsewhere(
-    id: ProcessId,
-    announcement: &Announcement,
-    processes: &Processes,
-    groups: &ChannelGroups,
-) -> bool {
-    let unhooked = |owner| processes.get(owner).is_some_and(|process| process.unhooked);
-    let announced = |handles| announcement.contexts.iter().any(|context| handles_of(context) == handles);
-    let mut others = groups.of_others(Some(id)).filter(|group| unhooked(group.process));
-    others.any(|group| announced(handles_of(&group.context)))
-}
-
 /// The uid of the pod that a process is in.
-fn pod_of<'a>(id: ProcessId, clients: &'a Clients, processes: &Processes) -> Option<&'a str> {
-    clients.get(processes.client_of(id)?)?.definition.key.pod_uid()
+fn pod_of(id: ProcessId, shared: &Shared) -> Option<&str> {
+    shared.clients.get(shared.processes.client_of(id)?)?.definition.key.pod_uid()
 }

@@ -2,6 +2,7 @@
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockname, socketpair};
 use sluice_comm::attach::ContextHandles;
+use sluice_core::channel_groups::ControlOp;
 use sluice_pod_manager::channel_groups::{Cause, ChannelControl, ControlDriver, ControlFailure};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -161,16 +162,13 @@ struct Line {
 }
 
 impl ChannelControl for Line {
-    fn set_slice(&mut self, context: &ContextHandles, us: u64) -> Result<(), ControlFailure> {
-        self.driver.call(Call::Slice(context.channel_group, us))
-    }
-
-    fn disable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
-        self.driver.call(Call::Stop(context.channel_group))
-    }
-
-    fn enable(&mut self, context: &ContextHandles) -> Result<(), ControlFailure> {
-        self.driver.call(Call::Start(context.channel_group))
+    fn make(&mut self, context: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure> {
+        let group = context.channel_group;
+        self.driver.call(match op {
+            ControlOp::SetSlice(us) => Call::Slice(group, us),
+            ControlOp::Disable => Call::Stop(group),
+            ControlOp::Enable => Call::Start(group),
+        })
     }
 }
 

@@ -17,8 +17,7 @@ use clock::ManualClock;
 use driver::FakeDriver;
 use hook::Hook;
 use peers::ScriptedPeers;
-use sluice_pod_manager::identity::{ByCgroup, ByName, Identify};
-use sluice_pod_manager::{ClientSource, Config, GatedProcesses, Handle, Parts, start_with};
+use sluice_pod_manager::{Config, GatedProcesses, Handle, Parts, start_with};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -115,15 +114,10 @@ impl World {
 
     /// Starts the manager (again).
     pub fn start(&mut self) {
-        let identify: Box<dyn Identify> = match self.config.clients {
-            ClientSource::File { .. } => Box::new(ByName),
-            ClientSource::Agent(_) => Box::new(ByCgroup),
-        };
         let (clock, peers) = (Box::new(self.clock.clone()), Box::new(self.peers.clone()));
         let parts = Parts {
             clock,
             peers,
-            identify,
             driver: Some(Box::new(self.driver.clone())),
             discovery: self.discovery.clone().map(|discovery| Box::new(discovery) as _),
             escrow: self.escrow.take(),

@@ -22,7 +22,7 @@ fn window_opens_after_a_finished_request_and_stays_open_for_the_hand_off() {
     assert!(open(&mut window, at + 2 * MS, &[idle_since(at + 2 * MS - 200 * US)]));
     assert!(open(&mut window, at + 3 * MS, &[BUSY]));
     assert!(!open(&mut window, at + 6 * MS, &[BUSY]));
-    assert_eq!(window.forced(), 0);
+    assert_eq!(window.forced, 0);
 }
 
 #[test]
@@ -43,5 +43,5 @@ fn window_is_forced_open_after_the_longest_wait() {
     assert_eq!(window.wake_at(&policy, at + 20 * MS - 1), Some(at + 20 * MS));
     assert!(!open(&mut window, at + 20 * MS - 1, &[BUSY]));
     assert!(open(&mut window, at + 20 * MS, &[BUSY]));
-    assert_eq!((window.forced(), window.wake_at(&policy, at + 20 * MS)), (1, None));
+    assert_eq!((window.forced, window.wake_at(&policy, at + 20 * MS)), (1, None));
 }

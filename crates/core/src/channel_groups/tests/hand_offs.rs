@@ -67,7 +67,7 @@ fn slices_are_short_while_a_latency_critical_process_is_attached_and_reset_after
     sim.run(S);
     assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
     assert_eq!(sim.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
-    assert!(sim.scheduler.is_settled());
+    assert!(sim.is_settled());
 }
 
 #[test]

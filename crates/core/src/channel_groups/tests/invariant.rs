@@ -101,9 +101,10 @@ fn simulate(events: &[SimEvent], effective: bool) -> Simulation {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// The simulated GPU checks the invariant after each control. A failed control may have taken effect.
+    /// The simulated GPU checks the invariant after each control. A failed control may have taken effect. The reconciler gives
+    /// a group up after two failures of one kind of control during its release and reports that. Every other group is free.
     #[test]
-    fn at_most_one_enabled_group_is_tiny_and_no_group_stays_disabled(
+    fn at_most_one_enabled_group_is_tiny_and_only_groups_given_up_are_not_free(
         events in proptest::collection::vec(anything(), 1..40),
         effective: bool,
     ) {
@@ -115,10 +116,11 @@ proptest! {
         sim.processes.clear();
         sim.fails = Box::new(|_, _| ControlOutcome::Done);
         sim.run(500 * MS);
-        prop_assert!(sim.scheduler.is_settled());
-        let stopped = sim.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);
-        let stopped: Vec<&GroupId> = stopped.map(|(group, _)| group).collect();
-        prop_assert!(stopped.is_empty(), "{stopped:?} of {:?}", sim.gpu);
+        prop_assert!(sim.is_settled());
+        let not_free = sim.gpu.iter().filter(|(_, setting)| **setting != Setting::FREE);
+        let lost: Vec<&GroupId> =
+            not_free.map(|(group, _)| group).filter(|group| !sim.was_given_up(**group)).collect();
+        prop_assert!(lost.is_empty(), "{lost:?} of {:?}", sim.gpu);
         let client = ClientId(1);
         prop_assert!(sim.tokens.usage(client, sim.now).is_some());
     }

@@ -1,5 +1,6 @@
 //! Model check of the reconciler: every order of wanted settings, results, announcements and releases of three groups.
 
+use super::simulation::is_settled;
 use crate::channel_groups::{Control, ControlOp, ControlOutcome, GroupId, Reconciler, Setting};
 use stateright::{Checker, Model, Property};
 
@@ -189,7 +190,7 @@ impl Model for Bounds {
                 let mut good = state.gpu.iter().zip(state.failed).filter(|(_, failed)| !failed);
                 let free = |setting: &Option<Setting>| setting.is_none_or(|setting| setting == Setting::FREE);
                 let undisturbed = state.departures == 0 && state.failures == 0;
-                state.reconciler.is_settled()
+                is_settled(&state.reconciler)
                     && match state.one {
                         None => good.all(|(setting, _)| free(setting)),
                         Some(one) if one < GROUPS && undisturbed => {

@@ -3,7 +3,7 @@
 
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Setting,
+    Reconciler, Released, Setting,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -12,6 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const US: u64 = 1_000;
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000_000_000;
+
+/// Whether no control is in flight and every group has its wanted setting.
+pub(super) fn is_settled(reconciler: &Reconciler) -> bool {
+    reconciler.in_flight().is_none() && reconciler.clone().begin().is_none()
+}
 
 /// When a process has work.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +77,8 @@ pub(super) struct Simulation {
     /// GPU time that each process used, nanoseconds.
     pub(super) gpu_time: BTreeMap<ProcessId, u64>,
     pub(super) controls: Vec<(u64, u64, Control)>,
+    /// Controls that failed while their groups were being released, since the last announcement of each group.
+    pub(super) release_failures: Vec<Control>,
     pub(super) events: Vec<Event>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
@@ -100,6 +107,7 @@ impl Simulation {
             gpu: BTreeMap::new(),
             gpu_time: BTreeMap::new(),
             controls: Vec::new(),
+            release_failures: Vec::new(),
             events: Vec::new(),
             false_idle: BTreeSet::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
@@ -138,6 +146,7 @@ impl Simulation {
         self.tokens.add_process(process, client, ReturnKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
+        self.release_failures.retain(|control| !groups.contains(&control.group));
         self.scheduler.announce(
             process,
             (client, class),
@@ -154,6 +163,7 @@ impl Simulation {
         process.groups.truncate(left);
         let (groups, class) = (process.groups.clone(), process.class);
         let owner = (process.client, class);
+        self.release_failures.retain(|control| !groups.contains(&control.group));
         self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
@@ -261,8 +271,25 @@ impl Simulation {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
             self.controls.push((begun, self.now, control));
+            let group = self.scheduler.reconciler.groups.get(&control.group);
+            if outcome == ControlOutcome::Failed && group.is_some_and(|group| group.releasing) {
+                self.release_failures.push(control);
+            }
             self.events.extend(self.scheduler.finish_control(outcome, &mut self.tokens, self.now));
         }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        is_settled(&self.scheduler.reconciler)
+    }
+
+    /// Whether two controls of one kind failed while a group was being released, and the release was reported as failed.
+    pub(super) fn was_given_up(&self, group: GroupId) -> bool {
+        let failures = self.release_failures.iter().filter(|control| control.group == group);
+        let is_slice = |control: &&Control| matches!(control.op, ControlOp::SetSlice(_));
+        let (all, slices) = (failures.clone().count(), failures.filter(is_slice).count());
+        let reported = Event::Released(Released { group, is_free: false });
+        slices.max(all - slices) >= 2 && self.events.contains(&reported)
     }
 
     /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only

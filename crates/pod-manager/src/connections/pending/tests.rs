@@ -1,5 +1,6 @@
 use super::*;
-use crate::closer::Closer;
+use crate::io::Closer;
+use sluice_comm::page::PAGE_VERSION;
 
 fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {
     let closer = Closer::start().unwrap();
@@ -10,7 +11,13 @@ fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {
             name: Name::new("client").unwrap(),
             channel: Channel::Token,
             used_bytes: 0,
-            announcement: Announcement::of_no_groups(&closer),
+            announcement: Announcement {
+                claimed_pid: 0,
+                page_version: PAGE_VERSION,
+                contexts: Vec::new(),
+                descriptors: Vec::new(),
+                closer: closer.clone(),
+            },
         };
         pending.add(ConnectionId(id), attach, uid.to_owned(), id);
     }

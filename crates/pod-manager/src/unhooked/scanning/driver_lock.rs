@@ -1,13 +1,12 @@
 //! The driver's lock (cuCheckpointProcessLock): it stops a process of which the channel groups cannot be controlled. The process waits in
 //! its next driver call, after its submitted work has ended.
 //!
-//! Lock helpers make the calls, because a driver call that hangs must not hang the manager. The helper unlocks its processes when the
-//! manager is killed. A second helper, the reserve, makes no calls but knows the locked processes and unlocks them too: so either helper
-//! may be killed together with the manager. If a helper ends alone, its successor is told which processes are locked.
+//! Lock helpers make the calls; docs/design/unhooked-processes.md tells what happens when one of them ends.
 
 use super::lock_helper::LockHelper;
 use crate::channel_groups::{Cause, ChannelControl, ControlFailure};
 use sluice_comm::attach::ContextHandles;
+use sluice_core::channel_groups::ControlOp;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -111,32 +110,29 @@ impl Lock {
             let _ = state.request(&format!("unlock {}", self.pid));
             return Err(ControlFailure::Gone);
         }
+        let fail = |cause, why| Err(ControlFailure::Failed(cause, why));
         match answer.as_deref() {
             Ok("ok") => Ok(()),
-            Ok("timeout") => {
-                let why = format!("process {} did not finish its work within {DRAIN_TIMEOUT:?}", self.pid);
-                Err(ControlFailure::Failed(Cause::Timeout, why))
-            }
-            Ok(answer) => {
-                Err(ControlFailure::Failed(Cause::Refused, format!("lock of process {}: {answer}", self.pid)))
-            }
-            Err(error) => Err(ControlFailure::Failed(Cause::Refused, format!("lock helper: {error}"))),
+            Ok("timeout") => fail(
+                Cause::Timeout,
+                format!("process {} did not finish its work within {DRAIN_TIMEOUT:?}", self.pid),
+            ),
+            Ok(answer) => fail(Cause::Refused, format!("lock of process {}: {answer}", self.pid)),
+            Err(error) => fail(Cause::Refused, format!("lock helper: {error}")),
         }
     }
 }
 
 impl ChannelControl for Lock {
-    /// Does nothing: the groups of a locked process keep the driver's time slice.
-    fn set_slice(&mut self, _: &ContextHandles, _: u64) -> Result<(), ControlFailure> {
-        Ok(())
-    }
-
-    fn disable(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
-        self.request(&format!("lock {} {}", self.pid, DRAIN_TIMEOUT.as_millis()), true)
-    }
-
-    fn enable(&mut self, _: &ContextHandles) -> Result<(), ControlFailure> {
-        self.request(&format!("unlock {}", self.pid), false)
+    fn make(&mut self, _: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure> {
+        match op {
+            // The groups of a locked process keep the driver's time slice.
+            ControlOp::SetSlice(_) => Ok(()),
+            ControlOp::Disable => {
+                self.request(&format!("lock {} {}", self.pid, DRAIN_TIMEOUT.as_millis()), true)
+            }
+            ControlOp::Enable => self.request(&format!("unlock {}", self.pid), false),
+        }
     }
 }
 
@@ -154,16 +150,14 @@ enum Readiness {
 impl State {
     /// Tells the reserve that a process will be locked, or is not locked any more. Replaces a reserve that has ended.
     fn tell_reserve(&mut self, pid: i32, is_locked: bool) {
-        let tell = |reserve: &mut LockHelper, word: &str, pid: i32| {
-            reserve.request(&format!("{word} {pid}")).is_ok()
-        };
         let word = if is_locked { "held" } else { "freed" };
-        if self.reserve.as_mut().is_some_and(|reserve| tell(reserve, word, pid)) || !is_locked {
+        let tell = |reserve: &mut LockHelper, pid: i32| reserve.request(&format!("{word} {pid}")).is_ok();
+        if self.reserve.as_mut().is_some_and(|reserve| tell(reserve, pid)) || !is_locked {
             return;
         }
         self.reserve = None;
         let Ok(mut reserve) = LockHelper::start(&self.program) else { return };
-        if self.locked.iter().chain([&pid]).all(|pid| tell(&mut reserve, "held", *pid)) {
+        if self.locked.iter().chain([&pid]).all(|pid| tell(&mut reserve, *pid)) {
             self.reserve = Some(reserve);
         }
     }

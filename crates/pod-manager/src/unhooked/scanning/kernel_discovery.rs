@@ -36,7 +36,6 @@ pub struct KernelDiscovery<P = KernelProc> {
 impl KernelDiscovery {
     /// Discovery for the GPU with this UUID as NVML spells it. For an instance of a GPU (`MIG-…`), groups of all GPUs count, because a
     /// pod with an instance has no other GPU. `simulated`: sockets of a simulator lead to the driver too.
-    #[must_use]
     pub fn new(gpu_uuid: &str, simulated: bool) -> Self {
         let gpu_uuid = gpu_uuid.starts_with("GPU-").then(|| gpu_uuid.to_owned());
         Self::with_proc(KernelProc, gpu_uuid, simulated)
@@ -55,9 +54,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
     }
 
     /// The candidate with this process id. `None`: it is in none of these pods, never had the driver open, or has ended.
-    ///
-    /// # Errors
-    /// The manager has no descriptors or memory left.
+    /// Errors: the manager has no descriptors or memory left.
     fn candidate(&mut self, pid: i32, pods: &HashSet<String>) -> io::Result<Option<Candidate>> {
         let has_opened = self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some();
         if !has_opened && !self.processes.may_have_opened(pid) {
@@ -94,9 +91,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
 }
 
 /// The result of reading a process's file, or `None` if the process does not have it.
-///
-/// # Errors
-/// The manager has no descriptors or memory left, so nothing is known about the process.
+/// Errors: the manager has no descriptors or memory left, so nothing is known about the process.
 pub(super) fn unless_exhausted<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     let exhausted = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| Some(errno as i32));
     match result {

@@ -1,8 +1,6 @@
 //! The processes of the clients' pods, found with few reads of /proc.
 //!
-//! A process is recognised by its id and the inode of its folder. Both come with the list of /proc, so nothing of a known process is
-//! opened. Its cgroup is read when it is new, and a few more times while it is young, because a container's first process is started
-//! outside the container's cgroup and moved. After that it is read every [`CGROUP_INTERVAL`] scans.
+//! docs/design/unhooked-processes.md tells which files are read when.
 
 use super::kernel_discovery::unless_exhausted;
 use crate::peer::ProcFs;
@@ -50,9 +48,7 @@ impl<P: ProcFs> PodProcesses<P> {
     }
 
     /// Begins a scan. Returns the ids of the processes that may be in these pods, in ascending order.
-    ///
-    /// # Errors
-    /// The manager has no descriptors or memory left, so the list would be incomplete.
+    /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
     pub(super) fn in_pods(&mut self, pods: &HashSet<String>) -> io::Result<Vec<i32>> {
         self.scan += 1;
         let mut found = Vec::new();

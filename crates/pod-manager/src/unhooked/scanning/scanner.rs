@@ -1,17 +1,38 @@
 //! The thread that scans for unhooked processes.
 
-use super::inspection_schedule::InspectionSchedule;
-use super::ownership::{OwnershipCheck, OwnershipProof};
-use super::pod_query_limits::PodQueryLimits;
-use super::scan::{ControllableProcess, ScanRequest, ScanResult, UncontrollableProcess};
-use super::{Candidate, ControlDescriptor, Inspection, ProcessDiscovery, ProcessKey};
+use super::inspection_schedule::{InspectionSchedule, PodQueryLimits};
+use super::{Candidate, ControlDescriptor, Inspection, Obstacle, ProcessDiscovery, ProcessKey};
 use crate::message::{Message, Remote};
+use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
 use sluice_core::ProcessId;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tracing::warn;
+
+/// A request for a scan.
+#[derive(Debug, Default)]
+pub(crate) struct ScanRequest {
+    /// The manager's clock, nanoseconds.
+    pub(crate) now: u64,
+    /// The clients' pods, by UID.
+    pub(crate) pods: HashSet<String>,
+    /// Processes that have attached: they are never inspected.
+    pub(crate) attached: HashSet<ProcessKey>,
+    /// Processes that are inspected even if no inspection is due.
+    pub(crate) requested: HashSet<ProcessKey>,
+}
+
+/// The result of a scan.
+#[derive(Debug, Default)]
+pub(crate) struct ScanResult {
+    /// All candidates that have not attached. `None`: the scan failed.
+    pub(crate) candidates: Option<HashSet<ProcessKey>>,
+    /// All processes of which the last inspection met an obstacle, then those that were inspected in this scan and can be controlled,
+    /// with their control descriptors. No descriptor: the process has closed the driver, or uses only other GPUs.
+    pub(crate) inspected: Vec<(Candidate, Result<Vec<ControlDescriptor>, Obstacle>)>,
+}
 
 /// A task of the thread.
 #[derive(Debug)]
@@ -25,10 +46,7 @@ enum Task {
 pub(crate) struct UnhookedScanner(Sender<Task>);
 
 impl UnhookedScanner {
-    /// Starts the thread. It sends every result to `remote`.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
+    /// Starts the thread, which sends every result to `remote`. An error: the thread cannot be started.
     pub(crate) fn start(discovery: Box<dyn ProcessDiscovery>, remote: Remote) -> io::Result<Self> {
         let (sender, tasks) = channel();
         let scanner = Scanner {
@@ -101,21 +119,14 @@ impl Scanner {
             found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
             inspected.extend(self.inspect_due(&candidates, request.now, &HashSet::new()));
         }
-        let mut result = ScanResult { candidates: Some(present), ..ScanResult::default() };
-        for candidate in candidates {
-            let obstacle = self.schedule.obstacle(candidate.key).cloned();
-            let Candidate { key, command, pod, pidfd, .. } = candidate;
-            match (inspected.remove(&key), obstacle) {
-                (Some(descriptors), _) => {
-                    result.controllable.push(ControllableProcess { key, command, pod, pidfd, descriptors })
-                }
-                (None, Some(obstacle)) => {
-                    result.uncontrollable.push(UncontrollableProcess { key, command, pod, pidfd, obstacle });
-                }
-                (None, None) => {}
-            }
-        }
-        result
+        let result_of = |candidate: Candidate| {
+            let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
+            let result = inspected.remove(&candidate.key).map(Ok).or(obstacle)?;
+            Some((candidate, result))
+        };
+        let mut inspected: Vec<_> = candidates.into_iter().filter_map(result_of).collect();
+        inspected.sort_by_key(|(_, result)| result.is_ok());
+        ScanResult { candidates: Some(present), inspected }
     }
 
     /// Inspects the candidates that are due or in `again`. The one that has waited longest comes first; candidates of a pod that has used up

@@ -1,16 +1,11 @@
 //! Descriptor escrow: copies of the control descriptors, kept by the node agent. If this manager dies while groups are disabled, the
 //! node agent enables them. A group is escrowed before any control of it is made.
 
-mod queue;
-
-use super::ControlDescriptorId;
 use nix::sys::socket::{setsockopt, sockopt::SendTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
-use queue::EscrowQueue;
-use sluice_comm::attach::ContextHandles;
 use sluice_comm::escrow::EscrowMessage;
-use sluice_core::channel_groups::GroupId;
 use sluice_sys::socket::{send_with_fds, try_send_with_fds};
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tracing::{info, warn};
@@ -47,38 +42,15 @@ enum AgentState {
 
 impl EscrowClient {
     /// Over a packet socket to the node agent.
-    ///
-    /// # Errors
-    /// What setsockopt returns.
+    /// Errors: what setsockopt returns.
     pub(crate) fn over(socket: OwnedFd) -> io::Result<Self> {
         setsockopt(&socket, SendTimeout, &TimeVal::seconds(SEND_TIMEOUT_S))?;
         Ok(Self { socket, state: AgentState::Ready, queue: EscrowQueue::default() })
     }
 
-    /// Escrows a control descriptor. Returns copies that are not needed: their senders may have made them slow to close.
-    pub(crate) fn add_descriptor(&mut self, id: ControlDescriptorId, copy: EscrowCopy) -> Vec<EscrowCopy> {
-        self.send(EscrowMessage::Descriptor(id.0), Some(copy))
-    }
-
-    /// Escrows how a group is reached.
-    pub(crate) fn add_group(
-        &mut self,
-        group: GroupId,
-        id: ControlDescriptorId,
-        handles: &ContextHandles,
-    ) -> Vec<EscrowCopy> {
-        self.send(EscrowMessage::Group { group: group.0, descriptor: id.0, handles: handles.clone() }, None)
-    }
-
-    pub(crate) fn remove_group(&mut self, group: GroupId) -> Vec<EscrowCopy> {
-        self.send(EscrowMessage::Forget(group.0), None)
-    }
-
-    pub(crate) fn remove_descriptor(&mut self, id: ControlDescriptorId) -> Vec<EscrowCopy> {
-        self.send(EscrowMessage::Close(id.0), None)
-    }
-
-    fn send(&mut self, message: EscrowMessage, copy: Option<EscrowCopy>) -> Vec<EscrowCopy> {
+    /// Escrows a descriptor or how a group is reached, or revokes it. Returns copies that are not needed: their senders may have made them
+    /// slow to close.
+    pub(crate) fn send(&mut self, message: EscrowMessage, copy: Option<EscrowCopy>) -> Vec<EscrowCopy> {
         if self.state == AgentState::Gone {
             return copy.into_iter().collect();
         }
@@ -128,3 +100,86 @@ fn is_full(error: &io::Error) -> bool {
             Some(nix::libc::ENOBUFS | nix::libc::ENOMEM | nix::libc::ETOOMANYREFS)
         )
 }
+
+/// Messages for the node agent that were not sent yet, in order, and what it keeps already. The queue is never longer than what is
+/// controlled: a message that is revoked before it was sent is dropped.
+#[derive(Default)]
+struct EscrowQueue {
+    waiting: VecDeque<(EscrowMessage, Option<EscrowCopy>)>,
+    /// Control descriptors that the node agent keeps, so that they have to be revoked.
+    descriptors: HashSet<u64>,
+    /// Groups that the node agent keeps.
+    groups: HashSet<u64>,
+}
+
+impl EscrowQueue {
+    /// Queues a message. Returns a copy that is not needed any more.
+    fn push(&mut self, message: EscrowMessage, copy: Option<EscrowCopy>) -> Option<EscrowCopy> {
+        let mut unneeded = None;
+        match &message {
+            EscrowMessage::Descriptor(_) => {}
+            EscrowMessage::Group { group, .. } => self.remove_group(*group),
+            EscrowMessage::Forget(group) => {
+                self.remove_group(*group);
+                if !self.groups.contains(group) {
+                    return None;
+                }
+            }
+            EscrowMessage::Close(line) => {
+                let concerns = |message: &EscrowMessage| match message {
+                    EscrowMessage::Descriptor(number) => number == line,
+                    EscrowMessage::Group { descriptor: of_group, .. } => of_group == line,
+                    EscrowMessage::Forget(_) | EscrowMessage::Close(_) => false,
+                };
+                self.waiting.retain_mut(|(message, copy)| {
+                    let revoked = concerns(message);
+                    if revoked && copy.is_some() {
+                        unneeded = copy.take();
+                    }
+                    !revoked
+                });
+                if !self.descriptors.contains(line) {
+                    return unneeded;
+                }
+            }
+        }
+        self.waiting.push_back((message, copy));
+        unneeded
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn first(&self) -> Option<&(EscrowMessage, Option<EscrowCopy>)> {
+        self.waiting.front()
+    }
+
+    /// Removes the first message, which was sent. Returns its copy.
+    fn pop_sent(&mut self) -> Option<EscrowCopy> {
+        let (message, copy) = self.waiting.pop_front()?;
+        // Whether it was kept before does not matter.
+        let _ = match message {
+            EscrowMessage::Descriptor(line) => self.descriptors.insert(line),
+            EscrowMessage::Group { group, .. } => self.groups.insert(group),
+            EscrowMessage::Forget(group) => self.groups.remove(&group),
+            EscrowMessage::Close(line) => self.descriptors.remove(&line),
+        };
+        copy
+    }
+
+    /// Removes all messages. Returns their copies.
+    fn clear(&mut self) -> impl Iterator<Item = EscrowCopy> + '_ {
+        self.waiting.drain(..).filter_map(|(_, copy)| copy)
+    }
+
+    fn remove_group(&mut self, group: u64) {
+        self.waiting.retain(|(message, _)| match message {
+            EscrowMessage::Group { group: number, .. } => *number != group,
+            EscrowMessage::Descriptor(_) | EscrowMessage::Forget(_) | EscrowMessage::Close(_) => true,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,5 @@
 use super::*;
 use sluice_comm::attach::ContextHandles;
-use std::os::fd::OwnedFd;
 
 fn copy() -> EscrowCopy {
     let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());

@@ -1,0 +1,222 @@
+//! The series of channel-group scheduling, of the stream gates and of preemptions.
+
+use super::Series;
+use crate::channel_groups::{Cause, ControlFailure};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Result,
+};
+use sluice_core::channel_groups::{ControlOp, ControlOutcome};
+use sluice_core::stream_gates::GateState;
+use sluice_proto::control;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Bounds of the histogram of controls, seconds.
+const CONTROL_BUCKETS: [f64; 10] =
+    [0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.002, 0.005, 0.05, 1.0];
+
+/// In the order of [`ControlOutcome`].
+const CONTROL_OUTCOMES: [&str; 3] = ["done", "failed", "gone"];
+
+/// What enforces the share of a process, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnforcementLevel {
+    /// Its channel groups are controlled. Those of a latency-critical process have time slices only.
+    Full,
+    /// Its stream gates hold back work that has not begun on the GPU.
+    Device,
+    /// Its stream gates hold back work that has not been submitted.
+    Host,
+    /// Grants only.
+    Token,
+}
+
+/// In the order of [`EnforcementLevel`].
+const LEVELS: [&str; 4] = ["turn", "device", "host", "token"];
+
+/// Counts controls, quanta, and processes by enforcement level.
+pub(crate) struct ChannelGroupMetrics {
+    /// By control, then outcome.
+    controls: [[IntCounter; 3]; 3],
+    seconds: [Histogram; 3],
+    /// 1 while a control is being made.
+    pub(crate) in_flight: IntGauge,
+    pub(crate) quanta: IntCounter,
+    pub(crate) forced: IntCounter,
+    pub(crate) given_up: IntCounter,
+    pub(crate) descriptors_refused: IntCounter,
+    pub(crate) announcements_waiting: IntGauge,
+    pub(crate) announcements_refused: IntCounter,
+    levels: [IntGauge; 4],
+}
+
+impl ChannelGroupMetrics {
+    pub(super) fn new(series: &mut Series) -> Result<Self> {
+        let controls = ("sluice_controls_total", "Controls of channel groups, by control and outcome");
+        let seconds =
+            series.opts("sluice_control_seconds", "Time that controls of channel groups took, seconds");
+        let seconds = HistogramOpts::from(seconds).buckets(CONTROL_BUCKETS.to_vec());
+        let levels = series.opts("sluice_level", "Processes by the level that enforces their share");
+        Ok(Self {
+            controls: series.outcomes(controls, ("control", ControlOp::LABELS), CONTROL_OUTCOMES)?,
+            seconds: series.by_value(HistogramVec::new(seconds, &["control"]), ControlOp::LABELS)?,
+            in_flight: series.gauge("sluice_controls_in_flight", "1 while a control is being made")?,
+            quanta: series.counter("sluice_turns_total", "Quanta given to hardware-scheduled processes")?,
+            forced: series.counter(
+                "sluice_hand_overs_forced_total",
+                "Hand-offs made while a latency-critical process was busy or about to be",
+            )?,
+            given_up: series.counter(
+                "sluice_steering_given_up_total",
+                "Processes that became token-scheduled because a control of their client failed",
+            )?,
+            descriptors_refused: series.counter(
+                "sluice_control_descriptors_refused_total",
+                "Descriptors sent by processes that are no control descriptors",
+            )?,
+            announcements_waiting: series.gauge(
+                "sluice_announcements_waiting",
+                "Announcements of contexts that are postponed: too early, or not checked yet",
+            )?,
+            announcements_refused: series.counter(
+                "sluice_announcements_refused_total",
+                "Announcements of contexts above the limit of a client, or of another process's contexts",
+            )?,
+            levels: series.by_value(IntGaugeVec::new(levels, &["level"]), LEVELS)?,
+        })
+    }
+
+    /// Counts a control.
+    pub(crate) fn count(&self, op: ControlOp, outcome: ControlOutcome, took: Duration) {
+        self.controls[op.index()][outcome as usize].inc();
+        self.seconds[op.index()].observe(took.as_secs_f64());
+    }
+
+    /// All counts, for the node agent; the caller adds those of gates and preemptions.
+    pub(crate) fn to_proto(&self) -> control::Steering {
+        let controls = ControlOp::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
+            CONTROL_OUTCOMES.iter().zip(by_outcome).map(|(outcome, counter)| control::Controls {
+                control: (*control).to_owned(),
+                outcome: (*outcome).to_owned(),
+                count: counter.get(),
+            })
+        });
+        let levels = LEVELS.iter().zip(&self.levels);
+        control::Steering {
+            turns: self.quanta.get(),
+            hand_overs_forced: self.forced.get(),
+            given_up: self.given_up.get(),
+            descriptors_refused: self.descriptors_refused.get(),
+            announcements_refused: self.announcements_refused.get(),
+            gate_changes: HashMap::new(),
+            preemptions: Vec::new(),
+            controls: controls.collect(),
+            levels: levels
+                .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))
+                .collect(),
+        }
+    }
+
+    /// Counts the processes at each level.
+    pub(crate) fn set_levels(&self, levels: impl Iterator<Item = EnforcementLevel>) {
+        let mut counts = [0; LEVELS.len()];
+        levels.for_each(|level| counts[level as usize] += 1);
+        for (gauge, count) in self.levels.iter().zip(counts) {
+            gauge.set(count);
+        }
+    }
+}
+
+/// The state of the stream gates, and its changes by the new state.
+pub(crate) struct StreamGateMetrics {
+    closed: IntGauge,
+    changes: [IntCounter; 4],
+}
+
+impl StreamGateMetrics {
+    pub(super) fn new(series: &mut Series) -> Result<Self> {
+        let closed = "1 while best-effort processes hold back submitted work because a latency-critical process is busy";
+        let changes = "Changes of the stream gates of best-effort processes, by new state";
+        let changes = IntCounterVec::new(series.opts("sluice_gate_changes_total", changes), &["to"]);
+        Ok(Self {
+            closed: series.gauge("sluice_gate_closed", closed)?,
+            changes: series.by_value(changes, GateState::LABELS)?,
+        })
+    }
+
+    /// The counts by new state, for the node agent.
+    pub(crate) fn to_proto(&self) -> HashMap<String, u64> {
+        let changes = GateState::LABELS.iter().zip(&self.changes);
+        changes.map(|(to, counter)| ((*to).to_owned(), counter.get())).collect()
+    }
+
+    /// Counts a change.
+    pub(crate) fn changed(&self, to: GateState) {
+        self.closed.set(i64::from(to.is_closed()));
+        self.changes[to.index()].inc();
+    }
+}
+
+/// The outcome of a preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preempted {
+    /// The process left the GPU.
+    Success,
+    /// It did not leave in time.
+    Timeout,
+    /// The driver did not disable its groups.
+    ContextSaveFailed,
+    /// The driver had no memory or other resource for it.
+    InsufficientMemory,
+    /// The GPU does not answer.
+    GpuHung,
+    /// There was no group to disable, or it was not in a state for it.
+    InvalidState,
+}
+
+/// In the order of [`Preempted`].
+const PREEMPTION_OUTCOMES: [&str; 6] =
+    ["success", "timeout", "context_save_failed", "insufficient_memory", "gpu_hung", "invalid_state"];
+
+/// The levels whose outcomes the manager knows: full and token. The outcome of stream gates is known to the process only.
+const PREEMPTION_LEVELS: [&str; 2] = ["turn", "token"];
+
+impl From<&std::result::Result<(), ControlFailure>> for Preempted {
+    fn from(stopped: &std::result::Result<(), ControlFailure>) -> Self {
+        match stopped {
+            Ok(()) => Self::Success,
+            Err(ControlFailure::Gone | ControlFailure::Failed(Cause::InvalidState, _)) => Self::InvalidState,
+            Err(ControlFailure::Failed(Cause::Timeout, _)) => Self::Timeout,
+            Err(ControlFailure::Failed(Cause::Refused, _)) => Self::ContextSaveFailed,
+            Err(ControlFailure::Failed(Cause::NoMemory, _)) => Self::InsufficientMemory,
+            Err(ControlFailure::Failed(Cause::GpuHung, _)) => Self::GpuHung,
+        }
+    }
+}
+
+/// Counts preemptions, how often a process was to leave the GPU, by level and outcome.
+pub(crate) struct PreemptionMetrics([[IntCounter; 6]; 2]);
+
+impl PreemptionMetrics {
+    pub(super) fn new(series: &mut Series) -> Result<Self> {
+        let name = ("sluice_preemptions_total", "Preemptions of processes, by level and outcome");
+        series.outcomes(name, ("level", PREEMPTION_LEVELS), PREEMPTION_OUTCOMES).map(Self)
+    }
+
+    /// All counts, for the node agent.
+    pub(crate) fn to_proto(&self) -> Vec<control::Preemptions> {
+        let by_level = PREEMPTION_LEVELS.iter().zip(&self.0).flat_map(|(level, counters)| {
+            PREEMPTION_OUTCOMES.iter().zip(counters).map(|(outcome, counter)| control::Preemptions {
+                level: (*level).to_owned(),
+                outcome: (*outcome).to_owned(),
+                count: counter.get(),
+            })
+        });
+        by_level.collect()
+    }
+
+    /// Counts a preemption of a hardware-scheduled or of a token-scheduled process.
+    pub(crate) fn count(&self, is_hardware_scheduled: bool, outcome: Preempted) {
+        self.0[usize::from(!is_hardware_scheduled)][outcome as usize].inc();
+    }
+}
