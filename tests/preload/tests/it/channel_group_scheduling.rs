@@ -30,7 +30,7 @@ fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     assert_eq!(metrics.sum("sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(metrics.sum("sluice_steering_given_up_total", &[]), Some(0.0));
     let quanta = metrics.sum("sluice_turns_total", &[]).unwrap();
-    // Two in a second at least. The upper bound is five times the number on an idle machine.
+    // Two in a second at least, a hundred at most.
     assert!((40.0..2000.0).contains(&quanta), "{quanta} quanta in about twenty seconds");
     end(tenants);
 }

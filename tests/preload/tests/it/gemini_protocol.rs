@@ -39,7 +39,7 @@ fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
     let end = begin + 9 * SECOND;
     let old = compute_by_tokens(&node, "old", end);
     let window = node.window((begin + SECOND, end));
-    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.6).unwrap();
+    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8).unwrap();
     hooked.finish().expect_success();
 }
 

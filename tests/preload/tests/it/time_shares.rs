@@ -21,7 +21,7 @@ fn two_busy_clients_share_according_to_their_requests_over_twenty_seconds() {
     let tenants = busy(&node, &["be-a", "be-b"]);
     let span = node.let_pass(20 * SECOND);
     let window = node.window(span);
-    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.6).unwrap();
+    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.9).unwrap();
     end(tenants);
 }
 
@@ -33,7 +33,7 @@ fn with_the_quotas_swapped_the_check_of_shares_fails() {
     let tenants = busy(&node, &["be-a", "be-b"]);
     let span = node.let_pass(5 * SECOND);
     let window = node.window(span);
-    let checked = checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.6);
+    let checked = checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.9);
     assert!(checked.is_err(), "quotas were swapped and the check did not notice: {window:?}");
     end(tenants);
 }
@@ -86,7 +86,7 @@ fn an_idle_clients_share_goes_to_the_others_in_proportion_to_their_requests() {
     assert_eq!(idle.ask("sync"), "synced");
     let tenants = busy(&node, &["small", "large"]);
     let span = node.let_pass(8 * SECOND);
-    checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.6)
+    checks::shares(&node.window(span), &[(&[tenants[0].pid()], 0.4), (&[tenants[1].pid()], 0.6)], 0.9)
         .unwrap();
     // The idle client gets the GPU when it has work again.
     assert_eq!(idle.ask("launch 20 1000"), "launched");
