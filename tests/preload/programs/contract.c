@@ -108,11 +108,12 @@ static void four(void) {
     SAY("two questions took %.2f us", middle_us(took, ASKED));
 }
 
-/* 5: once preempt has returned no more than was on its way is done; once it has waited, nothing more. On the simulated GPU a kernel takes
- * longer than a busy machine delays the simulator or this program, and there are more kernels than may complete after the call. */
+/* 5: once preempt has returned no more than was on its way is done; once it has waited, nothing more. On the simulated GPU there are more
+ * kernels than may complete after the call, and together the permitted ones take longer than a busy machine delays the simulator. */
 static void five(void) {
-    const int kernels = times(50, 400);
-    const unsigned micros = (unsigned)times(20000, 200), beside_micros = (unsigned)times(3000, 500);
+    const int kernels = times(level ? 8 : 50, 400);
+    const unsigned micros = (unsigned)times(level ? 150000 : 20000, 200);
+    const unsigned beside_micros = (unsigned)times((int)micros / 10, 500);
     CUdeviceptr data = numbers(N);
     CUstream on = stream(CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < kernels; i++) DO(launch(gpu.add, data, N, micros, on));
