@@ -1,7 +1,7 @@
 //! Checks of a span of the GPU's time. Each check can fail, and reports its figures.
 
-use sluice_sim::ledger::{Interval, Window};
-use sluice_test_bed::{Report, timeline};
+use sluice_sim::ledger::Window;
+use sluice_test_bed::Report;
 
 /// Two percentage points, the promised accuracy of shares.
 pub const TWO_POINTS: f64 = 0.02;
@@ -28,9 +28,22 @@ pub fn used(window: &Window) -> f64 {
     (window.busy_ns as f64) / (window.to_ns.saturating_sub(window.from_ns).max(1) as f64)
 }
 
-/// The longest time within the window in which none of this process's kernels ran, in nanoseconds.
-pub fn longest_stall(intervals: &[Interval], pid: i32, (from_ns, to_ns): (u64, u64)) -> u64 {
-    timeline::longest_gap(intervals, &[pid], from_ns, to_ns)
+/// Checks that a process ran in each window for at least half of the time that it had on average.
+///
+/// # Errors
+/// Names the windows in which it ran for less.
+pub fn runs_in_each(windows: &[Window], pid: i32) -> Result<(), String> {
+    let shares: Vec<f64> = windows.iter().map(|window| window.share_of_time(pid)).collect();
+    let mean = shares.iter().sum::<f64>() / (shares.len().max(1) as f64);
+    let mut report = Report::default();
+    for (number, share) in shares.iter().enumerate() {
+        let enough = *share > 0.0 && *share >= mean / 2.0;
+        report.check(
+            enough,
+            format!("{pid} had {share:.4} of the time in window {number}, {mean:.4} on average"),
+        );
+    }
+    report.into_result()
 }
 
 #[cfg(test)]
@@ -47,5 +60,13 @@ mod tests {
         assert_eq!(shares(&window(), &[(&[1], 0.3), (&[2], 0.7)], 0.9), Ok(()));
         assert!(shares(&window(), &[(&[1], 0.7), (&[2], 0.3)], 0.9).is_err());
         assert!(shares(&window(), &[(&[1], 0.3), (&[2], 0.7)], 0.96).is_err());
+    }
+
+    #[test]
+    fn a_process_that_misses_one_window_does_not_run_in_each() {
+        let idle = Window { gpu_ns: BTreeMap::from([(2, 665)]), ..window() };
+        assert_eq!(runs_in_each(&[window(), window()], 1), Ok(()));
+        assert!(runs_in_each(&[window(), idle.clone(), window()], 1).is_err());
+        assert!(runs_in_each(&[idle], 1).is_err());
     }
 }

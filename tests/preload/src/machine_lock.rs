@@ -1,4 +1,4 @@
-//! A lock on the machine: tests that measure time run alone, all others side by side.
+//! A lock on the machine: tests of the promised accuracy of shares run alone, all others side by side.
 
 use crate::artifacts;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ fn lock_file() -> File {
         .unwrap_or_else(|error| panic!("opening {}: {error}", path.display()))
 }
 
-/// For a test that measures time: no other test of this crate runs meanwhile, in this process or in another.
+/// For a test that compares shares of real time within two points: no other test of this crate runs meanwhile, in this process or in another.
 ///
 /// # Panics
 /// When the lock file cannot be used.

@@ -157,6 +157,15 @@ impl Node {
         self.gpu.window(from_ns, to_ns).unwrap_or_else(|error| panic!("reading a window: {error:#}"))
     }
 
+    /// Use of the GPU in each of `parts` equal parts of a span of its clock.
+    ///
+    /// # Panics
+    /// When the simulator does not answer.
+    pub fn windows(&self, (from_ns, to_ns): (u64, u64), parts: u64) -> Vec<Window> {
+        let at = |part: u64| from_ns + (to_ns - from_ns) * part / parts;
+        (0..parts).map(|part| self.window((at(part), at(part + 1)))).collect()
+    }
+
     /// The processes that had the GPU between two times of its clock.
     ///
     /// # Panics

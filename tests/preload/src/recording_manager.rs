@@ -172,6 +172,21 @@ impl RecordingManager {
 }
 
 impl State {
+    /// Records the announcement of a new client, and returns its pages with an unlimited grant. Both happen under one lock: a test that
+    /// sees the announcement and then changes the gate word changes it on these pages too.
+    fn attach(&mut self, announced: Announced) -> io::Result<Vec<OwnedFd>> {
+        let (grant, writable) = SharedPage::create("grant")?;
+        GrantView::new(grant.words()).init();
+        self.write_page(&grant);
+        GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
+        let (report, report_fd) = SharedPage::create("report")?;
+        ReportView::new(report.words()).init();
+        let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
+        self.pages.extend([grant, report]);
+        self.announced.push(Arc::new(announced));
+        Ok(fds)
+    }
+
     fn write_page(&self, grant: &SharedPage) {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
@@ -212,8 +227,7 @@ fn serve(
                     None => status = AttachStatus::BadPayload,
                     Some(announced) if channel == Channel::Token => {
                         *is_token = true;
-                        lock(state).announced.push(Arc::new(announced));
-                        pages = unlimited_grant(state)?;
+                        pages = lock(state).attach(announced)?;
                     }
                     Some(_) => {}
                 }
@@ -255,18 +269,6 @@ fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> i
         .collect::<Result<_, _>>()
         .map_err(io::Error::other)?;
     Ok(Some(Announced { how, version, contexts, controls }))
-}
-
-fn unlimited_grant(state: &Mutex<State>) -> io::Result<Vec<OwnedFd>> {
-    let (grant, writable) = SharedPage::create("grant")?;
-    GrantView::new(grant.words()).init();
-    lock(state).write_page(&grant);
-    GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
-    let (report, report_fd) = SharedPage::create("report")?;
-    ReportView::new(report.words()).init();
-    let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
-    lock(state).pages.extend([grant, report]);
-    Ok(fds)
 }
 
 impl Announced {

@@ -12,8 +12,9 @@ use super::groups::{ControlledGroups, Group};
 use super::manager::Manager;
 use super::workspace::{BusyProgram, Workspace, answer};
 
-/// Kernels that a program has in flight.
-pub(super) const DEPTH: usize = 24;
+/// Kernels that a program has in flight: a tenth of a second of work, so that a program that waits so long for a processor keeps the
+/// GPU busy. Without that, time slices change no share, and the trial is inconclusive.
+pub(super) const DEPTH: usize = 96;
 /// Time of each: long enough that a slow machine keeps the GPU busy.
 pub(super) const KERNEL: Duration = Duration::from_millis(1);
 

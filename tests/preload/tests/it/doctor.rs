@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
-use sluice_preload_tests::machine_lock::{exclusive, shared};
+use sluice_preload_tests::machine_lock::shared;
 use sluice_preload_tests::node::Node;
 use sluice_sim::ledger::GroupLedger;
 use std::ffi::OsStr;
@@ -15,21 +15,11 @@ struct Seen {
     code: Option<i32>,
 }
 
-/// Further runs while the result is inconclusive, as on a busy machine.
-const AGAIN: usize = 4;
-
 fn doctor(node: &Node, more: &[&str]) -> Seen {
-    let mut seen = doctor_once(node.simulator(), more);
-    for _ in 0..AGAIN {
-        if !seen.is_inconclusive() {
-            break;
-        }
-        seen = doctor_once(node.simulator(), more);
-    }
-    seen
+    doctor_at(node.simulator(), more)
 }
 
-fn doctor_once(simulator: impl AsRef<OsStr>, more: &[&str]) -> Seen {
+fn doctor_at(simulator: impl AsRef<OsStr>, more: &[&str]) -> Seen {
     let artifacts = built();
     let output = Command::new(&artifacts.sluice)
         .args(["doctor", "--gpu", "sim", "--json"])
@@ -56,11 +46,6 @@ fn check_nothing_is_left(node: &Node) {
 }
 
 impl Seen {
-    fn is_inconclusive(&self) -> bool {
-        let mut checks = self.report["checks"].as_array().into_iter().flatten();
-        checks.any(|check| check["found"].as_str().is_some_and(|found| found.starts_with("inconclusive")))
-    }
-
     fn check(&self, name: &str) -> (&str, &str) {
         let checks = self.report["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
         let check = checks.iter().find(|check| check["check"] == name);
@@ -99,7 +84,7 @@ impl Seen {
 
 #[test]
 fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
-    let _lock = exclusive();
+    let _lock = shared();
     let node = gpu("");
     let seen = doctor(&node, &[]);
     seen.check_result("ok", 0, "full", "stopped, started and sliced");
@@ -146,7 +131,7 @@ fn the_doctors_programs_end_when_it_is_killed() {
 
 #[test]
 fn a_driver_that_reports_success_without_effect_is_degraded() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--controls status-only"), &[]);
     seen.check_is("set_timeslice", "degraded", "nothing comes of it");
     seen.check_is("disable_channels", "degraded", "nothing comes of it");
@@ -157,7 +142,7 @@ fn a_driver_that_reports_success_without_effect_is_degraded() {
 
 #[test]
 fn a_driver_without_controls_or_memory_operations_falls_to_the_host() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--controls none --mem-ops off"), &[]);
     seen.check_is("set_timeslice", "degraded", "0x56");
     seen.check_is("disable_channels", "degraded", "0x56");
@@ -169,38 +154,29 @@ fn a_driver_without_controls_or_memory_operations_falls_to_the_host() {
 
 #[test]
 fn missing_memory_operations_do_not_lower_the_level() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--mem-ops off"), &[]);
     seen.check_is("memory_ops", "degraded", "801");
     seen.check_result("degraded", 1, "full", "stopped, started and sliced");
 }
 
-/// Runs the self-test, again while it is inconclusive.
+/// Runs the self-test, which decides the effects of all controls. Returns its exit status.
 fn self_test(node: &Node, result_file: &Path) -> Option<i32> {
-    let mut code = self_test_once(node, result_file);
-    for _ in 0..AGAIN {
-        let written = std::fs::read_to_string(result_file).unwrap_or_default();
-        if !written.to_lowercase().contains("inconclusive") {
-            break;
-        }
-        code = self_test_once(node, result_file);
-    }
-    code
-}
-
-fn self_test_once(node: &Node, result_file: &Path) -> Option<i32> {
     let status = Command::new(&built().sluice)
         .args(["self-test", "--gpu", "sim", "--json", "--write"])
         .arg(result_file)
         .env("SLUICE_SIM_SOCKET", node.simulator())
         .stdout(std::process::Stdio::null())
         .status();
-    status.unwrap_or_else(|error| panic!("running the self-test: {error}")).code()
+    let status = status.unwrap_or_else(|error| panic!("running the self-test: {error}"));
+    let written = std::fs::read_to_string(result_file).unwrap_or_default();
+    assert!(!written.to_lowercase().contains("inconclusive"), "{written}");
+    status.code()
 }
 
 #[test]
 fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
-    let _lock = exclusive();
+    let _lock = shared();
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for results: {error}"));
     let result_file = folder.path().join("state/result.json");
     let manager = format!("--controls simulated --self-test {}", result_file.display());
@@ -226,7 +202,7 @@ fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
 
 #[test]
 fn of_several_gpus_the_named_one_is_tested() {
-    let _lock = exclusive();
+    let _lock = shared();
     let uuid = |digit: char| format!("GPU-00000000-0000-4000-8000-00000000000{digit}");
     let (faulty, working) =
         (gpu(&format!("--controls status-only --uuid {}", uuid('a'))), gpu(&format!("--uuid {}", uuid('b'))));
@@ -236,7 +212,7 @@ fn of_several_gpus_the_named_one_is_tested() {
     let program = folder.path().join("sluice");
     std::fs::hard_link(&built().sluice, &program).unwrap_or_else(|error| panic!("a second name: {error}"));
     let result_file = folder.path().join("result.json");
-    let try_it = || {
+    let self_test = || {
         let mut test = Command::new(&program);
         test.args(["self-test", "--gpu", "sim", "--gpu-uuid", &uuid('b'), "--write"]).arg(&result_file);
         test.arg("--library").arg(&built().hook).env("LD_LIBRARY_PATH", &built().driver);
@@ -249,16 +225,16 @@ fn of_several_gpus_the_named_one_is_tested() {
             .unwrap_or_else(|error| panic!("the self-test: {error}"))
             .code()
     };
-    let proven = (0..=AGAIN).any(|_| try_it() == Some(0));
+    let code = self_test();
     let written = std::fs::read_to_string(&result_file).unwrap_or_default();
-    assert!(proven, "{written}");
+    assert_eq!(code, Some(0), "{written}");
     assert!(written.contains(&uuid('b')), "{written}");
     assert!(faulty.ledger().processes.is_empty(), "the other GPU was touched");
 }
 
 #[test]
 fn an_unknown_driver_is_reported_and_its_controls_are_judged_by_their_effect() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--driver-version 700.12.01"), &[]);
     seen.check_is("driver_version", "degraded", "700.12.01");
     seen.check_result("degraded", 1, "full", "");
@@ -266,7 +242,7 @@ fn an_unknown_driver_is_reported_and_its_controls_are_judged_by_their_effect() {
 
 #[test]
 fn under_mps_the_level_is_device() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--mps"), &[]);
     seen.check_is("mps", "degraded", "MPS server");
     seen.check_result("degraded", 1, "device", "several tenants");
@@ -274,7 +250,7 @@ fn under_mps_the_level_is_device() {
 
 #[test]
 fn a_gpu_that_cannot_be_shared_is_broken() {
-    let _lock = exclusive();
+    let _lock = shared();
     let seen = doctor(&gpu("--compute-mode 3"), &[]);
     seen.check_is("compute_mode", "broken", "one process at a time");
     seen.check_is("hook", "broken", "a program gets no context");
@@ -301,7 +277,7 @@ fn a_missing_or_foreign_library_gives_level_none() {
 fn a_missing_gpu_is_broken_and_other_gpus_are_not_used() {
     let _lock = shared();
     let node = gpu("");
-    let seen = doctor_once(node.path().join("absent.sock"), &[]);
+    let seen = doctor_at(node.path().join("absent.sock"), &[]);
     seen.check_is("device_nodes", "broken", "no simulator answers");
     seen.check_is("driver_library", "broken", "");
     seen.check_result("broken", 2, "none", "driver does not work");

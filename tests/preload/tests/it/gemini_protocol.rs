@@ -29,6 +29,7 @@ fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
 
 #[test]
 fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
+    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
     let _lock = exclusive();
     let node = Node::start("2\nold 0.3 1.0 8589934592\nhooked 0.7 1.0 8589934592\n");
     let mut hooked = node.tenant("hooked", "busy").arguments("1000 8").start();

@@ -1,7 +1,8 @@
 //! All tests of real programs under the real hook, as one test program: one link instead of twenty.
 //!
-//! Each test starts its own simulator, pod-manager and tenants as processes. A test that measures time holds the machine alone
-//! (`exclusive`); all others run side by side (`shared`). One test: `cargo test -p sluice-preload-tests --test it MODULE::TEST`.
+//! Each test starts its own simulator, pod-manager and tenants as processes. A test of the promised accuracy of shares holds the machine
+//! alone (`exclusive`). All others run side by side (`shared`), and a busy machine does not change their outcome. One test:
+//! `cargo test -p sluice-preload-tests --test it MODULE::TEST`.
 
 mod announcements;
 mod bad_input;

@@ -158,6 +158,7 @@ fn a_process_started_behind_a_closed_gate_waits() {
     bed.manager.gates(Some(true));
     let mut tenant = bed.node.tenant("main", "preempt_gate").arguments("200").start();
     bed.manager.announcement(0);
+    bed.check_stopped(&tenant);
     bed.manager.gates(Some(false));
     tenant.expect("ready");
     bed.check_runs(&tenant);

@@ -1,13 +1,16 @@
 //! Programs of bed that run without the hook and are scheduled by the pod-manager, measured by the simulated GPU's ledger.
 
-use sluice_preload_tests::machine_lock::{exclusive, shared};
+use sluice_preload_tests::machine_lock::shared;
 use sluice_preload_tests::pod_bed::PodBed;
 use sluice_preload_tests::{MS, Tenant, eventually};
 use sluice_proto::control::Class::{BestEffort, LatencyCritical};
 
+/// 0.1 s of submitted work, so that a busy machine does not leave the GPU idle.
+const DEEP: &str = "2000 50";
+
 /// A busy program of a pod without the hook; it runs kernels when this returns.
 fn unhooked(bed: &PodBed, n: usize) -> Tenant {
-    let mut tenant = bed.tenant(n, "busy").without_hook().arguments("1000 8").start();
+    let mut tenant = bed.tenant(n, "busy").without_hook().arguments(DEEP).start();
     tenant.expect("ready");
     bed.node.when_completed(&tenant, 16);
     tenant
@@ -30,9 +33,9 @@ fn group(bed: &PodBed, tenant: &Tenant) -> (bool, u64) {
 
 #[test]
 fn a_program_without_the_hook_gets_its_pods_share() {
-    let _lock = exclusive();
+    let _lock = shared();
     let Some(bed) = PodBed::start(&[(1, BestEffort, 30), (2, BestEffort, 70)], "") else { return };
-    let (first, second) = (unhooked(&bed, 1), hooked(&bed, 2, "1000 8"));
+    let (first, second) = (unhooked(&bed, 1), hooked(&bed, 2, DEEP));
     bed.when_scheduled_without_hook(1, 1.0);
     // The manager has checked and accepted the other program's announcement.
     eventually("both to be hardware-scheduled", || {
@@ -41,7 +44,8 @@ fn a_program_without_the_hook_gets_its_pods_share() {
     assert_eq!(bed.figure("sluice_announcements_refused_total", &[]), 0.0);
     let window = bed.node.window(bed.node.let_pass(6000 * MS));
     let share = window.share_of_busy(first.pid());
-    assert!((0.27..0.33).contains(&share), "{share}");
+    // A third of the share on either side: equal shares and swapped ones are far outside.
+    assert!((0.2..0.4).contains(&share), "{share}");
     assert!(bed.metric("sluice_gpu_seconds_total", 1, &[]) > 1.0);
     for tenant in [first, second] {
         tenant.finish().expect_success();
@@ -50,10 +54,10 @@ fn a_program_without_the_hook_gets_its_pods_share() {
 
 #[test]
 fn without_discovery_a_program_without_the_hook_exceeds_its_share() {
-    let _lock = exclusive();
+    let _lock = shared();
     let clients = [(1, BestEffort, 30), (2, BestEffort, 70)];
     let Some(bed) = PodBed::start(&clients, "--adopt=off") else { return };
-    let (first, _second) = (unhooked(&bed, 1), hooked(&bed, 2, "1000 8"));
+    let (first, _second) = (unhooked(&bed, 1), hooked(&bed, 2, DEEP));
     let window = bed.node.window(bed.node.let_pass(6000 * MS));
     assert!(window.share_of_busy(first.pid()) > 0.4);
     assert_eq!(bed.metric("sluice_adopted_processes", 1, &[]), 0.0);
@@ -138,7 +142,7 @@ fn groups_of_other_gpus_and_programs_of_unknown_pods_are_not_scheduled() {
 
 #[test]
 fn a_program_without_discoverable_groups_is_scheduled_by_the_drivers_lock_and_survives_the_manager() {
-    let _lock = exclusive();
+    let _lock = shared();
     let Some(mut bed) = PodBed::start(&[(1, BestEffort, 30), (2, BestEffort, 70)], "") else { return };
     let mut first = bed.tenant(1, "hoarder").without_hook().arguments("1000 8").start();
     first.expect("ready");
