@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{AgentConfig, ClientSource, Config, Controls, GatedProcesses, OnManagerLoss};
+use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]

@@ -16,10 +16,10 @@ pub enum Error {
     #[error("configuration: {0}")]
     Config(#[from] ConfigMistakes),
     /// The resource file cannot be read.
-    #[error("cannot read resource file {}: {1}", .0.display())]
+    #[error("cannot read resource file {}: {}", .0.display(), .1)]
     ReadResources(PathBuf, io::Error),
     /// The resource file is wrong: every mistake in it.
-    #[error("resource file {}: {1}", .0.display())]
+    #[error("resource file {}: {}", .0.display(), .1)]
     Resources(PathBuf, Mistakes),
     /// A socket with this path or address cannot be opened.
     #[error("cannot listen on {0}: {1}")]
