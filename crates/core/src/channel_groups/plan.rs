@@ -14,20 +14,20 @@ impl ChannelGroupScheduler {
         }
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
-        let guarded = critical.count() > 0;
-        if guarded {
+        let critical_attached = critical.count() > 0;
+        if critical_attached {
             self.choose_enabled_group(now);
         } else {
             (self.enabled_group, self.rotate) = (None, false);
             self.window.withdraw();
         }
-        self.guarded = guarded;
+        self.critical_attached = critical_attached;
         let long = if critical_groups > 1 { self.policy.shared_us } else { self.policy.long_us };
         for process in self.processes.values() {
             for group in &process.groups {
                 let setting = if !process.is_best_effort() {
                     Setting { enabled: true, slice_us: long }
-                } else if guarded {
+                } else if critical_attached {
                     let enabled = self.enabled_group == Some(*group);
                     Setting { enabled, slice_us: self.policy.best_effort_slice_us }
                 } else {
@@ -77,7 +77,7 @@ impl ChannelGroupScheduler {
         // When a latency-critical process has just attached, all groups may be enabled: that cannot wait. A group that
         // is enabled already need not wait.
         let enabled = next.is_some_and(|next| self.reconciler.may_run(next));
-        let at_once = !self.guarded || self.enabled_group.is_none() && enabled;
+        let at_once = !self.critical_attached || self.enabled_group.is_none() && enabled;
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         if at_once || self.window.is_open(&self.policy, now, critical.map(|process| process.activity)) {
             self.enabled_group = next;
@@ -113,7 +113,9 @@ impl ChannelGroupScheduler {
         };
         match owner {
             Some(owner) if may_stay(&owner) => self.enabled_group,
-            None if !self.guarded => self.least_recently_chosen(self.processes.values().filter(may_stay)),
+            None if !self.critical_attached => {
+                self.least_recently_chosen(self.processes.values().filter(may_stay))
+            }
             _ => None,
         }
     }

@@ -73,7 +73,8 @@ impl ChannelGroupScheduler {
         // While a latency-critical process is present, another process of the same client cannot run beside this one.
         let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
         let mut others = self.hardware_scheduled();
-        let sibling_waits = self.guarded && others.any(|(other, process)| other != id && busy(process));
+        let sibling_waits =
+            self.critical_attached && others.any(|(other, process)| other != id && busy(process));
         if self.contended || sibling_waits { self.policy.idle_ns } else { self.policy.uncontended_idle_ns }
     }
 

@@ -38,7 +38,7 @@ pub struct ChannelGroupScheduler {
     /// Best-effort clients that hold a grant.
     pub(super) holders: BTreeSet<ClientId>,
     /// A latency-critical process is present.
-    pub(super) guarded: bool,
+    pub(super) critical_attached: bool,
     /// The best-effort group that is enabled while a latency-critical process is present.
     pub(super) enabled_group: Option<GroupId>,
     /// The grant of that group's client was prolonged: another group of the client is next.
@@ -60,7 +60,7 @@ impl ChannelGroupScheduler {
             controls: RateLimiter::full(Rate::one_per(burst, 1)),
             contended: false,
             holders: BTreeSet::new(),
-            guarded: false,
+            critical_attached: false,
             enabled_group: None,
             rotate: false,
             last_choice: BTreeMap::new(),

@@ -1,4 +1,5 @@
-//! Every number that bounds the cost of discovery.
+//! The bounds of discovery in one process. Rates per pod and per scan: `inspection_schedule.rs` and `kernel_discovery.rs` of
+//! the pod-manager's `unhooked/scanning`.
 //!
 //! The unit is one driver query (GET_HANDLE_INFO): about 1 µs of a real driver, 20 µs of the simulator.
 

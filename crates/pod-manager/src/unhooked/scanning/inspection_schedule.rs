@@ -90,7 +90,7 @@ impl InspectionSchedule {
     }
 }
 
-/// Queries a second for all pods together: a quarter of a second of a real driver.
+/// Queries a second for all pods together, while there are at most 16: a quarter of a second of a real driver.
 const QUERIES_PER_SECOND: u64 = 1 << 18;
 /// Queries a second that every pod has at least: a few processes with one context each.
 const MIN_QUERIES_PER_POD: u64 = 1 << 14;
