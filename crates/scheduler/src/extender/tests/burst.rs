@@ -118,10 +118,10 @@ async fn two_hundred_pods_with_failures_and_restarts_get_each_share_once() {
     }
     assert_eq!((done, restarts), (PODS_IN_THE_BURST, 2));
     let given = given(&api);
-    for (gpu, (milli, memory, pods, whole)) in &given {
+    for (gpu, (ppm, memory, pods, whole)) in &given {
         assert!(
-            *milli <= 1000 && *memory <= 80 * GIB && (*whole == 0 || *pods == 1),
-            "{gpu}: {milli} {memory} {pods}"
+            *ppm <= 1_000_000 && *memory <= 80 * GIB && (*whole == 0 || *pods == 1),
+            "{gpu}: {ppm} {memory} {pods}"
         );
     }
     let cluster = cluster.lock().await.clone();
