@@ -416,7 +416,7 @@ macro_rules! exports {
             /// # Safety
             /// As the driver documents it.
             #[unsafe(no_mangle)]
-            #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name unchanged, so its contract is the caller's")]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name unchanged, so its contract is the caller's. Memory behind them is read only where the driver's contract makes it readable, after a check for null; results are read after success")]
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
                 exports!(@body $policy $name real $variant ($($a)*))

@@ -5,6 +5,9 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::process::COUNTERS;
 
 /// Enough for the driver's calls. Small, so that threads also start in programs with a small stack limit.
 pub(crate) const SMALL_STACK_BYTES: usize = 256 * 1024;
@@ -61,6 +64,8 @@ extern "C" fn run_body(body: *mut c_void) -> *mut c_void {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         libc::prctl(libc::PR_SET_TIMERSLACK, 1usize);
     }
-    let _panic = catch_unwind(AssertUnwindSafe(run));
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        COUNTERS.panics.fetch_add(1, Relaxed);
+    }
     std::ptr::null_mut()
 }

@@ -109,9 +109,11 @@ impl StreamSet {
         &self.streams
     }
 
-    /// Takes all streams.
+    /// Takes all streams. The capacity stays, so that noting a stream under the next grant does not allocate.
     pub fn take(&mut self) -> Vec<UsedStream> {
-        std::mem::take(&mut self.streams)
+        let used = self.streams.clone();
+        self.streams.clear();
+        used
     }
 }
 

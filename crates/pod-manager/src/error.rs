@@ -27,6 +27,9 @@ pub enum Error {
     /// A system call that always works did not, when this was attempted.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
+    /// A thread of the manager could not be started.
+    #[error("start the {0} thread: {1}")]
+    Thread(&'static str, io::Error),
     /// A thread of the manager panicked.
     #[error("the {0} thread panicked")]
     Panicked(&'static str),

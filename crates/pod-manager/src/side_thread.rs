@@ -23,7 +23,8 @@ impl SideThread {
         run: impl FnOnce() + Send + 'static,
     ) -> Result<Self> {
         let thread = std::thread::Builder::new().name(format!("sluice-{name}")).spawn(run);
-        Ok(Self { name, end: Box::new(end), thread: thread.attempt("start a thread beside the event loop")? })
+        let thread = thread.map_err(|error| Error::Thread(name, error))?;
+        Ok(Self { name, end: Box::new(end), thread })
     }
 
     /// Starts a thread with a runtime of its own, which serves until the thread is told to end.

@@ -62,21 +62,23 @@ fn waited_for(stream: Stream) -> Option<WaitTarget> {
 
 /// Calls `real`, which may wait for the GPU.
 pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
-    blocking_on(process::device_for_call, real)
+    let begun = guarded(None, || {
+        let managed = process::device_for_call()?;
+        managed.device.begin_blocking();
+        Some(managed)
+    });
+    let result = real();
+    if let Some(managed) = begun {
+        guarded((), || managed.device.end_blocking());
+    }
+    result
 }
 
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
-    blocking_on(process::devices, real)
-}
-
-fn blocking_on<D: IntoIterator<Item = &'static ManagedDevice>>(
-    devices: impl FnOnce() -> D,
-    real: impl FnOnce() -> CUresult,
-) -> CUresult {
     let begun: Vec<_> = guarded(Vec::new(), || {
         let begin = |managed: &&ManagedDevice| _ = managed.device.begin_blocking();
-        devices().into_iter().inspect(begin).collect()
+        process::devices().into_iter().inspect(begin).collect()
     });
     let result = real();
     guarded((), || begun.into_iter().for_each(|managed| managed.device.end_blocking()));

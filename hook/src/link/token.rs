@@ -131,7 +131,10 @@ impl TokenConnection {
 
     fn attach(&self) -> Result<Attached, LinkError> {
         let contexts = self.identity.with_contexts(self.announcer.first(&self.socket));
-        let pages = match self.socket.attach(&self.identity, Channel::Token, 0, &contexts) {
+        let attached = self.socket.attach(&self.identity, Channel::Token, 0, &contexts);
+        // Its copies of descriptors are closed before others are opened: the program may be near its limit.
+        drop(contexts);
+        let pages = match attached {
             // A manager that cannot read the payload has refused it and closed the connection.
             Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
                 self.announcer.recovery.skip_recovery();

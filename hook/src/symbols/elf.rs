@@ -123,7 +123,7 @@ impl Symbols {
         })
     }
 
-    /// Looks a name up by the GNU hash table, which every library has since 2006.
+    /// Looks a name up by the GNU hash table, which glibc and musl have.
     ///
     /// # Safety
     /// The tables are those of a loaded object.
