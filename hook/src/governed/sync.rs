@@ -78,7 +78,7 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
     let begun: Vec<_> = guarded(Vec::new(), || {
         let begin = |managed: &&ManagedDevice| _ = managed.device.begin_blocking();
-        process::devices().into_iter().inspect(begin).collect()
+        process::devices().inspect(begin).collect()
     });
     let result = real();
     guarded((), || begun.into_iter().for_each(|managed| managed.device.end_blocking()));
