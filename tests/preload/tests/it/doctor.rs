@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_preload_tests::artifacts::built;
-use sluice_preload_tests::machine_lock::shared;
+use sluice_preload_tests::machine_lock::{exclusive, shared};
 use sluice_preload_tests::node::Node;
 use sluice_sim::ledger::GroupLedger;
 use std::ffi::OsStr;
@@ -176,7 +176,8 @@ fn self_test(node: &Node, result_file: &Path) -> Option<i32> {
 
 #[test]
 fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
-    let _lock = shared();
+    // The self-test measures shares in real time and has three attempts: enough on a node whose GPU is idle, not beside other tests.
+    let _lock = exclusive();
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder for results: {error}"));
     let result_file = folder.path().join("state/result.json");
     let manager = format!("--controls simulated --self-test {}", result_file.display());
@@ -202,7 +203,8 @@ fn a_manager_uses_the_self_test_instead_of_the_drivers_return_codes() {
 
 #[test]
 fn of_several_gpus_the_named_one_is_tested() {
-    let _lock = shared();
+    // The self-test measures shares in real time and has three attempts: enough on a node whose GPU is idle, not beside other tests.
+    let _lock = exclusive();
     let uuid = |digit: char| format!("GPU-00000000-0000-4000-8000-00000000000{digit}");
     let (faulty, working) =
         (gpu(&format!("--controls status-only --uuid {}", uuid('a'))), gpu(&format!("--uuid {}", uuid('b'))));
