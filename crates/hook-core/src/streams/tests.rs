@@ -90,7 +90,7 @@ fn default_streams_of_two_threads_are_two_streams() {
 #[test]
 fn noting_a_stream_after_a_drain_does_not_allocate() {
     let mut set = StreamSet::default();
-    (0..100).for_each(|handle| set.note(7, created(handle), true, 1));
+    (100..200).for_each(|handle| set.note(7, created(handle), true, 1));
     let capacity = set.streams.capacity();
     assert_eq!(set.take().len(), 100);
     assert!(set.all().is_empty());
