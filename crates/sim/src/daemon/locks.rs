@@ -50,11 +50,13 @@ impl Locks {
         self.answers.insert((at, self.count), (peer, answer));
     }
 
-    /// The next time after `now` at which there is something to do, apart from the timeline.
-    pub(super) fn next_due(&self, now: u64) -> Option<u64> {
+    /// The time of the next [`step`](Self::step) that has an answer. A request whose process has work in progress past
+    /// `not_before` waits for the timeline instead.
+    pub(super) fn next_due(&self, gpu: &Gpu, now: u64) -> Option<u64> {
         let answer = self.answers.first_key_value().map(|((at, _), _)| *at);
-        let waiting = self.waiting.iter().flat_map(|one| [Some(one.not_before), one.deadline]).flatten();
-        waiting.filter(|at| *at > now).chain(answer).min()
+        let idle = |one: &Waiting| (one.not_before > now || gpu.is_idle(one.pid)).then_some(one.not_before);
+        let waiting = self.waiting.iter().flat_map(|one| [idle(one), one.deadline]).flatten();
+        waiting.chain(answer).min()
     }
 
     pub(super) fn is_waiting(&self) -> bool {

@@ -79,7 +79,14 @@ impl Server {
                 return Ok(());
             }
             self.compute();
-            // In the order of `Source`: what a closed file had allocated must be free when a peer asks.
+            // Directly after `compute`, so that a process counts as idle only if none of its commands is left in its ring.
+            self.gpu.files.deliver(monotonic_ns());
+            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
+                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
+                    self.hang_up(key);
+                }
+            }
+            // In the order of `Source`: the memory of a closed file must be free before a peer's request is served.
             for (source, events) in ready {
                 match source {
                     Source::Stop => {}
@@ -96,12 +103,6 @@ impl Server {
                     }
                     Source::Process(key) => self.hang_up(key),
                     Source::Listener => self.accept(),
-                }
-            }
-            self.gpu.files.deliver(monotonic_ns());
-            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
-                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
-                    self.hang_up(key);
                 }
             }
         }
@@ -129,7 +130,7 @@ impl Server {
                 self.gpu.step(now);
             }
             let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
-            let wanted = [self.gpu.next_wanted(), self.locks.next_due(now), timeline];
+            let wanted = [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline];
             let next = wanted.into_iter().flatten().min();
             next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
