@@ -74,6 +74,8 @@ impl Words {
         Registration { words: self, address: span.address() }
     }
 
+    /// Forgets words. Must run before their memory is unmapped or returned to the program: the thread reads every
+    /// registered word.
     pub(crate) fn forget(&self, address: usize, len: usize) {
         lock(&self.shared.words).retain(|at, _| !(address..address + len).contains(at));
     }
