@@ -21,6 +21,9 @@ pub const MAGIC: &str = "SLUICE-SIM 1";
 /// The only kernel that is recognised in PTX: it polls a word in host memory until the word lets it end.
 pub const HOLD: &str = "sluice_hold";
 
+/// The parameters with a meaning, which are read as unsigned integers.
+const UNSIGNED: [&str; 4] = ["ptr", "n", "iters", "value"];
+
 /// Why a module was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModuleError {
@@ -258,6 +261,9 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
             "u64" | "i64" | "f64" => 8,
             _ => return Err(format!("unknown type \"{kind}\"")),
         };
+        if UNSIGNED.contains(&name) && !kind.starts_with('u') {
+            return Err(format!("{name} has type {kind}, expected u32 or u64"));
+        }
         let offset = end.next_multiple_of(size);
         end = offset + size;
         params.push(Param { name: name.to_owned(), size, offset });
