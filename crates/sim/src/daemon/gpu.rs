@@ -58,8 +58,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(mut config: DaemonConfig, now: u64) -> Self {
-        (config.gpu.uuid, config.gpu.pci) = (config.uuid(), config.pci());
+    pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
         let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
         Self {
