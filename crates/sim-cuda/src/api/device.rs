@@ -185,8 +185,10 @@ fn total_memory(device: CUdevice) -> Result<u64, CUresult> {
 }
 
 functions! {
-    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
-    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
+    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice)
+        = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
+    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice)
+        = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
     fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) = device.write(driver()?.device(ordinal)?.number());
     fn cuDriverGetVersion(version: Ptr<c_int>) = version.write(VERSION);
     fn cuDeviceGetCount(count: Ptr<c_int>)

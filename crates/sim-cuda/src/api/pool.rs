@@ -71,7 +71,8 @@ with_twin! {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let address = address(pointer)?;
-        driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let freed = driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address());
+        freed.ok_or(CUresult::ERROR_INVALID_VALUE)?;
         if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
             return Ok(());
         }

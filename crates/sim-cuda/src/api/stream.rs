@@ -77,7 +77,8 @@ with_twin! {
     fn cuStreamGetDevice / cuStreamGetDevice_ptsz(on: Ptr<CUstream_st>, device: Ptr<CUdevice>) |null|
         = device.write(stream(on, null)?.context.device.number());
 
-    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(on: Ptr<CUstream_st>, event: Ptr<CUevent_st>, _flags: c_uint) |null| = {
+    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(on: Ptr<CUstream_st>, event: Ptr<CUevent_st>, _flags: c_uint) |null|
+        = {
         let stream = stream(on, null)?;
         let event = driver()?.events.get(event.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
         match event.recorded() {
@@ -95,7 +96,7 @@ with_twin! {
                     return Ok(());
                 }
                 // Two simulated GPUs have no common timeline: the caller waits in the stream's place.
-                context.device.gpu.wait_for(mark).map_err(crate::state::status_of)
+                context.device.gpu.wait_for(mark).map_err(status_of)
             }
         }
     };
