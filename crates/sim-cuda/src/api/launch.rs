@@ -4,13 +4,14 @@ pub(crate) use super::stream::*;
 
 use super::module::function;
 use super::with_twin;
-use crate::border::{Ptr, Status};
+use crate::border::{Ptr, Span, Status};
 use crate::state::context::Context;
 use crate::state::driver::driver;
+use crate::state::host;
 use crate::state::module::Function;
 use crate::state::stream::{Effect, Null, Stream, stream};
-use crate::state::words::launch_hold;
 use sluice_driver_api::types::*;
+use sluice_sim::client::StreamCommand;
 use sluice_sim::effect;
 use sluice_sim::engine::Work;
 use sluice_sim::module::Launch;
@@ -19,6 +20,12 @@ use std::sync::Arc;
 
 /// Dynamic shared memory that a block of this GPU can have at most, in bytes.
 const MAX_SHARED: u32 = 227 << 10;
+
+/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes the value that released it, and the times by the
+/// GPU's clock at which it began and ended.
+const TICKET: usize = 64;
+const BEGAN: usize = 72;
+const ENDED: usize = 80;
 
 struct Geometry {
     grid: [c_uint; 3],
@@ -124,6 +131,51 @@ fn launch(
         return launch_hold(stream, &launch, value, name);
     }
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
+}
+
+/// Launches a hold kernel: it keeps the GPU until a word has the value.
+fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
+    on.is_captured(|part| {
+        part.capture.invalidate();
+        Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    })?;
+    let context = on.context.clone();
+    let device = &context.device;
+    let memory = &driver()?.memory;
+    let address = usize::try_from(launch.ptr).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
+    let found = memory.span(address, 4).filter(|_| address.is_multiple_of(4));
+    let Some(word) = found else {
+        let failing = context.clone();
+        let work = Work::Kernel { ns: params::MIN_KERNEL_NS, sms: 1, name };
+        let effect = move || failing.fail(CUresult::ERROR_ILLEGAL_ADDRESS);
+        return on.submit(StreamCommand::Work(work), Some(Box::new(effect))).map(drop);
+    };
+    let events = [device.gpu.open_event(), device.gpu.open_event()];
+    let [Ok(begin), Ok(end)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
+    let registration = device.words.watch(&device.gpu, word);
+    let times = [begin as u64, end as u64];
+    let work = Work::Hold { address: launch.ptr, value, timeout_ns: launch.ns, name, times };
+    let gpu = device.gpu.clone();
+    let effect = move || {
+        let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
+        gpu.close_event(begin);
+        gpu.close_event(end);
+        // A launch without room for these values is another kernel of that name, and writes none.
+        let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
+        if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
+            return;
+        }
+        Span::found(address + BEGAN, 8).store(began);
+        // The end is written only if the word ended the kernel; an older time is of another kernel.
+        if ended >= began {
+            Span::found(address + ENDED, 8).store(ended);
+            Span::found(address + TICKET, 4).store(value.into());
+        }
+    };
+    let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
+    registration.submitted(mark, &context);
+    host::apply_effects_at(on, mark);
+    Ok(())
 }
 
 /// All blocks of a cooperative launch run at the same time, or none do.
