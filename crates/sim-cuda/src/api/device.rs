@@ -12,7 +12,7 @@ use sluice_driver_api::lookup_index;
 use sluice_driver_api::types::*;
 use sluice_sim::params;
 
-/// The driver version that this library claims.
+/// The driver version that this library reports.
 const VERSION: i32 = 13_000;
 
 pub(crate) fn cuInit(flags: u32) -> Status {
@@ -156,7 +156,7 @@ fn find(name: &str, version: c_int, flags: u64) -> Result<usize, CUdriverProcAdd
     })
 }
 
-/// With a place for the status, a name that is not found is no error.
+/// If `status` is not null, an unknown name is no error.
 pub(crate) fn cuGetProcAddress_v2(
     name: Ptr<c_char>,
     function: Ptr<*mut c_void>,

@@ -34,7 +34,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Blocks and threads per block; what the driver would refuse is refused.
+    /// Blocks and threads per block. Refuses a geometry that the driver would refuse.
     fn check(&self) -> Result<(u64, u32), CUresult> {
         let limits =
             [(self.grid, [i32::MAX.cast_unsigned(), 65_535, 65_535]), (self.block, [1_024, 1_024, 64])];
@@ -50,7 +50,7 @@ impl Geometry {
     }
 }
 
-/// The parameters of a launch as a packed buffer, from either way to pass them.
+/// The parameters of a launch as a packed buffer, from either form in which the caller passes them.
 fn packed(
     function: &Function,
     kernel_params: Ptr<*mut c_void>,
@@ -86,19 +86,19 @@ fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
     if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
 }
 
-/// The kernel's effect when it completes. Its addresses are translated then, as on a GPU.
+/// The kernel's effect, which is applied when the kernel completes. Its addresses are translated then, as on a GPU.
 fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     if launch.effect == effect::Effect::None || launch.words == 0 {
         return None;
     }
     let context = context.clone();
     Some(Arc::new(move || {
-        let touch = || {
+        let target = || {
             let address = usize::try_from(launch.ptr).ok()?;
             let len = usize::try_from(launch.words).ok()?.checked_mul(8)?;
             driver().ok()?.memory.span(address, len)
         };
-        match touch() {
+        match target() {
             None => context.fail(CUresult::ERROR_ILLEGAL_ADDRESS),
             Some(span) if driver().is_ok_and(|driver| driver.memory.is_read_only(span)) => {
                 context.fail(CUresult::ERROR_LAUNCH_FAILED);
@@ -133,7 +133,7 @@ fn launch(
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
 
-/// Launches a hold kernel: it keeps the GPU until a word has the value.
+/// Launches a hold kernel: it occupies the GPU until a word has the value.
 fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
     on.is_captured(|part| {
         part.capture.invalidate();
@@ -160,13 +160,13 @@ fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> St
         let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
         gpu.close_event(begin);
         gpu.close_event(end);
-        // A launch without room for these values is another kernel of that name, and writes none.
+        // Without room for these values, the kernel is another one of that name, which writes none.
         let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
         if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
             return;
         }
         Span::found(address + BEGAN, 8).store(began);
-        // The end is written only if the word ended the kernel; an older time is of another kernel.
+        // The end is written only if the word ended the kernel; an older time is that of an earlier kernel.
         if ended >= began {
             Span::found(address + ENDED, 8).store(ended);
             Span::found(address + TICKET, 4).store(value.into());
@@ -178,7 +178,7 @@ fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> St
     Ok(())
 }
 
-/// All blocks of a cooperative launch run at the same time, or none do.
+/// Checks that all blocks of a cooperative launch can run at the same time.
 fn fits_at_once(geometry: &Geometry) -> Status {
     let (blocks, threads) = geometry.check()?;
     let per_sm = (params::THREADS_PER_SM / threads).min(params::BLOCKS_PER_SM);

@@ -49,7 +49,7 @@ fn allocate(
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let address = driver.memory.allocate(&stream.context, len, Origin::Pool(pool), 0)?;
-    // In a graph the node only orders; the address is the graph's from here on.
+    // In a graph the node only orders others; the address belongs to the graph from here on.
     if let Err(error) = stream.work(Work::Empty, None) {
         driver.memory.release(address, |_| true)?;
         return Err(error);
@@ -77,7 +77,7 @@ with_twin! {
             return Ok(());
         }
         let free: Effect = Arc::new(move || {
-            // A second free of the same memory finds nothing, as with the real driver's pools.
+            // A second free of the same memory has no effect, as with the real driver's pools.
             let _ = driver().and_then(|driver| driver.memory.release(address, Origin::is_freed_by_address));
         });
         stream.work(Work::Empty, Some(free))

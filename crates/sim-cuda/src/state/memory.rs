@@ -28,11 +28,11 @@ pub(crate) enum Origin {
     Pool(PoolId),
     /// cuMemHostAlloc and cuMemAllocHost: host memory.
     Host,
-    /// cuMemHostRegister: host memory that the program made.
+    /// cuMemHostRegister: host memory that the program has allocated.
     Registered,
     /// cuMemAddressReserve: addresses into which chunks are mapped.
     Reserved,
-    /// Behind an array or a mipmapped array; it has no address for the program.
+    /// The memory of an array or a mipmapped array; the program does not know its address.
     Array,
 }
 
@@ -55,11 +55,11 @@ impl Origin {
 
 pub(crate) struct Piece {
     pub(crate) address: usize,
-    /// Requested bytes; this is what is counted.
+    /// Requested bytes, which are counted.
     pub(crate) len: usize,
     pub(crate) origin: Origin,
     pub(crate) device: Arc<Device>,
-    /// The context that it ends with.
+    /// The context with which it ends.
     pub(crate) context: usize,
     pub(crate) flags: u32,
     pub(super) mapping: Option<Mapping>,

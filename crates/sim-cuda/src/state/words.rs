@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pause between two readings: the time that the GPU itself takes to see a store of the host (`docs/reference/gpu.md`
-/// §15: 9.6 µs), and a load that a machine with few cores can bear.
+/// §15: 9.6 µs), and an acceptable load for a machine with few cores.
 const PAUSE: Duration = Duration::from_micros(30);
 /// Pause when nothing has changed for [`QUIET_TIME`].
 const LONG_PAUSE: Duration = Duration::from_micros(150);
@@ -27,7 +27,7 @@ struct Word {
     waiting: Vec<(Mark, Arc<Context>)>,
 }
 
-/// All words of one device that are waited for.
+/// The words for which streams and hold kernels of one device wait.
 #[derive(Default)]
 pub(crate) struct Words {
     shared: Arc<Shared>,

@@ -70,7 +70,7 @@ impl Link {
     }
 }
 
-/// Whether the other side has hung up.
+/// Whether the other side has closed the connection.
 pub(super) fn has_hung_up(socket: &UnixStream) -> bool {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR;

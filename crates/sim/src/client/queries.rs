@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Makes a request on a new connection. Any answer that is not listed is an error.
+/// Makes a request on a new connection. An answer that is not listed is an error.
 macro_rules! ask {
     ($socket:expr, $request:expr, $($answer:pat => $result:expr),+) => {
         match Link::open($socket)?.ask(&$request)? {
@@ -40,7 +40,7 @@ pub fn timeline(socket: &Path, from_ns: u64, to_ns: u64) -> io::Result<Vec<Inter
     ask!(socket, Request::Timeline { from_ns, to_ns }, Answer::Timeline(intervals) => intervals)
 }
 
-/// Name, identity, memory and condition of the GPU, without becoming a process that uses it.
+/// Name, identity, memory and condition of the GPU. The caller does not become a process that uses it.
 pub fn gpu_info(socket: &Path) -> io::Result<GpuInfo> {
     ask!(socket, Request::Gpu, Answer::Gpu(info) => info)
 }
@@ -72,7 +72,7 @@ pub fn is_locked(socket: &Path, pid: i32) -> io::Result<Option<bool>> {
     ask!(socket, Request::LockState { pid }, Answer::Number(n) => Some(n != 0), Answer::NotLocked(_) => None)
 }
 
-/// Receives every Xid of one GPU from its creation on.
+/// A receiver of every Xid of one GPU that occurs after the receiver's creation.
 pub struct Listener(Link);
 
 /// A notification.
@@ -85,7 +85,7 @@ pub enum ListenerEvent {
 }
 
 impl Listener {
-    /// Begins to listen.
+    /// Opens a connection that receives notifications.
     pub fn open(socket: &Path) -> io::Result<Self> {
         let mut link = Link::open(socket)?;
         match link.ask(&Request::Listen)? {
@@ -120,8 +120,10 @@ pub fn wait_any(listeners: &mut [Listener], timeout: Duration) -> io::Result<Opt
         let wait = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds: Vec<_> =
-            listeners.iter().map(|one| PollFd::new(one.0.socket().as_fd(), PollFlags::POLLIN)).collect();
+        let mut fds: Vec<_> = listeners
+            .iter()
+            .map(|listener| PollFd::new(listener.0.socket().as_fd(), PollFlags::POLLIN))
+            .collect();
         match poll(&mut fds, wait) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),

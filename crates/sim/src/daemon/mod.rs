@@ -23,14 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// One daemon: a GPU, by default an H200, and its socket.
+/// The configuration of one daemon: a GPU, by default an H200, and its socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonConfig {
-    /// Path of the unix socket; an old one is replaced.
+    /// Path of the unix socket; an existing file is replaced.
     pub socket: PathBuf,
     /// Properties that processes can read.
     pub gpu: GpuInfo,
-    /// Device memory that each context takes, in bytes.
+    /// Device memory that each context uses, in bytes.
     pub context_bytes: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
@@ -117,8 +117,8 @@ pub fn run(config: DaemonConfig) -> io::Result<()> {
     Server::bind(config, Arc::new(event()?))?.run()
 }
 
-/// Serves one GPU on a thread until the handle is dropped; the socket accepts when this returns. Returns an error if the socket
-/// cannot be bound.
+/// Serves one GPU on a thread until the handle is dropped. When the function returns, the socket accepts connections.
+/// Returns an error if the socket cannot be bound.
 pub fn spawn_thread(config: DaemonConfig) -> io::Result<Handle> {
     let stop = Arc::new(event()?);
     let socket = config.socket.clone();

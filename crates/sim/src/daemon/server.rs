@@ -116,7 +116,8 @@ impl Server {
         self.gpu.step(now);
     }
 
-    /// Sleeps until something is to be done. Returns the sources of events, in the order of [`Source`].
+    /// Sleeps until an event arrives or the timeline has to be computed. Returns the sources of events, in the order of
+    /// [`Source`].
     fn sleep(&mut self) -> io::Result<Vec<(Source, PollFlags)>> {
         self.compute();
         self.gpu.park();
@@ -130,8 +131,8 @@ impl Server {
                 self.gpu.step(now);
             }
             let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
-            let wanted = [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline];
-            let next = wanted.into_iter().flatten().min();
+            let times = [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline];
+            let next = times.into_iter().flatten().min();
             next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
         let mut polled = vec![
