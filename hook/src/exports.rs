@@ -60,7 +60,7 @@ macro_rules! exports {
                 stream,
                 || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
                 || unsafe { $real($($a),*) },
-                |on| unsafe { $real($(Argument($a).on(on)),*) },
+                |on| exports!(@launch_on $name $real on $($a)*),
                 || exports!(@deferred_launch $name $($a)*),
             )
         })
@@ -70,6 +70,10 @@ macro_rules! exports {
         if $count == 0 { None } else { unsafe { $list.as_ref() }.map(|first| first.hStream) }
     };
     (@launch_stream $name:tt $($a:ident)*) => { exports!(@stream $($a)*) };
+    (@launch_on "cuLaunchKernelEx" $real:ident $on:ident $config:ident $($a:ident)*) => {
+        preempt::launches::with_config_on($on, $config, |config| unsafe { $real(config $(, $a)*) })
+    };
+    (@launch_on $name:tt $real:ident $on:ident $($a:ident)*) => { unsafe { $real($(Argument($a).on($on)),*) } };
     (@deferred_launch "cuLaunchKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, false) };
     (@deferred_launch "cuLaunchCooperativeKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, null_mut(), true) };
     (@deferred_launch "cuLaunchKernelEx" $($a:ident)*) => { preempt::launches::with_config($($a),*) };

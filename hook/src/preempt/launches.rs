@@ -144,6 +144,20 @@ pub(crate) fn with_config(
     command(launch, Given { params, extra })
 }
 
+/// Makes a launch by a configuration at once, on `stream` in place of the configuration's own.
+#[inline]
+pub(crate) fn with_config_on(
+    stream: CUstream,
+    config: *const CUlaunchConfig,
+    real: impl FnOnce(*const CUlaunchConfig) -> CUresult,
+) -> CUresult {
+    // SAFETY: the program passes null, which the driver refuses, or a configuration that is readable.
+    match unsafe { config.as_ref() } {
+        Some(config) => real(std::ptr::from_ref(&CUlaunchConfig { hStream: stream, ..*config })),
+        None => real(config),
+    }
+}
+
 /// The deferral of a graph's launch.
 pub(crate) fn of_graph(graph: CUgraphExec) -> Deferral {
     Deferral::Queue(Command::Graph(graph.expose_provenance() as u64))
