@@ -32,11 +32,13 @@ pub(crate) struct RealDriver {
 macro_rules! ask {
     ($function:ident($($argument:expr),*)) => {
         match real::table().$function {
-            // SAFETY: handles are the engine's, which keeps them alive for as long as it uses them; out-pointers are local.
+            // SAFETY: handles are alive during the call: the engine keeps those that it uses, the hook its own; out-pointers are local.
             Some(function) => code(unsafe { function($($argument),*) }),
             None => Err(Code(CUresult::ERROR_NOT_FOUND.0)),
         }
     };
+pub(super) use ask;
+
 }
 
 /// Makes a call of the hook's own with the context current.

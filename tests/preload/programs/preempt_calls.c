@@ -345,10 +345,30 @@ static void *own_stream(void *by_config) {
     return NULL;
 }
 
+/* A copy on the thread's own stream follows the launches before it, also if the driver has no memory for the event that orders them. If
+ * the driver does not wait either, the copy is not made. */
+static void refused_order(void) {
+    uint64_t host[N] = {0};
+    CUdeviceptr data = numbers(N);
+    void (*refuse)(const char *, unsigned, unsigned);
+    *(void **)&refuse = dlsym(RTLD_DEFAULT, "sluiceSimRefuse");
+    EXPECT(refuse);
+    for (int refused = 0; refused < 3; refused++) {
+        DO(launch(gpu.add, data, N, 20000, CU_STREAM_PER_THREAD));
+        if (refused > 0) refuse("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY, 1);
+        if (refused > 1) refuse("cuStreamSynchronize", CUDA_ERROR_OUT_OF_MEMORY, 1);
+        EXPECT(cuMemcpyDtoH_v2_ptds(host, data, sizeof host) == (refused > 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS));
+        EXPECT(host[0] == (refused > 1 ? 2u : refused + 1u));
+    }
+    DO(cuCtxSynchronize());
+    EXPECT(added(data, N, 3));
+}
+
 static void own(void) {
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) EXPECT(pthread_create(&threads[i], NULL, own_stream, i % 2 ? "by config" : NULL) == 0);
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    refused_order();
 }
 
 static void outcomes(void) {
