@@ -15,8 +15,6 @@ use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
 use crate::real;
 
-const RELAXED: CUstreamCaptureMode = 2;
-
 thread_local! {
     /// The capture mode of the thread before it was relaxed.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
@@ -37,9 +35,9 @@ macro_rules! ask {
             None => Err(Code(CUresult::ERROR_NOT_FOUND.0)),
         }
     };
-pub(super) use ask;
-
 }
+
+pub(super) use ask;
 
 /// Makes a call of the hook's own with the context current.
 pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
@@ -127,14 +125,14 @@ impl Driver for RealDriver {
     }
 
     fn exchange_capture_relaxed(&self, relaxed: bool) -> bool {
-        let mut mode = if relaxed { RELAXED } else { MODE.get() };
+        let mut mode = if relaxed { CU_STREAM_CAPTURE_MODE_RELAXED } else { MODE.get() };
         if as_own_call(|| ask!(cuThreadExchangeStreamCaptureMode(&raw mut mode))).is_err() {
             return relaxed;
         }
-        if relaxed && mode != RELAXED {
+        if relaxed && mode != CU_STREAM_CAPTURE_MODE_RELAXED {
             MODE.set(mode);
         }
-        mode == RELAXED
+        mode == CU_STREAM_CAPTURE_MODE_RELAXED
     }
 
     fn stream_gates(&self) -> Option<&dyn StreamGates> {

@@ -16,11 +16,8 @@ use sluice_driver_api::types::*;
 use sluice_sim::engine::Work;
 use std::sync::Arc;
 
-/// The only location kind that a pool or chunk can be at.
-const LOCATION_DEVICE: CUmemLocationType = 1;
-
 pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult> {
-    if location.kind != LOCATION_DEVICE {
+    if location.kind != CU_MEM_LOCATION_TYPE_DEVICE {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
     driver()?.device(location.id).cloned()
