@@ -143,7 +143,7 @@ pub(crate) fn current_context() -> Option<u64> {
     (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
 }
 
-/// The context of a created stream that the program is using; the driver's error if it does not tell.
+/// The context of a created stream that the program is using; the driver's error if it reports none.
 pub(crate) fn stream_context(stream: CUstream) -> Result<Option<u64>, CUresult> {
     let mut context = std::ptr::null_mut();
     let get = real::table().cuStreamGetCtx.ok_or(CUresult::ERROR_NOT_FOUND)?;
@@ -154,7 +154,7 @@ pub(crate) fn stream_context(stream: CUstream) -> Result<Option<u64>, CUresult> 
     }
 }
 
-/// Whether the legacy default stream orders itself with a created stream that the program is using; `None` if the driver does not tell.
+/// Whether the legacy default stream orders itself with a created stream that the program is using; `None` if the driver does not report it.
 pub(crate) fn is_blocking(stream: CUstream) -> Option<bool> {
     let mut flags = 0;
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.

@@ -124,7 +124,7 @@ pub(crate) fn with_config(
     let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
     let attributes = match count {
         0 => &[],
-        // SAFETY: the program says that there are so many attributes.
+        // SAFETY: not null, so by the driver's contract as many attributes as `numAttrs` are readable.
         _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
     };
     if !attributes.iter().all(|attribute| is_value(attribute.id)) {

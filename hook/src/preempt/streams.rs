@@ -102,7 +102,7 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
         StreamKind::Created => Stream {
             context: Context(context_of(named.handle)?),
             handle: named.handle,
-            // Assumed if the driver does not tell.
+            // Assumed if the driver does not report it.
             blocking: as_own_call(|| gpu::is_blocking(pointer(named.handle))).unwrap_or(true),
         },
         StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),

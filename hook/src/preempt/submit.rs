@@ -32,7 +32,7 @@ pub(crate) fn through_engine(
     }
 }
 
-/// The same for a call on a stream.
+/// As [`through_engine`], with the queue of `stream`; directly also if the stream has no queue.
 #[inline]
 pub(crate) fn on_queue(
     (stream, per_thread): (CUstream, bool),
@@ -48,9 +48,9 @@ pub(crate) fn on_queue(
     }
 }
 
-/// Tells the engine something, if calls go through it.
+/// Runs `call` with the engine if calls go through it and the driver itself is not calling.
 #[inline]
-pub(super) fn tell_engine(call: impl FnOnce(&HookEngine)) {
+pub(super) fn notify_engine(call: impl FnOnce(&HookEngine)) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
@@ -125,7 +125,7 @@ pub(crate) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
 /// A change of an executable graph: pending launches still use the graph as it was.
 #[inline]
 pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
-    tell_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
+    notify_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
     real()
 }
 
