@@ -1,6 +1,6 @@
 //! The exported driver API: one function for each row of the table.
 //!
-//! `forward` rows go straight to the real driver. Every other row makes one call into [`crate::governed`], with the real
+//! Most `forward` rows call the real driver directly. The other rows call [`crate::governed`], [`crate::preempt`] or both, with the real
 //! function as a closure. A function that needs more than its policy word tells has an arm of its own, by the base name, which covers all
 //! versions and stream variants.
 
@@ -60,7 +60,7 @@ macro_rules! exports {
                 stream,
                 || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
                 || unsafe { $real($($a),*) },
-                |on| unsafe { $real($(Argument($a).on(on)),*) },
+                |on| exports!(@launch_on $name $real on $($a)*),
                 || exports!(@deferred_launch $name $($a)*),
             )
         })
@@ -70,6 +70,10 @@ macro_rules! exports {
         if $count == 0 { None } else { unsafe { $list.as_ref() }.map(|first| first.hStream) }
     };
     (@launch_stream $name:tt $($a:ident)*) => { exports!(@stream $($a)*) };
+    (@launch_on "cuLaunchKernelEx" $real:ident $on:ident $config:ident $($a:ident)*) => {
+        preempt::launches::with_config_on($on, $config, |config| unsafe { $real(config $(, $a)*) })
+    };
+    (@launch_on $name:tt $real:ident $on:ident $($a:ident)*) => { unsafe { $real($(Argument($a).on($on)),*) } };
     (@deferred_launch "cuLaunchKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, false) };
     (@deferred_launch "cuLaunchCooperativeKernel" $($a:ident)*) => { preempt::launches::with_grid($($a),*, null_mut(), true) };
     (@deferred_launch "cuLaunchKernelEx" $($a:ident)*) => { preempt::launches::with_config($($a),*) };
@@ -230,7 +234,7 @@ macro_rules! exports {
     (@body stream "cuStreamDestroy" $real:ident $variant:ident ($stream:ident)) => {
         governed::stream::destroy($stream, || preempt::destroy_stream($stream, || unsafe { $real($stream) }))
     };
-    // Creating a stream shows nothing that launches and waits do not show.
+    // Launches and waits name their stream, so its creation is not recorded.
     (@body stream $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
     (@body context "cuCtxDestroy" $real:ident $variant:ident ($context:ident)) => {
@@ -404,6 +408,7 @@ macro_rules! exports {
     (@stream $($a:ident)*) => { None$(.or(Argument($a).stream()))* };
     // The kind of work: a function that moves or sets memory, by the largest size among the arguments; or another one.
     (@work $name:tt $($a:ident)*) => { if const { begins($name, "cuMem") } { exports!(@transfer $($a)*) } else { Work::Small } };
+    // An offset counts as well, and a size of 32 bits does not: only an estimate depends on it.
     (@transfer $($a:ident)*) => { Work::transfer(0$(.max(Argument($a).size()))*) };
 
     (@ptsz default) => { false };
@@ -416,7 +421,7 @@ macro_rules! exports {
             /// # Safety
             /// As the driver documents it.
             #[unsafe(no_mangle)]
-            #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name unchanged, so its contract is the caller's. Memory behind them is read only where the driver's contract makes it readable, after a check for null; results are read after success")]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name, so its contract is the caller's. Only the stream may be replaced, by one that stands in for it in the same context, and a copy's source by a staged copy of the same bytes. A deferred call is made before the command counts as done, and until then the program keeps its arguments valid. Memory behind them is read only where the driver's contract makes it readable, after a check for null; results are read after success")]
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
                 exports!(@body $policy $name real $variant ($($a)*))

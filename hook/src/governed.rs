@@ -1,6 +1,5 @@
-//! The behaviour of governed functions, by policy word: one file for each. None of it runs for a `forward` row.
-
-#![allow(non_snake_case, reason = "the names are the driver's")]
+//! What the hook does in a call besides the engine's part, by subject. The module `exports` chooses the function by policy word and base
+//! name.
 
 pub(crate) mod alloc;
 pub(crate) mod charge;

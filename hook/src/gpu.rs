@@ -11,7 +11,6 @@ use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocatio
 
 use crate::{preempt, real};
 
-const EVENT_BLOCKING_SYNC: c_uint = 1;
 const REGISTER_DEVICEMAP: c_uint = 2;
 
 const MAX_POOLED_EVENTS: usize = 64;
@@ -132,7 +131,7 @@ impl Gpu {
         let create = real::table().cuEventCreate?;
         let mut event = std::ptr::null_mut();
         // SAFETY: `event` is writable, and the context it is to belong to is current.
-        let created = unsafe { create(&raw mut event, EVENT_BLOCKING_SYNC) };
+        let created = unsafe { create(&raw mut event, CU_EVENT_BLOCKING_SYNC) };
         (created == CUresult::SUCCESS).then(|| Mark { context, event: event.expose_provenance() as u64 })
     }
 }
@@ -144,7 +143,7 @@ pub(crate) fn current_context() -> Option<u64> {
     (asked == CUresult::SUCCESS && !context.is_null()).then(|| context.expose_provenance() as u64)
 }
 
-/// The context of a created stream that the program is using; the driver's error if it does not tell.
+/// The context of a created stream that the program is using; the driver's error if it reports none.
 pub(crate) fn stream_context(stream: CUstream) -> Result<Option<u64>, CUresult> {
     let mut context = std::ptr::null_mut();
     let get = real::table().cuStreamGetCtx.ok_or(CUresult::ERROR_NOT_FOUND)?;
@@ -155,7 +154,7 @@ pub(crate) fn stream_context(stream: CUstream) -> Result<Option<u64>, CUresult> 
     }
 }
 
-/// Whether the legacy default stream orders itself with a created stream that the program is using; `None` if the driver does not tell.
+/// Whether the legacy default stream orders itself with a created stream that the program is using; `None` if the driver does not report it.
 pub(crate) fn is_blocking(stream: CUstream) -> Option<bool> {
     let mut flags = 0;
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
@@ -189,8 +188,7 @@ pub(crate) fn device_uuid(device: CUdevice) -> Option<[u8; 16]> {
 
 /// Permits driver calls of this thread while the program captures a graph: they use no stream that is being captured.
 pub(crate) fn relax_capture_mode() {
-    const RELAXED: CUstreamCaptureMode = 2;
-    let mut mode = RELAXED;
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode {
         // SAFETY: `mode` is readable and writable.
         let _previous = unsafe { exchange(&raw mut mode) };

@@ -36,9 +36,6 @@ static ANY_ALLOWED: AtomicBool = AtomicBool::new(false);
 /// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.
 const ACTIVITY_LEAD_NS: u64 = 1_000_000;
 
-/// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
-const EXPIRY_MARGIN_NS: u64 = 1_000_000;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldError {
     /// The process or the device is not governed.
@@ -231,7 +228,7 @@ fn begin_hold(
     let hold =
         controller.with(|state| state.begin_request(trigger, now, lead_ns)).map_err(HoldError::Refused)?;
     if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
-        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_work(managed, hold);
     }
     if hold.starts_ns > now {
         drop(contexts);
@@ -260,7 +257,7 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
         managed.active_hold.set(resources.page());
     }
     if controller.with(|state| state.take_due(hold.ticket)) {
-        managed.active_hold.expect_work(managed, hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS);
+        managed.active_hold.expect_work(managed, hold);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
         active::count_scheduled(late_ns);
         gpu::with_context(context, || launch_in(&mut contexts, managed, context, hold));

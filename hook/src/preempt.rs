@@ -2,7 +2,7 @@
 //!
 //! Until a program enables preemption, or its manager wants stream gates, nothing here runs: each exported function
 //! reads one flag. From then on every call on a stream or an event goes through the engine, because streams that are
-//! not preempted have to wait for preempted ones where the program says so. The flag is never cleared: only the
+//! not preempted have to wait for preempted ones where the program orders them. The flag is never cleared: only the
 //! engine knows what events refer to.
 //!
 //! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
@@ -11,8 +11,6 @@
 //!   `worker` is the thread that submits pending commands.
 //! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
 //!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
-
-#![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod arguments;
 pub(crate) mod copies;
@@ -159,7 +157,12 @@ fn as_own_call<R>(call: impl FnOnce() -> R) -> R {
     with_own_call(true, call)
 }
 
-/// Runs a call that is the hook's own, or a function of the program on a thread of the hook.
+/// Runs a function of the program on a thread of the hook: driver calls during it are the program's.
+fn as_program_call<R>(call: impl FnOnce() -> R) -> R {
+    with_own_call(false, call)
+}
+
+/// Runs `call`. `own` decides whether the driver calls made during it count as the hook's own.
 fn with_own_call<R>(own: bool, call: impl FnOnce() -> R) -> R {
     let before = IN_OWN_CALL.replace(own);
     let result = call();

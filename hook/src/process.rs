@@ -47,7 +47,7 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The state of this thread. Constant and without a destructor: access costs an address computation.
-    static THREAD: ThreadState = const { ThreadState::unknown() };
+    static THREAD: ThreadState = const { ThreadState::empty() };
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 

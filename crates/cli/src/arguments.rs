@@ -60,11 +60,11 @@ impl Arguments {
             Command::SelfTest(arguments) => return doctor::self_test::run(&arguments),
             Command::PodManager(arguments) => pod_manager::run(&arguments)?,
             #[cfg(feature = "cluster")]
-            Command::NodeAgent(arguments) => serve(sluice_node_agent::run(arguments))?,
+            Command::NodeAgent(arguments) => serve(|stop| sluice_node_agent::run(arguments, stop))?,
             #[cfg(feature = "cluster")]
-            Command::Scheduler(arguments) => serve(sluice_scheduler::extender::run(arguments))?,
+            Command::Scheduler(arguments) => serve(|stop| sluice_scheduler::extender::run(arguments, stop))?,
             #[cfg(feature = "cluster")]
-            Command::Webhook(arguments) => serve(sluice_scheduler::webhook::run(arguments))?,
+            Command::Webhook(arguments) => serve(|stop| sluice_scheduler::webhook::run(arguments, stop))?,
             Command::Sim(arguments) => sim::run(&arguments)?,
             Command::Load(generator) => load::run(&generator)?,
             Command::Check(arguments) => check::run(&arguments)?,
@@ -75,14 +75,32 @@ impl Arguments {
     }
 }
 
-/// Runs a daemon to its end.
+/// Runs a daemon to its end. Its token is cancelled by SIGTERM or SIGINT.
 #[cfg(feature = "cluster")]
-fn serve(daemon: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn serve<D: Future<Output = anyhow::Result<()>>>(
+    daemon: impl FnOnce(tokio_util::sync::CancellationToken) -> D,
+) -> anyhow::Result<()> {
     use anyhow::Context;
+    use tokio::signal::unix::{SignalKind, signal};
 
     crate::log_to_stderr();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().build().context("cannot start tokio")?.block_on(daemon)
+    runtime.enable_all().build().context("cannot start tokio")?.block_on(async {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        let (mut terminate, mut interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let stop = tokio_util::sync::CancellationToken::new();
+        let cancel = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("received a signal to end");
+            cancel.cancel();
+        });
+        daemon(stop).await
+    })
 }
 
 #[cfg(test)]

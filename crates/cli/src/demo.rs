@@ -104,7 +104,7 @@ fn perform(
     let mut oracle = Oracle::find(simulated.then(|| bed.gpu()))?;
     let mut tenants = start_tenants(&bed, &plans, &mut oracle, pause)?;
     for tenant in &mut tenants {
-        tenant.process.process.send_line("")?;
+        tenant.load.process.send_line("")?;
     }
 
     let (begin, from_ns) = (Instant::now(), monotonic_ns());
@@ -126,7 +126,7 @@ fn perform(
         }
     }
     let to_ns = monotonic_ns();
-    Tenant::finish_all(tenants.iter_mut().map(|tenant| &mut tenant.process), pause)?;
+    Tenant::finish_all(tenants.iter_mut().map(|tenant| &mut tenant.load), pause)?;
     let reading = oracle.read(&tenants, from_ns, to_ns)?;
     let run = Run {
         gpu: oracle.gpu,
@@ -140,7 +140,7 @@ fn perform(
     let report = evaluate(run, &outcomes.collect::<Vec<_>>());
     let critical = tenants.iter().find(|tenant| tenant.plan.class == Class::LatencyCritical);
     let alone = critical.and_then(DemoTenant::latency_alone);
-    Ok((report, alone, critical.map(|tenant| tenant.process.lc.latency_us).unwrap_or_default()))
+    Ok((report, alone, critical.map(|tenant| tenant.load.lc.latency_us).unwrap_or_default()))
 }
 
 /// Starts the tenants one after the other, the latency-critical one first, so that the growth of the GPU's memory belongs to one

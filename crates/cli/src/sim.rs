@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             | Query::Xid { socket, .. }
             | Query::Heal { socket }) = query;
             let answer = answer(query, socket)
-                .with_context(|| format!("no simulated GPU answers at {}", socket.display()))?;
+                .with_context(|| format!("cannot ask the simulated GPU at {}", socket.display()))?;
             Ok(write!(io::stdout(), "{answer}")?)
         }
         (None, Some(flags)) => serve(flags),
@@ -163,13 +163,15 @@ fn answer(query: &Query, socket: &Path) -> anyhow::Result<String> {
 
 fn serve(flags: &Daemon) -> anyhow::Result<()> {
     let mut config = daemon::DaemonConfig::at(&flags.socket);
+    if let Some(uuid) = flags.uuid {
+        config.set_uuid(uuid);
+    }
     let gpu = &mut config.gpu;
     gpu.memory_bytes = flags.memory.unwrap_or(gpu.memory_bytes);
     if let Some(model) = &flags.model {
         gpu.name.clone_from(model);
     }
-    config.uuid = flags.uuid;
-    config.pci = flags.pci;
+    gpu.pci = flags.pci.unwrap_or(gpu.pci);
     gpu.numa = flags.numa;
     gpu.links.clone_from(&flags.nvlink);
     gpu.is_mig = flags.mig;

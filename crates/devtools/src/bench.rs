@@ -86,20 +86,19 @@ pub(crate) enum Gpu {
 
 /// Runs the benchmark.
 pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
-    let interrupts = Interrupts::block;
     match benchmark {
-        Benchmark::Preempt(flags) => return preempt::run(flags, &interrupts()?),
+        Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::block()?),
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
         Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
-        Benchmark::Hook(common) => common.publish(&hook::measure(common, &interrupts()?)?)?,
-        Benchmark::Comm(common) => common.publish(&comm::measure(common, &interrupts()?)?)?,
-        Benchmark::Token(common) => common.publish(&token::measure(common, &interrupts()?)?)?,
+        Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::block()?)?)?,
+        Benchmark::Comm(common) => common.publish(&comm::measure(common, &Interrupts::block()?)?)?,
+        Benchmark::Token(common) => common.publish(&token::measure(common, &Interrupts::block()?)?)?,
         Benchmark::Scenarios { common, only } => {
-            common.publish(&scenarios::measure(only, &interrupts()?)?)?
+            common.publish(&scenarios::measure(only, &Interrupts::block()?)?)?
         }
     }
     Ok(ExitCode::SUCCESS)

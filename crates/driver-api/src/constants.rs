@@ -146,6 +146,9 @@ values! {
         CU_COMPUTEMODE_PROHIBITED = 2
         CU_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
     }
+    CUmemLocationType {
+        CU_MEM_LOCATION_TYPE_DEVICE = 1
+    }
 }
 
 /// Size and alignment in bytes of each type in `types.rs`, from the C compiler.

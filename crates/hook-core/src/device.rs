@@ -50,7 +50,8 @@ pub struct Device<'p, D, L, C> {
     pub hold_kernels: HoldKernels,
     /// 0 to govern calls; else 1 + the index of the reason for which all calls bypass.
     bypass: AtomicU8,
-    /// The activity that was last reported to the manager: whether this process has GPU work.
+    /// The activity that was last reported to the manager: whether this process has GPU work. Written with the state
+    /// locked; read without the lock by polls.
     reported_active: AtomicBool,
     /// The program polls for the completion of work, and has no other work that is known.
     polling: AtomicBool,

@@ -144,7 +144,9 @@ impl HoldKernels {
         self.word.load(Relaxed) & bits != 0
     }
 
-    /// Takes a decision, or records an event, under the lock. The flags follow.
+    /// Calls `change` with the locked state, then updates the flags that are read without the lock. [`Self::set_contenders`],
+    /// [`Self::request_arrived`], [`Self::expire_request`] and [`Self::work_finished`] have their own functions, which avoid the lock where
+    /// they can.
     pub fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
         let mut state = lock(&self.state);
         let result = change(&mut state);

@@ -23,6 +23,8 @@ pub mod array_size;
 pub mod captures;
 pub mod config;
 pub mod device;
+#[cfg(test)]
+mod fakes;
 pub mod hold_kernel;
 pub mod launch_gate;
 pub mod memory;
@@ -39,6 +41,3 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests;

@@ -72,7 +72,7 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Grants received.
     pub grants: AtomicU64,
-    /// Panics caught at the exported functions.
+    /// Panics caught in calls and on the hook's threads.
     pub panics: AtomicU64,
 }
 

@@ -26,7 +26,7 @@ pub struct ThreadState {
 
 impl ThreadState {
     /// A thread that has noted nothing.
-    pub const fn unknown() -> Self {
+    pub const fn empty() -> Self {
         Self {
             id: Cell::new(0),
             inside: Cell::new(false),

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::driver::Error;
+use crate::driver::{Error, RunError, final_buffer};
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{BeCounts, PROGRESS_EVERY, Record, RunError, final_buffer, write_line};
+use crate::record::{BeCounts, PROGRESS_EVERY, Record, write_line};
 use crate::session::{Event, Session, Stream};
 use crate::stop::StopCondition;
 

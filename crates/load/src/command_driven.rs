@@ -12,9 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use libloading::os::unix::Library;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::Error;
+use crate::driver::{Error, RunError};
 use crate::memory::DeviceBuffer;
-use crate::record::{BufferState, RunError};
+use crate::record::BufferState;
 use crate::session::Session;
 
 /// Words of the buffer that every kernel changes.

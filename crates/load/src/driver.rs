@@ -1,6 +1,7 @@
 //! The CUDA driver as an ordinary program finds it: `dlopen("libcuda.so.1")`, `dlsym`. A preloaded hook intercepts both.
 
 use std::ffi::{CStr, c_void};
+use std::io;
 use std::path::Path;
 use std::ptr;
 
@@ -11,6 +12,8 @@ use sluice_driver_api::types::{
 };
 use sluice_driver_api::{CUresult, RealDriver};
 use thiserror::Error;
+
+use crate::record::BufferState;
 
 /// Why a driver call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,6 +52,38 @@ impl Error {
     pub fn is_not_ready(&self) -> bool {
         matches!(self, Self::Failed { status: CUresult::ERROR_NOT_READY, .. })
     }
+}
+
+/// Why a generator could not start, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The device or the driver failed.
+    #[error(transparent)]
+    Driver(#[from] Error),
+    /// The output cannot be written, for example because its reader has ended.
+    #[error("cannot write a record: {0}")]
+    Output(#[from] io::Error),
+    /// A line of input is no command.
+    #[error("`{0}` is no command: {1}")]
+    Command(String, #[source] serde_json::Error),
+}
+
+/// The buffer and the errors of the last record. A driver error that ended the run is one of them; any other error is
+/// returned.
+pub(crate) fn final_buffer(
+    ended: Result<(), RunError>,
+    read: impl FnOnce() -> Result<Vec<u64>, Error>,
+) -> Result<(BufferState, Vec<String>), RunError> {
+    let mut errors = Vec::new();
+    match ended {
+        Err(RunError::Driver(why)) => errors.push(why.to_string()),
+        other => other?,
+    }
+    let buffer = read().map(|words| BufferState::of(&words)).unwrap_or_else(|why| {
+        errors.push(why.to_string());
+        BufferState::default()
+    });
+    Ok((buffer, errors))
 }
 
 /// Converts a status to a result that names the call by its symbol without the version.

@@ -5,10 +5,10 @@ use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::driver::Error;
+use crate::driver::{Error, RunError, final_buffer};
 use crate::kernel;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
-use crate::record::{LcCounts, PROGRESS_EVERY, Record, RunError, final_buffer, write_line};
+use crate::record::{LcCounts, PROGRESS_EVERY, Record, write_line};
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
 use crate::stop::StopCondition;

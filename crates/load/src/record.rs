@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error as DeriveError;
 
 use crate::driver::Error;
 use crate::samples::Quantiles;
@@ -143,38 +142,6 @@ impl Record {
     pub fn parse(line: &str) -> serde_json::Result<Self> {
         serde_json::from_str(line)
     }
-}
-
-/// Why a generator could not start, or ended early.
-#[derive(Debug, DeriveError)]
-pub enum RunError {
-    /// The device or the driver failed.
-    #[error(transparent)]
-    Driver(#[from] Error),
-    /// The output cannot be written, for example because its reader has ended.
-    #[error("cannot write a record: {0}")]
-    Output(#[from] io::Error),
-    /// A line of input is no command.
-    #[error("`{0}` is no command: {1}")]
-    Command(String, #[source] serde_json::Error),
-}
-
-/// The buffer and the errors of the last record. A driver error that ended the run is one of them; any other error is
-/// returned.
-pub(crate) fn final_buffer(
-    ended: Result<(), RunError>,
-    read: impl FnOnce() -> Result<Vec<u64>, Error>,
-) -> Result<(BufferState, Vec<String>), RunError> {
-    let mut errors = Vec::new();
-    match ended {
-        Err(RunError::Driver(why)) => errors.push(why.to_string()),
-        other => other?,
-    }
-    let buffer = read().map(|words| BufferState::of(&words)).unwrap_or_else(|why| {
-        errors.push(why.to_string());
-        BufferState::default()
-    });
-    Ok((buffer, errors))
 }
 
 #[cfg(test)]

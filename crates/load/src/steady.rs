@@ -14,9 +14,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::be::BLOCKS;
+use crate::driver::RunError;
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{RunError, write_line};
+use crate::record::write_line;
 use crate::session::{Event, Session};
 
 /// The configuration of a run.

@@ -63,8 +63,8 @@ pub(crate) struct HostArguments {
     #[command(flatten)]
     pub(crate) managers: managers::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
-    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
-    pub(crate) manager_argument: Vec<OsString>,
+    #[arg(long = "manager-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub(crate) manager_arguments: Vec<OsString>,
 }
 
 /// The checked configuration.

@@ -11,7 +11,7 @@
 //! metrics ◀── all of them
 //! ```
 //!
-//! The binary calls [`run`] with the parsed [`Arguments`]. Tests call [`wiring::serve`] with a [`wiring::Environment`] of their own: a
+//! The binary calls [`run`] with the parsed [`Arguments`] and a token that a signal cancels. Tests call [`wiring::serve`] with a [`wiring::Environment`] of their own: a
 //! fake driver and a client of a fake API server.
 #![forbid(unsafe_code)]
 
@@ -41,16 +41,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until `stop`.
 ///
 /// # Errors
 /// What prevents the start, or which task failed.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Result<()> {
     let config = Config::read(&arguments, |name| std::env::var(name).ok())?;
-    let stop = stopped_by_signals()?;
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;
@@ -79,21 +77,4 @@ fn raise_descriptor_limit() {
     if let Err(why) = raised {
         tracing::warn!(%why, "cannot raise the limit of descriptors");
     }
-}
-
-/// Cancelled by SIGTERM or SIGINT.
-fn stopped_by_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    let listen = |kind| signal(kind).context("cannot listen for signals");
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let cancel = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("received a signal to end");
-        cancel.cancel();
-    });
-    Ok(stop)
 }

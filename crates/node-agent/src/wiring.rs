@@ -102,7 +102,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         refusals.publish(about_pod(pod), Reason::GpuRefused, format!("this pod gets no GPU: {why}"));
     };
     tasks.spawn_abortable(
-        "assigner",
+        "assignments",
         publish_assignments(assignments_known, pods.clone(), gpus.clone(), refused),
     );
     tasks.spawn_abortable("node metadata", node_metadata::reconcile(client, node.clone(), gpus.clone()));
@@ -159,7 +159,7 @@ pub(crate) fn usage(config: &Config) -> Usage {
 
 fn command(config: &Config, program: PathBuf) -> ManagerCommand {
     let mut arguments = config.host.managers.arguments();
-    arguments.extend_from_slice(&config.host.manager_argument);
+    arguments.extend_from_slice(&config.host.manager_arguments);
     if let Some(behaviour) = &config.on_manager_loss {
         arguments.extend(["--on-manager-loss".into(), behaviour.into()]);
     }

@@ -54,9 +54,9 @@ impl Node {
     fn config(&self, index: u8) -> DaemonConfig {
         let mut config = DaemonConfig::at(self.socket(index));
         config.gpu.name = format!("Sluice Simulated H{index}");
-        config.uuid = Some([index + 1; 16]);
+        config.set_uuid([index + 1; 16]);
         config.gpu.memory_bytes = MEMORY;
-        config.pci = format!("5117:{:02x}:00.0", index + 1).parse().ok();
+        config.gpu.pci = format!("5117:{:02x}:00.0", index + 1).parse().unwrap();
         config.gpu.numa = Some(index.into());
         config.gpu.is_mig = index == 2;
         // The first two are linked with each other.

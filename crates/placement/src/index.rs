@@ -109,12 +109,12 @@ impl Index {
             .ok_or(CannotBind::NotReserved)?
             .clone();
         if reservation.is_confirmed() {
-            return Ok(self.describe(&reservation.node, reservation.gpus.clone(), &reservation.demand));
+            return Ok(self.placement_of(&reservation));
         }
         if let Some(lost) = self.lost(&reservation) {
             return Err(lost);
         }
-        let choice = self.describe(&reservation.node, reservation.gpus.clone(), &reservation.demand);
+        let choice = self.placement_of(&reservation);
         self.insert(pod, Reservation { state: ReservationState::Binding { deadline_ns }, ..reservation });
         Ok(choice)
     }
@@ -194,11 +194,7 @@ impl Index {
         if let Some(reservation) =
             nodes.find_map(|name| reservations.iter().find(|reservation| *reservation.node == *name))
         {
-            return Some(PlacementOutcome::Bound(self.describe(
-                &reservation.node,
-                reservation.gpus.clone(),
-                &reservation.demand,
-            )));
+            return Some(PlacementOutcome::Bound(self.placement_of(reservation)));
         }
         bound.map(|reservation| PlacementOutcome::ReservedElsewhere(reservation.clone()))
     }

@@ -1,14 +1,14 @@
 //! Configuration of a queue whose preemption is enabled.
 
-/// How early a preempted stream stops, from latest to earliest.
+/// How early a preempted stream stops, from latest to earliest. The numbers are those of enum sluice_level in sluice.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptionLevel {
     /// Nothing more is submitted. What was submitted runs to its end.
-    Host,
+    Host = 0,
     /// What was submitted stops in place at the next gate; the running kernel ends.
-    Device,
+    Device = 1,
     /// The hardware takes the GPU away in the middle of a kernel.
-    Full,
+    Full = 2,
 }
 
 /// Bounds on how long, and with how much work, a queue may occupy the GPU.

@@ -6,6 +6,7 @@ use crate::ids::{QueueId, Stream};
 use crate::in_flight::InFlight;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
+/// Set in an [`Admission`] while it is closed; the other bits count the threads inside.
 const CLOSED: u64 = 1 << 63;
 
 /// Admission of submitting threads to a queue: one word that says whether calls may go to the driver at once, and how

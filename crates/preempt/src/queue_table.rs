@@ -100,9 +100,9 @@ impl QueueTable {
         self.queue_states.values_mut()
     }
 
-    /// The queues whose states `is` selects.
-    pub(crate) fn queues(&self, is: impl Fn(&QueueState) -> bool) -> Vec<Arc<Queue>> {
-        let selected = self.queue_states().filter(|queue_state| is(queue_state));
+    /// The queues for whose states `selects` returns `true`.
+    pub(crate) fn queues(&self, selects: impl Fn(&QueueState) -> bool) -> Vec<Arc<Queue>> {
+        let selected = self.queue_states().filter(|queue_state| selects(queue_state));
         selected.map(|queue_state| Arc::clone(&queue_state.queue)).collect()
     }
 

@@ -48,7 +48,7 @@ impl WakeSignal {
         self.changed.notify_all();
     }
 
-    /// Waits for a notification, or at most so long, and clears it. Returns `false` if the worker is to end.
+    /// Waits for a notification, at most for `at_most` if it is given, and clears it. Returns `false` if the worker is to end.
     pub fn wait_for(&self, at_most: Option<Duration>) -> bool {
         let mut state = lock(&self.state);
         while !state.notified && !state.ended {

@@ -1,7 +1,7 @@
 //! Conversion of arguments from C: pointers become [`Ptr`], all other types are unchanged.
 //!
 //! A caller of the driver API guarantees that each pointer is null, or valid as the function's documentation
-//! requires. [`Border::cross`] relies on that guarantee; from there on the code is safe.
+//! requires. [`CArgument::convert`] relies on that guarantee; from there on the code is safe.
 
 use sluice_driver_api::types::*;
 use std::ffi::CStr;
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) type Status = Result<(), CUresult>;
 
 /// An argument of a C function.
-pub(crate) trait Border {
+pub(crate) trait CArgument {
     /// The type after the conversion.
     type Safe;
-    /// Takes the argument over.
+    /// Converts the argument.
     ///
     /// # Safety
     /// The argument is what the function's documentation requires: a pointer is null, or valid for reads and writes of
-    /// what the function reads and writes through it, also by commands of a stream for as long as they are under way.
-    unsafe fn cross(self) -> Self::Safe;
+    /// what the function reads and writes through it, also by commands of a stream until they have completed.
+    unsafe fn convert(self) -> Self::Safe;
 }
 
+/// A pointer argument: null, or valid for what the function does with it.
 pub(crate) struct Ptr<T>(*mut T);
 
 impl<T> Clone for Ptr<T> {
@@ -32,32 +33,32 @@ impl<T> Clone for Ptr<T> {
 
 impl<T> Copy for Ptr<T> {}
 
-impl<T> Border for *mut T {
+impl<T> CArgument for *mut T {
     type Safe = Ptr<T>;
-    unsafe fn cross(self) -> Ptr<T> {
+    unsafe fn convert(self) -> Ptr<T> {
         Ptr(self)
     }
 }
 
-impl<T> Border for *const T {
+impl<T> CArgument for *const T {
     type Safe = Ptr<T>;
-    unsafe fn cross(self) -> Ptr<T> {
+    unsafe fn convert(self) -> Ptr<T> {
         Ptr(self.cast_mut())
     }
 }
 
-macro_rules! as_they_are {
+macro_rules! unchanged {
     ($($kind:ty)*) => { $(
-        impl Border for $kind {
+        impl CArgument for $kind {
             type Safe = $kind;
-            unsafe fn cross(self) -> $kind {
+            unsafe fn convert(self) -> $kind {
                 self
             }
         }
     )* };
 }
-as_they_are!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
-as_they_are!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUeglFrame CUhostFn CUstreamCallback);
+unchanged!(i8 u8 i16 u16 i32 u32 i64 u64 usize f32 f64);
+unchanged!(CUresult CUuuid CUipcMemHandle CUipcEventHandle CUmemLocation CUeglFrame CUhostFn CUstreamCallback);
 
 #[cfg(test)]
 impl<T> Ptr<T> {
@@ -111,7 +112,7 @@ impl<T: Copy> Ptr<T> {
     /// Writes a result that the caller may not want.
     pub(crate) fn write_if_wanted(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not null, so valid for a write by the guarantee of `cross`; unaligned because some callers'
+            // SAFETY: not null, so valid for a write by the guarantee of `convert`; unaligned because some callers'
             // pointers are.
             unsafe { self.0.write_unaligned(value) };
         }
@@ -122,7 +123,7 @@ impl<T: Copy> Ptr<T> {
         if self.0.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        // SAFETY: not null, so valid for a read by the guarantee of `cross`.
+        // SAFETY: not null, so valid for a read by the guarantee of `convert`.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
@@ -142,17 +143,17 @@ impl<T> Ptr<*mut T> {
 }
 
 impl Ptr<c_char> {
-    /// The text up to its NUL; a null pointer and what is not UTF-8 are INVALID_VALUE.
+    /// The text up to its NUL; a null pointer or a text that is not UTF-8 is INVALID_VALUE.
     pub(crate) fn text(self) -> Result<String, CUresult> {
         if self.0.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        // SAFETY: not null, so a C string by the guarantee of `cross`.
+        // SAFETY: not null, so a C string by the guarantee of `convert`.
         let text = unsafe { CStr::from_ptr(self.0) };
         text.to_str().map(str::to_owned).map_err(|_| CUresult::ERROR_INVALID_VALUE)
     }
 
-    /// Writes a text with its NUL into a buffer of `size` bytes, cut if need be.
+    /// Writes a text with its NUL into a buffer of `size` bytes, truncated if necessary.
     pub(crate) fn write_text(self, text: &str, size: usize) -> Status {
         if self.0.is_null() || size == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -165,7 +166,7 @@ impl Ptr<c_char> {
     }
 }
 
-/// A run of bytes in this process: host memory that the caller named, or device memory.
+/// A range of bytes in this process: host memory that the caller passed, or device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     address: usize,
@@ -173,7 +174,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Memory that the caller named and guarantees.
+    /// Memory that the caller passed and guarantees to be valid.
     pub(crate) fn host<T>(pointer: Ptr<T>, len: usize) -> Result<Self, CUresult> {
         if pointer.is_null() && len > 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -194,7 +195,7 @@ impl Span {
         self.len
     }
 
-    /// Copies all of this to the beginning of `to`, as much as both hold.
+    /// Copies the span to the beginning of `to`, as many bytes as both have.
     pub(crate) fn copy_to(self, to: Span) {
         let len = self.len.min(to.len);
         let from: *const u8 = std::ptr::with_exposed_provenance(self.address);
@@ -212,14 +213,14 @@ impl Span {
         bytes
     }
 
-    /// Overwrites the beginning of this with the bytes, as much as fits.
+    /// Overwrites the beginning of the span with the bytes, as many as fit.
     pub(crate) fn overwrite(self, bytes: &[u8]) {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: as in `copy_to`; the slice is not device memory of ours, so the two do not overlap.
+        // SAFETY: as in `copy_to`; the slice is no device memory of this library, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len().min(self.len)) };
     }
 
-    /// The span's value if it is one word of 4 or 8 bytes; others read as 0.
+    /// The span's value if it is one word of 4 or 8 bytes; any other span reads as 0.
     pub(crate) fn load(self) -> u64 {
         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address);
         match self.len {
@@ -253,15 +254,15 @@ impl Span {
         }
     }
 
-    /// The span as 64-bit words, for a kernel's effect. None if it is not aligned.
+    /// Runs a kernel's effect on the span as 64-bit words. `None` if the span is not aligned.
     pub(crate) fn with_words(self, work: impl FnOnce(&mut [u64])) -> Option<()> {
         if !self.address.is_multiple_of(8) {
             return None;
         }
         let words: *mut u64 = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: device memory (see `copy_to`) or pinned host memory, aligned for u64, of at least `len` bytes. Effects run
-        // one at a time, under the lock of `Gpu::settle`; a program that touches the memory at the same time races with
-        // its own kernel, as on a GPU.
+        // one at a time, under the lock of `Effects` (`Gpu::apply_effects`). A program that touches the memory at the same
+        // time races with its own kernel, as on a GPU.
         work(unsafe { std::slice::from_raw_parts_mut(words, self.len / 8) });
         Some(())
     }

@@ -1,8 +1,9 @@
 //! The C interface: every symbol of the driver table, and the addresses that `cuGetProcAddress` returns.
 //!
-//! For tests it counts the calls of each thread, which shows the calls that a hook adds, and refuses calls on request.
+//! For tests the library counts the calls of each thread, which shows the calls that a hook adds, and refuses calls on
+//! request.
 
-use crate::border::{Border, Status};
+use crate::border::{CArgument, Status};
 use crate::state::context::current_or_none;
 use sluice_driver_api::ENTRIES;
 use sluice_driver_api::types::*;
@@ -11,8 +12,8 @@ use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Runs a function of the API. A panic, which would be a bug, becomes CUDA_ERROR_UNKNOWN. A process that is locked
-/// from outside waits here, except in the functions that lock others.
+/// Runs a function of the API. A panic, which would be a bug, becomes CUDA_ERROR_UNKNOWN. A process that another
+/// one has locked waits here, except in the functions that lock processes.
 fn guard<const WAITS: bool>(work: impl FnOnce() -> Status) -> CUresult {
     if WAITS {
         crate::state::driver::wait_unlocked();
@@ -32,24 +33,24 @@ const fn waits_unlocked(symbol: &str) -> bool {
 macro_rules! exports {
     ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
         #[derive(Clone, Copy)]
-        enum Place { $($symbol),* }
+        enum SymbolIndex { $($symbol),* }
 
         mod symbols {
             use super::*;
             $(
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "C" fn $symbol($($argument: $kind),*) -> CUresult {
-                    super::count(Place::$symbol as usize);
+                    super::count(SymbolIndex::$symbol as usize);
                     guard::<{ waits_unlocked(stringify!($symbol)) }>(|| {
-                        super::refused(Place::$symbol as usize)?;
-                        // SAFETY: the caller of the driver API guarantees exactly what `cross` requires.
-                        crate::api::$symbol($(unsafe { <$kind as Border>::cross($argument) }),*)
+                        super::refused(SymbolIndex::$symbol as usize)?;
+                        // SAFETY: the caller of the driver API guarantees exactly what `convert` requires.
+                        crate::api::$symbol($(unsafe { <$kind as CArgument>::convert($argument) }),*)
                     })
                 }
             )*
         }
 
-        /// Address of each function, in the order of `sluice_driver_api::ENTRIES`: the one that `dlsym` gives, as with the
+        /// Address of each function, in the order of `sluice_driver_api::ENTRIES`: the one that `dlsym` returns, as with the
         /// real driver. The library is linked so that a library preloaded in front of it does not change them.
         static ADDRESSES: &[unsafe extern "C" fn()] = &[$(
             // SAFETY: only the type changes, and the pointer is never called with this type: it is returned as an
@@ -64,11 +65,11 @@ pub(crate) fn address(index: usize) -> Option<usize> {
     ADDRESSES.get(index).map(|function| (*function as *const ()).expose_provenance())
 }
 
-/// By place in the table: in the low 32 bits the code that the next calls return, in the high 32 bits the number of these calls.
+/// By index in the table: the low 32 bits are the code that the next calls return, the high 32 bits the number of these calls.
 static REFUSALS: [AtomicU64; ENTRIES.len()] = [const { AtomicU64::new(0) }; ENTRIES.len()];
 
 thread_local! {
-    /// Calls of this thread by place in the table. Constant and without a destructor.
+    /// Calls of this thread by index in the table. Constant and without a destructor.
     static CALLS: [Cell<u64>; ENTRIES.len()] = const { [const { Cell::new(0) }; ENTRIES.len()] };
 }
 
@@ -80,7 +81,7 @@ fn count(index: usize) {
     });
 }
 
-/// How often the calling thread has called the driver function of this symbol; with a null pointer, any of them.
+/// How often the calling thread has called the driver function of this symbol; with a null pointer, all functions.
 ///
 /// # Safety
 /// `symbol` is null or a C string.
@@ -110,13 +111,13 @@ pub(crate) extern "C" fn sluiceSimDraining() -> u32 {
 pub(crate) unsafe extern "C" fn sluiceSimRefuse(symbol: *const c_char, code: u32, times: u32) {
     // SAFETY: as the caller guarantees.
     let symbol = unsafe { CStr::from_ptr(symbol) };
-    let places = ENTRIES.iter().zip(&REFUSALS);
-    for (_, refusals) in places.filter(|(entry, _)| entry.symbol.as_bytes() == symbol.to_bytes()) {
+    let entries = ENTRIES.iter().zip(&REFUSALS);
+    for (_, refusals) in entries.filter(|(entry, _)| entry.symbol.as_bytes() == symbol.to_bytes()) {
         refusals.store(u64::from(times) << 32 | u64::from(code), Relaxed);
     }
 }
 
-/// The result of a call that is to be refused, for the function at this place of the table.
+/// Returns the error of a call that is to be refused, for the function with this index in the table.
 fn refused(index: usize) -> Status {
     let Some(refusals) = REFUSALS.get(index).filter(|refusals| refusals.load(Relaxed) != 0) else {
         return Ok(());

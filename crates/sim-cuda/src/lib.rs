@@ -1,7 +1,7 @@
 //! `libcuda.so.1` and `libnvidia-ml.so.1` of a simulated GPU: two names of this one library.
 //!
 //! * [`exports`]: the C interface with every function of the driver table; [`border`] converts the arguments.
-//! * [`api`]: the functions, one file per chapter of the driver API; functions in none of them return "not
+//! * [`api`]: the functions, one file per chapter of the driver API; a function without a chapter returns "not
 //!   supported".
 //! * [`state`]: the objects on which they work: devices, contexts, streams, memory.
 //! * [`nvml`]: the management library.

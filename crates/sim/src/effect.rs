@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub enum Effect {
     /// Nothing.
     None,
-    /// `x[i] = x[i] * 6364136223846793005 + 1442695040888963407 + i`: running it twice or out of order shows.
+    /// `x[i] = x[i] * 6364136223846793005 + 1442695040888963407 + i`: a second or misordered execution changes the result.
     Mix,
     /// `x[i] += 1`: counts executions.
     Add,

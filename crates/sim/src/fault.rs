@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The state that a serious Xid leaves behind.
+/// The lasting state of a GPU after a serious Xid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Number of the Xid.
@@ -23,7 +23,7 @@ pub enum Effect {
 }
 
 impl Fault {
-    /// The fault that an Xid leaves; `None` for those that a program causes by itself.
+    /// The fault that an Xid reports; `None` for an Xid that reports an error of a program.
     pub fn of_xid(xid: u64) -> Option<Self> {
         let effect = match xid {
             79 => Effect::Lost,

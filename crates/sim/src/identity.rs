@@ -11,7 +11,7 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Reads what [`uuid_text`] writes; the prefix may be left out.
+/// Parses the text that [`uuid_text`] returns; the prefix may be left out.
 /// Errors: the text has another form.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     let wrong = || format!("{text:?} is no UUID of a GPU such as GPU-01234567-89ab-cdef-0123-456789abcdef");
@@ -25,7 +25,7 @@ pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     Ok(number.to_be_bytes())
 }
 
-/// A place on the PCI bus; a GPU's function is always 0.
+/// An address on the PCI bus; a GPU's function is always 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PciAddress {
     /// Domain.

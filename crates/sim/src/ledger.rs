@@ -10,7 +10,7 @@ pub struct Ledger {
     pub gpu: GpuLedger,
     /// One row per process that ever connected, in order of connection.
     pub processes: Vec<ProcessLedger>,
-    /// The same by label: all processes of a container, for example, however many there were.
+    /// Counters by label, for example of all processes of a container.
     #[serde(default)]
     pub labels: BTreeMap<String, LabelLedger>,
     /// One row per context that exists.
@@ -33,7 +33,7 @@ impl Ledger {
 /// Counters of the whole GPU. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLedger {
-    /// How far the timeline has come.
+    /// The time up to which the timeline is computed.
     pub now_ns: u64,
     /// Time in which kernels of some process ran.
     pub busy_ns: u64,
@@ -58,24 +58,24 @@ pub struct ProcessLedger {
     pub gpu_ns: u64,
     /// Sum of the durations of its completed kernels; more than `gpu_ns` where kernels ran side by side.
     pub kernel_ns: u64,
-    /// Time in which it had kernels on the GPU that could have run and none of them did: others had the GPU, or it was switched.
+    /// Time in which it had kernels that could have run and none of them ran: another process had the GPU, or the GPU switched.
     #[serde(default)]
     pub waited_ns: u64,
     /// Time that its copies took on the copy engines.
     pub copy_ns: u64,
-    /// Kernels given to the GPU.
+    /// Submitted kernels.
     pub kernels_submitted: u64,
     /// Kernels that ran to their end.
     pub kernels_completed: u64,
     /// Device bytes allocated, contexts not included.
     pub memory_bytes: u64,
-    /// The most `memory_bytes` has been.
+    /// Largest `memory_bytes`.
     pub memory_peak_bytes: u64,
-    /// Device bytes that its contexts take.
+    /// Device bytes that its contexts use.
     pub context_bytes: u64,
-    /// When its first kernel began.
+    /// The time at which its first kernel began.
     pub first_kernel_ns: Option<u64>,
-    /// When its last kernel ended.
+    /// The time at which its last kernel ended.
     pub last_kernel_ns: Option<u64>,
     /// Whether the process has ended.
     pub ended: bool,
@@ -98,7 +98,7 @@ pub struct LabelLedger {
     pub kernels_completed: u64,
     /// Device bytes that they have allocated together, contexts not included.
     pub memory_bytes: u64,
-    /// The most that they had allocated together at any time.
+    /// Largest `memory_bytes`.
     pub memory_peak_bytes: u64,
 }
 
@@ -111,13 +111,13 @@ pub struct GroupLedger {
     pub pid: i32,
     /// Its time slice.
     pub timeslice_ns: u64,
-    /// It may run.
+    /// Whether it may run.
     pub is_enabled: bool,
-    /// How often it was taken off the GPU.
+    /// How often its state was saved.
     pub saves: u32,
 }
 
-/// A stretch of time in which one process had the GPU.
+/// A period in which one process had the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// Begin.
@@ -126,7 +126,7 @@ pub struct Interval {
     pub end_ns: u64,
     /// The process's id.
     pub pid: i32,
-    /// Time in it in which kernels ran: less than its length by gaps of at most [`crate::params::MERGE_GAP_NS`] each.
+    /// Time of the interval in which kernels ran: less than its length by gaps of at most [`crate::params::MERGE_GAP_NS`] each.
     pub busy_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How the simulated driver library is laid out so that a loader finds it under the names of the real ones.
+//! The directory in which a loader finds the simulated driver library under the names of the real libraries.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ pub const NAMES: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
 
 /// Makes `dir` a directory for LD_LIBRARY_PATH: links from every name to `built`, the library of `sluice-sim-cuda`.
 ///
-/// Links that are there already are replaced. Returns `dir`.
-/// Errors: those of the file system, among them that `built` does not exist.
+/// Existing links are replaced. Returns `dir`.
+/// Errors: those of the file system, for example if `built` does not exist.
 pub fn lay_out(dir: &Path, built: &Path) -> io::Result<PathBuf> {
     let target = built.canonicalize()?;
     std::fs::create_dir_all(dir)?;

@@ -9,7 +9,8 @@
 //! kernel deep ns=1000 local=65536
 //! ```
 //! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per
-//! thread. Effects work on the `n` 64-bit words at `ptr`. The parameters `ptr`, `n`, `iters` and `value` are unsigned.
+//! thread. Effects work on the `n` 64-bit words at `ptr`. The parameters `ptr`, `n`, `iters` and `value`
+//! have type u32 or u64.
 
 use crate::effect::Effect;
 use crate::params;
@@ -18,8 +19,11 @@ use thiserror::Error;
 /// First line of every module.
 pub const MAGIC: &str = "SLUICE-SIM 1";
 
-/// The only kernel that is recognised in PTX: it polls a word in host memory until the word lets it end.
+/// The only kernel that is recognised in PTX: a hold kernel, which polls a word in host memory until the word has a value.
 pub const HOLD: &str = "sluice_hold";
+
+/// The parameters with a meaning, which are read as unsigned integers.
+const UNSIGNED: [&str; 4] = ["ptr", "n", "iters", "value"];
 
 /// Why a module was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,7 +52,7 @@ pub struct Param {
     pub offset: usize,
 }
 
-/// Which effect a kernel has; its arguments come with the launch.
+/// The kind of a kernel's effect; the arguments come with the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EffectKind {
     None,
@@ -81,13 +85,13 @@ pub struct Launch {
     pub ns: u64,
     /// Multiprocessors that it keeps busy.
     pub sms: u32,
-    /// What it does.
+    /// Effect on the words.
     pub effect: Effect,
-    /// Address of the words that it does it to.
+    /// Address of the words.
     pub ptr: u64,
     /// Number of words.
     pub words: u64,
-    /// It polls the word at `ptr` until it is at least this, modulo 2^32, or `ns` are over.
+    /// Of a hold kernel: it polls the word at `ptr` until the word is at least this value, modulo 2^32, or `ns` have passed.
     pub until: Option<u32>,
 }
 
@@ -100,7 +104,7 @@ impl Kernel {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// Works out one launch from its grid (`blocks` of `threads` each) and its packed parameters.
+    /// Computes one launch from its grid (`blocks` of `threads` each) and its packed parameters.
     ///
     /// `None` when the buffer is shorter than the parameters.
     pub fn launch(&self, blocks: u64, threads: u32, packed: &[u8]) -> Option<Launch> {
@@ -145,7 +149,7 @@ impl Kernel {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "float to integer casts saturate, and that is what is wanted"
+    reason = "float to integer casts saturate, as intended here"
 )]
 fn nanos(value: f64) -> u64 {
     value.round() as u64
@@ -159,8 +163,8 @@ pub struct Module {
 }
 
 impl Module {
-    /// The module of a PTX text: of PTX one kernel is understood, `sluice_hold(u64 word, u32 value, u64 timeout_ns)`, and that
-    /// by its name. None if the text has no such kernel.
+    /// The module of a PTX text. Only the kernel `sluice_hold(u64 word, u32 value, u64 timeout_ns)` is supported; it is
+    /// recognised by its name. `None` if the text has no such kernel.
     pub fn of_ptx(text: &str) -> Option<Self> {
         let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
@@ -258,6 +262,9 @@ fn parse_params(text: &str) -> Result<(Vec<Param>, usize), String> {
             "u64" | "i64" | "f64" => 8,
             _ => return Err(format!("unknown type \"{kind}\"")),
         };
+        if UNSIGNED.contains(&name) && !kind.starts_with('u') {
+            return Err(format!("{name} has type {kind}, expected u32 or u64"));
+        }
         let offset = end.next_multiple_of(size);
         end = offset + size;
         params.push(Param { name: name.to_owned(), size, offset });

@@ -30,3 +30,18 @@ pub mod page;
 pub mod pidfd;
 pub mod socket;
 pub mod tsc;
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// The descriptor that a system call has returned, or its error.
+///
+/// # Safety
+/// `result` comes from the calling thread's last system call, which makes a descriptor and closes it on exec.
+unsafe fn made_descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(result) {
+        // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,6 +1,6 @@
 //! Anonymous files with seals: guarantees of one process to another about memory that they share.
 
-use crate::pidfd::made_descriptor;
+use crate::made_descriptor;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,7 +1,8 @@
 //! Descriptors that stand for a process.
 
+use crate::made_descriptor;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A descriptor that becomes readable when the process ends, closed on exec.
 ///
@@ -12,18 +13,6 @@ pub fn open(pid: i32) -> io::Result<OwnedFd> {
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     // SAFETY: the result of a system call that makes a descriptor.
     unsafe { made_descriptor(fd) }
-}
-
-/// The descriptor that a system call has returned, or its error.
-///
-/// # Safety
-/// `result` comes from the calling thread's last system call, which makes a descriptor and closes it on exec.
-pub(crate) unsafe fn made_descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
-    match i32::try_from(result) {
-        // SAFETY: the kernel has just made this descriptor for us; no other code owns it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// A copy of the process's descriptor `number`: the same open file, closed on exec.

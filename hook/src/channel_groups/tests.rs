@@ -4,7 +4,7 @@ use sluice_nvrm::ioctl_observation::{ObjectKind, ObservedIoctl};
 use super::*;
 
 #[test]
-fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_again() {
+fn after_a_panic_no_group_is_announced_but_known_groups_can_still_be_recovered() {
     let made = |parent, object, kind| ObservedIoctl::Object { client: 1, parent, object, kind, params: None };
     for (parent, object, kind) in [
         (1, 2, ObjectKind::Device),
@@ -17,7 +17,7 @@ fn after_a_failed_look_nothing_is_announced_but_what_was_is_known_to_be_started_
     }
     let before = announcement_changes();
     disable_after_panic();
-    assert_ne!(announcement_changes(), before, "the manager is announcement");
+    assert_ne!(announcement_changes(), before, "the announcement has changed");
     assert!(announcement(0).is_ok_and(|announced| announced.state.contexts.is_empty()));
     let known: Vec<_> = groups_of_device(0).into_iter().map(|found| found.handles.channel_group).collect();
     assert_eq!(known, [4]);

@@ -5,10 +5,6 @@ use sluice_driver_api::types::*;
 
 use crate::{hold_kernel, real};
 
-const HOST: CUmemorytype = 1;
-const DEVICE: CUmemorytype = 2;
-const UNIFIED: CUmemorytype = 4;
-
 /// Calls `real`. Before that, a copy of input may begin a request and its hold kernel.
 #[inline]
 pub(crate) fn call(
@@ -27,12 +23,12 @@ pub(crate) fn is_input(to: CUdeviceptr, from: CUdeviceptr) -> bool {
 
 /// Whether one end of a described copy is on the host.
 pub(crate) fn is_host_end(kind: CUmemorytype, unified: CUdeviceptr) -> bool {
-    kind == HOST || kind == UNIFIED && is_on_host(unified)
+    kind == CU_MEMORYTYPE_HOST || kind == CU_MEMORYTYPE_UNIFIED && is_on_host(unified)
 }
 
 /// Whether a unified address belongs to the host. The driver does not know host memory that it did not pin.
 fn is_on_host(address: CUdeviceptr) -> bool {
-    memory_type(address) != Some(DEVICE)
+    memory_type(address) != Some(CU_MEMORYTYPE_DEVICE)
 }
 
 /// The kind of memory at an address; `None` if the driver does not know it.

@@ -21,7 +21,7 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
             return real();
         };
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        let managed = match process::only_device().map_or_else(first, Ok) {
+        let managed = match process::only_device().map_or_else(device_of_context, Ok) {
             Ok(managed) => managed,
             Err(reason) => {
                 process::count_bypass(reason);
@@ -35,9 +35,9 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
     })
 }
 
-/// The device of a launch before it is known to be the only one.
+/// The device of a launch while no device is known to be the only one.
 #[cold]
-fn first() -> Result<&'static ManagedDevice, Bypass> {
+fn device_of_context() -> Result<&'static ManagedDevice, Bypass> {
     guarded(Err(Bypass::InternalError), process::device_for_launch)
 }
 

@@ -14,8 +14,6 @@ use crate::process;
 
 type Handle = CUmemGenericAllocationHandle;
 
-const LOCATION_DEVICE: CUmemLocationType = 1;
-
 /// Mapped ranges: start to (end, handle).
 static MAPPINGS: Mutex<BTreeMap<u64, (u64, Handle)>> = Mutex::new(BTreeMap::new());
 
@@ -31,7 +29,8 @@ pub(crate) unsafe fn create(
 ) -> CUresult {
     // SAFETY: as the caller guarantees; the driver refuses null.
     let location = unsafe { properties.as_ref() }.map(|properties| properties.location);
-    let device = location.filter(|location| location.kind == LOCATION_DEVICE).map(|location| location.id);
+    let device =
+        location.filter(|location| location.kind == CU_MEM_LOCATION_TYPE_DEVICE).map(|location| location.id);
     let bytes = if device.is_some() { size as u64 } else { 0 };
     let request = AllocationRequest { bytes, space: HandleSpace::Physical, in_context: false };
     // SAFETY: the driver has succeeded, so it has written the handle.

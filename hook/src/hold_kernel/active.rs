@@ -4,11 +4,15 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
+use sluice_hook_core::hold_kernel::HoldPlan;
 use sluice_hook_core::platform::Clock;
 
 use super::page::HoldPage;
 use crate::clock::HostClock;
 use crate::process::ManagedDevice;
+
+/// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
+const EXPIRY_MARGIN_NS: u64 = 1_000_000;
 
 /// The active hold kernel of a device, which the manager counts as work.
 #[derive(Debug)]
@@ -39,14 +43,15 @@ impl ActiveHold {
         self.page.store(page.address(), Release);
     }
 
-    /// Reports activity, because a request is about to arrive and no other client is to get the GPU. The hold kernel is over by `until_ns`.
-    pub(super) fn expect_work(&self, managed: &ManagedDevice, until_ns: u64) {
+    /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
+    pub(super) fn expect_work(&self, managed: &ManagedDevice, hold: HoldPlan) {
+        let until_ns = (hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS).max(1);
         // Counted first: a thread that clears it meanwhile removes exactly this count.
         managed.device.begin_blocking();
-        if self.until_ns.swap(until_ns.max(1), AcqRel) != 0 {
+        if self.until_ns.swap(until_ns, AcqRel) != 0 {
             managed.device.end_blocking();
         }
-        self.over_ns.store(until_ns.max(1), Release);
+        self.over_ns.store(until_ns, Release);
     }
 
     /// Records that the hold kernel was over and was counted.

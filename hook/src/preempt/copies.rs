@@ -15,9 +15,6 @@ use super::submit::{Kept, call};
 use crate::governed::copy::memory_type;
 use crate::gpu::pointer;
 
-const HOST: CUmemorytype = 1;
-const UNIFIED: CUmemorytype = 4;
-
 /// The two ends of a described copy: the kind of memory, a host address and a unified address.
 pub(super) type Ends = [(CUmemorytype, *const c_void, CUdeviceptr); 2];
 
@@ -41,8 +38,8 @@ pub(crate) fn by_value(host_addresses: &[Option<u64>], work: Work, kept: Kept) -
 /// A copy of `bytes` bytes by a description of `owned` bytes, if none of its ends is pageable.
 pub(super) fn described(ends: Ends, bytes: u64, owned: usize, kept: Kept) -> Deferral {
     let is_pageable_end = |(kind, host, unified): (CUmemorytype, *const c_void, CUdeviceptr)| match kind {
-        HOST => is_pageable(address(host)),
-        UNIFIED => is_pageable(unified),
+        CU_MEMORYTYPE_HOST => is_pageable(address(host)),
+        CU_MEMORYTYPE_UNIFIED => is_pageable(unified),
         _ => false,
     };
     if ends.into_iter().any(is_pageable_end) {

@@ -15,8 +15,6 @@ use crate::gpu::{self, pointer};
 use crate::process::CAPTURES;
 use crate::real;
 
-const RELAXED: CUstreamCaptureMode = 2;
-
 thread_local! {
     /// The capture mode of the thread before it was relaxed.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
@@ -32,12 +30,14 @@ pub(crate) struct RealDriver {
 macro_rules! ask {
     ($function:ident($($argument:expr),*)) => {
         match real::table().$function {
-            // SAFETY: handles are the engine's, which keeps them alive for as long as it uses them; out-pointers are local.
+            // SAFETY: handles are alive during the call: the engine keeps those that it uses, the hook its own; out-pointers are local.
             Some(function) => code(unsafe { function($($argument),*) }),
             None => Err(Code(CUresult::ERROR_NOT_FOUND.0)),
         }
     };
 }
+
+pub(super) use ask;
 
 /// Makes a call of the hook's own with the context current.
 pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
@@ -125,14 +125,14 @@ impl Driver for RealDriver {
     }
 
     fn exchange_capture_relaxed(&self, relaxed: bool) -> bool {
-        let mut mode = if relaxed { RELAXED } else { MODE.get() };
+        let mut mode = if relaxed { CU_STREAM_CAPTURE_MODE_RELAXED } else { MODE.get() };
         if as_own_call(|| ask!(cuThreadExchangeStreamCaptureMode(&raw mut mode))).is_err() {
             return relaxed;
         }
-        if relaxed && mode != RELAXED {
+        if relaxed && mode != CU_STREAM_CAPTURE_MODE_RELAXED {
             MODE.set(mode);
         }
-        mode == RELAXED
+        mode == CU_STREAM_CAPTURE_MODE_RELAXED
     }
 
     fn stream_gates(&self) -> Option<&dyn StreamGates> {

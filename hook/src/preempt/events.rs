@@ -9,7 +9,7 @@ use sluice_hook_core::lock;
 use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::Event;
 
-use super::submit::{on_queue, submit, tell_engine, through_engine};
+use super::submit::{notify_engine, on_queue, submit, through_engine};
 use super::{HookEngine, engine, flush_context_before, is_engaged};
 use crate::governed::guarded;
 
@@ -94,7 +94,7 @@ pub(crate) fn elapsed(
             reason = "the driver's own precision"
         )]
         let elapsed = (ns as f64 / 1e6) as f32;
-        // SAFETY: not null, so the program says that it is writable.
+        // SAFETY: not null, so by the driver's contract it is writable.
         unsafe { *ms = elapsed };
         Ok(())
     })
@@ -128,5 +128,5 @@ pub(crate) fn record_context(event: CUevent, real: impl FnOnce() -> CUresult) ->
 
 /// The event was recorded in a way that the engine does not follow: only the driver knows what it refers to.
 fn elsewhere(event: CUevent) {
-    tell_engine(|engine| engine.recorded_elsewhere(number(event)));
+    notify_engine(|engine| engine.recorded_elsewhere(number(event)));
 }

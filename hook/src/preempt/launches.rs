@@ -124,7 +124,7 @@ pub(crate) fn with_config(
     let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
     let attributes = match count {
         0 => &[],
-        // SAFETY: the program says that there are so many attributes.
+        // SAFETY: not null, so by the driver's contract as many attributes as `numAttrs` are readable.
         _ => unsafe { std::slice::from_raw_parts(config.attrs, count) },
     };
     if !attributes.iter().all(|attribute| is_value(attribute.id)) {
@@ -142,6 +142,20 @@ pub(crate) fn with_config(
         ..Launch::default()
     };
     command(launch, Given { params, extra })
+}
+
+/// Makes a launch by a configuration at once, on `stream` in place of the configuration's own.
+#[inline]
+pub(crate) fn with_config_on(
+    stream: CUstream,
+    config: *const CUlaunchConfig,
+    real: impl FnOnce(*const CUlaunchConfig) -> CUresult,
+) -> CUresult {
+    // SAFETY: the program passes null, which the driver refuses, or a configuration that is readable.
+    match unsafe { config.as_ref() } {
+        Some(config) => real(std::ptr::from_ref(&CUlaunchConfig { hStream: stream, ..*config })),
+        None => real(config),
+    }
 }
 
 /// The deferral of a graph's launch.

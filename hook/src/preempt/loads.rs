@@ -142,7 +142,7 @@ pub(super) fn launched(first: Option<FirstLaunch>, result: CUresult) {
     }
 }
 
-/// Whether the driver says that it has loaded the function.
+/// Whether the driver reports the function as loaded.
 fn is_loaded(function: u64) -> bool {
     const LOADED: CUfunctionLoadingState = 1;
     let mut state = 0;
@@ -151,7 +151,7 @@ fn is_loaded(function: u64) -> bool {
     asked == Some(CUresult::SUCCESS) && state == LOADED
 }
 
-/// Local memory of one of the function's threads, in bytes; the maximum if the driver does not tell.
+/// Local memory of one of the function's threads, in bytes; the maximum if the driver does not report it.
 fn local_bytes(function: u64) -> u32 {
     let mut bytes = 0;
     let asked = real::table().cuFuncGetAttribute.map(|ask| {

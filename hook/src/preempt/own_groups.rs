@@ -24,7 +24,7 @@ use crate::{channel_groups, gpu, process, real};
 
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// Statuses of the driver that say there is no memory to save the context (`NV_ERR_INSUFFICIENT_RESOURCES`,
+/// The driver's statuses for too little memory to save the context (`NV_ERR_INSUFFICIENT_RESOURCES`,
 /// `NV_ERR_NO_MEMORY`).
 const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 

@@ -83,7 +83,7 @@ unsafe fn packed(extra: *mut *mut c_void) -> Option<Box<[u8]>> {
     if buffer.is_null() || size == 0 {
         return Some(Box::default());
     }
-    // SAFETY: the program says that the buffer has this size.
+    // SAFETY: by the driver's contract the buffer has this size.
     Some(unsafe { std::slice::from_raw_parts(buffer, size) }.into())
 }
 

@@ -102,7 +102,7 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
         StreamKind::Created => Stream {
             context: Context(context_of(named.handle)?),
             handle: named.handle,
-            // Assumed if the driver does not tell.
+            // Assumed if the driver does not report it.
             blocking: as_own_call(|| gpu::is_blocking(pointer(named.handle))).unwrap_or(true),
         },
         StreamKind::Legacy => Stream::legacy(Context(gpu::current_context()?)),
@@ -137,10 +137,15 @@ fn stand_in() -> Option<u64> {
     let mut stream = std::ptr::null_mut();
     // SAFETY: `stream` is writable.
     let made = unsafe { real::table().cuStreamCreate?(&raw mut stream, CU_STREAM_DEFAULT) };
-    (made == CUresult::SUCCESS).then(|| {
-        follow(stream, pointer(PER_THREAD));
-        stream.expose_provenance() as u64
-    })
+    if made != CUresult::SUCCESS {
+        return None;
+    }
+    if follow(stream, pointer(PER_THREAD)).is_err() {
+        // SAFETY: the stream was made above, and nothing uses it.
+        let _destroyed = unsafe { real::table().cuStreamDestroy_v2?(stream) };
+        return None;
+    }
+    Some(stream.expose_provenance() as u64)
 }
 
 fn read<R>(call: impl FnOnce(&Maps) -> R) -> R {

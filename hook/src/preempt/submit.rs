@@ -9,6 +9,7 @@ use sluice_preempt::command::{Call, Command, Deferral, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
+use super::driver::ask;
 use super::streams;
 use super::{HookEngine, as_own_call, code, engine_for_call, is_engaged, status};
 use super::{loads, own_groups};
@@ -31,7 +32,7 @@ pub(crate) fn through_engine(
     }
 }
 
-/// The same for a call on a stream.
+/// As [`through_engine`], with the queue of `stream`; directly also if the stream has no queue.
 #[inline]
 pub(crate) fn on_queue(
     (stream, per_thread): (CUstream, bool),
@@ -47,9 +48,9 @@ pub(crate) fn on_queue(
     }
 }
 
-/// Tells the engine something, if calls go through it.
+/// Runs `call` with the engine if calls go through it and the driver itself is not calling.
 #[inline]
-pub(super) fn tell_engine(call: impl FnOnce(&HookEngine)) {
+pub(super) fn notify_engine(call: impl FnOnce(&HookEngine)) {
     if is_engaged()
         && let Some(engine) = engine_for_call()
     {
@@ -124,7 +125,7 @@ pub(crate) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
 /// A change of an executable graph: pending launches still use the graph as it was.
 #[inline]
 pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
-    tell_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
+    notify_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
     real()
 }
 
@@ -171,33 +172,18 @@ fn through(
 /// Makes a call that the driver runs on the thread's own default stream, ordered as if it ran on the stand-in.
 fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
     let (stand_in, own) = (pointer(stand_in.handle), pointer(streams::PER_THREAD));
-    follow(own, stand_in);
-    let result = call();
-    follow(stand_in, own);
-    result
+    status(follow(own, stand_in).and_then(|()| code(call()).and(follow(stand_in, own))))
 }
 
-/// Makes later work of `follower` wait for earlier work of `leader`.
-pub(super) fn follow(follower: CUstream, leader: CUstream) {
-    let table = real::table();
+/// Makes later work of `follower` wait for earlier work of `leader`. If the driver refuses an event for it, the calling
+/// thread waits for `leader`. An error means that the order is not ensured.
+pub(super) fn follow(follower: CUstream, leader: CUstream) -> Result<(), Code> {
     let mut event = std::ptr::null_mut();
-    let mut ordered = || {
-        // SAFETY: `event` is writable and, from its creation on, alive; both streams are.
-        unsafe {
-            (table.cuEventCreate?(&raw mut event, CU_EVENT_DISABLE_TIMING) == CUresult::SUCCESS).then(
-                || {
-                    let _recorded = table.cuEventRecord?(event, leader);
-                    let _waits = table.cuStreamWaitEvent?(follower, event, 0);
-                    let _destroyed = table.cuEventDestroy_v2?(event);
-                    Some(())
-                },
-            )?
-        }
-    };
-    if ordered().is_none()
-        && let Some(wait) = table.cuStreamSynchronize
-    {
-        // SAFETY: the stream is alive.
-        let _waited = unsafe { wait(leader) };
-    }
+    let ordered = ask!(cuEventCreate(&raw mut event, CU_EVENT_DISABLE_TIMING)).and_then(|()| {
+        let recorded = ask!(cuEventRecord(event, leader));
+        let ordered = recorded.and_then(|()| ask!(cuStreamWaitEvent(follower, event, 0)));
+        let _destroyed = ask!(cuEventDestroy_v2(event));
+        ordered
+    });
+    ordered.or_else(|_| ask!(cuStreamSynchronize(leader)))
 }

@@ -4,7 +4,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
-use super::submit::{on_queue, tell_engine};
+use super::submit::{notify_engine, on_queue};
 use super::{
     as_own_call, code, engine_for_call, is_engaged, loads, own_groups, parameters, preemptors, status,
     streams,
@@ -34,7 +34,7 @@ pub(crate) fn synchronize_context(context: Option<CUcontext>, real: impl FnOnce(
 #[inline]
 pub(crate) fn flush_context_before(real: impl FnOnce() -> CUresult) -> CUresult {
     own_groups::yield_group(None);
-    tell_engine(|engine| {
+    notify_engine(|engine| {
         if let Some(context) = gpu::current_context() {
             engine.flush_context_ignoring_errors(Context(context));
         }
@@ -90,7 +90,7 @@ pub(crate) fn destroy_stream(stream: CUstream, direct: impl FnOnce() -> CUresult
 /// Before a call that ends a context, or may end it. Pending commands are submitted and preempted streams restored,
 /// since the driver would wait for them. The context is not used until `finish_context_end` or `cancel_context_end`.
 pub(crate) fn begin_context_end(context: u64) {
-    tell_engine(|engine| {
+    notify_engine(|engine| {
         engine.begin_context_end(Context(context));
         streams::of_context(context).iter().for_each(|queue| preemptors::forget_program(queue.id()));
     });

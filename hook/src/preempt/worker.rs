@@ -12,7 +12,7 @@ use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::worker::{self, WakeSignal};
 
-use super::{as_own_call, engine, preemptors, with_own_call};
+use super::{as_own_call, as_program_call, engine, preemptors};
 use crate::process::{self, COUNTERS};
 use crate::thread;
 
@@ -48,7 +48,7 @@ impl Observer for WorkerWaker {
                 if let Some(IdleCallback { stream, call, argument }) = on_idle {
                     let stream = std::ptr::with_exposed_provenance_mut(stream);
                     // SAFETY: the program gave us the function and its argument for this.
-                    with_own_call(false, || unsafe {
+                    as_program_call(|| unsafe {
                         call(stream, std::ptr::with_exposed_provenance_mut(argument))
                     });
                 }

@@ -298,40 +298,77 @@ static void frees(void) {
     EXPECT(mixed(data, N, 1));
 }
 
-static void *own_stream(void *unused) {
-    (void)unused;
+typedef CUresult Launch(CUfunction, CUdeviceptr, unsigned, unsigned, CUstream);
+
+/* As `launch`, with the stream in a configuration. */
+static CUresult launch_by_config(CUfunction kernel, CUdeviceptr data, unsigned n, unsigned micros, CUstream stream) {
+    void *arguments[] = {&data, &n, &micros};
+    LaunchConfig as = {.grid = {132, 1, 1}, .block = {256, 1, 1}, .stream = stream};
+    return cuLaunchKernelEx(&as, kernel, arguments, NULL);
+}
+
+static void *own_stream(void *by_config) {
+    Launch *launch_own = by_config ? launch_by_config : launch;
     sluice_preemption_config as = config();
     unsigned n = N, micros = MICROS;
     uint64_t host[N];
     DO(cuCtxSetCurrent(gpu.context));
     CUdeviceptr data = numbers(N);
     void *given[] = {&data, &n, &micros};
-    DO(launch(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(launch_own(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
     WELL(enable(CU_STREAM_PER_THREAD, &as));
     stop(CU_STREAM_PER_THREAD);
     DO(cuLaunchKernel_ptsz(gpu.mix, 1, 1, 1, 32, 1, 1, 0, NULL, given, NULL));
-    DO(launch(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(launch_own(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
     EXPECT(cuStreamQuery(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_READY);
     WELL(restore(CU_STREAM_PER_THREAD));
     /* A synchronous call on the thread's own stream names none. */
     DO(launch(gpu.spin, data, N, 20000, CU_STREAM_PER_THREAD));
-    DO(launch(gpu.add, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(launch_own(gpu.add, data, N, MICROS, CU_STREAM_PER_THREAD));
     DO(cuMemcpyDtoH_v2_ptds(host, data, sizeof host));
     uint64_t first = 0;
     for (int i = 0; i < 3; i++) first = first * 6364136223846793005u + 1442695040888963407u;
     EXPECT(host[0] == first + 1);
     DO(cuMemFree_v2(data));
     data = numbers(N);
-    DO(launch(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(launch_own(gpu.mix, data, N, 20000, CU_STREAM_PER_THREAD));
     DO(cuStreamSynchronize_ptsz(NULL));
+    EXPECT(peek(data) != 0);
     EXPECT(mixed(data, N, 1));
+    WELL(disable(CU_STREAM_PER_THREAD));
+    first = peek(data) * 6364136223846793005u + 1442695040888963407u;
+    DO(launch(gpu.spin, data, N, 20000, CU_STREAM_PER_THREAD));
+    DO(launch(gpu.mix, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(launch_own(gpu.add, data, N, MICROS, CU_STREAM_PER_THREAD));
+    DO(cuStreamSynchronize_ptsz(NULL));
+    EXPECT(peek(data) == first + 1);
     return NULL;
+}
+
+/* A copy on the thread's own stream follows the launches before it, also if the driver has no memory for the event that orders them. If
+ * the driver does not wait either, the copy is not made. */
+static void refused_order(void) {
+    uint64_t host[N] = {0};
+    CUdeviceptr data = numbers(N);
+    void (*refuse)(const char *, unsigned, unsigned);
+    *(void **)&refuse = dlsym(RTLD_DEFAULT, "sluiceSimRefuse");
+    EXPECT(refuse);
+    for (int refused = 0; refused < 3; refused++) {
+        DO(launch(gpu.add, data, N, 20000, CU_STREAM_PER_THREAD));
+        if (refused > 0) refuse("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY, 1);
+        if (refused > 1) refuse("cuStreamSynchronize", CUDA_ERROR_OUT_OF_MEMORY, 1);
+        EXPECT(cuMemcpyDtoH_v2_ptds(host, data, sizeof host) == (refused > 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS));
+        EXPECT(host[0] == (refused > 1 ? 2u : refused + 1u));
+    }
+    DO(cuCtxSynchronize());
+    EXPECT(added(data, N, 3));
 }
 
 static void own(void) {
     pthread_t threads[8];
-    for (int i = 0; i < 8; i++) EXPECT(pthread_create(&threads[i], NULL, own_stream, NULL) == 0);
+    for (int i = 0; i < 8; i++) EXPECT(pthread_create(&threads[i], NULL, own_stream, i % 2 ? "by config" : NULL) == 0);
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    refused_order();
 }
 
 static void outcomes(void) {

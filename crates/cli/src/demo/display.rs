@@ -108,7 +108,7 @@ fn line(snapshot: &Snapshot<'_>) -> String {
                 );
             }
             Class::LatencyCritical => {
-                let us = tenant.process.lc.latency_us;
+                let us = tenant.load.lc.latency_us;
                 text += &format!("  | {} p50 {} p99 {}", tenant.plan.name, time(us.p50), time(us.p99));
             }
         }
@@ -133,14 +133,14 @@ fn bar(share: f64) -> String {
 }
 
 fn refusals(tenant: &DemoTenant) -> String {
-    match tenant.process.be.denied {
+    match tenant.load.be.denied {
         0 => String::new(),
         denied => format!(", {denied} requests refused"),
     }
 }
 
 fn latency(tenant: &DemoTenant) -> String {
-    let (name, requests, us) = (tenant.plan.name, tenant.process.lc.requests, tenant.process.lc.latency_us);
+    let (name, requests, us) = (tenant.plan.name, tenant.load.lc.requests, tenant.load.lc.latency_us);
     format!("  {name} answered {requests} requests: p50 {}, p99 {}", time(us.p50), time(us.p99))
 }
 

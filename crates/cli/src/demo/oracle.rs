@@ -76,12 +76,12 @@ impl Oracle {
         }
         let uuid = Driver::open().and_then(|driver| driver.device_uuid(0)).context("the real GPU")?;
         let nvml = Nvml::init().context("NVML, which is needed to see what a real GPU does")?;
-        let (gpu, used_at_start) = {
+        let (gpu, used_at_last_start) = {
             let device =
                 nvml.device_by_uuid(uuid.as_str()).with_context(|| format!("NVML does not know {uuid}"))?;
             (device.name()?, device.memory_info()?.used)
         };
-        let device = Device { nvml, uuid, used_at_start, tenants: Vec::new(), utilization: (0, 0) };
+        let device = Device { nvml, uuid, used_at_last_start, tenants: Vec::new(), utilization: (0, 0) };
         Ok(Self { gpu, memory_slack: NVML_MEMORY_SLACK, source: Source::Device(Box::new(device)) })
     }
 
@@ -133,7 +133,7 @@ struct Device {
     nvml: Nvml,
     uuid: String,
     /// Bytes in use on the device when the last tenant had started.
-    used_at_start: u64,
+    used_at_last_start: u64,
     tenants: Vec<TenantMemory>,
     /// Sum and number of utilisation samples, percent.
     utilization: (u64, u64),
@@ -156,8 +156,8 @@ struct TenantMemory {
 impl Device {
     fn register(&mut self, tenant: &DemoTenant) -> anyhow::Result<()> {
         let used = self.device_used()?;
-        let gained = used.saturating_sub(self.used_at_start);
-        self.used_at_start = used;
+        let gained = used.saturating_sub(self.used_at_last_start);
+        self.used_at_last_start = used;
         let pid = tenant.pid();
         let held = tenant.plan.holds_at_start;
         self.tenants.push(TenantMemory {
@@ -173,9 +173,9 @@ impl Device {
 
     /// Takes a sample and returns the measurements so far. Kernel counts are the tenants' own until the end.
     fn read(&mut self, tenants: &[DemoTenant]) -> anyhow::Result<OracleReading> {
-        let gained = self.device_used()?.saturating_sub(self.used_at_start);
+        let gained = self.device_used()?.saturating_sub(self.used_at_last_start);
         let percent = self.nvml.device_by_uuid(self.uuid.as_str())?.utilization_rates()?.gpu;
-        if !tenants.iter().any(|tenant| tenant.process.final_record.is_some()) {
+        if !tenants.iter().any(|tenant| tenant.load.final_record.is_some()) {
             self.utilization = (self.utilization.0 + u64::from(percent), self.utilization.1 + 1);
         }
         let busy = self.utilization.0 as f64 / self.utilization.1.max(1) as f64 / 100.0;

@@ -108,7 +108,7 @@ pub(crate) fn resource_file(tenants: &[TenantPlan]) -> String {
 #[derive(Debug)]
 pub(crate) struct DemoTenant {
     pub(crate) plan: TenantPlan,
-    pub(crate) process: Tenant,
+    pub(crate) load: Tenant,
 }
 
 impl DemoTenant {
@@ -118,37 +118,37 @@ impl DemoTenant {
         plan: &TenantPlan,
         pause: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
-        let mut process = Tenant::start(bed, plan.name, plan.name, plan.load())?;
-        process.wait_until_started(pause)?;
-        Ok(Self { plan: plan.clone(), process })
+        let mut load = Tenant::start(bed, plan.name, plan.name, plan.load())?;
+        load.wait_until_started(pause)?;
+        Ok(Self { plan: plan.clone(), load })
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        self.process.process.pid()
+        self.load.process.pid()
     }
 
     /// Kernels launched and kernels completed by its own count. Its buffer has to prove them.
     pub(crate) fn claimed_kernels(&self) -> (u64, u64) {
         match self.plan.class {
-            Class::BestEffort => (self.process.be.launches, self.process.be.completed),
-            Class::LatencyCritical => (self.process.lc.launches, self.process.lc.launches),
+            Class::BestEffort => (self.load.be.launches, self.load.be.completed),
+            Class::LatencyCritical => (self.load.lc.launches, self.load.lc.launches),
         }
     }
 
     /// Everything known of it after its end.
     pub(crate) fn outcome(&self, reading: TenantReading) -> Outcome {
-        let (buffer, errors) = match &self.process.final_record {
+        let (buffer, errors) = match &self.load.final_record {
             Some(Record::BeFinal { buffer, errors, .. } | Record::LcFinal { buffer, errors, .. }) => {
                 (Some(buffer.clone()), errors.clone())
             }
-            _ => (None, vec![format!("it ended without a result{}", self.process.process.log_tail())]),
+            _ => (None, vec![format!("it ended without a result{}", self.load.process.log_tail())]),
         };
-        Outcome { reading, denied: self.process.be.denied, buffer, errors }
+        Outcome { reading, denied: self.load.be.denied, buffer, errors }
     }
 
     /// Latency before the other tenants began, if it is latency-critical.
     pub(crate) fn latency_alone(&self) -> Option<Quantiles> {
-        match &self.process.final_record {
+        match &self.load.final_record {
             Some(Record::LcFinal { earlier_us, .. }) => earlier_us.first().copied(),
             _ => None,
         }
@@ -157,5 +157,5 @@ impl DemoTenant {
 
 /// Reads the records that the tenants have printed. Fails if a tenant has ended or printed a line that is no record.
 pub(crate) fn poll(tenants: &mut [DemoTenant]) -> anyhow::Result<()> {
-    tenants.iter_mut().try_for_each(|tenant| tenant.process.poll())
+    tenants.iter_mut().try_for_each(|tenant| tenant.load.poll())
 }

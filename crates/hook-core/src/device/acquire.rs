@@ -100,9 +100,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
     pub(super) fn report_activity(&self, state: &State, now: u64) -> bool {
         let active = state.is_active();
-        if self.reported_active.swap(active, Relaxed) == active {
+        // All writers hold the lock, so an atomic exchange is not needed.
+        if self.reported_active.load(Relaxed) == active {
             return false;
         }
+        self.reported_active.store(active, Relaxed);
         self.link.set_activity(active, now);
         active
     }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
+use crate::fakes::{FakeDriver, FakeLink, ManualClock};
+use crate::lock;
 use crate::outcome::Outcome;
 use crate::streams::WaitTarget;
-use crate::tests::{FakeDriver, FakeLink, ManualClock, lock};
 
 const MS: u64 = 1_000_000;
 

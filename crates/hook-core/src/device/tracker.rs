@@ -172,15 +172,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.stop_polling(&mut state, now);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let return_at_once = std::mem::take(&mut state.grant.return_at_once);
-        let at_least =
+        let unless_contended =
             |ns: u64| if contended { self.settings.idle_ns } else { ns.max(self.settings.idle_ns) };
-        let idle =
-            !state.is_busy() && (contended && return_at_once || idle_for >= at_least(UNCONTENDED_IDLE_NS));
+        let idle = !state.is_busy()
+            && (contended && return_at_once || idle_for >= unless_contended(UNCONTENDED_IDLE_NS));
         if idle && state.accepts_yield && state.waiting_launches == 0 {
             self.begin_drain(&mut state);
             return NextStep::Immediately;
         }
-        NextStep::At(state.grant.deadline_ns.min(now + at_least(UNCONTENDED_POLL_NS)))
+        NextStep::At(state.grant.deadline_ns.min(now + unless_contended(UNCONTENDED_POLL_NS)))
     }
 
     /// Queries the driver whether a burst has ended that no host wait has ended. Launches since the last poll mean that it has not.

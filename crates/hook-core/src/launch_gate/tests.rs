@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::{FakeLink, ManualClock};
+use crate::fakes::{FakeLink, ManualClock};
 use crate::thread_state::ThreadState;
 
 #[test]
@@ -25,7 +25,7 @@ fn returned_grant_closes_the_gate_although_the_page_has_a_deadline() {
 
 #[test]
 fn launch_is_in_flight_until_it_leaves() {
-    let (gate, shard) = (LaunchGate::default(), ThreadState::unknown().shard());
+    let (gate, shard) = (LaunchGate::default(), ThreadState::empty().shard());
     gate.enter(shard);
     assert!(gate.in_flight());
     gate.leave(shard);

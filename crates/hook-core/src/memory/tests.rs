@@ -1,6 +1,6 @@
 use super::*;
+use crate::fakes::FakeMemory;
 use crate::outcome::Bypass;
-use crate::tests::FakeMemory;
 
 fn account(limit: u64, fail_closed: bool) -> MemoryAccount<FakeMemory> {
     MemoryAccount::new(FakeMemory::new(limit), fail_closed)

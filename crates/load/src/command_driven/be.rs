@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::{Answer, Command, HookApi, LaunchEvidence, RunResult, WORDS, next_command, unix_ns};
 use crate::be::BLOCKS;
-use crate::driver::Error;
+use crate::driver::{Error, RunError};
 use crate::kernel;
 use crate::memory::DeviceBuffer;
-use crate::record::{RunError, write_line};
+use crate::record::write_line;
 use crate::session::{Event, Session, Stream};
 
 /// Events in flight. There is work behind each, so the GPU stays busy while the host wakes up.
@@ -163,7 +163,8 @@ impl Worker<'_> {
     }
 }
 
-/// Kernels completed in a span, by samples (time, kernels completed by then) in order, in nanoseconds of one clock. The span is never shortened: a program that is stopped at its begin or end has completed fewer.
+/// Kernels completed in a span. `samples` are (time, kernels completed by then), in order, in nanoseconds of one clock.
+/// The span is never shortened: a program that is stopped at its begin or end has completed fewer.
 fn kernels_within(samples: &[(u64, u64)], from_ns: u64, to_ns: u64) -> f64 {
     (completed_by(samples, to_ns) - completed_by(samples, from_ns)).max(0.0)
 }

@@ -5,11 +5,11 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use super::{Answer, Command, HookApi, LaunchEvidence, ServeResult, WORDS, next_command, unix_ns};
-use crate::driver::Error;
+use crate::driver::{Error, RunError};
 use crate::kernel;
 use crate::lc::{ArrivalJitter, BLOCKS, wait_until};
 use crate::memory::DeviceBuffer;
-use crate::record::{RunError, write_line};
+use crate::record::write_line;
 use crate::session::{Session, Stream};
 
 /// The largest delay of an arrival as a part of the period. Exactly periodic arrivals could keep step with another process's time slices.

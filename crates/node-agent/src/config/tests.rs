@@ -52,6 +52,6 @@ fn flag_overrides_variable_and_manager_arguments_pass_through() {
     ];
     let config = read(&flags, Some("variable")).unwrap();
     assert_eq!((config.node.as_str(), config.on_manager_loss.as_deref()), ("flag", Some("closed")));
-    assert_eq!(config.host.manager_argument, ["--window-ms=500"]);
+    assert_eq!(config.host.manager_arguments, ["--window-ms=500"]);
     assert_eq!(config.task, Task::Cleanup { stay: true });
 }

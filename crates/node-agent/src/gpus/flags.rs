@@ -8,7 +8,8 @@ use super::nvml::DriverPaths;
 use super::watcher::Settings;
 use super::xid::{self, Policy};
 
-/// One value of a flag. By another name, because `clap` gives a field of type `Vec` one element for each value.
+/// The value of one flag. The alias hides `Vec` from clap's derive, which would otherwise make each number a separate
+/// occurrence of the flag.
 type XidList = Vec<u64>;
 
 /// Flags about GPUs; part of the agent's flags.

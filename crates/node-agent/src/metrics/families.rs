@@ -3,8 +3,10 @@
 //! Counters of a client start at 0 with its manager's process. Prometheus handles such resets as it does for any
 //! restarted program.
 
+use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 
+use prometheus::core::{MetricVec, MetricVecBuilder};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
 use sluice_units::WHOLE_PPM;
@@ -27,16 +29,9 @@ pub(super) struct Families {
 
 impl Families {
     pub(super) fn gauge(&mut self, name: &str, help: &str, labels: &Labels<'_>) -> prometheus::Result<Gauge> {
-        let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
-        let family = match self.gauges.entry(name.to_owned()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(first) => {
-                let family = GaugeVec::new(Opts::new(name, help), &names)?;
-                self.registry.register(Box::new(family.clone()))?;
-                first.insert(family)
-            }
-        };
-        family.get_metric_with_label_values(&values)
+        series(&self.registry, &mut self.gauges, name, labels, |names| {
+            GaugeVec::new(Opts::new(name, help), names)
+        })
     }
 
     pub(super) fn counter(
@@ -45,16 +40,9 @@ impl Families {
         help: &str,
         labels: &Labels<'_>,
     ) -> prometheus::Result<Counter> {
-        let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
-        let family = match self.counters.entry(name.to_owned()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(first) => {
-                let family = CounterVec::new(Opts::new(name, help), &names)?;
-                self.registry.register(Box::new(family.clone()))?;
-                first.insert(family)
-            }
-        };
-        family.get_metric_with_label_values(&values)
+        series(&self.registry, &mut self.counters, name, labels, |names| {
+            CounterVec::new(Opts::new(name, help), names)
+        })
     }
 
     pub(super) fn set_gauges(&mut self, labels: &Labels<'_>, series: &[Series]) -> prometheus::Result<()> {
@@ -70,6 +58,27 @@ impl Families {
         }
         Ok(())
     }
+}
+
+/// The series of a family with these labels. The first series of the family creates it. Fails if the label names are not those of the
+/// family; their order does not matter.
+fn series<B: MetricVecBuilder + 'static>(
+    registry: &Registry,
+    families: &mut BTreeMap<String, MetricVec<B>>,
+    name: &str,
+    labels: &Labels<'_>,
+    create: impl FnOnce(&[&str]) -> prometheus::Result<MetricVec<B>>,
+) -> prometheus::Result<B::M> {
+    let family = match families.entry(name.to_owned()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(first) => {
+            let names: Vec<&str> = labels.iter().map(|(name, _)| *name).collect();
+            let family = create(&names)?;
+            registry.register(Box::new(family.clone()))?;
+            first.insert(family)
+        }
+    };
+    family.get_metric_with(&labels.iter().copied().collect::<HashMap<_, _>>())
 }
 
 pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
@@ -100,3 +109,6 @@ pub(super) fn ratio(ppm: u32) -> f64 {
 pub(super) fn seconds(ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ fn add_scheduling(families: &mut Families, own: &Labels<'_>, reported: &Steering
             ),
             (
                 "sluice_hand_overs_forced_total",
-                "Hand-offs of the GPU while a latency-critical process was busy, or about to be",
+                "Times that the hand-off window opened only because the longest wait had passed",
                 reported.hand_overs_forced as f64,
             ),
             (

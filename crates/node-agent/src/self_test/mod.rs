@@ -19,7 +19,7 @@ use std::path::Path;
 /// After this many tests that gave no result, a manager that restarts does not wait for another.
 const MAX_RUNS: u32 = 3;
 
-/// The result as far as it is known.
+/// The self-test of one GPU across the restarts of its manager: its last result, and how often it ran.
 #[derive(Debug, Default)]
 pub(crate) struct SelfTestState {
     last_run: Option<SelfTestRun>,

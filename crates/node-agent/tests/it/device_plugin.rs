@@ -1,7 +1,8 @@
 //! The device plugin beside a fake kubelet.
 
+use crate::fake_gpus::gpu;
 use crate::support::kubelet::Kubelet;
-use crate::support::node::{Node, gpu};
+use crate::support::node::Node;
 use sluice_node_agent::device_plugin::Error;
 use sluice_proto::deviceplugin::{DevicePluginOptions, Empty, Mount, PreStartContainerRequest};
 use std::fs;

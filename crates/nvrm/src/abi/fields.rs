@@ -28,7 +28,7 @@ pub(super) fn put64(bytes: &mut [u8], at: usize, value: u64) {
 
 /// Writes `decode` and `encode` of a structure of `$len` bytes from the offsets of its fields.
 macro_rules! layout {
-    ($type:ident, $len:expr, { $($field:ident: $kind:ty = $at:literal),+ $(,)? }) => {
+    ($type:ident, $len:expr, { $($field:ident: $kind:ty = $at:expr),+ $(,)? }) => {
         impl $type {
             /// Decodes the structure; `None` if the bytes have another size.
             pub fn decode(bytes: &[u8]) -> Option<Self> {

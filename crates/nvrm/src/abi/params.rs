@@ -211,7 +211,7 @@ impl GroupParams {
 }
 
 // 0 elsewhere means the driver's default.
-layout!(GroupParams, GroupParams::LEN, { engine: u32 = 12 });
+layout!(GroupParams, GroupParams::LEN, { engine: u32 = GroupParams::ENGINE });
 
 /// Parameters of a channel, as far as they are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

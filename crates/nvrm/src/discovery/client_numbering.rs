@@ -74,7 +74,7 @@ fn number(client: u32) -> Option<u64> {
 }
 
 /// The usual path of the control device.
-const CONTROL_DEVICE: &str = "/dev/nvidiactl";
+const CONTROL_DEVICE_PATH: &str = "/dev/nvidiactl";
 
 /// An open file of the control device on which clients are made to read their numbers.
 #[derive(Debug, Default)]
@@ -96,14 +96,13 @@ impl NewestClient {
 }
 
 /// As [`NewestClient::read`], once.
-/// Errors: as [`NewestClient::read`].
 pub fn newest_client() -> io::Result<u32> {
     NewestClient::default().read()
 }
 
 fn open() -> io::Result<Box<dyn Transport + Send>> {
-    let opened = File::options().read(true).write(true).open(CONTROL_DEVICE);
-    let file = opened.map_err(|why| io::Error::new(why.kind(), format!("{CONTROL_DEVICE}: {why}")))?;
+    let opened = File::options().read(true).write(true).open(CONTROL_DEVICE_PATH);
+    let file = opened.map_err(|why| io::Error::new(why.kind(), format!("{CONTROL_DEVICE_PATH}: {why}")))?;
     transport::open_transport(file.into(), false).map_err(io::Error::other)
 }
 

@@ -6,6 +6,7 @@
 //! gang's size; a group without all three labels is none, as there.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use sluice_units::{Share, WHOLE_PPM};
 
@@ -123,8 +124,7 @@ impl Reader<'_> {
             if number.ppm == 0 && !number.exact {
                 self.refuse(key, "at least 0.001");
             } else if !number.exact {
-                let rounded = number.share();
-                self.out.warnings.push(format!("{key} is rounded down to thousandths: {rounded}"));
+                self.out.warnings.push(format!("{key} is rounded down to thousandths: {number}"));
             }
         }
         if limit.ppm > WHOLE_PPM {
@@ -133,11 +133,11 @@ impl Reader<'_> {
             self.refuse(LIMIT, &format!("at least {REQUEST}"));
         }
         if request.ppm > 0 {
-            self.set(keys::QUOTA, request.share().to_string());
+            self.set(keys::QUOTA, request.to_string());
         } else if request.exact && memory.is_none() {
             self.mistakes.push(Mistake::missing(MEM, format!("it may only be left out beside {REQUEST}")));
         }
-        self.set(keys::LIMIT, limit.share().to_string());
+        self.set(keys::LIMIT, limit.to_string());
         if let Some(bytes) = memory {
             self.set(keys::MEMORY, bytes.to_string());
         }
@@ -147,7 +147,7 @@ impl Reader<'_> {
         if limit != request {
             self.refuse(LIMIT, &format!("the same as {REQUEST} where that is above 1"));
         }
-        self.set(keys::QUOTA, (request.ppm / WHOLE_PPM).to_string());
+        self.set(keys::QUOTA, request.to_string());
         if memory.is_some() {
             self.out.warnings.push(format!("{MEM} has no effect: whole GPUs come with all of their memory"));
         }
@@ -216,10 +216,13 @@ struct Number {
     exact: bool,
 }
 
-impl Number {
-    /// The share, if it is at most one GPU. A larger number is refused as a share.
-    fn share(self) -> Share {
-        Share::from_ppm(self.ppm).unwrap_or(Share::ONE)
+/// As annotations state it: a share, or the number of whole GPUs above one.
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Share::from_ppm(self.ppm) {
+            Some(share) => share.fmt(f),
+            None => (self.ppm / WHOLE_PPM).fmt(f),
+        }
     }
 }
 

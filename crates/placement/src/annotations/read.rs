@@ -19,7 +19,7 @@ const MAX_GANG: u32 = 4096;
 
 const PRIORITY_ALLOWED: &str =
     "latency-critical, high, normal, best-effort, or 0 to 3 (0 is latency-critical)";
-const MEMORY_ALLOWED: &str = "a Kubernetes quantity of bytes, at least 1Mi, e.g. 8Gi or 500M";
+const MEMORY_ALLOWED: &str = "a Kubernetes quantity of bytes, at least 1Mi and below 16Ei, e.g. 8Gi or 500M";
 const SLO_ALLOWED: &str = "a duration above 0, e.g. 5ms or 1.5s";
 const MODEL_ALLOWED: &str =
     "GPU models as `sluice.dev/gpu.model` on nodes shows them, comma-separated, none twice";

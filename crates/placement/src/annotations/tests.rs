@@ -113,7 +113,7 @@ fn each_mistake_names_key_value_and_allowed_values() {
         let expected = format!("sluice.dev/quota: {bad:?} is not allowed: {share}");
         assert_eq!(refused(&[("quota", bad)]), expected);
     }
-    let memory = "a Kubernetes quantity of bytes, at least 1Mi, e.g. 8Gi or 500M";
+    let memory = "a Kubernetes quantity of bytes, at least 1Mi and below 16Ei, e.g. 8Gi or 500M";
     for bad in ["", "8GiB", "8gb", "-8Gi", "128m", "0", "1.2.3Gi", "16Ei", "8 Gi", "1e99", "Gi"] {
         let expected = format!("sluice.dev/memory: {bad:?} is not allowed: {memory}");
         assert_eq!(refused(&[("memory", bad)]), expected);
@@ -255,6 +255,12 @@ fn quantities_are_exact_bytes() {
     {
         assert_eq!(parse_quantity(text), None, "{text}");
     }
+    // The largest that fit, and numbers that do not.
+    for (text, bytes) in
+        [("18446744073709551615", u64::MAX), ("15Ei", 15 << 60), ("18E", 18_000_000_000_000_000_000)]
+    {
+        assert_eq!(parse_quantity(text), Some(bytes), "{text}");
+    }
     for text in ["18446744073709551616", "16Ei", "1e20", "99999E", "1e999999"] {
         assert_eq!(parse_quantity(text), None, "{text}");
     }
@@ -333,7 +339,9 @@ proptest! {
         let text = format!("{}.{:03}", milli / 1000, milli % 1000);
         let percent = format!("{}.{}%", milli / 10, milli % 10);
         for text in [text, percent] {
-            prop_assert_eq!(read(&[("quota", &text)]).demand.amount, Amount::Share(share(milli)));
+            let request = read(&[("quota", &text)]);
+            let expected = (Amount::Share(share(milli)), Share::ONE);
+            prop_assert_eq!((request.demand.amount, request.limit), expected);
         }
     }
 

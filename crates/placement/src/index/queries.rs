@@ -86,8 +86,13 @@ impl Index {
         self.nodes.get(node).map_or(NodeReasons::NoGpus, |place| place.node.reasons(prepared))
     }
 
+    /// Describes the GPUs of a reservation.
+    pub(super) fn placement_of(&self, one: &Reservation) -> Placement {
+        self.describe(&one.node, one.gpus.clone(), &one.demand)
+    }
+
     /// Describes GPUs of a node.
-    pub(super) fn describe(&self, node: &Arc<str>, gpus: Vec<Arc<str>>, demand: &Demand) -> Placement {
+    fn describe(&self, node: &Arc<str>, gpus: Vec<Arc<str>>, demand: &Demand) -> Placement {
         let place = self.nodes.get(node);
         let slots = || gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
         let memory_bytes = slots().map(|slot| demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);

@@ -87,6 +87,6 @@ impl QueueState {
         });
         self.preemption.level = self.preemption.level.map(|level| level.min(PreemptionLevel::Host));
         self.preemption.seen = None;
-        self.pass(Transition::Yield);
+        self.apply(Transition::Yield);
     }
 }

@@ -179,7 +179,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.enable_group(queue);
         let mut table = self.lock_table();
         if let Ok(queue_state) = table.in_epoch(queue.id(), epoch) {
-            queue_state.pass(Transition::Opened);
+            queue_state.apply(Transition::Opened);
         }
         table.update_admission(queue.id());
         self.notify_waiters(&table);

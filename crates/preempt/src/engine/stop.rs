@@ -109,7 +109,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                     queue.in_flight.stopped_at(progress.map_or(0, |progress| progress.arrived));
                 }
                 queue_state.record_if_sticky(reached);
-                queue_state.pass(Transition::Stopped);
+                queue_state.apply(Transition::Stopped);
             }
             stopped
         });

@@ -164,8 +164,8 @@ impl QueueState {
         self.queue.stream()
     }
 
-    /// Makes the transition, if it changes the state.
-    pub(crate) fn pass(&mut self, transition: Transition) {
+    /// Applies a transition; one that is not possible changes nothing.
+    pub(crate) fn apply(&mut self, transition: Transition) {
         self.state = self.state.after(transition).unwrap_or(self.state);
     }
 

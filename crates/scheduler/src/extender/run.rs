@@ -23,11 +23,11 @@ const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long API servers may take to carry out a bind whose sender has ended.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
-/// Serves until a signal.
+/// Serves until `stop`.
 ///
 /// # Errors
 /// What prevents the start.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Result<()> {
     let election = LeaderElection::of(&arguments)?;
     let mut config = kube::Config::infer().await.context("cannot find the API server")?;
     // A bind that the client library repeats would fail with "already bound" after its own success. The watches have a
@@ -40,7 +40,6 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let page = TcpListener::bind(arguments.metrics_listen).await;
     let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
-    let stop = crate::stop_on_signals()?;
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));

@@ -40,14 +40,14 @@ use self::status::Status;
 /// How long requests under way may take after the end was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves until a signal.
+/// Serves until `shutdown`, and for some time afterwards, until the cluster sends no more requests.
 ///
 /// # Errors
 /// What prevents the start.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub async fn run(arguments: Arguments, shutdown: CancellationToken) -> anyhow::Result<()> {
     let status = Arc::new(Status::new().context("cannot create metrics")?);
     let server = RustlsConfig::from_config(tls::without_certificate()?);
-    let (signal, stop) = (crate::stop_on_signals()?, CancellationToken::new());
+    let stop = CancellationToken::new();
     let (webhook, probes) = (listen(arguments.listen)?, listen(arguments.metrics)?);
     let renewer =
         start_certificate_task(&arguments, server.clone(), Arc::clone(&status), stop.clone()).await?;
@@ -61,15 +61,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         .serve(status::router(Arc::clone(&status)).into_make_service());
     info!("webhook on {}, probes and metrics on {}", arguments.listen, arguments.metrics);
 
-    let shutdown = async {
-        signal.cancelled().await;
+    let end = async {
+        shutdown.cancelled().await;
         status.begin_shutdown();
         // Endpoints take a moment to follow. Until then requests still arrive, and are answered.
         tokio::time::sleep(Duration::from_secs(arguments.shutdown_delay_seconds)).await;
         stop.cancel();
         handle.graceful_shutdown(Some(GRACE));
     };
-    let (webhook, probes, ()) = tokio::join!(webhook, probes, shutdown);
+    let (webhook, probes, ()) = tokio::join!(webhook, probes, end);
     webhook.context("the webhook's listener failed")?;
     probes.context("the listener for probes failed")?;
     renewer.await.context("the task that renews the certificate failed")

@@ -118,7 +118,8 @@ functions! {
         = handle.write_handle(driver()?.device(device)?.retain()?.handle);
     fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) = current().and_then(|_| config.write(0));
     fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) = current().and_then(|_| config.write(0));
-    fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>) = context(handle).and_then(|_| version.write(3_020));
+    fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>)
+        = context(handle).and_then(|_| version.write(3_020));
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) = driver()?.device(device)?.release(false);
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) = driver()?.device(device)?.release(true);
     fn cuCtxCreate_v4(handle: Ptr<CUcontext>, _params: Ptr<CUctxCreateParams>, flags: c_uint, device: CUdevice)

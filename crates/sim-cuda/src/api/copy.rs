@@ -1,7 +1,7 @@
 //! Copies of plain memory.
 //!
-//! What the host observes of a copy follows the driver's rules. A copy to pageable memory has completed when the call
-//! returns. From pageable memory the bytes are read before the call returns. Between device memory no call waits.
+//! A call waits as with the real driver. A copy to pageable memory has completed when the call returns. From pageable
+//! memory the bytes are read before the call returns. A copy within device memory never waits.
 
 pub(crate) use super::array::*;
 
@@ -15,7 +15,7 @@ use sluice_driver_api::types::*;
 use sluice_sim::engine::{CopyEngine, Work};
 use std::sync::Arc;
 
-/// Largest number of pageable bytes that an asynchronous copy stages; with more it waits.
+/// Largest number of pageable bytes that an asynchronous copy stages; a larger copy waits.
 const STAGED: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) fn copy(to: (Span, Side), from: (Span, Side), stream: &Stream, waits:
     if must_wait && !is_captured { stream.synchronize() } else { Ok(()) }
 }
 
-/// A synchronous call is forbidden during a capture.
+/// The default stream for a synchronous call. Such a call is forbidden during a capture.
 pub(super) fn sync_stream(null: Null) -> Result<Arc<Stream>, CUresult> {
     driver_for_unsafe_call()?;
     stream(Ptr::<CUstream_st>::null(), null)

@@ -12,7 +12,7 @@ use sluice_driver_api::lookup_index;
 use sluice_driver_api::types::*;
 use sluice_sim::params;
 
-/// The driver version that this library claims.
+/// The driver version that this library reports.
 const VERSION: i32 = 13_000;
 
 pub(crate) fn cuInit(flags: u32) -> Status {
@@ -156,7 +156,7 @@ fn find(name: &str, version: c_int, flags: u64) -> Result<usize, CUdriverProcAdd
     })
 }
 
-/// With a place for the status, a name that is not found is no error.
+/// If `status` is not null, an unknown name is no error.
 pub(crate) fn cuGetProcAddress_v2(
     name: Ptr<c_char>,
     function: Ptr<*mut c_void>,
@@ -185,8 +185,10 @@ fn total_memory(device: CUdevice) -> Result<u64, CUresult> {
 }
 
 functions! {
-    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice) = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
-    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice) = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
+    fn cuDeviceTotalMem_v2(bytes: Ptr<usize>, device: CUdevice)
+        = bytes.write(usize::try_from(total_memory(device)?).unwrap_or(usize::MAX));
+    fn cuDeviceTotalMem(bytes: Ptr<c_uint>, device: CUdevice)
+        = bytes.write(u32::try_from(total_memory(device)?).unwrap_or(u32::MAX));
     fn cuDeviceGet(device: Ptr<CUdevice>, ordinal: c_int) = device.write(driver()?.device(ordinal)?.number());
     fn cuDriverGetVersion(version: Ptr<c_int>) = version.write(VERSION);
     fn cuDeviceGetCount(count: Ptr<c_int>)

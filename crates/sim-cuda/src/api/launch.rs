@@ -4,13 +4,14 @@ pub(crate) use super::stream::*;
 
 use super::module::function;
 use super::with_twin;
-use crate::border::{Ptr, Status};
+use crate::border::{Ptr, Span, Status};
 use crate::state::context::Context;
 use crate::state::driver::driver;
+use crate::state::host;
 use crate::state::module::Function;
 use crate::state::stream::{Effect, Null, Stream, stream};
-use crate::state::words::launch_hold;
 use sluice_driver_api::types::*;
+use sluice_sim::client::StreamCommand;
 use sluice_sim::effect;
 use sluice_sim::engine::Work;
 use sluice_sim::module::Launch;
@@ -20,6 +21,12 @@ use std::sync::Arc;
 /// Dynamic shared memory that a block of this GPU can have at most, in bytes.
 const MAX_SHARED: u32 = 227 << 10;
 
+/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes the value that released it, and the times by the
+/// GPU's clock at which it began and ended.
+const TICKET: usize = 64;
+const BEGAN: usize = 72;
+const ENDED: usize = 80;
+
 struct Geometry {
     grid: [c_uint; 3],
     block: [c_uint; 3],
@@ -27,7 +34,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Blocks and threads per block; what the driver would refuse is refused.
+    /// Blocks and threads per block. Refuses a geometry that the driver would refuse.
     fn check(&self) -> Result<(u64, u32), CUresult> {
         let limits =
             [(self.grid, [i32::MAX.cast_unsigned(), 65_535, 65_535]), (self.block, [1_024, 1_024, 64])];
@@ -43,7 +50,7 @@ impl Geometry {
     }
 }
 
-/// The parameters of a launch as a packed buffer, from either way to pass them.
+/// The parameters of a launch as a packed buffer, from either form in which the caller passes them.
 fn packed(
     function: &Function,
     kernel_params: Ptr<*mut c_void>,
@@ -79,19 +86,19 @@ fn packed_extra(extra: Ptr<*mut c_void>) -> Result<Vec<u8>, CUresult> {
     if size == 0 { Ok(Vec::new()) } else { buffer.read_all(size) }
 }
 
-/// The kernel's effect when it completes. Its addresses are translated then, as on a GPU.
+/// The kernel's effect, which is applied when the kernel completes. Its addresses are translated then, as on a GPU.
 fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     if launch.effect == effect::Effect::None || launch.words == 0 {
         return None;
     }
     let context = context.clone();
     Some(Arc::new(move || {
-        let touch = || {
+        let target = || {
             let address = usize::try_from(launch.ptr).ok()?;
             let len = usize::try_from(launch.words).ok()?.checked_mul(8)?;
             driver().ok()?.memory.span(address, len)
         };
-        match touch() {
+        match target() {
             None => context.fail(CUresult::ERROR_ILLEGAL_ADDRESS),
             Some(span) if driver().is_ok_and(|driver| driver.memory.is_read_only(span)) => {
                 context.fail(CUresult::ERROR_LAUNCH_FAILED);
@@ -126,7 +133,52 @@ fn launch(
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
 
-/// All blocks of a cooperative launch run at the same time, or none do.
+/// Launches a hold kernel: it occupies the GPU until a word has the value.
+fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
+    on.is_captured(|part| {
+        part.capture.invalidate();
+        Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    })?;
+    let context = on.context.clone();
+    let device = &context.device;
+    let memory = &driver()?.memory;
+    let address = usize::try_from(launch.ptr).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
+    let found = memory.span(address, 4).filter(|_| address.is_multiple_of(4));
+    let Some(word) = found else {
+        let failing = context.clone();
+        let work = Work::Kernel { ns: params::MIN_KERNEL_NS, sms: 1, name };
+        let effect = move || failing.fail(CUresult::ERROR_ILLEGAL_ADDRESS);
+        return on.submit(StreamCommand::Work(work), Some(Box::new(effect))).map(drop);
+    };
+    let events = [device.gpu.open_event(), device.gpu.open_event()];
+    let [Ok(begin), Ok(end)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
+    let registration = device.words.watch(&device.gpu, word);
+    let times = [begin as u64, end as u64];
+    let work = Work::Hold { address: launch.ptr, value, timeout_ns: launch.ns, name, times };
+    let gpu = device.gpu.clone();
+    let effect = move || {
+        let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
+        gpu.close_event(begin);
+        gpu.close_event(end);
+        // Without room for these values, the kernel is another one of that name, which writes none.
+        let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
+        if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
+            return;
+        }
+        Span::found(address + BEGAN, 8).store(began);
+        // The end is written only if the word ended the kernel; an older time is that of an earlier kernel.
+        if ended >= began {
+            Span::found(address + ENDED, 8).store(ended);
+            Span::found(address + TICKET, 4).store(value.into());
+        }
+    };
+    let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
+    registration.submitted(mark, &context);
+    host::apply_effects_at(on, mark);
+    Ok(())
+}
+
+/// Checks that all blocks of a cooperative launch can run at the same time.
 fn fits_at_once(geometry: &Geometry) -> Status {
     let (blocks, threads) = geometry.check()?;
     let per_sm = (params::THREADS_PER_SM / threads).min(params::BLOCKS_PER_SM);

@@ -23,7 +23,7 @@ fn word(stream: &Stream, pointer: CUdeviceptr, is_wide: bool) -> Result<Span, CU
     if !address(pointer)?.is_multiple_of(len) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    // As nodes of graphs they are not simulated.
+    // Memory operations as nodes of graphs are not simulated.
     stream.is_captured(|part| {
         part.capture.invalidate();
         Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
@@ -49,7 +49,7 @@ fn wait(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wi
 }
 
 fn write(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_wide: bool) -> Status {
-    // The second version of these calls has no write without a fence: the H200's driver returns this for that flag.
+    // The second version of these calls has no write without a fence: the H200's driver returns this error for that flag.
     if flags != CU_STREAM_WRITE_VALUE_DEFAULT {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -68,7 +68,7 @@ fn write(on: &Arc<Stream>, pointer: CUdeviceptr, value: u64, flags: c_uint, is_w
     Ok(())
 }
 
-/// One operation of a batch, as far as all kinds agree.
+/// The fields that all kinds of operations of a batch have in common.
 struct Operation {
     kind: u32,
     address: u64,
@@ -93,7 +93,7 @@ impl Operation {
             2 => write(on, self.address, low, self.flags, false),
             4 => wait(on, self.address, self.value, self.flags, true),
             5 => write(on, self.address, self.value, self.flags, true),
-            // A barrier, and a flush of remote writes: everything is in order here.
+            // A barrier, or a flush of remote writes: no effect, because all operations are in order here.
             3 | 6 => Ok(()),
             _ => Err(CUresult::ERROR_INVALID_VALUE),
         }

@@ -1,4 +1,4 @@
-//! Allocation, registration, and what a pointer is.
+//! Allocation, registration, and attributes of pointers.
 
 pub(crate) use super::module::*;
 // Functions that differ in name only.
@@ -13,10 +13,10 @@ use crate::state::status_of;
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
-/// Row alignment of pitched allocations (what the driver chooses on this GPU).
+/// Row alignment of pitched allocations (the driver's choice on this GPU).
 const PITCH: usize = 512;
 
-/// An address as this process has it.
+/// A device pointer as an address of this process.
 pub(super) fn address(pointer: CUdeviceptr) -> Result<usize, CUresult> {
     usize::try_from(pointer).map_err(|_| CUresult::ERROR_INVALID_VALUE)
 }
@@ -111,7 +111,7 @@ pub(crate) fn cuMemGetAddressRange_v2(
     Ok(())
 }
 
-/// One attribute of a pointer, or why it has none.
+/// Writes one attribute of a pointer. Returns an error if the pointer does not have it.
 fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdeviceptr) -> Status {
     let at = address(pointer)?;
     let found = driver()?.memory.find(at).ok_or(CUresult::ERROR_INVALID_VALUE)?;

@@ -22,7 +22,7 @@ fn module<T>(handle: Ptr<T>) -> Result<Arc<ModuleObject>, CUresult> {
     driver()?.modules.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
-/// Before it loads, the driver waits for everything submitted to the context (measured on an H200).
+/// Waits for everything submitted to the context, as the driver does before a load (measured on an H200).
 fn wait_for_work(context: Option<&Arc<Context>>) -> Status {
     context.map_or(Ok(()), |context| context.drain())
 }
@@ -96,7 +96,7 @@ pub(crate) fn cuLibraryLoadData(
     _count: c_uint,
 ) -> Status {
     let parsed = parse(image)?;
-    // It is loaded at once where there is a context.
+    // With a current context, the library is loaded at once.
     wait_for_work(current_or_none().as_ref())?;
     handle.write_handle(add(parsed, None)?.handle)
 }

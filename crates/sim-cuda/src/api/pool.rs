@@ -16,11 +16,8 @@ use sluice_driver_api::types::*;
 use sluice_sim::engine::Work;
 use std::sync::Arc;
 
-/// The only location kind that a pool or chunk can be at.
-const LOCATION_DEVICE: CUmemLocationType = 1;
-
 pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult> {
-    if location.kind != LOCATION_DEVICE {
+    if location.kind != CU_MEM_LOCATION_TYPE_DEVICE {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
     driver()?.device(location.id).cloned()
@@ -49,7 +46,7 @@ fn allocate(
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let address = driver.memory.allocate(&stream.context, len, Origin::Pool(pool), 0)?;
-    // In a graph the node only orders; the address is the graph's from here on.
+    // In a graph the node only orders others; the address belongs to the graph from here on.
     if let Err(error) = stream.work(Work::Empty, None) {
         driver.memory.release(address, |_| true)?;
         return Err(error);
@@ -71,12 +68,13 @@ with_twin! {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let address = address(pointer)?;
-        driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let freed = driver()?.memory.at(address).filter(|piece| piece.origin.is_freed_by_address());
+        freed.ok_or(CUresult::ERROR_INVALID_VALUE)?;
         if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
             return Ok(());
         }
         let free: Effect = Arc::new(move || {
-            // A second free of the same memory finds nothing, as with the real driver's pools.
+            // A second free of the same memory has no effect, as with the real driver's pools.
             let _ = driver().and_then(|driver| driver.memory.release(address, Origin::is_freed_by_address));
         });
         stream.work(Work::Empty, Some(free))

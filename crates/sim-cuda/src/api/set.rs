@@ -63,7 +63,7 @@ fn fill(rows: &Rows, pattern: &[u8], stream: &Stream) -> Status {
     stream.work(Work::Fill { bytes: (rows.width * rows.height) as u64 }, Some(effect))
 }
 
-/// A synchronous memset does not wait for device memory, but for what the host can see.
+/// Fills memory in a synchronous call. The call waits only for memory that the host can read.
 fn fill_now(rows: &Rows, pattern: &[u8], null: Null) -> Status {
     let stream = sync_stream(null)?;
     fill(rows, pattern, &stream)?;

@@ -39,7 +39,7 @@ pub(crate) fn cuStreamDestroy_v2(handle: Ptr<CUstream_st>) -> Status {
     let stream = driver.streams.get(handle.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     driver.captures.forbid_stream(&stream)?;
     driver.streams.remove(stream.handle);
-    stream.context.disown(&stream);
+    stream.context.remove_stream(&stream);
     Ok(())
 }
 
@@ -77,13 +77,14 @@ with_twin! {
     fn cuStreamGetDevice / cuStreamGetDevice_ptsz(on: Ptr<CUstream_st>, device: Ptr<CUdevice>) |null|
         = device.write(stream(on, null)?.context.device.number());
 
-    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(on: Ptr<CUstream_st>, event: Ptr<CUevent_st>, _flags: c_uint) |null| = {
+    fn cuStreamWaitEvent / cuStreamWaitEvent_ptsz(on: Ptr<CUstream_st>, event: Ptr<CUevent_st>, _flags: c_uint) |null|
+        = {
         let stream = stream(on, null)?;
         let event = driver()?.events.get(event.address()).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
         match event.recorded() {
             Recorded::Captured(at) => capture::wait_for(&stream, &at),
             recorded => {
-                // Work of before the capture cannot be in the graph.
+                // Work submitted before the capture cannot be in the graph.
                 let isolated = |part: &mut capture::Position| {
                     part.capture.invalidate();
                     Err(CUresult::ERROR_STREAM_CAPTURE_ISOLATION)
@@ -94,8 +95,8 @@ with_twin! {
                     stream.submit(StreamCommand::Wait(mark), None)?;
                     return Ok(());
                 }
-                // Two simulated GPUs have no common timeline: the caller waits in the stream's place.
-                context.device.gpu.wait_for(mark).map_err(crate::state::status_of)
+                // Two simulated GPUs have no common timeline: the caller waits instead of the stream.
+                context.device.gpu.wait_for(mark).map_err(status_of)
             }
         }
     };
@@ -183,7 +184,7 @@ with_twin! {
     };
 }
 
-/// What an event has last recorded. If that belongs to a capture, the call is an error and ends the capture.
+/// The last position that an event has recorded. A position in a capture is an error and invalidates the capture.
 fn recorded(of: Ptr<CUevent_st>) -> Result<Recorded, CUresult> {
     let recorded = event(of)?.recorded();
     if let Recorded::Captured(at) = &recorded {

@@ -1,4 +1,4 @@
-//! Virtual memory management: chunks of memory, addresses, and mapping the one to the other.
+//! Virtual memory management: chunks of memory, addresses, and mappings of chunks to addresses.
 
 pub(crate) use super::pool::*;
 
@@ -11,7 +11,7 @@ use crate::state::driver::{driver, driver_for_unsafe_call};
 use sluice_driver_api::types::*;
 use std::sync::Arc;
 
-/// Size and alignment of everything here are multiples of this.
+/// Sizes and alignments of chunks and addresses are multiples of this.
 const GRANULARITY: usize = 2 << 20;
 
 fn is_whole(len: usize) -> Status {
@@ -22,7 +22,7 @@ fn handle_of(handle: CUmemGenericAllocationHandle) -> Result<usize, CUresult> {
     usize::try_from(handle).map_err(|_| CUresult::ERROR_INVALID_VALUE)
 }
 
-/// Addresses belong to no device; they are kept with the current one, or the first.
+/// The device with which addresses are kept: the current one, or the first. Addresses belong to no device.
 fn any_device() -> Result<Arc<Device>, CUresult> {
     match current() {
         Ok(context) => Ok(context.device.clone()),
@@ -94,7 +94,7 @@ pub(crate) fn cuMemMap(
 
 pub(crate) fn cuMemUnmap(pointer: CUdeviceptr, len: usize) -> Status {
     is_whole(len)?;
-    // What was submitted may still use it; with the real driver that is the program's fault, here it would be a crash.
+    // Submitted work may still use the memory. With the real driver that is an error of the program; here the process would crash.
     if let Ok(context) = current() {
         context.synchronize()?;
     }
@@ -103,7 +103,7 @@ pub(crate) fn cuMemUnmap(pointer: CUdeviceptr, len: usize) -> Status {
     driver()?.memory.unmap(address, len)
 }
 
-/// Everything that is mapped can be read and written.
+/// Has no effect on mapped memory, which can always be read and written.
 pub(crate) fn cuMemSetAccess(
     pointer: CUdeviceptr,
     len: usize,

@@ -1,4 +1,4 @@
-//! Devices: identity, place on the PCI bus, NVLinks, memory affinity, recovery action and MIG mode.
+//! Devices: identity, PCI address, NVLinks, memory affinity, recovery action and MIG mode.
 
 use super::session::{FIRST_HANDLE, info, info_at, socket, sockets};
 use super::{Answer, Error, get, number, nvml, put, put_text};
@@ -51,9 +51,9 @@ fn chars<const N: usize>(text: &str) -> [c_char; N] {
     chars
 }
 
-fn put_place(out: Ptr<Pci>, place: PciAddress) -> Answer {
-    let PciAddress { domain, bus, device } = place;
-    // NVML's own texts are in capitals, and the domain has eight digits in the newer one.
+fn put_pci(out: Ptr<Pci>, address: PciAddress) -> Answer {
+    let PciAddress { domain, bus, device } = address;
+    // NVML writes both texts in capital letters. The domain has eight digits in the newer one.
     let pci = Pci {
         bus_id_legacy: chars(&format!("{domain:04X}:{bus:02X}:{device:02X}.0")),
         domain,
@@ -66,8 +66,8 @@ fn put_place(out: Ptr<Pci>, place: PciAddress) -> Answer {
     put(out, pci)
 }
 
-/// Where a link leads; none if nothing is at its other end.
-fn end_of(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, Error> {
+/// The PCI address at the other end of a link; `None` if the link is not connected.
+fn remote_end(device: Ptr<c_void>, link: c_uint) -> Result<Option<PciAddress>, Error> {
     let links = info(device)?.links;
     if links.is_empty() {
         return Err(Error::NotSupported);
@@ -104,8 +104,8 @@ nvml! { once initialised:
         put_handle_if(|info| uuid_text(info.uuid) == wanted, out)
     }
 
-    fn nvmlDeviceGetHandleByPciBusId_v2(place: *const c_char, out: *mut *mut c_void) {
-        let wanted = place.text().ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidArgument)?;
+    fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, out: *mut *mut c_void) {
+        let wanted = address.text().ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidArgument)?;
         put_handle_if(|info| info.pci == wanted, out)
     }
 
@@ -132,15 +132,15 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetPciInfo_v3(device: *mut c_void, out: *mut Pci) {
-        put_place(out, info(device)?.pci)
+        put_pci(out, info(device)?.pci)
     }
 
     fn nvmlDeviceGetNvLinkState(device: *mut c_void, link: c_uint, out: *mut c_uint) {
-        put(out, end_of(device, link)?.is_some().into())
+        put(out, remote_end(device, link)?.is_some().into())
     }
 
     fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: *mut c_void, link: c_uint, out: *mut Pci) {
-        put_place(out, end_of(device, link)?.ok_or(Error::InvalidArgument)?)
+        put_pci(out, remote_end(device, link)?.ok_or(Error::InvalidArgument)?)
     }
 
     fn nvmlDeviceGetMemoryAffinity(device: *mut c_void, size: c_uint, out: *mut c_ulong, scope: c_uint) {
@@ -163,13 +163,13 @@ nvml! { once initialised:
         let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::InvalidArgument)?;
         let action = info(device)?.fault.map_or(0, |fault| fault.recovery_action());
         for index in 0..count {
-            let place: Ptr<Field> = fields.at(index);
-            let requested = get(place)?;
+            let entry: Ptr<Field> = fields.at(index);
+            let requested = get(entry)?;
             let field = match requested.id {
                 RECOVERY_ACTION => Field { kind: UNSIGNED_INT, status: 0, value: action.into(), ..requested },
                 _ => Field { status: Error::NotSupported as c_uint, ..requested },
             };
-            put(place, field)?;
+            put(entry, field)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-/// `nvmlEventTypeXidCriticalError`: the one kind of event that a simulated GPU has.
+/// `nvmlEventTypeXidCriticalError`: the only kind of event of a simulated GPU.
 const XID: c_ulonglong = 8;
 
 /// `nvmlEventData_t`.

@@ -1,6 +1,6 @@
 //! The management library: the functions that `nvml-wrapper` and tools such as `nvidia-smi` call first.
 //!
-//! It is no client of the GPU: each query goes to the daemon on a connection of its own, so that it leaves no row in the
+//! The library is no client of the GPU: each query uses a connection of its own to the daemon, so that it leaves no row in the
 //! ledger. A file per chapter of the API; [`session`] has initialisation and device handles.
 
 mod device;
@@ -19,7 +19,7 @@ enum Error {
     Uninitialized = 1,
     /// A pointer is null, or a number out of range.
     InvalidArgument = 2,
-    /// This GPU has no such thing.
+    /// This GPU does not have the queried feature.
     NotSupported = 3,
     /// There is no such device.
     NotFound = 6,
@@ -60,7 +60,7 @@ fn number(index: usize) -> c_uint {
     c_uint::try_from(index).unwrap_or(c_uint::MAX)
 }
 
-/// Functions with their C interface. Those of `once initialised` fail before nvmlInit, as nearly all do.
+/// Functions with their C interface. Those of `once initialised` fail before nvmlInit, as nearly all functions of NVML do.
 macro_rules! nvml {
     (once initialised: $(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block)*) => {
         $crate::nvml::nvml! { $(fn $name($($argument: $kind),*) {
@@ -72,7 +72,7 @@ macro_rules! nvml {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> ::sluice_driver_api::types::c_uint {
             // SAFETY: the caller of NVML guarantees that pointers are null or valid for the function's use.
-            $(let $argument = unsafe { <$kind as $crate::border::Border>::cross($argument) };)*
+            $(let $argument = unsafe { <$kind as $crate::border::CArgument>::convert($argument) };)*
             let work = || -> $crate::nvml::Answer { $body };
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
                 Ok(Ok(())) => 0,

@@ -10,13 +10,13 @@ use sluice_sim::ledger::Ledger;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Device handles are ordinals, from here on.
+/// The handle of device 0. The handles of the other devices follow it.
 pub(super) const FIRST_HANDLE: usize = 0x6d70;
 
-/// How often nvmlInit was called without nvmlShutdown.
+/// Calls of nvmlInit minus calls of nvmlShutdown.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a session if there is a driver: any of its GPUs answers.
+/// Opens a session if a GPU answers; without one there is no driver.
 fn open() -> Answer {
     if !sockets().iter().any(|socket| client::gpu_info(socket).is_ok()) {
         return Err(Error::DriverNotLoaded);

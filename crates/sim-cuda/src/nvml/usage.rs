@@ -27,7 +27,7 @@ struct MemoryV2 {
     used: c_ulonglong,
 }
 
-/// `nvmlProcessInfo_t`, as of version 2.
+/// `nvmlProcessInfo_t` of version 2 and later.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Process {
@@ -79,7 +79,7 @@ nvml! { once initialised:
     }
 
     fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, out: *mut MemoryV2) {
-        // Only the first field is the caller's to set.
+        // The caller sets only the first field.
         let version_field = get(out.cast::<c_uint>())?;
         if version_field as usize != version::<MemoryV2>(2) {
             return Err(Error::ArgumentVersionMismatch);

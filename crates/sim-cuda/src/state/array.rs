@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// Width, height and depth; 0 for a dimension that it does not have.
+    /// Width, height and depth; 0 for a dimension that the array does not have.
     pub(crate) size: [usize; 3],
     pub(crate) format: CUarray_format,
     pub(crate) channels: u32,
@@ -26,7 +26,7 @@ impl Shape {
         self.size[0].saturating_mul(self.element())
     }
 
-    /// Bytes of all of it; none if there are no elements, or too many.
+    /// Size in bytes; `None` if there are no elements, or too many.
     pub(crate) fn bytes(&self) -> Option<usize> {
         let [width, height, depth] = self.size;
         let elements = width.checked_mul(height.max(1))?.checked_mul(depth.max(1))?;
@@ -47,7 +47,7 @@ pub(crate) struct Array {
     pub(crate) shape: Shape,
     pub(crate) address: usize,
     pub(crate) len: usize,
-    /// Not a level of a mipmapped array.
+    /// Whether it is not a level of a mipmapped array.
     pub(crate) is_own: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Stream capture: work that goes into a graph instead of to the GPU, and the calls that a capture forbids.
+//! Stream capture: work that is recorded into a graph instead of submitted, and the calls that a capture forbids.
 
 use super::context::Context;
 use super::graph::{Body, GraphNode};
@@ -126,7 +126,7 @@ pub(crate) fn exchange_mode(mode: Mode) -> Mode {
 }
 
 impl Captures {
-    /// Whether there is any capture at all: one load.
+    /// Whether any stream is captured. Costs one load.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
@@ -184,27 +184,27 @@ impl Captures {
         nodes
     }
 
-    /// A call that is not safe during a capture: captures that forbid it become invalid, and the call fails.
+    /// Checks a call that is not safe during a capture: captures that forbid it become invalid, and the call fails.
     pub(crate) fn unsafe_call(&self) -> Status {
         if !self.any() || MODE.get() == Mode::Relaxed {
             return Ok(());
         }
-        let here = std::thread::current().id();
+        let caller = std::thread::current().id();
         let forbids = |capture: &&Arc<Capture>| match capture.mode {
             Mode::Relaxed => false,
-            Mode::ThreadLocal => capture.thread == here,
-            Mode::Global => capture.thread == here || MODE.get() == Mode::Global,
+            Mode::ThreadLocal => capture.thread == caller,
+            Mode::Global => capture.thread == caller || MODE.get() == Mode::Global,
         };
         self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// A use of a context's legacy default stream, which would order captured blocking streams with it.
+    /// Checks a use of a context's legacy default stream, which would order captured blocking streams with it.
     pub(crate) fn forbid_legacy(&self, context: &Context) -> Status {
         let forbids = |capture: &&Arc<Capture>| capture.context == context.handle && *lock(&capture.blocking);
         self.forbid(forbids, CUresult::ERROR_STREAM_CAPTURE_IMPLICIT)
     }
 
-    /// A query whether the legacy default stream is captured. It fails while captured streams are ordered with it,
+    /// Checks a query whether the legacy default stream is captured. It fails while captured streams are ordered with it,
     /// and invalidates no capture.
     pub(crate) fn ask_legacy(&self, context: &Context) -> Status {
         let is_ordered =
@@ -243,7 +243,7 @@ impl Captures {
     }
 }
 
-/// Makes a stream wait for a position in a capture: the stream joins the capture, or its own part of it waits.
+/// Makes a stream wait for a position in a capture. A stream outside the capture joins it.
 pub(crate) fn wait_for(stream: &Stream, at: &Position) -> Status {
     if !at.capture.is_active() {
         return Err(CUresult::ERROR_INVALID_VALUE);

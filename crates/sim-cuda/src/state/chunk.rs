@@ -1,4 +1,4 @@
-//! Chunks of device memory, reserved addresses, and which chunk is mapped where.
+//! Chunks of device memory, reserved addresses, and mappings of chunks to addresses.
 
 use super::context::Device;
 use super::lock;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Begin of the handles of chunks.
 const CHUNK_HANDLES: usize = 0x00c0_dee0_0000_0000;
 
-/// A chunk from cuMemCreate; its memory is given back when the handle is released and nothing maps it.
+/// A chunk from cuMemCreate; its memory is freed when the handle is released and the chunk is mapped nowhere.
 pub(crate) struct Chunk {
     pub(crate) len: usize,
     pub(crate) device: Arc<Device>,
@@ -60,7 +60,7 @@ impl Memory {
         true
     }
 
-    /// Takes a chunk of device memory that can be mapped, and returns its handle.
+    /// Allocates a chunk of device memory that can be mapped, and returns its handle.
     pub(crate) fn create_chunk(&self, device: &Arc<Device>, len: usize) -> Result<usize, CUresult> {
         let file = file(len).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)?;
         count(device, len)?;
@@ -113,7 +113,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps all chunks from `address` on, `len` bytes, each whole.
+    /// Unmaps the chunks that fill exactly the `len` bytes from `address` on.
     pub(crate) fn unmap(&self, address: usize, len: usize) -> Status {
         let mut state = lock(&self.0);
         let inside: Vec<(usize, usize)> =

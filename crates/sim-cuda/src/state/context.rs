@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Local memory of a thread in a new context, in bytes: what the driver's limit of a thread's stack is to begin with.
+/// Local memory of a thread in a new context, in bytes: the driver's initial limit of a thread's stack.
 const LOCAL: u32 = 1 << 10;
 
 #[derive(Default)]
@@ -34,9 +34,9 @@ pub(crate) struct Device {
     pub(crate) primary: Mutex<Primary>,
     /// The pool that stream-ordered allocations come from.
     pub(crate) current_pool: Mutex<Option<PoolId>>,
-    /// Where its host functions run.
+    /// The thread that runs its host functions.
     pub(crate) host: HostThread,
-    /// What its streams and kernels wait for in memory.
+    /// The words in memory for which its streams and hold kernels wait.
     pub(crate) words: Words,
     /// Its file of the control device, opened with the first context.
     pub(crate) control: Control,
@@ -61,7 +61,7 @@ impl Device {
         i32::try_from(self.ordinal).unwrap_or(i32::MAX)
     }
 
-    /// Retains the primary context, and makes it first if there is none.
+    /// Retains the primary context, and creates it if there is none.
     pub(crate) fn retain(self: &Arc<Self>) -> Result<Arc<Context>, CUresult> {
         let mut primary = lock(&self.primary);
         let context = match &primary.context {
@@ -73,7 +73,7 @@ impl Device {
         Ok(context)
     }
 
-    /// Releases the primary context; the last release destroys it, `all` does so at once.
+    /// Releases the primary context; the last release destroys it, or any release with `all`.
     pub(crate) fn release(&self, all: bool) -> Status {
         let context = {
             let mut primary = lock(&self.primary);
@@ -101,14 +101,14 @@ pub(crate) struct Context {
     /// The legacy default stream, and all others that are open, by handle.
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
     legacy: Mutex<Option<Arc<Stream>>>,
-    /// Ends of streams that were closed with work in them.
+    /// End positions of streams that were closed with work in them.
     closing: Mutex<Vec<Mark>>,
-    /// Local memory that there is for each thread, in bytes.
+    /// Local memory of each thread, in bytes.
     local: AtomicU32,
     /// See [`draining`](Self::draining).
     draining: AtomicU32,
     alive: AtomicBool,
-    /// The first asynchronous error: every later call gets it. 0 for none.
+    /// The first asynchronous error: every later call returns it. 0 for none.
     error: AtomicU32,
 }
 
@@ -163,8 +163,8 @@ impl Context {
         lock(&self.streams).insert(stream.handle, stream.clone());
     }
 
-    /// A stream is closed: what is in it still counts for [`synchronize`](Self::synchronize).
-    pub(crate) fn disown(&self, stream: &Stream) {
+    /// Removes a closed stream. [`synchronize`](Self::synchronize) still waits for the commands in it.
+    pub(crate) fn remove_stream(&self, stream: &Stream) {
         lock(&self.streams).remove(&stream.handle);
         let mut closing = lock(&self.closing);
         closing.retain(|mark| !self.device.gpu.is_done(*mark));
@@ -196,13 +196,13 @@ impl Context {
         Ok(())
     }
 
-    /// Threads that wait for everything that had been submitted when they began to.
+    /// Number of threads in [`drain`](Self::drain).
     pub(crate) fn draining(&self) -> u32 {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// A kernel that needs so much local memory per thread is about to be launched. To have more of it than ever before the driver waits
-    /// for everything submitted to the context.
+    /// Provides local memory for a kernel that is about to be launched, in bytes per thread. To provide more than ever before,
+    /// the driver waits for everything submitted to the context.
     pub(crate) fn reserve_local(&self, bytes: u32) -> Status {
         if bytes <= self.local.load(Ordering::Relaxed) {
             return Ok(());
@@ -212,7 +212,7 @@ impl Context {
         Ok(())
     }
 
-    /// Ends the context with everything in it, after what was submitted is done.
+    /// Ends the context with everything in it, after all submitted work is done.
     pub(crate) fn destroy(&self) -> Status {
         let driver = driver()?;
         if !self.alive.swap(false, Ordering::Relaxed) {

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Where the daemons are: one socket, or several with commas between them, one per device.
+/// The environment variable with the daemons' sockets, one per device, separated by commas.
 const SOCKET: &str = "SLUICE_SIM_SOCKET";
-/// What the ledger calls this process.
+/// The environment variable with the label of this process in the ledger.
 const LABEL: &str = "SLUICE_SIM_LABEL";
 
 pub(crate) struct Driver {
@@ -38,7 +38,7 @@ pub(crate) struct Driver {
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 /// Initialisation has begun in this process or in one that it was forked from.
 static BEGUN: AtomicBool = AtomicBool::new(false);
-/// This process was forked from one that had begun: as with the real driver, nothing works here any more.
+/// This process was forked after initialisation had begun: as with the real driver, its driver calls fail.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// The driver, if `cuInit` has succeeded in this process.
@@ -56,14 +56,14 @@ pub(crate) fn driver_for_unsafe_call() -> Result<&'static Driver, CUresult> {
     Ok(driver)
 }
 
-/// Waits for as long as this process is locked from outside.
+/// Waits while this process is locked by another one.
 pub(crate) fn wait_unlocked() {
     if let Ok(driver) = driver() {
         driver.devices.iter().for_each(|device| device.gpu.wait_unlocked());
     }
 }
 
-/// Where the daemons are: this process's, or without any those that the environment names.
+/// The sockets of this process's devices, or before `cuInit` those that the environment names.
 pub(crate) fn sockets() -> Vec<PathBuf> {
     if let Ok(driver) = driver() {
         return driver.devices.iter().map(|device| device.socket.clone()).collect();
@@ -81,13 +81,13 @@ extern "C" fn in_forked_child() {
     FORKED.store(BEGUN.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Connects to the daemons that the environment names. The second time it does nothing.
+/// Connects to the daemons that the environment names. Later calls have no effect.
 pub(crate) fn init() -> Status {
     let sockets = std::env::var(SOCKET).unwrap_or_default();
     init_at(&sockets, &std::env::var(LABEL).unwrap_or_default())
 }
 
-/// Connects to these daemons, if none have been connected to.
+/// Connects to these daemons, unless the process is connected already.
 pub(crate) fn init_at(sockets: &str, label: &str) -> Status {
     static ONE_AT_A_TIME: Mutex<bool> = Mutex::new(false);
     if FORKED.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Graphs: what was captured, and what is launched of it.
+//! Graphs: captured nodes, and the executable parts that are made from them.
 
 use super::context::{Context, Device};
 use super::host::{self, Call};
@@ -25,23 +25,23 @@ pub(crate) struct GraphNode {
     pub(crate) dependencies: Vec<usize>,
 }
 
-/// A graph that the program has a handle of.
+/// A graph of which the program has a handle.
 pub(crate) struct GraphObject {
     pub(crate) handle: usize,
     pub(crate) nodes: Mutex<Vec<GraphNode>>,
 }
 
-/// The nodes that no other waits for; `first` is the number of the first one in the slice.
+/// The nodes for which no other node waits; `first` is the number of the first one in the slice.
 pub(crate) fn leaves(nodes: &[GraphNode], first: usize) -> Vec<usize> {
     let inner: HashSet<usize> = nodes.iter().flat_map(|node| node.dependencies.iter().copied()).collect();
     (first..first + nodes.len()).filter(|index| !inner.contains(index)).collect()
 }
 
-/// A stretch of a graph that is launched as one command.
+/// A part of a graph that is launched as one command.
 enum Part {
-    /// A graph that the GPU knows, and what its nodes do to memory in topological order.
+    /// A graph that the daemon has registered, and the effects of its nodes on memory, in topological order.
     Device { graph: u64, effects: Vec<Effect> },
-    /// A function on the CPU, between two such.
+    /// A host function between two device parts.
     Host(Call),
 }
 

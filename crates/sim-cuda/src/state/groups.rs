@@ -9,13 +9,13 @@ use sluice_sim::client::{ControlGroup, Gpu};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-/// First of the handles of the first context; the group that carries its kernels.
+/// First of the handles of the first context: the group that carries its kernels.
 const FIRST: u32 = 0x5c00_0015;
-/// Handles from one context to the next.
+/// Distance from the first handle of a context to that of the next context.
 const PER_CONTEXT: u32 = 0x40;
-/// Handles from one group of a context to the next.
+/// Distance from the handle of a group to that of the next group of the context.
 const PER_GROUP: u32 = 0x10;
-/// The engine on a group's first channel, counted from the group.
+/// Distance from the handle of a group to that of the engine on its first channel.
 const ENGINE: u32 = PER_GROUP - 1;
 const DEVICE: u32 = 0x5c00_0001;
 const SUBDEVICE: u32 = 0x5c00_0002;
@@ -61,7 +61,7 @@ impl Control {
         let mut open = lock(&self.0);
         let open = match &mut *open {
             Some(open) => open,
-            none => none.insert(Open::new(gpu)?),
+            closed => closed.insert(Open::new(gpu)?),
         };
         let groups = Groups { client: open.client, first: FIRST + open.contexts * PER_CONTEXT };
         open.contexts += 1;
@@ -81,7 +81,7 @@ impl Control {
         }
     }
 
-    /// The file, if there is one, and the client made over it.
+    /// The file, if it is open, with its client and subdevice.
     #[cfg(test)]
     pub(crate) fn opened(&self) -> Option<(OwnedFd, u32, u32)> {
         let open = lock(&self.0);

@@ -1,6 +1,6 @@
 //! Host functions: functions that a stream runs on the CPU, on a thread of this library.
 //!
-//! In the stream there is a mark, followed by a command that stops the stream. The thread waits for the mark, calls
+//! The stream contains a mark, followed by a command that stops the stream. The thread waits for the mark, calls
 //! the function and ends that command.
 
 use super::context::Device;
@@ -72,8 +72,8 @@ pub(crate) fn launch(stream: &Arc<Stream>, call: Call) -> Status {
     Ok(())
 }
 
-/// Has the effects of everything in a stream up to a mark applied when they are due, even without a query: other
-/// threads may read the memory.
+/// Applies the effects of a stream up to a mark when they are due, even without a query, because other threads may read
+/// the memory.
 pub(crate) fn apply_effects_at(stream: &Arc<Stream>, mark: Mark) {
     let _order = lock(&stream.host_order);
     enqueue(stream, mark, None);
@@ -107,7 +107,7 @@ fn start(device: &Arc<Device>) {
     let _ = std::thread::Builder::new().name("cuda-sim-host".into()).spawn(run);
 }
 
-/// The first function that is due. Within one stream only the first can be.
+/// Removes the first job that is due. Of each stream only the first job can be due.
 fn next_job(jobs: &Mutex<Vec<Job>>, is_done: impl Fn(Mark) -> bool) -> Option<Job> {
     let mut jobs = lock(jobs);
     let mut checked = HashSet::new();

@@ -14,18 +14,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
-/// The process's `ioctl`: the first one in the order of its libraries, which may be one that watches.
+/// The process's `ioctl`: the first one in the order of its libraries, which may be one that observes ioctls.
 fn of_process() -> Option<Ioctl> {
     // SAFETY: the handle stands for the whole process, and the name is a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ioctl".as_ptr()) };
     if address.is_null() {
         return None;
     }
-    // SAFETY: a symbol of this name is the C library's function or stands for it.
+    // SAFETY: a symbol of this name is the C library's function or replaces it.
     Some(unsafe { std::mem::transmute::<*mut c_void, Ioctl>(address) })
 }
 
-/// Makes an ioctl on the control device; the parameters that its block points at come back changed, too.
+/// Makes an ioctl on the control device. It may change the block, and the parameters that the block points at.
 pub(crate) fn ioctl(
     file: BorrowedFd<'_>,
     request: Request,
@@ -49,8 +49,8 @@ pub(crate) fn ioctl(
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel does with an ioctl on the control device, for a file of the simulated one: -1 and errno, ENOTTY if it is
-/// another file, else 0.
+/// Does what the kernel does for an ioctl on the control device, on a file of the simulated one. Returns 0, or -1 and sets
+/// errno; ENOTTY for another file.
 ///
 /// # Safety
 /// As for ioctl: on a file of the simulated control device the argument points at a block of the size that is part of the
@@ -105,7 +105,7 @@ unsafe fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> io::Resu
     let mut params = pointer.map_or(Vec::new(), |(_, len)| vec![0; len]);
     if let Some((address, len)) = pointer {
         let from: *const u8 = std::ptr::with_exposed_provenance(address);
-        // SAFETY: the caller's parameters, of the size that the driver takes for them; `params` has this length.
+        // SAFETY: the caller's parameters, of the size that the driver uses for them; `params` has this length.
         unsafe { std::ptr::copy_nonoverlapping(from, params.as_mut_ptr(), len) };
     }
     over.escape(request.nr, &mut copy, &mut params)?;
@@ -128,7 +128,7 @@ fn params_of(request: Request, block: &[u8]) -> Option<(usize, usize)> {
         }
         Request::ALLOC | Request::ALLOC_WITH_RIGHTS => {
             let block = AllocBlock::decode(block)?;
-            // The driver takes the size from the class, whatever size the block contains.
+            // The driver derives the size from the class and ignores the size in the block.
             let len = match block.class {
                 class::DEVICE => 56,
                 class::SUBDEVICE => 4,

@@ -34,7 +34,7 @@ impl Mapping {
     fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
         let len = len.max(1).checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no existing mapping.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -46,7 +46,7 @@ impl Mapping {
         self.address
     }
 
-    /// Puts a file's memory into a part of these addresses; without a file, takes memory out again.
+    /// Maps a file to a part of these addresses; without a file, unmaps that part.
     pub(crate) fn back(&self, offset: usize, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -56,7 +56,7 @@ impl Mapping {
             None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
         let address: *mut c_void = std::ptr::with_exposed_provenance_mut(self.address + offset);
-        // SAFETY: the range lies within this mapping (checked above), so MAP_FIXED replaces only what is ours.
+        // SAFETY: the range lies within this mapping (checked above), so MAP_FIXED replaces only pages of this mapping.
         let mapped = unsafe { libc::mmap(address, len, protection, flags | libc::MAP_FIXED, fd, 0) };
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -79,7 +79,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A file of memory that can be mapped at several places, and out and in again without loss.
+/// A memory file. It can be mapped at several addresses, and keeps its content while it is unmapped.
 pub(crate) fn file(len: usize) -> io::Result<OwnedFd> {
     // SAFETY: a C string that outlives the call; the result is checked.
     let fd = unsafe { libc::memfd_create(c"cuda-sim-chunk".as_ptr(), libc::MFD_CLOEXEC) };
@@ -92,7 +92,7 @@ pub(crate) fn file(len: usize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Whether a program can write all of this memory; what cannot be found out is taken for writable.
+/// Whether a program can write all of this memory; memory whose protection is unknown counts as writable.
 pub(crate) fn is_writable(address: usize, len: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let is_protected = |line: &str| {

@@ -2,6 +2,7 @@
 
 use super::chunk::Chunk;
 use super::context::{Context, Device};
+use super::driver::driver;
 use super::mapping::Mapping;
 use super::{lock, status_of};
 use crate::border::{Span, Status};
@@ -27,11 +28,11 @@ pub(crate) enum Origin {
     Pool(PoolId),
     /// cuMemHostAlloc and cuMemAllocHost: host memory.
     Host,
-    /// cuMemHostRegister: host memory that the program made.
+    /// cuMemHostRegister: host memory that the program has allocated.
     Registered,
     /// cuMemAddressReserve: addresses into which chunks are mapped.
     Reserved,
-    /// Behind an array or a mipmapped array; it has no address for the program.
+    /// The memory of an array or a mipmapped array; the program does not know its address.
     Array,
 }
 
@@ -54,19 +55,23 @@ impl Origin {
 
 pub(crate) struct Piece {
     pub(crate) address: usize,
-    /// Requested bytes; this is what is counted.
+    /// Requested bytes, which are counted.
     pub(crate) len: usize,
     pub(crate) origin: Origin,
     pub(crate) device: Arc<Device>,
-    /// The context that it ends with.
+    /// The context with which it ends.
     pub(crate) context: usize,
     pub(crate) flags: u32,
     pub(super) mapping: Option<Mapping>,
 }
 
-impl Drop for Piece {
-    fn drop(&mut self) {
-        self.device.words.forget(self.address, self.len);
+impl Piece {
+    /// Ends the piece: from here on no thread reads its words, and its bytes are free.
+    fn end(&self) {
+        // Streams of every device may wait for its words.
+        if let Ok(driver) = driver() {
+            driver.devices.iter().for_each(|device| device.words.forget(self.address, self.len));
+        }
         if self.origin.is_counted() {
             // The daemon may have ended, and with it the count.
             let _ = self.device.gpu.free(self.len as u64);
@@ -200,7 +205,7 @@ impl Memory {
             }
             state.pieces.remove(&address)
         };
-        drop(piece);
+        piece.iter().for_each(|piece| piece.end());
         Ok(())
     }
 
@@ -209,7 +214,7 @@ impl Memory {
             let mut state = lock(&self.0);
             state.pieces.extract_if(.., |_, piece| piece.context == context).map(|(_, piece)| piece).collect()
         };
-        drop(gone);
+        gone.iter().for_each(|piece| piece.end());
     }
 
     pub(crate) fn create_pool(&self, device: &Arc<Device>) -> PoolId {

@@ -1,4 +1,4 @@
-//! What the driver's functions work on.
+//! The objects on which the driver's functions work.
 
 pub(crate) mod array;
 pub(crate) mod capture;
@@ -20,7 +20,7 @@ use sluice_driver_api::CUresult;
 use sluice_sim::client::GpuError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks; a panic elsewhere, which would be a bug, does not spread.
+/// Locks a mutex, even after a panic of another thread, which would be a bug.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,7 +20,7 @@ pub(crate) struct ModuleObject {
 pub(crate) struct Function {
     pub(crate) handle: usize,
     pub(crate) kernel: Kernel,
-    /// Its name as C has it.
+    /// Its name as a C string.
     pub(crate) c_name: CString,
     pub(crate) module: usize,
     /// Index of the name on each device.
@@ -38,13 +38,13 @@ impl Function {
     }
 }
 
-/// Reads a module image: ours are texts; of others only the kind is recognised.
+/// Parses a module image: a text of the simulated GPU, or PTX with a hold kernel. Of other images only the kind is recognised.
 pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
     if image.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let image: Ptr<c_char> = image.cast();
-    // Byte by byte: an image of another kind has no length that we know, and may be short.
+    // Byte by byte: an image of another kind has no known length, and may be short.
     let begins = |with: &[u8]| {
         with.iter()
             .enumerate()
@@ -63,7 +63,7 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
     Err(CUresult::ERROR_INVALID_IMAGE)
 }
 
-/// Makes a module, or a library if there is no context, with its functions.
+/// Adds a module, or a library if there is no context, with its functions.
 pub(crate) fn add(module: Module, context: Option<usize>) -> Result<Arc<ModuleObject>, CUresult> {
     let driver = driver()?;
     Ok(driver.modules.add(|handle| {

@@ -32,9 +32,9 @@ pub(crate) struct Stream {
 /// The default stream that the null handle means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Null {
-    /// The context's.
+    /// The context's legacy default stream.
     Legacy,
-    /// The thread's.
+    /// The thread's own default stream.
     PerThread,
 }
 
@@ -74,7 +74,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts a command into the stream, whatever is captured.
+    /// Puts a command into the stream, even if the stream is captured.
     pub(crate) fn submit(
         &self,
         command: StreamCommand,
@@ -85,7 +85,7 @@ impl Stream {
         self.sim.submit(command, effect).map_err(status_of)
     }
 
-    /// Does something to the capture that the stream takes part in. False if it takes part in none.
+    /// Applies `work` to the stream's position in its capture. Returns `false` if the stream is not captured.
     pub(crate) fn is_captured(&self, work: impl FnOnce(&mut Position) -> Status) -> Result<bool, CUresult> {
         if !driver()?.captures.any() {
             return Ok(false);
@@ -122,7 +122,7 @@ impl Drop for ThreadStreams {
         if let Ok(driver) = driver() {
             for (_, stream) in self.0.drain() {
                 driver.streams.remove(stream.handle);
-                stream.context.disown(&stream);
+                stream.context.remove_stream(&stream);
             }
         }
     }
@@ -161,22 +161,21 @@ pub(crate) fn stream(handle: Ptr<CUstream_st>, null: Null) -> Result<Arc<Stream>
     }
 }
 
+/// The last position that an event has recorded.
 #[derive(Clone)]
 pub(crate) enum Recorded {
+    /// No position yet.
     Never,
-    /// A place in a stream of this context.
-    At {
-        context: Arc<Context>,
-        mark: Mark,
-    },
-    /// A place in a capture.
+    /// A position in a stream of this context.
+    At { context: Arc<Context>, mark: Mark },
+    /// A position in a capture.
     Captured(Position),
 }
 
 pub(crate) struct Event {
     pub(crate) handle: usize,
     pub(crate) context: Arc<Context>,
-    /// Word that gets the time; none for an event without timing.
+    /// The word that receives the time; `None` for an event without timing.
     pub(crate) word: Option<usize>,
     pub(crate) recorded: Mutex<Recorded>,
 }
@@ -186,7 +185,7 @@ impl Event {
         lock(&self.recorded).clone()
     }
 
-    /// When it was reached; NOT_READY before that, INVALID_HANDLE for an event without a time.
+    /// The time at which it was reached; NOT_READY before that, INVALID_HANDLE for an event without a time.
     pub(crate) fn time(&self) -> Result<u64, CUresult> {
         let word = self.word.ok_or(CUresult::ERROR_INVALID_HANDLE)?;
         match self.recorded() {

@@ -45,7 +45,7 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<T>> {
-        let strict = dwell();
+        let strict = pause_before_lookup();
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         let object = rows.objects.get(&handle).cloned();
         self.check(strict, &rows, handle, object.is_some());
@@ -54,16 +54,17 @@ impl<T> Table<T> {
 
     /// Removes the object of a handle.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
-        let strict = dwell();
+        let strict = pause_before_lookup();
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         let object = rows.objects.remove(&handle);
         self.check(strict, &rows, handle, object.is_some());
         object
     }
 
-    /// A real driver would follow the handle of a destroyed object. It refuses any other invalid handle.
-    fn check(&self, strict: bool, rows: &Rows<T>, handle: usize, is_there: bool) {
-        if strict && !is_there && (1..rows.next).any(|number| handle == handle_of(self.kind, number)) {
+    /// Ends the process, if `strict`, for the handle of a destroyed object, which a real driver would follow. A real
+    /// driver refuses any other invalid handle.
+    fn check(&self, strict: bool, rows: &Rows<T>, handle: usize, exists: bool) {
+        if strict && !exists && (1..rows.next).any(|number| handle == handle_of(self.kind, number)) {
             crash(self.kind, handle);
         }
     }
@@ -85,7 +86,7 @@ fn handle_of(kind: Kind, number: usize) -> usize {
 const VARIABLE: &str = "SLUICE_SIM_STRICT";
 
 /// Waits, so that another thread may destroy the object of the call. Returns whether [`VARIABLE`] is set.
-fn dwell() -> bool {
+fn pause_before_lookup() -> bool {
     static PAUSE: OnceLock<Option<Duration>> = OnceLock::new();
     let pause = PAUSE.get_or_init(|| {
         let micros = std::env::var(VARIABLE).ok()?.parse().ok()?;

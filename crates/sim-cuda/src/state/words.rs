@@ -2,21 +2,15 @@
 //! every change to the simulated GPU.
 
 use super::context::Context;
-use super::driver::driver;
-use super::stream::Stream;
-use super::{host, lock};
-use crate::border::{Span, Status};
-use sluice_driver_api::CUresult;
-use sluice_sim::client::{Gpu, Mark, StreamCommand};
-use sluice_sim::engine::Work;
-use sluice_sim::module::Launch;
-use sluice_sim::params;
+use super::lock;
+use crate::border::Span;
+use sluice_sim::client::{Gpu, Mark};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pause between two readings: the time that the GPU itself takes to see a store of the host (`docs/reference/gpu.md`
-/// §15: 9.6 µs), and a load that a machine with few cores can bear.
+/// §15: 9.6 µs), and an acceptable load for a machine with few cores.
 const PAUSE: Duration = Duration::from_micros(30);
 /// Pause when nothing has changed for [`QUIET_TIME`].
 const LONG_PAUSE: Duration = Duration::from_micros(150);
@@ -33,7 +27,7 @@ struct Word {
     waiting: Vec<(Mark, Arc<Context>)>,
 }
 
-/// All words of one device that are waited for.
+/// The words for which streams and hold kernels of one device wait.
 #[derive(Default)]
 pub(crate) struct Words {
     shared: Arc<Shared>,
@@ -74,6 +68,8 @@ impl Words {
         Registration { words: self, address: span.address() }
     }
 
+    /// Forgets words. Must run before their memory is unmapped or returned to the program: the thread reads every
+    /// registered word.
     pub(crate) fn forget(&self, address: usize, len: usize) {
         lock(&self.shared.words).retain(|at, _| !(address..address + len).contains(at));
     }
@@ -144,55 +140,4 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
     };
     // Without a thread the streams continue to wait for a change, which the caller sees.
     let _ = std::thread::Builder::new().name("cuda-sim-words".into()).spawn(run);
-}
-
-/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes the value that released it, and the times by the
-/// GPU's clock at which it began and ended.
-const TICKET: usize = 64;
-const BEGAN: usize = 72;
-const ENDED: usize = 80;
-
-/// Launches a hold kernel: it keeps the GPU until a word has the value.
-pub(crate) fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
-    on.is_captured(|part| {
-        part.capture.invalidate();
-        Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
-    })?;
-    let context = on.context.clone();
-    let device = &context.device;
-    let memory = &driver()?.memory;
-    let address = usize::try_from(launch.ptr).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
-    let found = memory.span(address, 4).filter(|_| address.is_multiple_of(4));
-    let Some(word) = found else {
-        let failing = context.clone();
-        let work = Work::Kernel { ns: params::MIN_KERNEL_NS, sms: 1, name };
-        let effect = move || failing.fail(CUresult::ERROR_ILLEGAL_ADDRESS);
-        return on.submit(StreamCommand::Work(work), Some(Box::new(effect))).map(drop);
-    };
-    let events = [device.gpu.open_event(), device.gpu.open_event()];
-    let [Ok(begin), Ok(end)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
-    let registration = device.words.watch(&device.gpu, word);
-    let times = [begin as u64, end as u64];
-    let work = Work::Hold { address: launch.ptr, value, timeout_ns: launch.ns, name, times };
-    let gpu = device.gpu.clone();
-    let effect = move || {
-        let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
-        gpu.close_event(begin);
-        gpu.close_event(end);
-        // A launch without room for these values is another kernel of that name, and writes none.
-        let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
-        if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
-            return;
-        }
-        Span::found(address + BEGAN, 8).store(began);
-        // The end is written only if the word ended the kernel; an older time is of another kernel.
-        if ended >= began {
-            Span::found(address + ENDED, 8).store(ended);
-            Span::found(address + TICKET, 4).store(value.into());
-        }
-    };
-    let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
-    registration.submitted(mark, &context);
-    host::apply_effects_at(on, mark);
-    Ok(())
 }

@@ -82,7 +82,7 @@ fn thread_in_relaxed_mode_is_not_bound_by_other_threads_captures() {
     });
     assert_eq!((captured.err(), mode), (None, CU_STREAM_CAPTURE_MODE_RELAXED));
     let elsewhere = capture(on, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, || {
-        let context = handle(turn_context());
+        let context = handle(current_context());
         let allocated = std::thread::scope(|scope| {
             let address = context.address();
             let work = move || {
@@ -96,7 +96,7 @@ fn thread_in_relaxed_mode_is_not_bound_by_other_threads_captures() {
     assert_eq!(elsewhere.err(), None);
 }
 
-fn turn_context() -> CUcontext {
+fn current_context() -> CUcontext {
     let mut context = std::ptr::null_mut();
     cuCtxGetCurrent(Ptr::of(&mut context)).unwrap();
     context

@@ -13,40 +13,40 @@ fn exported(symbol: &str) -> GetVersion {
     unsafe { std::mem::transmute::<*const (), GetVersion>(address) }
 }
 
-fn me() -> i32 {
+fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap()
 }
 
 fn lock(timeout_ms: u32) -> Status {
     let mut args = [0u32; 16];
     args[0] = timeout_ms;
-    cuCheckpointProcessLock(me(), Ptr::first_of(&mut args).cast())
+    cuCheckpointProcessLock(own_pid(), Ptr::first_of(&mut args).cast())
 }
 
 fn state() -> u32 {
     let mut state = 9;
-    cuCheckpointProcessGetState(me(), Ptr::of(&mut state)).unwrap();
+    cuCheckpointProcessGetState(own_pid(), Ptr::of(&mut state)).unwrap();
     state
 }
 
 #[test]
 fn locked_process_waits_in_its_next_call_until_unlocked() {
     let test = begin_test();
-    assert_eq!(cuCheckpointProcessUnlock(me(), Ptr::null()), Err(CUresult::ERROR_ILLEGAL_STATE));
+    assert_eq!(cuCheckpointProcessUnlock(own_pid(), Ptr::null()), Err(CUresult::ERROR_ILLEGAL_STATE));
     spin(&test, 1_000, legacy());
     let before = row().kernels_completed;
     lock(0).unwrap();
-    assert_eq!(row().kernels_completed, before + 1, "what was submitted is done");
+    assert_eq!(row().kernels_completed, before + 1, "submitted work is done");
     assert_eq!((state(), lock(0)), (1, Err(CUresult::ERROR_ILLEGAL_STATE)));
     let (done, is_done) = mpsc::channel();
     let held = std::thread::spawn(move || {
         let mut version = 0;
-        // SAFETY: the function's type, and a place for its result.
+        // SAFETY: the function has this type, and the pointer is to a local for its result.
         let got = unsafe { exported("cuDriverGetVersion")(&raw mut version) };
         done.send((got, version)).unwrap();
     });
     assert_eq!(is_done.try_recv(), Err(mpsc::TryRecvError::Empty));
-    cuCheckpointProcessUnlock(me(), Ptr::null()).unwrap();
+    cuCheckpointProcessUnlock(own_pid(), Ptr::null()).unwrap();
     assert_eq!(is_done.recv().unwrap(), (CUresult::SUCCESS, 13_000));
     held.join().unwrap();
     assert_eq!(state(), 0);

@@ -14,8 +14,8 @@ fn groups() -> Vec<(u64, bool)> {
     groups.iter().map(|row| (row.timeslice_ns, row.is_enabled)).collect()
 }
 
-/// Handle of the first channel group; what comes after it are its channels.
-fn newest() -> u32 {
+/// Handle of the channel group of the current context. The handles of its channels follow.
+fn compute_group() -> u32 {
     let context = crate::state::context::current().unwrap();
     context.compute_group()
 }
@@ -25,7 +25,7 @@ fn context_has_a_channel_group_controlled_through_its_file() {
     let test = begin_test();
     let (file, client, subdevice) = driver().unwrap().devices[0].control.opened().unwrap();
     let controls = Controls::from_descriptor(file, true).unwrap();
-    let group = newest();
+    let group = compute_group();
     let channels: Vec<u32> = (group + 1..=group + 8).collect();
     assert_eq!(groups(), [(2_048_000, true)]);
     controls.set_timeslice(client, group, 1).unwrap();
@@ -50,10 +50,10 @@ fn context_has_a_channel_group_controlled_through_its_file() {
 #[test]
 fn each_context_has_its_own_handles() {
     let _test = begin_test();
-    let first = newest();
+    let first = compute_group();
     let mut other = std::ptr::null_mut();
     cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
-    assert_ne!(newest(), first);
+    assert_ne!(compute_group(), first);
     assert_eq!(groups().len(), 2);
     cuCtxDestroy_v2(handle(other)).unwrap();
     assert_eq!(groups().len(), 1);
@@ -63,8 +63,8 @@ fn each_context_has_its_own_handles() {
 fn failed_context_creation_leaves_no_channel_groups() {
     let _test = begin_test();
     let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
-    let coming = newest() + 0x40;
-    // Its second group cannot have its handle.
+    let coming = compute_group() + 0x40;
+    // The handle of its second group is in use.
     let taken = AllocBlock {
         client,
         parent: 0x5c00_0001,
@@ -93,7 +93,7 @@ fn control_ioctl_works_through_a_function_pointer_and_on_no_other_file() {
     let mut params = timeslice::encode(0);
     let control = ControlBlock {
         client,
-        object: newest(),
+        object: compute_group(),
         command: Command::GET_TIMESLICE.number,
         params: params.as_mut_ptr().expose_provenance() as u64,
         params_len: 8,
@@ -106,7 +106,7 @@ fn control_ioctl_works_through_a_function_pointer_and_on_no_other_file() {
     };
     assert_eq!(call(file.as_raw_fd(), Request::CONTROL, block.as_mut_ptr()), 0);
     assert_eq!(timeslice::decode(&params), Some(2_048));
-    assert_eq!(ControlBlock::decode(&block).unwrap().params, control.params, "the pointer stays");
+    assert_eq!(ControlBlock::decode(&block).unwrap().params, control.params, "the pointer is unchanged");
     let mut block = ControlBlock { object: 0x77, ..control }.encode();
     let xfer = XferBlock {
         nr: Request::CONTROL.nr.into(),
@@ -119,7 +119,7 @@ fn control_ioctl_works_through_a_function_pointer_and_on_no_other_file() {
         assert_eq!(call(fd, request, block), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(errno));
     };
-    // What belongs to other files need not be an address at all.
+    // On another file the argument need not be an address.
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     for (fd, errno) in [(ours.as_raw_fd(), libc::ENOTTY), (-1, libc::EBADF), (1 << 20, libc::EBADF)] {
         refused(errno, fd, Request::CONTROL, std::ptr::without_provenance_mut(1));

@@ -1,4 +1,4 @@
-//! What waits for everything that was submitted to the context: loads, and launches that need more local memory than any before.
+//! Calls that wait for everything submitted to the context: loads, and launches that need more local memory than any before.
 
 use super::*;
 use crate::border::Span;

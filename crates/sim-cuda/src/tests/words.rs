@@ -1,4 +1,4 @@
-//! Streams that wait for words and write them, memory that is registered for reading, and the kernel that holds.
+//! Streams that wait for words and write them, memory that is registered for reading, and hold kernels.
 
 use super::*;
 use crate::border::Span;
@@ -117,7 +117,7 @@ fn invalid_word_address_is_refused() {
         assert_eq!(cuStreamWaitValue32_v2(on, pointer, 1, flags), Err(CUresult::ERROR_INVALID_VALUE));
     }
     assert_eq!(cuStreamWriteValue64_v2(on, address + 4, 1, 0), Err(CUresult::ERROR_INVALID_VALUE));
-    // Writes without a fence are of the first version, which no driver takes.
+    // Writes without a fence are of the first version, which no driver accepts.
     let unfenced = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
     assert_eq!(cuStreamWriteValue32_v2(on, address, 1, unfenced), Err(CUresult::ERROR_INVALID_VALUE));
     assert_eq!(cuStreamWriteValue32(on, address, 1, unfenced), Err(CUresult::ERROR_NOT_SUPPORTED));
@@ -211,10 +211,10 @@ fn hold_kernel_ends_with_its_word_and_stores_the_time() {
     word(address, 0).store(4);
     assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
     word(address, 0).store(5);
-    // Without a driver call: another thread may read the notes.
+    // Without a driver call, because another thread may read the values.
     wait_until(|| word(address, 64).load() == 5);
-    let note = |at| Span::found(usize::try_from(address).unwrap() + at, 8).load();
-    let (began, ended) = (note(72), note(80));
+    let value = |at| Span::found(usize::try_from(address).unwrap() + at, 8).load();
+    let (began, ended) = (value(72), value(80));
     assert!(began > 0 && (began..began + 60_000_000_000).contains(&ended), "{began} to {ended}");
     cuStreamSynchronize(on).unwrap();
     assert_eq!(word(address, 256 + 64).load(), 0, "the second was not released");

@@ -20,11 +20,11 @@ pub enum GpuError {
     /// Not enough device memory is left.
     #[error("the simulated GPU is out of memory")]
     OutOfMemory,
-    /// The GPU's compute mode admits no further process.
-    #[error("the simulated GPU takes no further process")]
+    /// The GPU's compute mode allows no further process.
+    #[error("the compute mode of the simulated GPU allows no further process")]
     Unavailable,
     /// This process uses all its streams or timed events.
-    #[error("no more streams or events")]
+    #[error("all streams or timed events of the process are in use")]
     Exhausted,
     /// The daemon has refused.
     #[error("the simulated GPU refused: {0}")]
@@ -124,7 +124,7 @@ impl Gpu {
         }
     }
 
-    /// Opens the control device: a packet socket that takes the driver's ioctls ([`sluice_nvrm::transport::wire`]).
+    /// Opens the control device: a packet socket that receives the driver's ioctls ([`sluice_nvrm::transport::wire`]).
     pub fn open_control(&self) -> Result<OwnedFd, GpuError> {
         match lock(&self.link).ask_for_fds(&Request::OpenControl)? {
             (Answer::Done, fds) => fds.into_iter().next().ok_or_else(|| unexpected(&Answer::Done)),
@@ -173,7 +173,7 @@ impl Gpu {
         self.ask_number(&Request::AddGraph { nodes })
     }
 
-    /// Removes a graph, which is not launched again.
+    /// Removes a graph. It must not be launched again.
     pub fn drop_graph(&self, graph: u64) -> Result<(), GpuError> {
         self.ask(&Request::DropGraph { graph }).map(drop)
     }
@@ -188,7 +188,7 @@ impl Gpu {
         lock(&self.events).returned.push(event);
     }
 
-    /// When an event was last reached, in nanoseconds of CLOCK_MONOTONIC; 0 for never.
+    /// The time at which an event was last reached, in nanoseconds of CLOCK_MONOTONIC; 0 for never.
     pub fn event_time(&self, event: usize) -> u64 {
         self.region.time(event)
     }

@@ -6,11 +6,12 @@
 
 mod gpu;
 mod link;
+mod queries;
 mod stream;
 
 pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
 pub use gpu::{Gpu, GpuError};
-pub use link::{
+pub use queries::{
     Listener, ListenerEvent, gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock, wait_any,
     window,
 };

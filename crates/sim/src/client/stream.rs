@@ -83,7 +83,7 @@ impl Stream {
             StreamCommand::Host => Order::Host,
             StreamCommand::MemOp(condition) => Order::MemOp(condition),
         };
-        debug_assert!(order.is_numbered(), "only numbered commands have a place in the stream");
+        debug_assert!(order.is_numbered(), "only numbered commands have a position in the stream");
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.submitted.load(Ordering::Relaxed);
         if last.saturating_sub(self.gpu.region.completed(self.slot)) >= params::STREAM_DEPTH {
@@ -100,13 +100,13 @@ impl Stream {
         Ok(Mark { slot: self.slot, seq, ticket })
     }
 
-    /// The end of the stream as it is.
+    /// The present end of the stream.
     pub fn mark(&self) -> Mark {
         let seq = self.submitted.load(Ordering::Acquire);
         Mark { slot: self.slot, seq, ticket: self.ticket.load(Ordering::Relaxed) }
     }
 
-    /// Lets the stream's [`StreamCommand::Host`] command `seq` end.
+    /// Ends the stream's [`StreamCommand::Host`] command `seq`.
     pub fn host_done(&self, seq: u64) {
         self.gpu.push(self.slot, Order::HostDone { seq }, |_| {});
         self.gpu.wake_if_parked();
@@ -148,7 +148,7 @@ impl Gpu {
         self.wake_if_parked();
     }
 
-    /// Asks that [`notified`](Self::notified) changes when everything up to a mark has completed.
+    /// Requests that [`notified`](Self::notified) changes when everything up to a mark has completed.
     pub fn watch(&self, mark: Mark) {
         self.push(mark.slot, Order::Watch { seq: mark.seq }, |_| {});
         self.wake_if_parked();
@@ -200,8 +200,8 @@ impl Effects {
         };
         let mut due: BinaryHeap<_> = slots.iter().filter_map(|slot| first(&pending, *slot)).collect();
         while let Some(Reverse((_, slot))) = due.pop() {
-            if let Some(one) = pending.get_mut(&slot).and_then(VecDeque::pop_front) {
-                (one.effect)();
+            if let Some(next) = pending.get_mut(&slot).and_then(VecDeque::pop_front) {
+                (next.effect)();
             }
             due.extend(first(&pending, slot));
         }

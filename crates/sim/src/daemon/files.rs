@@ -36,14 +36,14 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn open(&mut self, id: FileId, tenant: u64, owner: OwnerId) -> io::Result<OwnedFd> {
         let flags = SockFlag::SOCK_CLOEXEC;
-        let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        // Only on the daemon's end: flags of the file are shared by all processes that have it.
+        let (socket, file) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+        // Only on the daemon's end: all processes that have the other end share its flags.
         nix::fcntl::fcntl(&socket, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
         self.open.insert(id, File { socket, tenant, owner });
-        Ok(theirs)
+        Ok(file)
     }
 
-    /// Forgets a closed file. Returns the process that opened it.
+    /// Removes a closed file. Returns the process that opened it.
     pub(super) fn close(&mut self, id: FileId) -> Option<(u64, OwnerId)> {
         self.pending.retain(|_, pending| pending.file != id);
         self.open.remove(&id).map(|file| (file.tenant, file.owner))
@@ -80,7 +80,7 @@ impl Files {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Sends the answers that are due. An answer that a process does not read at once is dropped.
+    /// Sends the answers that are due. An answer is dropped if the socket's buffer is full.
     pub(super) fn deliver(&mut self, now: u64) {
         while let Some(first) = self.pending.first_entry().filter(|first| first.key().0 <= now) {
             let Pending { file, to, bytes } = first.remove();
@@ -90,7 +90,7 @@ impl Files {
             if let Err(error) = send(socket.as_raw_fd(), &bytes, flags)
                 && error != Errno::EPIPE
             {
-                tracing::warn!("an ioctl's answer was not taken: {error}");
+                tracing::warn!("cannot send the answer of an ioctl: {error}");
             }
         }
     }

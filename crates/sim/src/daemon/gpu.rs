@@ -31,13 +31,13 @@ pub(super) struct Tenant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Drained {
     Nothing,
-    /// No process waits for them; one may query them later.
+    /// No process waits for them; a process may query them later.
     Deferrable,
     /// A process waits for one of them.
     Urgent,
 }
 
-/// A process waits for a stream to reach a command.
+/// The wait of a process until a stream has completed a command.
 #[derive(Debug, Clone, Copy)]
 struct Watch {
     tenant: u64,
@@ -58,8 +58,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(mut config: DaemonConfig, now: u64) -> Self {
-        (config.gpu.uuid, config.gpu.pci) = (config.uuid(), config.pci());
+    pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
         let engine = Engine::new(config.gpu.memory_bytes, now);
         let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
         Self {
@@ -117,7 +116,7 @@ impl Gpu {
         self.tenants.get(&key)
     }
 
-    /// Takes everything out of the rings, and executes it in the order of submission.
+    /// Removes all commands from the rings, and executes them in the order of submission.
     pub(super) fn drain(&mut self) -> Drained {
         let mut all: Vec<(u64, Record)> = Vec::new();
         for (key, tenant) in &self.tenants {
@@ -130,7 +129,7 @@ impl Gpu {
                 tenant.region.wake_full();
             }
         }
-        // Within one process this is the order in the ring wherever it matters: a dependent command gets a later
+        // The order of dependent commands of one process is the same as in the ring: the later command has a later
         // stamp.
         all.sort_by_key(|(_, record)| record.stamp);
         let now = monotonic_ns();

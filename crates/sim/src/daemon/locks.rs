@@ -1,4 +1,4 @@
-//! Processes locked at their next driver call, and the requests that wait for it.
+//! Locks of processes at their next driver call, and the requests that wait until such a process has no work in progress.
 
 use super::gpu::Gpu;
 use crate::params;
@@ -50,21 +50,25 @@ impl Locks {
         self.answers.insert((at, self.count), (peer, answer));
     }
 
-    /// The next time after `now` at which there is something to do, apart from the timeline.
-    pub(super) fn next_due(&self, now: u64) -> Option<u64> {
+    /// The time of the next [`step`](Self::step) that has an answer. A request whose process has work in progress past
+    /// `not_before` waits for the timeline instead.
+    pub(super) fn next_due(&self, gpu: &Gpu, now: u64) -> Option<u64> {
         let answer = self.answers.first_key_value().map(|((at, _), _)| *at);
-        let waiting = self.waiting.iter().flat_map(|one| [Some(one.not_before), one.deadline]).flatten();
-        waiting.filter(|at| *at > now).chain(answer).min()
+        let idle = |request: &Waiting| {
+            (request.not_before > now || gpu.is_idle(request.pid)).then_some(request.not_before)
+        };
+        let waiting = self.waiting.iter().flat_map(|request| [idle(request), request.deadline]).flatten();
+        waiting.chain(answer).min()
     }
 
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The requesting peer has ended: its request is dropped.
+    /// Drops the requests of a peer that has ended.
     pub(super) fn cancel(&mut self, gpu: &Gpu, peer: u64) {
-        for one in self.waiting.extract_if(.., |one| one.peer == peer) {
-            gpu.set_locked(one.pid, false);
+        for request in self.waiting.extract_if(.., |request| request.peer == peer) {
+            gpu.set_locked(request.pid, false);
         }
         self.answers.retain(|_, (to, _)| *to != peer);
     }
@@ -72,14 +76,14 @@ impl Locks {
     /// The answers that are due, with their peers.
     pub(super) fn step(&mut self, gpu: &Gpu, now: u64) -> Vec<(u64, Answer)> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain(|one| {
-            if one.not_before <= now && gpu.is_idle(one.pid) {
-                self.answer(now, one.peer, Answer::Done);
+        waiting.retain(|request| {
+            if request.not_before <= now && gpu.is_idle(request.pid) {
+                self.answer(now, request.peer, Answer::Done);
                 return false;
             }
-            if one.deadline.is_some_and(|deadline| deadline <= now) {
-                gpu.set_locked(one.pid, false);
-                self.answer(now, one.peer, Answer::NotLocked(LockFailure::NotInTime));
+            if request.deadline.is_some_and(|deadline| deadline <= now) {
+                gpu.set_locked(request.pid, false);
+                self.answer(now, request.peer, Answer::NotLocked(LockFailure::NotInTime));
                 return false;
             }
             true

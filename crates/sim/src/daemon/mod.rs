@@ -23,18 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// One daemon: a GPU, by default an H200, and its socket.
+/// The configuration of one daemon: a GPU, by default an H200, and its socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonConfig {
-    /// Path of the unix socket; an old one is replaced.
+    /// Path of the unix socket; an existing file is replaced.
     pub socket: PathBuf,
-    /// Properties that processes can read. The daemon sets UUID and PCI address when it starts.
+    /// Properties that processes can read.
     pub gpu: GpuInfo,
-    /// UUID; by default it follows from the socket's path, so that it survives a restart.
-    pub uuid: Option<[u8; 16]>,
-    /// PCI address; by default it follows from the UUID, in a domain that real machines do not have.
-    pub pci: Option<PciAddress>,
-    /// Device memory that each context takes, in bytes.
+    /// Device memory that each context uses, in bytes.
     pub context_bytes: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
@@ -43,7 +39,7 @@ pub struct DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// An H200 at this socket.
+    /// An H200 at this socket. Its UUID follows from the socket's path, so that it survives a restart.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
         let gpu = GpuInfo {
             name: "Sluice Simulated H200".into(),
@@ -59,43 +55,36 @@ impl DaemonConfig {
             is_mps: false,
             fault: None,
         };
-        Self {
+        let mut config = Self {
             socket: socket.into(),
             gpu,
-            uuid: None,
-            pci: None,
             context_bytes: params::CONTEXT_BYTES,
             timeslice_ns: params::TIMESLICE_NS,
             controls: Support::Full,
-        }
+        };
+        config.set_uuid(uuid_of(&config.socket));
+        config
     }
 
-    /// The GPU's PCI address: the configured one, or one that follows from the UUID.
-    pub fn pci(&self) -> PciAddress {
+    /// Sets the UUID, and the PCI address that follows from it.
+    pub fn set_uuid(&mut self, uuid: [u8; 16]) {
         /// Beyond the PCI domains of real machines, so no real device has such an address.
         const DOMAIN: u32 = 0x5117;
-        self.pci.unwrap_or_else(|| {
-            let uuid = self.uuid();
-            PciAddress { domain: DOMAIN, bus: uuid[0], device: uuid[8] % 32 }
-        })
+        self.gpu.uuid = uuid;
+        self.gpu.pci = PciAddress { domain: DOMAIN, bus: uuid[0], device: uuid[8] % 32 };
     }
+}
 
-    /// The GPU's UUID: the configured one, or one that follows from the socket's path.
-    pub fn uuid(&self) -> [u8; 16] {
-        self.uuid.unwrap_or_else(|| {
-            let path = self.socket.as_os_str().as_encoded_bytes();
-            let mut uuid = [0; 16];
-            for (half, seed) in
-                uuid.chunks_exact_mut(8).zip([0xcbf2_9ce4_8422_2325u64, 0x9ae1_6a3b_2f90_404f])
-            {
-                let hash = path
-                    .iter()
-                    .fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-                half.copy_from_slice(&hash.to_le_bytes());
-            }
-            uuid
-        })
+/// Two FNV-1a hashes of the path, with different seeds.
+fn uuid_of(socket: &Path) -> [u8; 16] {
+    let path = socket.as_os_str().as_encoded_bytes();
+    let mut uuid = [0; 16];
+    for (half, seed) in uuid.chunks_exact_mut(8).zip([0xcbf2_9ce4_8422_2325u64, 0x9ae1_6a3b_2f90_404f]) {
+        let hash =
+            path.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        half.copy_from_slice(&hash.to_le_bytes());
     }
+    uuid
 }
 
 /// A daemon on a thread of this process. Dropping it stops it: clients find that their GPU is lost.
@@ -128,8 +117,8 @@ pub fn run(config: DaemonConfig) -> io::Result<()> {
     Server::bind(config, Arc::new(event()?))?.run()
 }
 
-/// Serves one GPU on a thread until the handle is dropped; the socket accepts when this returns. Returns an error if the socket
-/// cannot be bound.
+/// Serves one GPU on a thread until the handle is dropped. When the function returns, the socket accepts connections.
+/// Returns an error if the socket cannot be bound.
 pub fn spawn_thread(config: DaemonConfig) -> io::Result<Handle> {
     let stop = Arc::new(event()?);
     let socket = config.socket.clone();

@@ -1,4 +1,4 @@
-//! One connection: bytes in, requests out, answers in, bytes out.
+//! One connection: decodes requests from received bytes, and sends answers.
 
 use crate::wire::message::{self, Answer, Request};
 use std::io::{self, Read, Write};
@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
-    /// Readable when the process ends: children may keep the socket open.
+    /// Readable when the process has ended. The socket may stay open in its children.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) pid: i32,
     pub(super) uid: u32,
-    /// Whether the peer has sent a hello: it is a process that uses the GPU.
+    /// Whether the peer has sent a hello, and so is a process that uses the GPU.
     pub(super) is_process: bool,
     /// Whether the peer is to be notified of Xids.
     pub(super) listens: bool,
@@ -36,7 +36,7 @@ impl Peer {
         })
     }
 
-    /// Reads all available bytes. Returns `false` if the peer has hung up.
+    /// Reads all available bytes. Returns `false` if the peer has closed the connection.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 16 << 10];
         loop {

@@ -79,7 +79,14 @@ impl Server {
                 return Ok(());
             }
             self.compute();
-            // In the order of `Source`: what a closed file had allocated must be free when a peer asks.
+            // Directly after `compute`, so that a process counts as idle only if none of its commands is left in its ring.
+            self.gpu.files.deliver(monotonic_ns());
+            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
+                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
+                    self.hang_up(key);
+                }
+            }
+            // In the order of `Source`: the memory of a closed file must be free before a peer's request is served.
             for (source, events) in ready {
                 match source {
                     Source::Stop => {}
@@ -98,12 +105,6 @@ impl Server {
                     Source::Listener => self.accept(),
                 }
             }
-            self.gpu.files.deliver(monotonic_ns());
-            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
-                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
-                    self.hang_up(key);
-                }
-            }
         }
     }
 
@@ -115,7 +116,8 @@ impl Server {
         self.gpu.step(now);
     }
 
-    /// Sleeps until something is to be done. Returns the sources of events, in the order of [`Source`].
+    /// Sleeps until an event arrives or the timeline has to be computed. Returns the sources of events, in the order of
+    /// [`Source`].
     fn sleep(&mut self) -> io::Result<Vec<(Source, PollFlags)>> {
         self.compute();
         self.gpu.park();
@@ -129,8 +131,8 @@ impl Server {
                 self.gpu.step(now);
             }
             let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
-            let wanted = [self.gpu.next_wanted(), self.locks.next_due(now), timeline];
-            let next = wanted.into_iter().flatten().min();
+            let times = [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline];
+            let next = times.into_iter().flatten().min();
             next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
         };
         let mut polled = vec![

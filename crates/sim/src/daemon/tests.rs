@@ -237,14 +237,14 @@ fn notification_applies_from_the_time_of_its_cause() {
     let held = stream.submit(StreamCommand::Host, None).unwrap();
     let condition = Condition { address: 8, value: 1, compare: Compare::AtLeast, is_wide: false };
     stream.submit(StreamCommand::Record(Some(event)), None).unwrap();
-    // The daemon has seen all of it, and sleeps.
+    // The daemon has read all commands, and sleeps.
     assert!(!process.gpu.is_done(stream.mark()));
     bench.row("me");
     let before = monotonic_ns();
     stream.host_done(held.seq());
     process.gpu.wait_for(stream.mark()).unwrap();
     let done = process.gpu.event_time(event);
-    assert!((before..monotonic_ns()).contains(&done), "done {done}, told after {before}");
+    assert!((before..monotonic_ns()).contains(&done), "done {done}, reported after {before}");
     stream.submit(StreamCommand::MemOp(Some(condition)), None).unwrap();
     stream.submit(StreamCommand::Record(Some(event)), None).unwrap();
     bench.row("me");
@@ -288,7 +288,7 @@ fn shares_and_gaps_can_be_read_from_the_timeline() {
     assert_eq!((timeline.len(), timeline[0].start_ns, timeline[0].pid), (1, first, row.pid));
 }
 
-/// The event that a listener has by now, without waiting.
+/// The event that a listener has received, without waiting.
 fn poll_event(listener: &mut client::Listener) -> Option<client::ListenerEvent> {
     let all = std::slice::from_mut(listener);
     client::wait_any(all, std::time::Duration::ZERO).unwrap().map(|(_, event)| event)
@@ -325,7 +325,7 @@ fn lost_gpu_fails_its_processes_and_refuses_new_ones_until_healed() {
     assert!(matches!(process.gpu.wait_for(stream.mark()), Err(GpuError::Gone(_))));
     let Err(GpuError::Refused(why)) = Gpu::connect(socket, "late") else { panic!("must be refused") };
     assert_eq!(why, "out of order since Xid 79");
-    // A later, lesser fault does not make it work again.
+    // A later, lesser fault does not repair the GPU.
     client::inject(socket, 94).unwrap();
     assert!(Gpu::connect(socket, "late").is_err());
     client::heal(socket).unwrap();

@@ -151,7 +151,7 @@ impl Account {
         self.gpu.switch_ns += ns;
     }
 
-    /// The owner's kernels ran from `from` to `to`.
+    /// Records that the owner's kernels ran from `from` to `to`.
     pub(super) fn ran(&mut self, owner: OwnerId, from: u64, to: u64) {
         if from == to {
             return;
@@ -183,7 +183,7 @@ impl Account {
         self.gpu.now_ns = now;
     }
 
-    /// A copy of everything counted.
+    /// A copy of all counters.
     pub fn ledger(&self) -> Ledger {
         let processes = self.owners.iter().map(|owner| {
             let counted = owner.names.iter().filter(|name| name.completed > 0);

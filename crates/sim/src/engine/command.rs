@@ -85,11 +85,11 @@ pub enum Work {
         /// Bytes.
         bytes: u64,
     },
-    /// A kernel of one block that polls a word until it is at least `value`, modulo 2^32, or `timeout_ns` are over.
+    /// A hold kernel of one block. It polls a word until the word is at least `value`, modulo 2^32, or `timeout_ns` have passed.
     Hold {
         /// Address of the word.
         address: u64,
-        /// What it waits for.
+        /// Value for which it waits.
         value: u32,
         /// Longest time on the GPU.
         timeout_ns: u64,
@@ -98,7 +98,7 @@ pub enum Work {
         /// Tags of the [`super::Record`]s of its begin, and of its end if the word ended it.
         times: [u64; 2],
     },
-    /// Nothing: a node that only orders others.
+    /// No work: a node that only orders others.
     Empty,
 }
 
@@ -122,7 +122,7 @@ impl Work {
 /// A node of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// What it does.
+    /// Its work.
     pub work: Work,
     /// Nodes that wait for it; each index is larger than the node's own.
     pub successors: Vec<usize>,
@@ -139,7 +139,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of nodes in topological order; `None` where a successor does not come later than its node.
+    /// A graph of nodes in topological order; `None` if a successor does not come later than its node.
     pub fn new(nodes: Vec<Node>) -> Option<Self> {
         let mut indegrees = vec![0usize; nodes.len()];
         let mut begins = vec![0u64; nodes.len()];
@@ -165,21 +165,21 @@ impl Graph {
 pub enum Command {
     /// One piece of work.
     Work(Work),
-    /// Several, as one.
+    /// Several pieces of work as one command.
     Graph(Arc<Graph>),
-    /// Reports when the stream got here: [`super::Record`] with this tag.
+    /// Reports the time at which the stream reaches the command, as a [`super::Record`] with this tag.
     Record {
-        /// Free for the caller.
+        /// Chosen by the caller.
         tag: u64,
     },
-    /// Waits for another stream to get as far as a command.
+    /// Waits until another stream has completed a command.
     Wait {
         /// The other stream.
         stream: StreamId,
         /// Number of the command.
         seq: u64,
     },
-    /// Holds the stream until [`super::Engine::host_done`].
+    /// Stops the stream until [`super::Engine::host_done`].
     Host,
     /// Waits for a word in memory; without a condition, writes one.
     MemOp(Option<Condition>),

@@ -18,7 +18,7 @@ pub enum Control {
 #[derive(Debug, Default)]
 pub(super) struct Controls {
     due: BTreeMap<(u64, u64), (GroupId, Control)>,
-    given: u64,
+    count: u64,
 }
 
 impl Controls {
@@ -28,14 +28,14 @@ impl Controls {
 }
 
 impl Engine {
-    /// Applies a control to a context at a time; at once if that lies in the past of the timeline. Controls take
+    /// Applies a control to a context at a time; at once if the timeline has passed that time. Controls take
     /// effect in the order of their times, and in the order of the calls where times are equal.
     pub fn control_at(&mut self, at_ns: u64, group: GroupId, control: Control) {
         if at_ns <= self.now {
             self.control(group, control);
         } else {
-            self.controls.given += 1;
-            self.controls.due.insert((at_ns, self.controls.given), (group, control));
+            self.controls.count += 1;
+            self.controls.due.insert((at_ns, self.controls.count), (group, control));
         }
     }
 
@@ -73,7 +73,7 @@ impl Engine {
         self.words.forget(owner);
     }
 
-    /// The counts of a context's switches; none if there is no such context.
+    /// The counts of a context's switches; `None` if there is no such context.
     pub fn switches(&self, group: GroupId) -> Option<Switches> {
         self.runlist.groups.get(&group).map(|group| group.switches)
     }
@@ -83,7 +83,7 @@ impl Engine {
         self.runlist.is_on(group)
     }
 
-    /// A copy of everything counted, and the contexts as they are.
+    /// A copy of all counters, and the present state of the contexts.
     pub fn ledger(&self) -> Ledger {
         let row = |(id, group): (&GroupId, &super::Group)| GroupLedger {
             group: id.0,

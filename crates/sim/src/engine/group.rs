@@ -11,20 +11,20 @@ pub(super) struct Task {
     pub(super) node: usize,
     pub(super) ns: u64,
     pub(super) sms: u32,
-    /// Index of the kernel's name; none for a memset.
+    /// Index of the kernel's name; `None` for a memset.
     pub(super) name: Option<usize>,
     pub(super) priority: i32,
-    /// It is a kernel that polls a word.
+    /// The wait of a hold kernel.
     pub(super) hold: Option<Hold>,
 }
 
-/// A kernel that ends when a word has come to a value.
+/// The wait of a hold kernel for a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hold {
     pub(super) until: Condition,
     /// Tags of the records of its begin, and of its end if the word ended it.
     pub(super) times: [u64; 2],
-    /// The word ended it.
+    /// Whether the word has released the kernel.
     pub(super) is_released: bool,
 }
 
@@ -33,31 +33,31 @@ pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
     pub(super) ran_ns: u64,
-    /// The time at which it ends without the word, on or off the multiprocessors.
+    /// The time at which a hold kernel ends without the word, also while its group is saved.
     pub(super) deadline: Option<u64>,
 }
 
-/// Whether a group may have the multiprocessors.
+/// Whether a group may use the multiprocessors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// The group runs in its time slices.
     Enabled,
     /// Running kernels may end; no other begins.
     Draining,
-    /// Nothing of the group runs; its running kernels have been taken off.
+    /// No kernel of the group runs; its running kernels are saved.
     Stopped,
 }
 
-/// How often a group was taken off the multiprocessors and put on them.
+/// How often the state of a group was saved and restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Switches {
-    /// Taken off.
+    /// Saves.
     pub saves: u32,
-    /// Put on.
+    /// Restores.
     pub restores: u32,
-    /// Taken off when it had nothing to do.
+    /// Saves while the group had no work.
     pub idle_saves: u32,
-    /// Taken off in the middle of a kernel.
+    /// Saves in the middle of a kernel.
     pub mid_kernel_saves: u32,
 }
 
@@ -66,14 +66,14 @@ pub(super) struct Group {
     pub(super) owner: OwnerId,
     pub(super) timeslice_ns: u64,
     pub(super) access: Access,
-    /// Begin when there is room, in this order.
+    /// Tasks that begin when there is room, in this order.
     pub(super) ready: VecDeque<Task>,
     pub(super) running: Vec<Running>,
     /// Streams whose next command is suspended because the group may not run.
     pub(super) suspended: Vec<StreamId>,
-    /// The time since which only kernels that poll run, and nothing is pending behind them.
+    /// The time since which only hold kernels run, with nothing pending behind them.
     pub(super) alone_since: Option<u64>,
-    /// Whether it was taken off with kernels left, which have to be restarted.
+    /// Whether it was saved with unfinished kernels, which have to be restarted.
     pub(super) is_stalled: bool,
     pub(super) switches: Switches,
     /// Its streams, by `StreamKind as usize`.
@@ -111,8 +111,8 @@ impl Group {
 
     /// Appends a task to those of its priority.
     pub(super) fn push(&mut self, task: Task) {
-        let place = self.ready.partition_point(|other| other.priority <= task.priority);
-        self.ready.insert(place, task);
+        let index = self.ready.partition_point(|other| other.priority <= task.priority);
+        self.ready.insert(index, task);
     }
 
     /// Starts ready tasks while there is room. Returns the number of tasks that were running before.
@@ -134,8 +134,8 @@ impl Group {
         before
     }
 
-    /// Whether only kernels that poll run, and nothing is ready.
-    pub(super) fn only_polls(&self) -> bool {
+    /// Whether only hold kernels run, and nothing is ready.
+    pub(super) fn runs_only_holds(&self) -> bool {
         self.ready.is_empty()
             && !self.running.is_empty()
             && self.running.iter().all(|running| running.task.hold.is_some())
@@ -152,7 +152,7 @@ impl Group {
         }
     }
 
-    /// Takes its state off the multiprocessors.
+    /// Counts a save of its state.
     pub(super) fn save(&mut self) {
         self.switches.saves += 1;
         self.is_stalled = !self.running.is_empty() || !self.ready.is_empty();

@@ -1,7 +1,7 @@
 //! The GPU: a discrete-event timeline in nanoseconds.
 //!
-//! Commands come with the time at which they were submitted; [`Engine::advance`] computes everything up to a time. Nothing
-//! here reads a clock, sleeps, or knows about processes other than as [`OwnerId`]s, so tests step it.
+//! Commands come with the time at which they were submitted; [`Engine::advance`] computes everything up to a time. The
+//! engine neither reads a clock nor sleeps, and knows processes only as [`OwnerId`]s, so tests step it.
 
 mod account;
 mod command;
@@ -31,7 +31,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use stream::{Op, Progress, Stream};
 use word::Words;
 
-/// A stream has reached a [`Command::Record`].
+/// The report of a stream that has reached a [`Command::Record`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// The stream.
@@ -42,7 +42,7 @@ pub struct Record {
     pub at_ns: u64,
 }
 
-/// A command of a stream is completed, and all commands before it.
+/// The report that a command of a stream, and all commands before it, are completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advanced {
     /// The stream.
@@ -148,12 +148,12 @@ impl Engine {
         }
     }
 
-    /// Number of the last command of a stream that is done, or none if there is no such stream.
+    /// Number of the last completed command of a stream; `None` if there is no such stream.
     pub fn completed(&self, id: StreamId) -> Option<u64> {
         self.streams.get(&id).map(|stream| stream.completed)
     }
 
-    /// Whether no stream of an owner has anything in it.
+    /// Whether all streams of an owner are empty.
     pub fn is_idle(&self, owner: OwnerId) -> bool {
         let mut groups = self.runlist.groups.values().filter(|group| group.owner == owner);
         let is_empty = |id: &StreamId| self.streams.get(id).is_none_or(|stream| stream.queue.is_empty());
@@ -163,7 +163,7 @@ impl Engine {
     /// Puts a command, submitted at `at_ns`, into a stream. Returns its number, or `None` if the stream does not
     /// exist.
     ///
-    /// A time in the past of the timeline counts as its present.
+    /// A time before [`now`](Self::now) counts as that time.
     pub fn submit(&mut self, id: StreamId, at_ns: u64, command: Command) -> Option<u64> {
         let mut dependencies = self.default_stream_order(id)?;
         let takes_time = !matches!(command, Command::Wait { .. });
@@ -185,7 +185,7 @@ impl Engine {
         Some(seq)
     }
 
-    /// The commands that one put into this stream has to wait for because of the legacy default stream.
+    /// The commands for which a new command of this stream has to wait because of the legacy default stream.
     fn default_stream_order(&self, id: StreamId) -> Option<Vec<(StreamId, u64)>> {
         let stream = self.streams.get(&id)?;
         let group = self.runlist.groups.get(&stream.group)?;
@@ -219,12 +219,12 @@ impl Engine {
     pub fn next_event(&mut self) -> Option<u64> {
         self.settle();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-        let outside = self.controls.next_event().into_iter().chain(self.words.next_event());
-        let inside = [arrival, self.runlist.next_event(self.now), self.copies.next_event()];
-        inside.into_iter().flatten().chain(outside).min()
+        let external = self.controls.next_event().into_iter().chain(self.words.next_event());
+        let internal = [arrival, self.runlist.next_event(self.now), self.copies.next_event()];
+        internal.into_iter().flatten().chain(external).min()
     }
 
-    /// Computes everything up to and at `to`. The past is left alone.
+    /// Computes the timeline up to and including `to`. A time before [`now`](Self::now) has no effect.
     pub fn advance(&mut self, to: u64) {
         while let Some(at) = self.next_event().filter(|at| *at <= to) {
             self.elapse(at);
@@ -274,12 +274,12 @@ impl Engine {
         }
         if !changes.holds.is_empty() {
             self.holds_began(&changes.holds);
-            // The context may now have nothing but kernels that poll, and yield to another one.
+            // The context may now run only hold kernels, and yield to another one.
             self.settle();
         }
     }
 
-    /// Records since when the running context has had nothing but kernels that poll.
+    /// Records the time since which the running context has run only hold kernels.
     fn note_lone_hold(&mut self) {
         let Some(id) = self.runlist.on() else { return };
         let Some(group) = self.runlist.groups.get(&id) else { return };
@@ -288,14 +288,14 @@ impl Engine {
                 .get(stream)
                 .is_some_and(|stream| stream.queue.len() > 1 && stream.queue[1].arrival <= self.now)
         };
-        let is_alone = group.only_polls() && !group.streams().any(has_more);
+        let is_alone = group.runs_only_holds() && !group.streams().any(has_more);
         let since = is_alone.then(|| group.alone_since.unwrap_or(self.now));
         if let Some(group) = self.runlist.groups.get_mut(&id) {
             group.alone_since = since;
         }
     }
 
-    /// The commands done since the last call, in order of time.
+    /// The commands completed since the last call, in order of time.
     pub fn take_advanced(&mut self) -> Vec<Advanced> {
         std::mem::take(&mut self.advanced)
     }

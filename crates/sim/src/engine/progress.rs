@@ -1,4 +1,4 @@
-//! How commands begin and end, and the earliest time at which a command can be completed.
+//! Begin and end of commands, and the earliest time at which a command can be completed.
 
 use super::copies::Copy;
 use super::group::{Access, Hold, Task};
@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// Whether a stream's group may not run. Its command is checked again when the group may.
+    /// Whether a stream's group is not enabled. If so, its command is checked again when the group is enabled.
     fn is_suspended(&mut self, id: StreamId) -> bool {
         let Some(stream) = self.streams.get(&id) else { return false };
         let group = self.runlist.groups.get_mut(&stream.group);
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Polling kernels have begun: the words that they wait for may already be set.
+    /// Records the begin of hold kernels, and releases those whose word already has the value.
     pub(super) fn holds_began(&mut self, holds: &[Task]) {
         for (task, hold) in holds.iter().filter_map(|task| Some((task, task.hold?))) {
             self.records.push(Record { stream: task.stream, tag: hold.times[0], at_ns: self.now });
@@ -142,19 +142,19 @@ impl Engine {
         *left = left.saturating_sub(1);
         let Command::Graph(graph) = &op.command else { return };
         let graph = graph.clone();
-        let mut free = Vec::new();
+        let mut ready = Vec::new();
         for &successor in &graph.nodes[node].successors {
             indegrees[successor] -= 1;
             if indegrees[successor] == 0 {
-                free.push(successor);
+                ready.push(successor);
             }
         }
-        for successor in free {
+        for successor in ready {
             self.begin_work(id, successor, graph.nodes[successor].work);
         }
     }
 
-    /// Takes the first command out if all of it is done.
+    /// Removes the first command of a stream if it is done.
     pub(super) fn complete_if_done(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let done = |op: &mut Op| matches!(op.progress, Progress::Begun { left: 0, .. });
@@ -169,14 +169,14 @@ impl Engine {
         }
     }
 
-    /// The least time until a group's kernels can continue.
+    /// The shortest time until a group's kernels can continue.
     fn least_wait(&self, group: GroupId) -> u64 {
         // The forecast ends at the next control, because a control may change it.
         let until_control = self.controls.next_event().map(|at| at.saturating_sub(self.now));
         self.runlist.least_wait(group, self.now).into_iter().chain(until_control).min().unwrap_or(u64::MAX)
     }
 
-    /// A time before which a stream cannot be as far as `seq`, whatever happens; none if it is that far.
+    /// A time before which a stream cannot complete `seq`, whatever is submitted; `None` if it has completed `seq` or does not exist.
     pub fn earliest(&self, id: StreamId, seq: u64) -> Option<u64> {
         let stream = self.streams.get(&id).filter(|stream| stream.completed < seq)?;
         let wait = self.least_wait(stream.group);

@@ -1,7 +1,7 @@
 //! The runlist: which context has the multiprocessors, for how long, and what a context switch costs.
 //!
 //! As long as more than one context has kernels, they run round-robin, each for its time slice. A context without kernels is
-//! skipped at once. A context that is taken off keeps its kernels where they are and continues them later. Restarting them takes
+//! skipped at once. A preempted context is saved with its kernels and continues them later. Restarting them takes
 //! part of its slice, so contexts with slices shorter than that make no progress beside each other.
 
 use super::group::{Access, Group, Task};
@@ -14,7 +14,7 @@ pub(super) enum Front {
     #[default]
     Idle,
     /// A context runs. Its slice began at `slice_start`, and its kernels make progress from `warm_at` on. If another
-    /// context waits, the slice ends at `ends`, or at `yields` if until then it only polls.
+    /// context waits, the slice ends at `ends`, or at `yields` if it runs only hold kernels until then.
     Running { group: GroupId, slice_start: u64, warm_at: u64, ends: Option<u64>, yields: Option<u64> },
     /// No context runs until `until`; then `to` does, if there is one. If `is_cold`, the time to restart its kernels
     /// is added.
@@ -73,7 +73,7 @@ impl Runlist {
         self.on() == Some(id)
     }
 
-    /// The owners that have something to run, each once.
+    /// The owners with work that may run, each once.
     pub(super) fn owners(&self) -> impl Iterator<Item = OwnerId> + use<> {
         let runnable = self.groups.values().filter(|group| group.is_runnable());
         let mut owners: Vec<OwnerId> = runnable.map(|group| group.owner).collect();
@@ -82,7 +82,7 @@ impl Runlist {
         owners.into_iter()
     }
 
-    /// Advances the time; nothing else happens in it. Returns the owner that ran, if any.
+    /// Advances the running kernels by `ns`, in which no event occurs. Returns the owner that ran, if any.
     pub(super) fn elapse(&mut self, now: u64, ns: u64) -> Option<OwnerId> {
         if self.is_switching(now) {
             return None;
@@ -132,11 +132,11 @@ impl Runlist {
             return Changes::default();
         }
         let to = self.next_after(Some(id));
-        self.take_off(id, to, now);
+        self.save_running(id, to, now);
         Changes { switched: true, ..Changes::default() }
     }
 
-    /// Ends the polling kernels that a changed word lets end.
+    /// Releases the hold kernels that wait for a word and this value of it.
     pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
         for group in self.groups.values_mut().filter(|group| group.owner == owner) {
             for running in &mut group.running {
@@ -150,7 +150,7 @@ impl Runlist {
         }
     }
 
-    /// The next runnable group after this one in round-robin order; itself last.
+    /// The next runnable group after this one in round-robin order; this group comes last.
     fn next_after(&self, id: Option<GroupId>) -> Option<GroupId> {
         let runnable = |(id, group): (&GroupId, &Group)| group.is_runnable().then_some(*id);
         let Some(id) = id else { return self.groups.iter().find_map(runnable) };
@@ -158,8 +158,8 @@ impl Runlist {
         later.chain(self.groups.range(..=id)).find_map(runnable)
     }
 
-    /// Takes a group off the GPU in the middle of its kernels.
-    fn take_off(&mut self, id: GroupId, to: Option<GroupId>, now: u64) {
+    /// Saves a group in the middle of its kernels, and switches to another one.
+    fn save_running(&mut self, id: GroupId, to: Option<GroupId>, now: u64) {
         if let Some(group) = self.groups.get_mut(&id) {
             group.save();
         }
@@ -169,7 +169,7 @@ impl Runlist {
         self.front = Front::Switching { to, until: now + params::PREEMPT_NS + load, is_cold: true };
     }
 
-    /// Loads a group in place of one without work.
+    /// Saves a resident group without work, and loads another one.
     fn load(&mut self, to: GroupId, now: u64) {
         if let Some(group) = self.resident.take().and_then(|id| self.groups.get_mut(&id)) {
             group.save();
@@ -177,7 +177,7 @@ impl Runlist {
         self.front = Front::Switching { to: Some(to), until: now + params::LOAD_NS, is_cold: false };
     }
 
-    fn arrive(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
+    fn end_switch(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
         self.front = Front::Idle;
         let Some(to) = to else { return };
         let Some(group) = self.groups.get_mut(&to).filter(|group| group.is_runnable()) else { return };
@@ -197,12 +197,12 @@ impl Runlist {
         let mut changes = Changes::default();
         loop {
             match self.front {
-                Front::Switching { to, until, is_cold } if until <= now => self.arrive(to, is_cold, now),
+                Front::Switching { to, until, is_cold } if until <= now => self.end_switch(to, is_cold, now),
                 Front::Switching { .. } => return changes,
                 Front::Idle => {
-                    let stays =
+                    let resident =
                         self.resident.filter(|id| self.groups.get(id).is_some_and(Group::is_runnable));
-                    if let Some(group) = stays {
+                    if let Some(group) = resident {
                         self.run(group, now, now);
                     } else if let Some(to) = self.next_after(self.last) {
                         changes.switched = true;
@@ -220,7 +220,7 @@ impl Runlist {
                     match next {
                         _ if !runnable && is_busy => {
                             changes.switched = true;
-                            self.take_off(id, next, now);
+                            self.save_running(id, next, now);
                             continue;
                         }
                         None => {
@@ -242,7 +242,7 @@ impl Runlist {
                         .map(|since| since.max(slice_start) + params::LONE_HOLD_NS);
                     if other.is_some() && ends.into_iter().chain(yields).any(|end| end <= now) {
                         changes.switched = true;
-                        self.take_off(id, other, now);
+                        self.save_running(id, other, now);
                         continue;
                     }
                     self.front = Front::Running { group: id, slice_start, warm_at, ends, yields };
@@ -258,7 +258,7 @@ impl Runlist {
         }
     }
 
-    /// The least time from `now` until this group's kernels can continue: 0 if they run; `None` while the group is stopped.
+    /// The shortest time from `now` until this group's kernels can continue: 0 if they run; `None` while the group is stopped.
     pub(super) fn least_wait(&self, id: GroupId, now: u64) -> Option<u64> {
         if self.groups.get(&id).is_some_and(|group| group.access == Access::Stopped) {
             return None;

@@ -5,18 +5,16 @@ use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(super) enum Progress {
+    /// Not begun.
     Waiting,
-    /// Begun: `left` nodes are not done, and each node waits for so many others.
-    Begun {
-        left: usize,
-        indegrees: Vec<usize>,
-    },
+    /// Begun: `left` nodes are not done, and `indegrees` counts the unfinished nodes for which each node waits.
+    Begun { left: usize, indegrees: Vec<usize> },
 }
 
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) seq: u64,
-    /// When the GPU can see the command.
+    /// The time from which on the GPU sees the command.
     pub(super) arrival: u64,
     /// Commands of other streams that come first.
     pub(super) dependencies: Vec<(StreamId, u64)>,
@@ -28,12 +26,12 @@ pub(super) struct Op {
 pub(super) struct Stream {
     pub(super) group: GroupId,
     pub(super) kind: StreamKind,
-    /// As in CUDA: a smaller one runs first.
+    /// As in CUDA: the stream with the smaller number runs first.
     pub(super) priority: i32,
     pub(super) queue: VecDeque<Op>,
-    /// Number of the last command put in.
+    /// Number of the last submitted command.
     pub(super) submitted: u64,
-    /// Number of the last command done.
+    /// Number of the last completed command.
     pub(super) completed: u64,
     /// Streams whose first command waits for this stream to reach a number.
     pub(super) waiters: Vec<(u64, StreamId)>,

@@ -1,4 +1,4 @@
-//! The engine stepped by hand.
+//! The engine, stepped by the tests.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn context() -> (Engine, GroupId) {
     (engine, group)
 }
 
-/// When each command of these streams was done.
+/// The time at which the last command of each stream was completed.
 fn times(engine: &mut Engine, streams: &[StreamId]) -> Vec<u64> {
     let mut times = vec![0; streams.len()];
     while let Some(at) = engine.next_event() {
@@ -29,7 +29,7 @@ fn times(engine: &mut Engine, streams: &[StreamId]) -> Vec<u64> {
     times
 }
 
-/// When the first kernel of a context begins that was launched at time 0.
+/// The time at which the first kernel of a context begins if it is launched at time 0.
 const BEGIN: u64 = params::SUBMIT_NS + params::LOAD_NS;
 
 #[test]
@@ -164,7 +164,7 @@ fn waiting_time_counts_while_other_contexts_have_the_gpu() {
     }
     let done = times(&mut engine, &streams);
     let waited: Vec<u64> = engine.ledger().processes.iter().map(|row| row.waited_ns).collect();
-    // Both are there from SUBMIT_NS on, and are done when they have waited and run.
+    // Both kernels reach the GPU at SUBMIT_NS; until it is completed, each waits or runs.
     assert_eq!(waited, [done[0], done[1]].map(|at| at - params::SUBMIT_NS - 100_000));
     assert!(waited[1] >= 100_000, "{waited:?}");
     // A context without work does not wait.

@@ -1,4 +1,4 @@
-//! Words in memory that streams wait for and kernels poll. The engine does not see memory: its caller reports
+//! Words in memory for which streams and hold kernels wait. The engine does not read memory: its caller reports
 //! changes.
 
 use super::stream::Progress;
@@ -6,16 +6,16 @@ use super::{Command, Engine, OwnerId, StreamId};
 use crate::params;
 use std::collections::{BTreeMap, HashMap};
 
-/// How a word is compared.
+/// The comparison of a word with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
-    /// Not less, counting modulo the word's size.
+    /// The word is not less than the value, modulo the word's size.
     AtLeast,
-    /// Equal.
+    /// The word equals the value.
     Equal,
-    /// A bit in common.
+    /// Word and value have a bit in common.
     And,
-    /// A bit that both lack.
+    /// Word and value both lack a bit.
     Nor,
 }
 
@@ -86,7 +86,7 @@ impl Words {
 }
 
 impl Engine {
-    /// A word in a process's memory has this value from now on.
+    /// Sets the value of a word in a process's memory.
     pub fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
         let word = self.words.known.entry((owner, address)).or_default();
         if word.value == value {

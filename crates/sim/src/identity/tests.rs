@@ -9,8 +9,8 @@ proptest! {
 
     #[test]
     fn pci_addresses_are_read_as_written(domain: u32, bus: u8, device in 0..32u8) {
-        let place = PciAddress { domain, bus, device };
-        prop_assert_eq!(place.to_string().parse(), Ok(place));
+        let address = PciAddress { domain, bus, device };
+        prop_assert_eq!(address.to_string().parse(), Ok(address));
     }
 
     #[test]
@@ -18,8 +18,8 @@ proptest! {
         if let Ok(uuid) = parse_uuid(&text) {
             prop_assert!(text.to_lowercase().ends_with(&uuid_text(uuid)[4..]));
         }
-        if let Ok(place) = text.parse::<PciAddress>() {
-            prop_assert!(place.device < 32);
+        if let Ok(address) = text.parse::<PciAddress>() {
+            prop_assert!(address.device < 32);
         }
     }
 }

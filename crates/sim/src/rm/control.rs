@@ -11,8 +11,8 @@ use sluice_nvrm::abi::{
 
 /// The result of a control, for which the resource manager returns a status.
 type Done = Result<(), NvStatus>;
-/// The part of a group that a control reads and changes.
-type OnGroup = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Done;
+/// The function that executes a control.
+type Execute = fn(&mut Rm, &mut Call<'_>, &ControlBlock, &mut [u8]) -> Done;
 
 impl Rm {
     pub(super) fn control(
@@ -21,12 +21,13 @@ impl Rm {
         fields: &ControlBlock,
         params: &mut [u8],
     ) -> NvStatus {
-        let checked = self.find(call, fields, params).and_then(|control| control(self, call, fields, params));
+        let checked =
+            self.check(call, fields, params).and_then(|control| control(self, call, fields, params));
         checked.err().unwrap_or(NvStatus::OK)
     }
 
-    /// The checks that come before every control, in the driver's order.
-    fn find(&mut self, call: &Call<'_>, fields: &ControlBlock, params: &[u8]) -> Result<OnGroup, NvStatus> {
+    /// Checks a control in the driver's order. Returns the function that executes it.
+    fn check(&mut self, call: &Call<'_>, fields: &ControlBlock, params: &[u8]) -> Result<Execute, NvStatus> {
         let support = self.support;
         let client = self.client(call.file, fields.client)?;
         let command = Command::of(fields.command).ok_or(NvStatus::NOT_SUPPORTED)?;
@@ -39,12 +40,12 @@ impl Rm {
             };
         }
         let object = client.objects.get(&fields.object).ok_or(NvStatus::INVALID_OBJECT_HANDLE)?;
-        let control: OnGroup = match (command, &object.kind) {
+        let control: Execute = match (command, &object.kind) {
             (Command::SET_TIMESLICE, Kind::Group(_)) => Self::set_timeslice,
             (Command::GET_TIMESLICE, Kind::Group(_)) => Self::get_timeslice,
             (Command::PREEMPT, Kind::Group(_)) => Self::preempt,
             (Command::GET_INFO, Kind::Group(_)) => Self::get_info,
-            (Command::GPFIFO_SCHEDULE | Command::SET_INTERLEAVE_LEVEL, Kind::Group(_)) => Self::nothing,
+            (Command::GPFIFO_SCHEDULE | Command::SET_INTERLEAVE_LEVEL, Kind::Group(_)) => Self::no_effect,
             (Command::DISABLE_CHANNELS, Kind::Subdevice) => Self::disable_channels,
             (Command::GET_CTXSW_STATS, Kind::Subdevice) => Self::get_ctxsw_stats,
             (Command::GET_GID_INFO, Kind::Subdevice) => Self::get_gid_info,
@@ -84,7 +85,7 @@ impl Rm {
         }
     }
 
-    fn nothing(&mut self, call: &mut Call<'_>, _: &ControlBlock, _: &mut [u8]) -> Done {
+    fn no_effect(&mut self, call: &mut Call<'_>, _: &ControlBlock, _: &mut [u8]) -> Done {
         self.occupy(call, params::ASK_NS);
         Ok(())
     }
@@ -133,7 +134,7 @@ impl Rm {
         };
         let begin = self.occupy(call, ns);
         for (context, access) in groups {
-            // The call returns when the group is off the GPU.
+            // The call returns when the group is saved.
             if access == Access::Stopped && call.engine.is_on(context) {
                 self.busy_until = begin + ns + params::PREEMPT_NS;
                 call.at_ns = self.busy_until;
@@ -144,7 +145,7 @@ impl Rm {
         Ok(())
     }
 
-    /// Changes the state of channels, all of them or none. Returns the contexts concerned.
+    /// Changes the state of channels, all of them or none. Returns the contexts of their groups.
     fn set_access(
         &mut self,
         call: &Call<'_>,
@@ -206,12 +207,12 @@ impl Rm {
     }
 
     fn get_ctxsw_stats(&mut self, call: &mut Call<'_>, fields: &ControlBlock, params: &mut [u8]) -> Done {
-        let (handle, reset) = question(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
+        let (handle, reset) = decode_stats_query(params).ok_or(NvStatus::INVALID_ARGUMENT)?;
         let group = self.group(call, fields, handle)?;
         let now = group.context.and_then(|context| call.engine.switches(context)).unwrap_or_default();
-        let since = since(now, group.forgotten);
+        let since = difference(now, group.before_reset);
         if reset {
-            group.forgotten = now;
+            group.before_reset = now;
         }
         let stats = CtxswStats {
             saves: since.saves,
@@ -227,12 +228,12 @@ impl Rm {
 }
 
 /// The group of a statistics request, and whether its counters restart at 0.
-fn question(params: &[u8]) -> Option<(u32, bool)> {
+fn decode_stats_query(params: &[u8]) -> Option<(u32, bool)> {
     let (group, rest) = params.split_first_chunk()?;
     Some((u32::from_le_bytes(*group), rest.first()? & 1 != 0))
 }
 
-fn since(now: Switches, before: Switches) -> Switches {
+fn difference(now: Switches, before: Switches) -> Switches {
     Switches {
         saves: now.saves.wrapping_sub(before.saves),
         restores: now.restores.wrapping_sub(before.restores),

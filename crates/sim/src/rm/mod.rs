@@ -1,7 +1,7 @@
 //! The driver's resource manager: objects that processes allocate by ioctl, and the controls of channel groups.
 //!
 //! [`Rm::request`] takes a request as bytes and returns the answer as bytes, with the time at which it is due. Controls are
-//! applied to the engine. Nothing here reads a clock or a socket. The bytes are those of the real
+//! applied to the engine. The resource manager reads no clock and no socket. The bytes are those of the real
 //! driver ([`sluice_nvrm::abi`]), as are the rules. A client can be used only over the open file on which it was
 //! allocated, by any process that has that file. Sizes are exact. Objects last until every descriptor of their file
 //! is closed.
@@ -35,7 +35,7 @@ pub enum Support {
     None,
 }
 
-/// An answer, and when it is due.
+/// An answer, and the time at which it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The packet.
@@ -50,7 +50,7 @@ const EINVAL: i32 = 22;
 /// The resource manager of one GPU.
 #[derive(Debug)]
 pub struct Rm {
-    /// Its uuid, as NVML spells it.
+    /// UUID of the GPU, as NVML writes it.
     gpu: String,
     support: Support,
     timeslice_us: u64,
@@ -58,7 +58,7 @@ pub struct Rm {
     next_file: u64,
     next_client: u32,
     next_group: u32,
-    /// Until then the GPU is busy with a control, and others wait.
+    /// The GPU is busy with a control until this time; later controls wait.
     busy_until: u64,
 }
 
@@ -80,7 +80,7 @@ impl Rm {
         }
     }
 
-    /// A process opens the control device.
+    /// Opens a file of the control device.
     pub fn open(&mut self) -> FileId {
         self.next_file += 1;
         let file = FileId(self.next_file);
@@ -88,7 +88,7 @@ impl Rm {
         file
     }
 
-    /// Every descriptor of a file has been closed: the objects allocated over it end.
+    /// Ends the objects that were allocated over a file of which every descriptor has been closed.
     pub fn close(&mut self, file: FileId, engine: &mut Engine) {
         let clients = self.files.remove(&file).unwrap_or_default();
         clients.into_values().flat_map(Client::into_groups).for_each(|group| engine.remove_group(group));
@@ -118,19 +118,19 @@ impl Rm {
         true
     }
 
-    /// The context of a group has ended.
+    /// Unbinds a context that has ended from its group.
     pub fn unbind(&mut self, context: GroupId) {
         for client in self.files.values_mut().flat_map(BTreeMap::values_mut) {
             client.unbind(context);
         }
     }
 
-    /// When the last control ends: requests for memory wait until then.
+    /// The time at which the last control ends. Requests for memory wait until then.
     pub fn busy_until(&self) -> u64 {
         self.busy_until
     }
 
-    /// An ioctl made at `now` over a file: the packet of [`wire`], and the packet that answers it.
+    /// Executes an ioctl made at `now` over a file: a request packet of [`wire`]. Returns the answer packet.
     pub fn request(&mut self, now: u64, file: FileId, packet: &[u8], engine: &mut Engine) -> Reply {
         let Some(request) = wire::decode_request(packet) else {
             return Reply { bytes: wire::encode_answer(EINVAL, &[], &[]), at_ns: now };
@@ -202,7 +202,7 @@ impl Rm {
 struct Call<'a> {
     now: u64,
     file: FileId,
-    /// When it is answered.
+    /// The time of the answer.
     at_ns: u64,
     engine: &'a mut Engine,
 }

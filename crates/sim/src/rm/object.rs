@@ -12,32 +12,32 @@ pub(super) struct Group {
     pub(super) id: u32,
     /// The engine whose runlist it is in.
     pub(super) engine: u32,
-    /// As it was set last.
+    /// The value that was set last.
     pub(super) timeslice_us: u64,
     /// The context whose kernels it carries.
     pub(super) context: Option<GroupId>,
     /// Switches before the statistics were last reset.
-    pub(super) forgotten: Switches,
+    pub(super) before_reset: Switches,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// A GPU.
     Device,
+    /// The part of a device that executes controls.
     Subdevice,
+    /// A channel group.
     Group(Group),
-    /// An engine on a channel; it takes no requests.
+    /// An engine on a channel; it has no controls.
     Engine,
     /// A channel of a group, and whether DISABLE_CHANNELS has disabled it.
-    Channel {
-        group: u32,
-        access: Access,
-    },
+    Channel { group: u32, access: Access },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) parent: u32,
-    /// As it was allocated.
+    /// The class of its allocation.
     pub(super) class: u32,
     pub(super) kind: Kind,
 }
@@ -54,7 +54,7 @@ const CHOSEN: u32 = 0xcaf0_0000;
 
 impl Client {
     /// Adds an object and returns its handle: `wanted`, or the driver's choice if that is 0. `None` if the handle is
-    /// taken.
+    /// in use.
     pub(super) fn add(&mut self, wanted: u32, object: Object) -> Option<u32> {
         let handle = if wanted == 0 {
             self.next_handle += 1;
@@ -177,7 +177,7 @@ impl Rm {
                     engine: params.engine,
                     timeslice_us,
                     context: None,
-                    forgotten: Switches::default(),
+                    before_reset: Switches::default(),
                 })
             }
             (class, Some(Kind::Group(group))) if class::is_channel(class) => {

@@ -7,12 +7,12 @@ use sluice_nvrm::abi::{self, ChannelParams, Command as Number, DisableChannels, 
 const MS: u64 = 1_000_000;
 const GROUP: u32 = 0x5c00_0015;
 
-struct World {
+struct Fixture {
     rm: Rm,
     engine: Engine,
 }
 
-/// A process with a context and kernels of 200 µs that never end.
+/// A process with a context and 50,000 queued kernels of 200 µs.
 struct Tenant {
     file: FileId,
     client: u32,
@@ -23,12 +23,12 @@ struct Tenant {
     stream: StreamId,
 }
 
-impl World {
+impl Fixture {
     fn new(support: Support) -> Self {
         Self { rm: Rm::new([7; 16], support, params::TIMESLICE_NS), engine: Engine::new(1 << 30, 0) }
     }
 
-    /// An ioctl at the present: the block and the parameters as they come back, and when.
+    /// Makes an ioctl now. Returns errno, the block, the parameters, and the time of the answer.
     fn ioctl(&mut self, file: FileId, nr: u8, block: &[u8], params: &[u8]) -> (i32, Vec<u8>, Vec<u8>, u64) {
         let packet = wire::encode_request(nr.into(), block, params).unwrap();
         let reply = self.rm.request(self.engine.now(), file, &packet, &mut self.engine);
@@ -117,88 +117,89 @@ impl World {
 
 #[test]
 fn disabled_group_does_not_run_and_continues_where_it_was_when_enabled() {
-    let mut world = World::new(Support::Full);
-    let tenant = world.tenant();
-    world.run_for(10 * MS);
-    let took = world.enable(&tenant, false);
-    assert_eq!(took, params::DISABLE_NS + params::PREEMPT_NS, "it returns when the group is off");
-    let stopped = world.gpu_ns(&tenant);
-    // It ran on while the driver was at it.
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
+    fixture.run_for(10 * MS);
+    let took = fixture.enable(&tenant, false);
+    assert_eq!(took, params::DISABLE_NS + params::PREEMPT_NS, "the call returns when the group is saved");
+    let stopped = fixture.gpu_ns(&tenant);
+    // It continued to run while the driver executed the control.
     assert!(stopped > 10 * MS && stopped < 10 * MS + params::DISABLE_NS);
-    world.run_for(35_000 * MS);
-    assert_eq!(world.gpu_ns(&tenant), stopped);
-    assert_eq!(world.enable(&tenant, true), params::ENABLE_NS);
-    world.run_for(10 * MS);
-    let resumed = world.gpu_ns(&tenant) - stopped;
+    fixture.run_for(35_000 * MS);
+    assert_eq!(fixture.gpu_ns(&tenant), stopped);
+    assert_eq!(fixture.enable(&tenant, true), params::ENABLE_NS);
+    fixture.run_for(10 * MS);
+    let resumed = fixture.gpu_ns(&tenant) - stopped;
     let on = 10 * MS + params::ENABLE_NS - params::ENABLED_AFTER_NS;
-    assert_eq!(resumed, on - params::LOAD_NS, "all of what follows, but for being put on");
-    let again = world.engine.completed(tenant.stream).unwrap();
-    assert_eq!(again, world.gpu_ns(&tenant) / 200_000, "no kernel ran twice or was lost");
+    assert_eq!(resumed, on - params::LOAD_NS, "all of the following time except for the restore");
+    let again = fixture.engine.completed(tenant.stream).unwrap();
+    assert_eq!(again, fixture.gpu_ns(&tenant) / 200_000, "no kernel ran twice or was lost");
 }
 
 #[test]
 fn disabling_an_idle_group_is_faster() {
-    let mut world = World::new(Support::Full);
-    let (busy, idle) = (world.tenant(), world.tenant());
-    world.enable(&busy, false);
-    assert_eq!(world.enable(&busy, false), params::DISABLE_NS);
-    world.run_for(10 * MS);
-    assert!(world.gpu_ns(&idle) > 9 * MS, "the other one runs");
+    let mut fixture = Fixture::new(Support::Full);
+    let (busy, idle) = (fixture.tenant(), fixture.tenant());
+    fixture.enable(&busy, false);
+    assert_eq!(fixture.enable(&busy, false), params::DISABLE_NS);
+    fixture.run_for(10 * MS);
+    assert!(fixture.gpu_ns(&idle) > 9 * MS, "the other one runs");
 }
 
 #[test]
 fn group_is_disabled_only_if_all_its_channels_are() {
-    let mut world = World::new(Support::Full);
-    let mut tenant = world.tenant();
+    let mut fixture = Fixture::new(Support::Full);
+    let mut tenant = fixture.tenant();
     let last = tenant.channels.pop().unwrap();
-    world.enable(&tenant, false);
-    let before = world.gpu_ns(&tenant);
-    world.run_for(10 * MS);
-    assert_eq!(world.gpu_ns(&tenant), before + 10 * MS);
+    fixture.enable(&tenant, false);
+    let before = fixture.gpu_ns(&tenant);
+    fixture.run_for(10 * MS);
+    assert_eq!(fixture.gpu_ns(&tenant), before + 10 * MS);
     tenant.channels = vec![last];
-    world.enable(&tenant, false);
-    let before = world.gpu_ns(&tenant);
-    world.run_for(10 * MS);
-    assert_eq!(world.gpu_ns(&tenant), before);
+    fixture.enable(&tenant, false);
+    let before = fixture.gpu_ns(&tenant);
+    fixture.run_for(10 * MS);
+    assert_eq!(fixture.gpu_ns(&tenant), before);
 }
 
 #[test]
 fn controls_run_one_after_the_other() {
-    let mut world = World::new(Support::Full);
-    let (a, b) = (world.tenant(), world.tenant());
+    let mut fixture = Fixture::new(Support::Full);
+    let (a, b) = (fixture.tenant(), fixture.tenant());
     let slice = abi::timeslice::encode(1);
-    let (.., first) = world.control(&a, GROUP, Number::SET_TIMESLICE, &slice);
-    let (.., second) = world.control(&b, GROUP, Number::SET_TIMESLICE, &slice);
+    let (.., first) = fixture.control(&a, GROUP, Number::SET_TIMESLICE, &slice);
+    let (.., second) = fixture.control(&b, GROUP, Number::SET_TIMESLICE, &slice);
     assert_eq!((first, second), (params::SET_TIMESLICE_NS, 2 * params::SET_TIMESLICE_NS));
-    world.run_to(first);
-    let slices =
-        |world: &World| world.engine.ledger().groups.iter().map(|row| row.timeslice_ns).collect::<Vec<_>>();
-    assert_eq!(slices(&world), [1_000, params::TIMESLICE_NS], "the second has not taken effect yet");
-    world.run_to(second);
-    assert_eq!(slices(&world), [1_000, 1_000]);
-    let (status, read, _) = world.control(&a, GROUP, Number::GET_TIMESLICE, &[0; 8]);
+    fixture.run_to(first);
+    let slices = |fixture: &Fixture| {
+        fixture.engine.ledger().groups.iter().map(|row| row.timeslice_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(slices(&fixture), [1_000, params::TIMESLICE_NS], "the second has not taken effect yet");
+    fixture.run_to(second);
+    assert_eq!(slices(&fixture), [1_000, 1_000]);
+    let (status, read, _) = fixture.control(&a, GROUP, Number::GET_TIMESLICE, &[0; 8]);
     assert_eq!((status, abi::timeslice::decode(&read)), (NvStatus::OK, Some(1)));
 }
 
 #[test]
 fn client_handle_is_valid_on_its_own_file_only() {
-    let mut world = World::new(Support::Full);
-    let (mine, other) = (world.tenant(), world.tenant());
-    let stranger = Tenant { file: other.file, ..mine };
+    let mut fixture = Fixture::new(Support::Full);
+    let (mine, other) = (fixture.tenant(), fixture.tenant());
+    let foreign = Tenant { file: other.file, ..mine };
     let slice = abi::timeslice::encode(1);
-    let (status, ..) = world.control(&stranger, GROUP, Number::SET_TIMESLICE, &slice);
+    let (status, ..) = fixture.control(&foreign, GROUP, Number::SET_TIMESLICE, &slice);
     assert_eq!(status, NvStatus::INVALID_CLIENT);
-    let channels = vec![(stranger.client, stranger.channels[0])];
+    let channels = vec![(foreign.client, foreign.channels[0])];
     let params = DisableChannels { disable: true, only_scheduling: false, channels }.encode();
-    let (status, ..) = world.control(&other, other.subdevice, Number::DISABLE_CHANNELS, &params);
-    assert_eq!(status, NvStatus::INVALID_CLIENT, "nor can its channels be named over another");
+    let (status, ..) = fixture.control(&other, other.subdevice, Number::DISABLE_CHANNELS, &params);
+    assert_eq!(status, NvStatus::INVALID_CLIENT, "its channels cannot be named over another file either");
 }
 
 #[test]
 fn sizes_are_exact_and_objects_of_the_right_kind() {
-    let mut world = World::new(Support::Full);
-    let tenant = world.tenant();
-    let mut status = |object, number, params: &[u8]| world.control(&tenant, object, number, params).0;
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
+    let mut status = |object, number, params: &[u8]| fixture.control(&tenant, object, number, params).0;
     assert_eq!(status(GROUP, Number::SET_TIMESLICE, &[1; 7]), NvStatus::INVALID_ARGUMENT);
     assert_eq!(status(GROUP, Number::SET_TIMESLICE, &[0; 8]), NvStatus::INVALID_ARGUMENT, "a slice of 0");
     assert_eq!(status(GROUP, Number::GPFIFO_SCHEDULE, &[0; 2]), NvStatus::INVALID_ARGUMENT);
@@ -208,7 +209,7 @@ fn sizes_are_exact_and_objects_of_the_right_kind() {
     assert_eq!(status(GROUP, Number::MAKE_REALTIME, &[1]), NvStatus::INSUFFICIENT_PERMISSIONS);
     assert_eq!(status(tenant.subdevice, Number::DISABLE_CHANNELS, &[0xff; 536]), NvStatus::INVALID_ARGUMENT);
     for (nr, len) in [(Request::CONTROL.nr, 31), (Request::ALLOC.nr, 40), (0x99, 32)] {
-        let (errno, ..) = world.ioctl(tenant.file, nr, &vec![0; len], &[]);
+        let (errno, ..) = fixture.ioctl(tenant.file, nr, &vec![0; len], &[]);
         assert_eq!(errno, EINVAL, "function {nr:#x} with a block of {len} bytes");
     }
 }
@@ -216,120 +217,124 @@ fn sizes_are_exact_and_objects_of_the_right_kind() {
 #[test]
 fn driver_can_report_success_without_effect_or_refuse() {
     for (support, status) in [(Support::StatusOnly, NvStatus::OK), (Support::None, NvStatus::NOT_SUPPORTED)] {
-        let mut world = World::new(support);
-        let tenant = world.tenant();
+        let mut fixture = Fixture::new(support);
+        let tenant = fixture.tenant();
         let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
         let params = DisableChannels { disable: true, only_scheduling: false, channels }.encode();
-        let (got, ..) = world.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
+        let (got, ..) = fixture.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
         assert_eq!(got, status);
         let slice = abi::timeslice::encode(7);
-        assert_eq!(world.control(&tenant, GROUP, Number::SET_TIMESLICE, &slice).0, status);
-        world.run_for(10 * MS);
-        let row = world.engine.ledger().groups[0].clone();
+        assert_eq!(fixture.control(&tenant, GROUP, Number::SET_TIMESLICE, &slice).0, status);
+        fixture.run_for(10 * MS);
+        let row = fixture.engine.ledger().groups[0].clone();
         assert_eq!((row.is_enabled, row.timeslice_ns), (true, params::TIMESLICE_NS));
-        assert!(world.gpu_ns(&tenant) > 9 * MS);
+        assert!(fixture.gpu_ns(&tenant) > 9 * MS);
     }
 }
 
 #[test]
 fn statistics_show_which_controls_had_an_effect() {
-    let mut world = World::new(Support::Full);
-    let (tenant, _other) = (world.tenant(), world.tenant());
-    world.run_for(100 * MS);
-    let ask = |world: &mut World, reset| {
+    let mut fixture = Fixture::new(Support::Full);
+    let (tenant, _other) = (fixture.tenant(), fixture.tenant());
+    fixture.run_for(100 * MS);
+    let ask = |fixture: &mut Fixture, reset| {
         let params = abi::CtxswStats::query(GROUP, reset);
-        let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_CTXSW_STATS, &params);
+        let (status, params, _) =
+            fixture.control(&tenant, tenant.subdevice, Number::GET_CTXSW_STATS, &params);
         assert_eq!(status, NvStatus::OK);
         abi::CtxswStats::decode(&params).unwrap()
     };
-    let stats = ask(&mut world, true);
+    let stats = ask(&mut fixture, true);
     assert!(stats.saves > 15 && stats.cilp == stats.saves && stats.restores >= stats.saves, "{stats:?}");
-    assert_eq!(ask(&mut world, false).saves, 0);
-    world.enable(&tenant, false);
-    let stopped = ask(&mut world, false).saves;
-    world.run_for(100 * MS);
-    assert_eq!(ask(&mut world, false).saves, stopped);
+    assert_eq!(ask(&mut fixture, false).saves, 0);
+    fixture.enable(&tenant, false);
+    let stopped = ask(&mut fixture, false).saves;
+    fixture.run_for(100 * MS);
+    assert_eq!(ask(&mut fixture, false).saves, stopped);
 }
 
 #[test]
 fn draining_lets_running_kernels_end() {
-    let mut world = World::new(Support::Full);
-    let tenant = world.tenant();
-    world.run_for(MS);
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
+    fixture.run_for(MS);
     let channels = tenant.channels.iter().map(|channel| (tenant.client, *channel)).collect();
     let params = DisableChannels { disable: true, only_scheduling: true, channels }.encode();
-    let (.., at) = world.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
-    world.run_to(at);
-    assert!(world.engine.is_on(tenant.context));
-    world.run_for(10 * MS);
-    let ran = world.gpu_ns(&tenant);
+    let (.., at) = fixture.control(&tenant, tenant.subdevice, Number::DISABLE_CHANNELS, &params);
+    fixture.run_to(at);
+    assert!(fixture.engine.is_on(tenant.context));
+    fixture.run_for(10 * MS);
+    let ran = fixture.gpu_ns(&tenant);
     assert!(ran.is_multiple_of(200_000) && ran < 2 * MS, "{ran}");
 }
 
 #[test]
 fn objects_end_with_their_file_and_with_their_parent() {
-    let mut world = World::new(Support::Full);
-    let (a, b, c) = (world.tenant(), world.tenant(), world.tenant());
+    let mut fixture = Fixture::new(Support::Full);
+    let (a, b, c) = (fixture.tenant(), fixture.tenant(), fixture.tenant());
     let free = |object| FreeBlock { client: b.client, parent: 0, object, status: 0 }.encode();
-    let (_, block, ..) = world.ioctl(b.file, Request::FREE.nr, &free(GROUP), &[]);
+    let (_, block, ..) = fixture.ioctl(b.file, Request::FREE.nr, &free(GROUP), &[]);
     assert_eq!(FreeBlock::decode(&block).unwrap().status, 0);
-    assert_eq!(world.engine.ledger().groups.len(), 2);
+    assert_eq!(fixture.engine.ledger().groups.len(), 2);
     let slice = abi::timeslice::encode(1);
     assert_eq!(
-        world.control(&b, b.channels[0], Number::SET_TIMESLICE, &slice).0,
+        fixture.control(&b, b.channels[0], Number::SET_TIMESLICE, &slice).0,
         NvStatus::INVALID_OBJECT_HANDLE
     );
-    world.rm.close(a.file, &mut world.engine);
-    assert_eq!(world.control(&a, GROUP, Number::SET_TIMESLICE, &slice).0, NvStatus::INVALID_CLIENT);
-    let left: Vec<u64> = world.engine.ledger().groups.iter().map(|row| row.group).collect();
+    fixture.rm.close(a.file, &mut fixture.engine);
+    assert_eq!(fixture.control(&a, GROUP, Number::SET_TIMESLICE, &slice).0, NvStatus::INVALID_CLIENT);
+    let left: Vec<u64> = fixture.engine.ledger().groups.iter().map(|row| row.group).collect();
     assert_eq!(left, [c.context.0]);
 }
 
 #[test]
 fn caller_chosen_handles_are_accepted_once() {
-    let mut world = World::new(Support::Full);
-    let tenant = world.tenant();
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
     let client = tenant.client;
     let object =
         |parent, object, class| AllocBlock { client, parent, object, class, ..AllocBlock::default() };
-    let device = world.alloc(tenant.file, object(client, 0x5c00_0001, class::DEVICE), &[]).unwrap();
+    let device = fixture.alloc(tenant.file, object(client, 0x5c00_0001, class::DEVICE), &[]).unwrap();
     assert_eq!(device, 0x5c00_0001);
     let again = object(client, 0x5c00_0001, class::DEVICE);
-    assert_eq!(world.alloc(tenant.file, again, &[]), Err(NvStatus(0x19)));
+    assert_eq!(fixture.alloc(tenant.file, again, &[]), Err(NvStatus(0x19)));
     let params = GroupParams { engine: 11 }.encode();
     assert_eq!(
-        world.alloc(tenant.file, object(client, 0, class::CHANNEL_GROUP), &params),
+        fixture.alloc(tenant.file, object(client, 0, class::CHANNEL_GROUP), &params),
         Err(NvStatus(0x36))
     );
     let wide = object(device, 0, class::CHANNEL_GROUP).encode_with_rights();
-    let (_, block, ..) = world.ioctl(tenant.file, Request::ALLOC_WITH_RIGHTS.nr, &wide, &params);
+    let (_, block, ..) = fixture.ioctl(tenant.file, Request::ALLOC_WITH_RIGHTS.nr, &wide, &params);
     let block = AllocBlock::decode(&block).unwrap();
     assert!(block.status == 0 && block.object != 0, "{block:?}");
 }
 
 #[test]
 fn controls_before_a_context_exists_apply_to_it() {
-    let mut world = World::new(Support::Full);
-    let tenant = world.tenant();
-    world.enable(&tenant, false);
-    world.rm.unbind(tenant.context);
-    let fresh = world.engine.add_group(tenant.owner, params::TIMESLICE_NS);
-    assert!(world.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut world.engine));
-    assert!(!world.engine.ledger().groups[1].is_enabled);
-    assert!(!world.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut world.engine), "it has one");
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
+    fixture.enable(&tenant, false);
+    fixture.rm.unbind(tenant.context);
+    let fresh = fixture.engine.add_group(tenant.owner, params::TIMESLICE_NS);
+    assert!(fixture.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut fixture.engine));
+    assert!(!fixture.engine.ledger().groups[1].is_enabled);
+    assert!(
+        !fixture.rm.bind(tenant.file, tenant.client, GROUP, fresh, &mut fixture.engine),
+        "the group has a context"
+    );
     let access = Control::Access(Access::Enabled);
-    world.engine.control(fresh, access);
-    assert!(world.engine.ledger().groups[1].is_enabled);
+    fixture.engine.control(fresh, access);
+    assert!(fixture.engine.ledger().groups[1].is_enabled);
 }
 
 #[test]
 fn handle_information_is_available_on_its_file_even_without_control_support() {
     use sluice_nvrm::abi::handle_info::{CLASS, PARENT, decode, query};
-    let mut world = World::new(Support::None);
-    let tenant = world.tenant();
+    let mut fixture = Fixture::new(Support::None);
+    let tenant = fixture.tenant();
     let mut info = |object, what| {
         let (status, params, _) =
-            world.control(&tenant, tenant.client, Number::GET_HANDLE_INFO, &query(object, what));
+            fixture.control(&tenant, tenant.client, Number::GET_HANDLE_INFO, &query(object, what));
         if status == NvStatus::OK { Ok(decode(&params).unwrap()) } else { Err(status) }
     };
     let device = info(GROUP, PARENT).unwrap();
@@ -344,21 +349,22 @@ fn handle_information_is_available_on_its_file_even_without_control_support() {
     }
     assert_eq!(info(0x5c00_ffff, CLASS), Err(NvStatus::OBJECT_NOT_FOUND));
     assert_eq!(info(GROUP, 3), Err(NvStatus::INVALID_ARGUMENT));
-    let stranger = world.tenant();
-    let asks = Tenant { client: tenant.client, ..stranger };
-    let (status, ..) = world.control(&asks, tenant.client, Number::GET_HANDLE_INFO, &query(GROUP, CLASS));
+    let foreign = fixture.tenant();
+    let foreign_client = Tenant { client: tenant.client, ..foreign };
+    let (status, ..) =
+        fixture.control(&foreign_client, tenant.client, Number::GET_HANDLE_INFO, &query(GROUP, CLASS));
     assert_eq!(status, NvStatus::INVALID_CLIENT);
 }
 
 #[test]
 fn subdevice_reports_its_gpu() {
-    let mut world = World::new(Support::None);
-    let tenant = world.tenant();
+    let mut fixture = Fixture::new(Support::None);
+    let tenant = fixture.tenant();
     let ask = abi::gid::query();
-    let (status, params, _) = world.control(&tenant, tenant.subdevice, Number::GET_GID_INFO, &ask);
+    let (status, params, _) = fixture.control(&tenant, tenant.subdevice, Number::GET_GID_INFO, &ask);
     assert_eq!(
         (status, abi::gid::decode(&params)),
         (NvStatus::OK, Some("GPU-07070707-0707-0707-0707-070707070707"))
     );
-    assert_ne!(world.control(&tenant, GROUP, Number::GET_GID_INFO, &ask).0, NvStatus::OK);
+    assert_ne!(fixture.control(&tenant, GROUP, Number::GET_GID_INFO, &ask).0, NvStatus::OK);
 }

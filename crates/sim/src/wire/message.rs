@@ -15,69 +15,47 @@ pub(crate) const LONGEST: usize = 64 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// The first request of a process that uses the GPU. The answer brings the shared memory and the eventfd that wakes the daemon.
-    Hello {
-        version: u32,
-        label: String,
-    },
+    /// The first request of a process that uses the GPU. The answer carries the shared memory and the eventfd that
+    /// wakes the daemon.
+    Hello { version: u32, label: String },
     /// Opens a file of the control device, which comes with the answer.
     OpenControl,
     /// Opens a context. The answer is the number of its channel group.
-    OpenContext {
-        control: Option<ControlGroup>,
-    },
-    CloseContext {
-        group: u64,
-    },
-    Allocate {
-        bytes: u64,
-    },
-    Free {
-        bytes: u64,
-    },
-    /// Asks for the free and the total memory of the GPU.
+    OpenContext { control: Option<ControlGroup> },
+    /// Closes a context with everything in it.
+    CloseContext { group: u64 },
+    /// Allocates device memory.
+    Allocate { bytes: u64 },
+    /// Frees device memory.
+    Free { bytes: u64 },
+    /// Queries the free and the total memory of the GPU.
     Memory,
-    /// Asks for the index of a kernel's name.
-    Name {
-        name: String,
-    },
-    /// Registers a graph, by its nodes in topological order.
-    AddGraph {
-        nodes: Vec<Node>,
-    },
-    DropGraph {
-        graph: u64,
-    },
+    /// Queries the index of a kernel's name.
+    Name { name: String },
+    /// Registers a graph, by its nodes in topological order. The answer is its number.
+    AddGraph { nodes: Vec<Node> },
+    /// Removes a graph.
+    DropGraph { graph: u64 },
+    /// Queries the properties of the GPU.
     Gpu,
+    /// Queries all counters.
     Ledger,
-    Window {
-        from_ns: u64,
-        to_ns: u64,
-    },
-    Timeline {
-        from_ns: u64,
-        to_ns: u64,
-    },
+    /// Queries the use of the GPU between two times.
+    Window { from_ns: u64, to_ns: u64 },
+    /// Queries the intervals in which each process had the GPU between two times.
+    Timeline { from_ns: u64, to_ns: u64 },
     /// Injects the fault of an Xid.
-    Inject {
-        xid: u64,
-    },
+    Inject { xid: u64 },
     /// Repairs all faults.
     Heal,
-    /// Asks for notification of every Xid from now on.
+    /// Requests notification of every Xid from now on.
     Listen,
     /// Locks a process at its next driver call; answered when it has no work in progress. 0 ms means no limit.
-    Lock {
-        pid: i32,
-        timeout_ms: u32,
-    },
-    Unlock {
-        pid: i32,
-    },
-    /// Asks whether a process is locked: 0 or 1.
-    LockState {
-        pid: i32,
-    },
+    Lock { pid: i32, timeout_ms: u32 },
+    /// Unlocks a process.
+    Unlock { pid: i32 },
+    /// Queries whether a process is locked: 0 or 1.
+    LockState { pid: i32 },
 }
 
 impl Request {
@@ -104,9 +82,9 @@ pub struct ControlGroup {
 pub enum LockFailure {
     /// It does not use this GPU.
     NoSuchProcess,
-    /// It is another user's.
+    /// It belongs to another user.
     NotPermitted,
-    /// It is locked already, or is not.
+    /// It is locked already, or, for an unlock, it is not locked.
     WrongState,
     /// The process's work took too long; it continues unlocked.
     NotInTime,
@@ -114,29 +92,30 @@ pub enum LockFailure {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
+    /// The request has been executed.
     Done,
+    /// Not enough device memory is left.
     OutOfMemory,
-    /// The compute mode admits no further process.
+    /// The compute mode allows no further process.
     Unavailable,
-    Refused {
-        why: String,
-    },
+    /// The request is invalid or cannot be executed.
+    Refused { why: String },
+    /// The number that the request asks for.
     Number(u64),
     /// Free and total bytes.
-    Memory {
-        free: u64,
-        total: u64,
-    },
+    Memory { free: u64, total: u64 },
+    /// The properties of the GPU.
     Gpu(GpuInfo),
+    /// All counters.
     Ledger(Box<Ledger>),
+    /// The use of the GPU between two times.
     Window(Window),
+    /// The intervals in which each process had the GPU.
     Timeline(Vec<Interval>),
     /// The process was not locked or unlocked.
     NotLocked(LockFailure),
     /// A fault of the GPU; sent without a request, after [`Request::Listen`].
-    Xid {
-        code: u64,
-    },
+    Xid { code: u64 },
 }
 
 /// Properties of the GPU that a process may read.
@@ -160,7 +139,7 @@ pub struct GpuInfo {
     pub has_mem_ops: bool,
     /// The version that the driver reports.
     pub driver_version: String,
-    /// CU_COMPUTEMODE: 0 takes several processes, 2 none, 3 one.
+    /// CU_COMPUTEMODE: 0 allows several processes, 2 none, 3 one.
     pub compute_mode: i32,
     /// Whether the driver reports that processes are clients of an MPS server. Each process has its own channel
     /// groups in any case.
@@ -169,19 +148,24 @@ pub struct GpuInfo {
     pub fault: Option<Fault>,
 }
 
+fn too_long(bytes: usize) -> io::Error {
+    let what = format!("message of {bytes} bytes, expected at most {LONGEST}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);
-    let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "message too long"))?;
+    let length = length.ok_or_else(|| too_long(body.len()))?;
     Ok([length.to_le_bytes().as_slice(), &body].concat())
 }
 
-/// Takes one message off the front of a buffer, if it is there to its end.
+/// Removes one message from the front of a buffer, if the buffer contains all of it.
 pub(crate) fn take<T: DeserializeOwned>(buffer: &mut Vec<u8>) -> io::Result<Option<T>> {
     let Some(length) = buffer.first_chunk::<4>() else { return Ok(None) };
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("message of {length} bytes")));
+        return Err(too_long(length));
     }
     let Some(body) = buffer.get(4..4 + length) else { return Ok(None) };
     let message = serde_json::from_slice(body)?;

@@ -13,44 +13,27 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A new stream in the slot; its commands are numbered from `last_seq + 1`.
-    Open {
-        group: u64,
-        kind: StreamKind,
-        priority: i32,
-        last_seq: u64,
-    },
+    Open { group: u64, kind: StreamKind, priority: i32, last_seq: u64 },
     /// The stream is removed when its commands are done.
     Close,
+    /// One piece of work.
     Work(Work),
-    /// A graph that the daemon knows.
-    Graph {
-        graph: u64,
-    },
+    /// A graph that the daemon has registered.
+    Graph { graph: u64 },
     /// Writes the time into an event's word; `None` for an event without a time.
-    Mark {
-        event: Option<usize>,
-    },
-    Wait {
-        slot: usize,
-        seq: u64,
-    },
-    /// Holds the stream until [`Order::HostDone`].
+    Mark { event: Option<usize> },
+    /// Waits until the stream of another slot has completed a command.
+    Wait { slot: usize, seq: u64 },
+    /// Stops the stream until [`Order::HostDone`].
     Host,
     /// A host function has returned.
-    HostDone {
-        seq: u64,
-    },
+    HostDone { seq: u64 },
     /// A thread waits for this number of the stream.
-    Watch {
-        seq: u64,
-    },
+    Watch { seq: u64 },
     /// Waits for a word in the client's memory; without a condition, writes one.
     MemOp(Option<Condition>),
     /// A word in the client's memory has this value.
-    Word {
-        address: u64,
-        value: u64,
-    },
+    Word { address: u64, value: u64 },
 }
 
 impl Order {
@@ -139,7 +122,7 @@ fn numbered<T: Copy>(all: &[T], number: u64) -> Option<T> {
     all.get(usize::try_from(number).ok()?).copied()
 }
 
-/// Two numbers of 32 bits in a word; larger ones are the largest.
+/// Packs two numbers of 32 bits into a word. A larger number is stored as `u32::MAX`.
 fn pack(low: u64, high: u64) -> u64 {
     let part = |value: u64| value.min(u32::MAX.into());
     part(low) | part(high) << 32

@@ -1,6 +1,6 @@
 //! The memory that a client shares with the daemon: a ring of commands, and words with the progress of the GPU.
 //!
-//! Any thread of the client puts commands in; only the daemon takes them out. A slot of the ring is claimed by moving
+//! Any thread of the client adds commands; only the daemon removes them. A slot of the ring is claimed by moving
 //! [`TAIL`], filled, and then marked as full with its ticket; so tickets are the order of submission.
 
 use super::record::Record;
@@ -35,13 +35,13 @@ const _: () = assert!(RING == 8_192);
 pub(crate) struct Region(SharedRegion);
 
 impl Region {
-    /// Makes the memory: the daemon's side.
+    /// Creates the memory, on the daemon's side.
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
         let (region, fd) = SharedRegion::create("sluice-sim", WORDS)?;
         Ok((Self(region), fd))
     }
 
-    /// Maps the memory: the client's side.
+    /// Maps the memory, on the client's side.
     pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         SharedRegion::map(fd, WORDS).map(Self)
     }
@@ -57,8 +57,8 @@ impl Region {
     }
 
     /// Puts a command into the ring and returns its ticket. While there is no room, `full` is called and returns
-    /// whether the daemon is alive; without a daemon, overwritten commands would never be read. `claimed` gets the
-    /// ticket before the daemon can see the command.
+    /// whether the daemon is alive; without a daemon, overwritten commands would never be read. `claimed` is called with
+    /// the ticket before the daemon can read the command.
     pub(crate) fn push(&self, record: &Record, full: impl Fn() -> bool, claimed: impl FnOnce(u64)) -> u64 {
         let ticket = self.word(TAIL).fetch_add(1, Ordering::Relaxed);
         while ticket >= self.word(HEAD).load(Ordering::Acquire) + RING && full() {}
@@ -71,14 +71,14 @@ impl Region {
         ticket
     }
 
-    /// Whether others have put commands behind the one with this ticket. They may have woken the daemon when it could not get past this
-    /// one, which was not there yet.
+    /// Whether other threads have put commands behind the one with this ticket. They may have woken the daemon before this
+    /// command was complete, and the daemon reads no command behind an incomplete one.
     pub(crate) fn has_followers(&self, ticket: u64) -> bool {
         fence(Ordering::SeqCst);
         self.word(TAIL).load(Ordering::Relaxed) > ticket + 1
     }
 
-    /// Takes the next command out, on the daemon's side. Invalid records are skipped.
+    /// Removes the next command, on the daemon's side. Invalid records are skipped.
     pub(crate) fn pop(&self) -> Option<Option<Record>> {
         let head = self.word(HEAD).load(Ordering::Relaxed);
         let slot = self.slot(head);
@@ -103,7 +103,7 @@ impl Region {
         let _ = futex::wait_low(head, low(head.load(Ordering::Acquire)), Some(Duration::from_millis(1)));
     }
 
-    /// The daemon is about to sleep: from here on, commands that cannot wait must wake it.
+    /// Called when the daemon is about to sleep: from here on, commands that cannot wait must wake it.
     pub(crate) fn park(&self) {
         self.word(PARKED).store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -147,7 +147,7 @@ impl Region {
             }
             std::thread::yield_now();
         }
-        // A daemon that died while publishing: nothing changes any more.
+        // The daemon died while publishing: nothing changes any more.
         read()
     }
 
@@ -165,17 +165,17 @@ impl Region {
         self.word(TIMES + event % EVENTS).load(Ordering::Acquire)
     }
 
-    /// The earliest time at which more of what the daemon has seen can complete.
+    /// The earliest time at which another command that the daemon has read can complete.
     pub(crate) fn next_event_ns(&self) -> u64 {
         self.word(NEXT_EVENT).load(Ordering::Acquire)
     }
 
-    /// Whether the daemon has taken everything out up to a ticket.
-    pub(crate) fn is_taken(&self, ticket: u64) -> bool {
+    /// Whether the daemon has read all commands up to a ticket.
+    pub(crate) fn is_read(&self, ticket: u64) -> bool {
         self.word(HEAD).load(Ordering::Acquire) > ticket
     }
 
-    /// Changes whenever something that was watched has completed.
+    /// A number that changes whenever a watched command has completed.
     pub(crate) fn notified(&self) -> u64 {
         self.word(NOTIFY).load(Ordering::Acquire)
     }
@@ -185,7 +185,7 @@ impl Region {
         let _ = futex::wait_low(self.word(NOTIFY), low(seen), Some(timeout));
     }
 
-    /// Locks the process at its next call, or unlocks it. The daemon's side.
+    /// Locks the process at its next call, or unlocks it, on the daemon's side.
     pub(crate) fn set_locked(&self, is_locked: bool) {
         self.word(LOCKED).store(is_locked.into(), Ordering::Release);
         let _ = futex::wake_low(self.word(LOCKED), u32::MAX);

@@ -20,7 +20,7 @@ fn wake_all_of(count: u32, wake: impl Fn(u32) -> u32) {
 #[test]
 fn changed_word_is_not_waited_for() {
     assert_eq!(wait_low(&AtomicU64::new(1), 0, None), Wake::Changed);
-    assert_eq!(wait_low(&AtomicU64::new(1), 0, None), Wake::Changed);
+    assert_eq!(wait_low(&AtomicU64::new(1 << 32), 1, None), Wake::Changed);
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(super) fn measure(
         let level = processes.level;
         match why {
             Some(why) => Err(LeftOut { be_kernel_us: kernel_us, level, hint: *hint, why }),
-            None => Ok(all.row((kernel_us, level), (*hint, samples), order.names(flags.blocks))),
+            None => Ok(all.row(kernel_us, level, *hint, samples, order.names(flags.blocks))),
         }
     });
     Ok(rows.collect())

@@ -148,21 +148,18 @@ fn driver(simulated: bool) -> String {
     version.unwrap_or_else(|why| format!("unknown: {why}"))
 }
 
-/// The commit that was built, from SLUICE_COMMIT or from git.
+/// The commit that was built, from SLUICE_COMMIT or from git; `unknown` if there is neither.
 pub(super) fn commit() -> String {
-    std::env::var("SLUICE_COMMIT").unwrap_or_else(|_| output_of("git", &["rev-parse", "HEAD"]))
+    std::env::var("SLUICE_COMMIT").unwrap_or_else(|_| {
+        let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
+        let hash = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+        hash.map_or_else(|| "unknown".to_owned(), |hash| String::from_utf8_lossy(&hash).trim().to_owned())
+    })
 }
 
 /// Now, to the second, as in 2026-11-21T18:00:00+00:00.
 pub(super) fn date() -> String {
-    output_of("date", &["--utc", "--iso-8601=seconds"])
-}
-
-/// What a program prints; `unknown` if it fails.
-fn output_of(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.unwrap_or_else(|| "unknown".to_owned())
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S+00:00").to_string()
 }
 
 #[cfg(test)]

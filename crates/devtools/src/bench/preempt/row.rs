@@ -167,8 +167,10 @@ impl Measurements {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, not negative")]
     pub(super) fn row(
         &self,
-        (be_kernel_us, level): (u32, PreemptionLevel),
-        (hint, sluice): (bool, &ArmSamples),
+        be_kernel_us: u32,
+        level: PreemptionLevel,
+        hint: bool,
+        sluice: &ArmSamples,
         order: Vec<String>,
     ) -> Row {
         let Self { alone: [first, second], be_alone, stock, shared, .. } = self;

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn activity_is_reported_at_begin_and_known_end_of_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     assert_eq!(reported(&device), []);
     launch(&device, &thread, 100);
     launch(&device, &thread, 101);
@@ -36,7 +36,7 @@ fn blocked_thread_counts_as_activity() {
 #[test]
 fn unlimited_grant_is_not_drained_or_measured_and_the_tracker_finds_the_end_of_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.detached(), ThreadState::unknown());
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
     device.link.unlimited.store(true, SeqCst);
     device.link.contenders.store(1, SeqCst);
     device.track();
@@ -58,7 +58,7 @@ fn unlimited_grant_is_not_drained_or_measured_and_the_tracker_finds_the_end_of_w
 #[test]
 fn grant_that_becomes_unlimited_is_kept_and_a_withdrawn_one_is_requested_again() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     wait_for(&device, 100);
     device.link.set_deadline(u64::MAX);
@@ -79,7 +79,7 @@ fn grant_that_becomes_unlimited_is_kept_and_a_withdrawn_one_is_requested_again()
 #[test]
 fn returned_manager_is_told_of_running_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     device.begin_blocking();
     lock(&device.link.activity).clear();
@@ -99,7 +99,7 @@ fn hold_kernels_are_armed_at_the_end_of_work_and_learn_from_observed_ends() {
     use crate::hold_kernel::{Settings, Trigger};
     let mut fixture = Fixture::new();
     fixture.settings.hold_kernels = Settings { automatic: true, ..Settings::default() };
-    let (device, thread) = (fixture.detached(), ThreadState::unknown());
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
     device.link.unlimited.store(true, SeqCst);
     device.track();
     let hold_kernels = &device.hold_kernels;

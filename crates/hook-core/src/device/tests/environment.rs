@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn captured_launch_bypasses_and_its_streams_are_not_touched() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     fixture.captures.begin(100);
     device.prepare_capture();
     lock(&device.driver.capturing).push(100);
@@ -25,7 +25,7 @@ fn captured_launch_bypasses_and_its_streams_are_not_touched() {
 #[test]
 fn beginning_capture_sends_noted_streams_to_the_slow_path() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.captures.begin(100);
     device.prepare_capture();
@@ -36,7 +36,7 @@ fn beginning_capture_sends_noted_streams_to_the_slow_path() {
 #[test]
 fn a_destroyed_stream_is_drained_without_its_handle() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     drop(device.forget_stream(stream(100)));
     lock(&device.driver.marked).clear();
@@ -52,7 +52,7 @@ fn a_destroyed_stream_is_drained_without_its_handle() {
 #[test]
 fn context_that_did_not_end_is_still_drained() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     drop(device.lock_contexts());
     fixture.clock.advance(100 * MS);
@@ -66,7 +66,7 @@ fn context_that_did_not_end_is_still_drained() {
 #[test]
 fn handles_of_a_destroyed_context_are_not_used() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     drop(device.forget_stream(stream(100)));
     launch(&device, &thread, 101);
@@ -85,7 +85,7 @@ fn handles_of_a_destroyed_context_are_not_used() {
 #[test]
 fn the_default_stream_of_a_thread_is_drained_with_its_context() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
     lock(&device.driver.marked).clear();
     fixture.clock.advance(100 * MS);
@@ -98,7 +98,7 @@ fn the_default_stream_of_a_thread_is_drained_with_its_context() {
 #[test]
 fn launches_bypass_a_lost_manager_until_it_returns() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.link.dead.store(true, SeqCst);
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
     device.track();
@@ -115,7 +115,7 @@ fn launches_wait_for_a_lost_manager_with_fail_closed() {
     device.link.closed.store(true, SeqCst);
     device.link.dead.store(true, SeqCst);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::unknown())));
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
         while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
             std::thread::yield_now();
         }
@@ -153,7 +153,7 @@ fn loss_of_the_manager_is_detected_under_an_unlimited_grant() {
     let device = fixture.detached();
     device.link.unlimited.store(true, SeqCst);
     device.track();
-    assert!(is_governed(&device.launch(stream(100), &ThreadState::unknown())));
+    assert!(is_governed(&device.launch(stream(100), &ThreadState::empty())));
     assert_eq!(device.link.sent().len(), 0, "an unlimited grant is not requested");
     device.link.dead.store(true, SeqCst);
     device.track();
@@ -163,7 +163,7 @@ fn loss_of_the_manager_is_detected_under_an_unlimited_grant() {
 #[test]
 fn gemini_manager_gets_the_overrun_with_the_next_request_and_no_report() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.detached(), ThreadState::unknown());
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
     device.link.legacy.store(true, SeqCst);
     device.track();
     launch(&device, &thread, 100);
@@ -182,7 +182,7 @@ fn gemini_manager_gets_the_overrun_with_the_next_request_and_no_report() {
 fn launch_bypasses_a_stalled_drain() {
     let mut fixture = Fixture::new();
     fixture.settings.stall_ns = 0;
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(100 * MS);
     device.track();
@@ -192,7 +192,7 @@ fn launch_bypasses_a_stalled_drain() {
 #[test]
 fn launch_without_a_context_bypasses_to_the_driver() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.driver.no_context.store(true, SeqCst);
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::NoContext)));
 }
@@ -200,7 +200,7 @@ fn launch_without_a_context_bypasses_to_the_driver() {
 #[test]
 fn launch_after_a_fork_bypasses_the_parents_grant() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     device.abandon();
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Forked)));
@@ -209,7 +209,7 @@ fn launch_after_a_fork_bypasses_the_parents_grant() {
 #[test]
 fn announcements_are_sent_at_each_step_while_attached() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     let asked = || device.link.announcements.swap(0, SeqCst);
     assert_eq!(asked(), 0, "the attachment included everything known");
     device.track();

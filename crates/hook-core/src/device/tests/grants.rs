@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn first_launch_requests_a_grant_and_later_ones_pass() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     assert_eq!(device.link.sent().len(), 1);
     assert!(device.try_launch(stream(100), &thread).is_ok());
@@ -16,12 +16,12 @@ fn first_launch_requests_a_grant_and_later_ones_pass() {
 #[test]
 fn launch_after_the_deadline_waits_until_the_last_grant_has_drained() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(100 * MS);
     assert!(device.try_launch(stream(100), &thread).is_err());
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::unknown())));
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
         while device.lock().waiting_launches == 0 {
             std::thread::yield_now();
         }
@@ -40,7 +40,7 @@ fn launch_after_the_deadline_waits_until_the_last_grant_has_drained() {
 #[test]
 fn burst_that_barely_fits_renews_the_grant_early_once() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(99 * MS + MS / 2);
     wait_for(&device, 100);
@@ -48,7 +48,7 @@ fn burst_that_barely_fits_renews_the_grant_early_once() {
     // Each answer takes a millisecond, after which a burst of 99.5 ms does not fit into what is left of 100 ms.
     device.link.delay_ns.store(MS, SeqCst);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| launch(&device, &ThreadState::unknown(), 100));
+        let held = scope.spawn(|| launch(&device, &ThreadState::empty(), 100));
         while !held.is_finished() {
             device.track();
         }
@@ -60,7 +60,7 @@ fn burst_that_barely_fits_renews_the_grant_early_once() {
 #[test]
 fn burst_beyond_the_rest_of_the_grant_renews_it_first() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     for _ in 0..4 {
         launch(&device, &thread, 100);
         fixture.clock.advance(20 * MS);
@@ -70,7 +70,7 @@ fn burst_beyond_the_rest_of_the_grant_renews_it_first() {
     // 10 ms are left of the grant, another client waits, and the program's bursts take 20 ms.
     device.link.contended.store(true, SeqCst);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| launch(&device, &ThreadState::unknown(), 100));
+        let held = scope.spawn(|| launch(&device, &ThreadState::empty(), 100));
         while device.lock().waiting_launches == 0 {
             std::thread::yield_now();
         }
@@ -84,7 +84,7 @@ fn burst_beyond_the_rest_of_the_grant_renews_it_first() {
 #[test]
 fn burst_that_fits_no_quota_begins_all_the_same() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(99 * MS);
     wait_for(&device, 100);
@@ -99,7 +99,7 @@ fn burst_that_fits_no_quota_begins_all_the_same() {
 #[test]
 fn drain_waits_for_a_launch_in_flight() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     let pass = device.launch(stream(100), &thread);
     fixture.clock.advance(100 * MS);
     device.track();
@@ -115,7 +115,7 @@ fn drain_waits_for_a_launch_in_flight() {
 fn unlimited_grant_wakes_the_manager_per_burst_and_not_per_launch() {
     let fixture = Fixture::new();
     let device = fixture.detached();
-    let thread = ThreadState::unknown();
+    let thread = ThreadState::empty();
     device.link.unlimited.store(true, SeqCst);
     device.track();
     for _ in 0..3 {
@@ -138,7 +138,7 @@ fn thousand_threads_share_one_grant_request() {
         let threads: Vec<_> = (0..1000)
             .map(|at| {
                 let device = &device;
-                scope.spawn(move || launch(device, &ThreadState::unknown(), 100 + at))
+                scope.spawn(move || launch(device, &ThreadState::empty(), 100 + at))
             })
             .collect();
         while device.lock().waiting_launches < 1000 {
@@ -155,7 +155,7 @@ fn thousand_threads_share_one_grant_request() {
 #[test]
 fn grant_that_opens_just_before_the_tracker_sleeps_wakes_it() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     let (now, polls) = (fixture.clock.now_ns(), std::sync::atomic::AtomicU64::new(0));
     let began = std::time::Instant::now();
     device.run_tracker(

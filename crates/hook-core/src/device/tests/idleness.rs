@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn unused_grant_is_returned_at_its_deadline() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(10 * MS);
     wait_for(&device, 100);
@@ -25,7 +25,7 @@ fn unused_grant_is_returned_at_its_deadline() {
 #[test]
 fn idle_holder_returns_the_token_when_other_clients_wait() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(MS);
     wait_for(&device, 100);
@@ -42,7 +42,7 @@ fn idle_holder_returns_the_token_when_other_clients_wait() {
 #[test]
 fn holder_keeps_the_token_below_the_idle_time() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
     fixture.clock.advance(MS);
@@ -60,7 +60,7 @@ fn holder_keeps_the_token_below_the_idle_time() {
 #[test]
 fn program_with_long_windows_returns_the_token_at_once() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     for _ in 0..4 {
         launch(&device, &thread, 100);
         fixture.clock.advance(MS);
@@ -78,7 +78,7 @@ fn program_with_long_windows_returns_the_token_at_once() {
 #[test]
 fn idleness_without_waits_is_found_by_querying_the_driver() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.link.contended.store(true, SeqCst);
     launch(&device, &thread, 100);
     fixture.clock.advance(MS);
@@ -98,7 +98,7 @@ fn idleness_without_waits_is_found_by_querying_the_driver() {
 #[test]
 fn driver_is_not_queried_while_launches_go_on() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.link.contended.store(true, SeqCst);
     for _ in 0..10 {
         launch(&device, &thread, 100);

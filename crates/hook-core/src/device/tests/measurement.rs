@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn only_the_busy_time_of_several_bursts_is_charged() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     for _ in 0..3 {
         launch(&device, &thread, 100);
         fixture.clock.advance(2 * MS);
@@ -21,7 +21,7 @@ fn only_the_busy_time_of_several_bursts_is_charged() {
 #[test]
 fn events_measure_a_grant_that_was_one_burst() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(100 * MS);
     device.driver.drain_ns.store(7 * MS, SeqCst);
@@ -35,7 +35,7 @@ fn events_measure_a_grant_that_was_one_burst() {
 #[test]
 fn delay_of_the_host_at_the_end_of_a_burst_is_not_charged() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.driver.elapsed_ns.store(4 * MS, SeqCst);
     // Bursts of 4 ms on the GPU whose end the host notices after 5 ms. Most of them are not measured.
     for _ in 0..15 {
@@ -54,7 +54,7 @@ fn delay_of_the_host_at_the_end_of_a_burst_is_not_charged() {
 #[test]
 fn short_bursts_are_measured_rarely() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     for _ in 0..90 {
         launch(&device, &thread, 100);
         wait_for(&device, 100);
@@ -73,7 +73,7 @@ fn short_bursts_are_measured_rarely() {
 #[test]
 fn measurement_applies_to_its_own_burst_only() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     device.driver.elapsed_ns.store(50 * MS, SeqCst);
     // The wait for two streams leaves the burst unmeasured, and the next begins too soon to be measured.
     launch(&device, &thread, 100);
@@ -96,7 +96,7 @@ fn measurement_applies_to_its_own_burst_only() {
 #[test]
 fn a_wait_that_fails_ends_no_burst() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(MS);
     let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
@@ -108,7 +108,7 @@ fn a_wait_that_fails_ends_no_burst() {
 fn unlimited_grant_keeps_no_burst_records() {
     for unlimited in [true, false] {
         let fixture = Fixture::new();
-        let (device, thread) = (fixture.detached(), ThreadState::unknown());
+        let (device, thread) = (fixture.detached(), ThreadState::empty());
         device.link.unlimited.store(unlimited, SeqCst);
         device.link.quota_ms.store(1000, SeqCst);
         device.track();

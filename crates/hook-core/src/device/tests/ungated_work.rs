@@ -23,7 +23,7 @@ fn copy(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) {
 #[test]
 fn copy_is_activity_until_its_stream_is_idle() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     copy(&device, &thread, 100);
     assert_eq!(reported(&device), [true]);
     assert_eq!(device.link.wakeups.load(SeqCst), 1);
@@ -39,7 +39,7 @@ fn copy_is_activity_until_its_stream_is_idle() {
 #[test]
 fn successive_copies_are_noted_once_and_the_first_launch_again() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     copy(&device, &thread, 100);
     assert!(!device.needs_note(stream(100), &thread));
     assert!(device.needs_note(stream(101), &thread));
@@ -51,7 +51,7 @@ fn successive_copies_are_noted_once_and_the_first_launch_again() {
 #[test]
 fn work_in_submission_does_not_count_as_finished() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(device.begin_work(stream(100), &thread));
     fixture.clock.advance(50 * MS);
     device.track();
@@ -95,7 +95,7 @@ fn run_tracker_for(fixture: &Fixture, device: &TestDevice<'_>, ms: u64) -> (u32,
 #[test]
 fn unlimited_grant_is_polled_rarely_without_work_and_often_with_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     let (polls, asked) = run_tracker_for(&fixture, &device, 1000);
     assert!(polls <= 130 && asked <= 5, "{polls} polls, {asked} checks of the connection");
     launch(&device, &thread, 100);
@@ -113,7 +113,7 @@ fn unlimited_grant_is_polled_rarely_without_work_and_often_with_work() {
 #[test]
 fn polling_for_known_work_reports_nothing_more() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     launch(&device, &thread, 100);
     device.poll_found_unfinished();
     wait_for(&device, 100);
@@ -123,7 +123,7 @@ fn polling_for_known_work_reports_nothing_more() {
 #[test]
 fn token_scheduled_process_reports_only_launches() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::unknown());
+    let (device, thread) = (fixture.device(), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     wait_for(&device, 100);
     let before = reported(&device);
@@ -135,7 +135,7 @@ fn token_scheduled_process_reports_only_launches() {
 #[test]
 fn driver_is_not_queried_while_a_thread_waits() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     device.track();
     let wait = device.begin_wait(WaitTarget::Created(stream(100)));
@@ -153,7 +153,7 @@ fn driver_is_not_queried_while_a_thread_waits() {
 #[test]
 fn driver_is_queried_during_a_long_wait() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     let _never_ends = device.begin_wait(WaitTarget::Created(stream(101)));
     device.track();
@@ -171,7 +171,7 @@ fn driver_is_queried_during_a_long_wait() {
 #[test]
 fn first_poll_after_an_event_wait_finds_the_end_of_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (unlimited(&fixture), ThreadState::unknown());
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     device.begin_blocking();
     device.track();

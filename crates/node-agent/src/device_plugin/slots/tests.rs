@@ -1,21 +1,12 @@
 //! Tests of `slots.rs`.
 
 use super::*;
+use crate::gpus::fake;
 use proptest::prelude::*;
 use sluice_placement::inventory::Gpu;
 
 fn gpu(index: u32, healthy: bool) -> Gpu {
-    Gpu {
-        uuid: format!("GPU-{index}"),
-        index,
-        model: "NVIDIA H200".into(),
-        memory_bytes: 1 << 37,
-        numa: None,
-        pci: String::new(),
-        nvlink: Vec::new(),
-        healthy,
-        unhealthy_reason: None,
-    }
+    Gpu { healthy, ..fake::gpu(index) }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of `health_events.rs`.
 
 use super::*;
+use crate::gpus::fake;
 use crate::managers::ManagerStatuses;
 use crate::pods::{Assignments, PodView, Pods};
 use std::sync::Arc;
@@ -8,14 +9,9 @@ use std::sync::Arc;
 fn node(health: &[(&str, bool)]) -> NodeInventory {
     let gpu = |(uuid, healthy): &(&str, bool)| Gpu {
         uuid: (*uuid).to_owned(),
-        index: 0,
-        model: "X".into(),
-        memory_bytes: 1,
-        numa: None,
-        pci: String::new(),
-        nvlink: Vec::new(),
         healthy: *healthy,
         unhealthy_reason: (!healthy).then(|| "Xid 79".to_owned()),
+        ..fake::gpu(0)
     };
     NodeInventory::new(1, health.iter().map(gpu).collect())
 }

@@ -1,19 +1,10 @@
 //! Tests of `node_metadata.rs`.
 
 use super::*;
+use crate::gpus::fake;
 
 fn inventory(gpus: usize) -> NodeInventory {
-    let gpu = |index: u32| inventory::Gpu {
-        uuid: format!("GPU-{index}"),
-        index,
-        model: "NVIDIA H200".into(),
-        memory_bytes: 1 << 30,
-        numa: None,
-        pci: String::new(),
-        nvlink: Vec::new(),
-        healthy: true,
-        unhealthy_reason: None,
-    };
+    let gpu = |index: u32| inventory::Gpu { model: "NVIDIA H200".into(), ..fake::gpu(index) };
     NodeInventory::new(4, (0..).map(gpu).take(gpus).collect())
 }
 

@@ -5,20 +5,15 @@ use proptest::prelude::*;
 use sluice_placement::inventory::{Gpu, NodeInventory};
 
 use super::*;
+use crate::gpus::fake;
 
 const GIB: u64 = 1 << 30;
 
 fn node(gpus: &[&str]) -> NodeInventory {
     let gpu = |(index, uuid): (u32, &&str)| Gpu {
         uuid: (*uuid).to_owned(),
-        index,
-        model: "X".into(),
         memory_bytes: 10 * GIB,
-        numa: None,
-        pci: String::new(),
-        nvlink: Vec::new(),
-        healthy: true,
-        unhealthy_reason: None,
+        ..fake::gpu(index)
     };
     NodeInventory::new(10, (0..).zip(gpus).map(gpu).collect())
 }

@@ -1,9 +1,10 @@
 //! A node: kubelet's folder, a library, an inventory that a test can change, and the plugin.
 
+use crate::fake_gpus::gpu;
 use prometheus::Registry;
 use sluice_node_agent::device_plugin::{self, Error, Metrics, Provision, Settings};
 use sluice_node_agent::library::{Installed, Library};
-use sluice_placement::inventory::{Gpu, NodeInventory};
+use sluice_placement::inventory::NodeInventory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -95,19 +96,5 @@ impl Agent {
     /// The series as Prometheus reads them.
     pub fn scrape(&self) -> String {
         prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
-    }
-}
-
-pub fn gpu(index: u32) -> Gpu {
-    Gpu {
-        uuid: format!("GPU-{index}"),
-        index,
-        model: "NVIDIA H200".into(),
-        memory_bytes: 1 << 37,
-        numa: None,
-        pci: String::new(),
-        nvlink: Vec::new(),
-        healthy: true,
-        unhealthy_reason: None,
     }
 }

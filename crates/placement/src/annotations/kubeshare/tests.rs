@@ -165,6 +165,17 @@ fn labels_and_annotations_of_one_pod_must_agree() {
     );
 }
 
+#[test]
+fn conflict_with_an_annotation_shows_the_number_of_the_label() {
+    let shared = labels(&[("gpu_request", "0.5"), ("gpu_limit", "2")]);
+    let text = translate(&shared, &ours(&[("limit", "0.9")])).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "sharedgpu/gpu_limit: \"2\" is not allowed: at most 1 where sharedgpu/gpu_request is at most 1; \
+         sluice.dev/limit: \"0.9\" is not allowed: the pod's sharedgpu/ labels say \"2\"; keep one of the two"
+    );
+}
+
 proptest! {
     #[test]
     fn translation_is_valid_and_repeatable(request in "[0-9.]{1,5}", limit in "[0-9.]{1,5}", mem in "[0-9]{1,12}") {
@@ -181,6 +192,7 @@ proptest! {
         let found = translated(&[("gpu_request", &text), ("gpu_limit", "1")]);
         let request = GpuRequest::admit(&found.annotations).unwrap().unwrap();
         let share = sluice_units::Share::from_ppm(milli * 1000).unwrap();
-        prop_assert_eq!(request.demand.amount, super::super::Amount::Share(share));
+        let expected = (super::super::Amount::Share(share), sluice_units::Share::ONE);
+        prop_assert_eq!((request.demand.amount, request.limit), expected);
     }
 }

@@ -133,7 +133,7 @@ async fn two_hundred_pods_with_failures_and_restarts_get_each_share_once() {
     let known: BTreeMap<String, (u64, u64, u32)> =
         known.map(|one| (one.gpu.to_string(), (one.ppm, one.memory_bytes, one.pods))).collect();
     let expected: BTreeMap<String, (u64, u64, u32)> =
-        given.into_iter().map(|(gpu, (milli, memory, pods, _))| (gpu, (milli, memory, pods))).collect();
+        given.into_iter().map(|(gpu, (ppm, memory, pods, _))| (gpu, (ppm, memory, pods))).collect();
     assert_eq!(known, expected);
     assert!(binds.load(Ordering::Relaxed) > PODS_IN_THE_BURST, "no failure was injected");
 }

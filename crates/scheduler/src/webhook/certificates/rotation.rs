@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// Certificates are valid from a little before now, because the clocks of a cluster's machines differ.
 const SKEW: i64 = 300;
 
-/// Lifetimes in seconds.
+/// Host names of the certificate, and lifetimes in seconds.
 #[derive(Clone, Debug)]
 pub(in crate::webhook) struct Policy {
     pub(in crate::webhook) names: Vec<String>,

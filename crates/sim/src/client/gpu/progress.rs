@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 impl Gpu {
-    /// Puts an order into the ring. `claimed` gets its ticket before the daemon can see it.
+    /// Puts an order into the ring. `claimed` is called with its ticket before the daemon can read it.
     pub(in crate::client) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
         let record = Record { stamp: monotonic_ns(), slot, order };
         let full = || {
@@ -25,7 +25,7 @@ impl Gpu {
 
     fn wake_daemon(&self) {
         use std::io::Write;
-        // Fails only when the counter is at its limit. Then the daemon is awake anyway.
+        // The write fails only if the counter is at its limit, and then the daemon is awake anyway.
         let _ = (&self.wakeup).write(&1u64.to_ne_bytes());
     }
 
@@ -38,7 +38,7 @@ impl Gpu {
     /// Whether command `seq` of a stream has completed. Does not wait; wakes the daemon if the command may be due.
     pub(in crate::client) fn query(&self, slot: usize, seq: u64, ticket: u64) -> bool {
         if self.region.completed(slot) < seq {
-            let known = self.region.is_taken(ticket) && monotonic_ns() < self.region.next_event_ns();
+            let known = self.region.is_read(ticket) && monotonic_ns() < self.region.next_event_ns();
             if !known {
                 self.wake_if_parked();
             }
@@ -67,7 +67,7 @@ impl Gpu {
         }
     }
 
-    /// Waits for as long as this process is locked from outside.
+    /// Waits while this process is locked by another one.
     pub fn wait_unlocked(&self) {
         while self.region.is_locked() && self.is_connected() {
             self.region.wait_unlocked(Duration::from_millis(200));
@@ -101,7 +101,7 @@ impl Gpu {
     }
 
     /// Applies the effects of everything that has completed. A thread that has observed a completion calls this
-    /// before it reports it.
+    /// function before it reports the completion.
     pub fn apply_effects(&self) {
         self.effects.apply_completed(&self.region);
     }

@@ -14,14 +14,14 @@ impl Gpu {
         self.files.open(self.rm.open(), key, tenant.owner)
     }
 
-    /// Takes the ioctls that have come over a file of the control device.
+    /// Executes the ioctls that have arrived over a file of the control device.
     pub(in crate::daemon) fn serve_file(&mut self, file: FileId, now: u64) {
         if !self.files.serve(file, now, &mut self.rm, &mut self.engine) {
             self.close_control(file);
         }
     }
 
-    /// Every descriptor of a file of the control device has been closed.
+    /// Frees what was allocated over a file of which every descriptor has been closed.
     fn close_control(&mut self, file: FileId) {
         self.rm.close(file, &mut self.engine);
         let Some((key, owner)) = self.files.close(file) else { return };
@@ -46,7 +46,8 @@ impl Gpu {
         Some(group.0)
     }
 
-    pub(in crate::daemon) fn takes(&self, key: u64) -> bool {
+    /// Whether the compute mode allows this process a context.
+    pub(in crate::daemon) fn allows_context(&self, key: u64) -> bool {
         let others = self.tenants.iter().filter(|(other, _)| **other != key);
         match self.config.gpu.compute_mode {
             PROHIBITED => false,
@@ -55,7 +56,7 @@ impl Gpu {
         }
     }
 
-    /// Closes a context with everything in it. False if the process has no such context.
+    /// Closes a context with everything in it. Returns `false` if the process has no such context.
     pub(in crate::daemon) fn close_context(&mut self, key: u64, group: u64) -> bool {
         let Some(tenant) = self.tenants.get_mut(&key) else { return false };
         let Some(index) = tenant.groups.iter().position(|each| each.0 == group) else { return false };
@@ -66,12 +67,12 @@ impl Gpu {
         true
     }
 
-    /// Registers a graph; `None` if it is not in topological order.
+    /// Registers a graph; `None` if it is not in topological order, or has a kernel without a name.
     pub(in crate::daemon) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         let names = self.engine.account().names(tenant.owner);
-        let known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
-        if !nodes.iter().all(known) {
+        let is_known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
+        if !nodes.iter().all(is_known) {
             return None;
         }
         let graph = Arc::new(Graph::new(nodes)?);
@@ -80,7 +81,7 @@ impl Gpu {
         Some(tenant.next_graph)
     }
 
-    /// Forgets a graph; launches in progress keep it.
+    /// Removes a graph; launches in progress keep it.
     pub(in crate::daemon) fn drop_graph(&mut self, key: u64, graph: u64) {
         if let Some(tenant) = self.tenants.get_mut(&key) {
             tenant.graphs.remove(&graph);

@@ -11,19 +11,19 @@ use std::os::fd::AsFd;
 
 impl Server {
     pub(super) fn serve(&mut self, key: u64) {
-        let stays = self.serve_all(key).unwrap_or_else(|error| {
+        let is_open = self.serve_all(key).unwrap_or_else(|error| {
             let pid = self.peers.get(&key).map_or(0, |peer| peer.pid);
             tracing::warn!("connection of process {pid} closed: {error}");
             false
         });
-        if !stays {
+        if !is_open {
             self.hang_up(key);
         }
     }
 
     fn serve_all(&mut self, key: u64) -> io::Result<bool> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(true) };
-        let stays = peer.receive()?;
+        let is_open = peer.receive()?;
         while let Some(request) = self.peers.get_mut(&key).map_or(Ok(None), Peer::request)? {
             let now = monotonic_ns();
             let uid = self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid);
@@ -35,9 +35,9 @@ impl Server {
                 }
                 Request::Unlock { pid } => self.locks.unlock(&self.gpu, (key, uid), pid, now),
                 request => {
-                    let is_locked_out = request.needs_driver() && self.gpu.rm.busy_until() > now;
+                    let waits_for_driver = request.needs_driver() && self.gpu.rm.busy_until() > now;
                     let answer = self.answer(key, request);
-                    if is_locked_out {
+                    if waits_for_driver {
                         self.locks.answer(self.gpu.rm.busy_until(), key, answer);
                     } else if let Some(peer) = self.peers.get_mut(&key) {
                         peer.answer(&answer)?;
@@ -45,14 +45,13 @@ impl Server {
                 }
             }
         }
-        Ok(stays)
+        Ok(is_open)
     }
 
     fn hello(&mut self, key: u64, version: u32, label: &str) -> io::Result<()> {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(()) };
         if version != VERSION || peer.is_process {
-            let why =
-                format!("hello with version {version}, the daemon's is {VERSION}, and a hello is sent once");
+            let why = format!("hello with version {version}, expected one hello with version {VERSION}");
             return peer.answer(&Answer::Refused { why });
         }
         if let Some(fault) = self.gpu.config.gpu.fault.filter(Fault::stops_work) {
@@ -72,7 +71,7 @@ impl Server {
         match opened {
             Ok(file) => peer.answer_with(&Answer::Done, &[file.as_fd()]),
             Err(error) => {
-                peer.answer(&Answer::Refused { why: format!("no file of the control device: {error}") })
+                peer.answer(&Answer::Refused { why: format!("cannot open the control device: {error}") })
             }
         }
     }
@@ -129,20 +128,21 @@ impl Server {
                 Answer::Done
             }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
-            Request::OpenContext { .. } if !self.gpu.takes(key) => Answer::Unavailable,
+            Request::OpenContext { .. } if !self.gpu.allows_context(key) => Answer::Unavailable,
             Request::OpenContext { control } => {
                 self.gpu.open_context(key, control).map_or(Answer::OutOfMemory, Answer::Number)
             }
             Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
-            Request::CloseContext { .. } => refused("no such context"),
-            Request::AddGraph { nodes } => {
-                self.gpu.add_graph(key, nodes).map_or_else(|| refused("not a graph"), Answer::Number)
-            }
+            Request::CloseContext { .. } => refused("the process has no such context"),
+            Request::AddGraph { nodes } => self
+                .gpu
+                .add_graph(key, nodes)
+                .map_or_else(|| refused("no graph of known kernels in topological order"), Answer::Number),
             Request::DropGraph { graph } => {
                 self.gpu.drop_graph(key, graph);
                 Answer::Done
             }
-            _ => refused("out of place"),
+            _ => refused("unexpected request"),
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A process that has allocated its channel group as a driver does.
 struct Owner {
     gpu: Arc<Gpu>,
-    /// What the program has; dropped with it.
+    /// The program's descriptor, which is closed with the owner.
     file: OwnedFd,
     client: u32,
     subdevice: u32,
@@ -51,8 +51,8 @@ impl Owner {
         Self { gpu, file, client, subdevice, group, channels, context, name }
     }
 
-    /// The controls over a descriptor as another process gets it.
-    fn passed_on(&self) -> Controls {
+    /// The controls over a copy of the descriptor, as another process receives it.
+    fn copied_controls(&self) -> Controls {
         Controls::from_descriptor(self.file.try_clone().unwrap(), true).unwrap()
     }
 
@@ -69,7 +69,7 @@ impl Owner {
 fn holder_of_the_descriptor_can_disable_and_enable_its_owners_groups() {
     let bench = daemon();
     let owner = Owner::new(&bench, "me");
-    let controls = owner.passed_on();
+    let controls = owner.copied_controls();
     controls.set_timeslice(owner.client, owner.group, 77).unwrap();
     assert_eq!(controls.timeslice(owner.client, owner.group).unwrap(), 77);
     controls.disable(owner.client, owner.subdevice, &owner.channels).unwrap();
@@ -77,13 +77,13 @@ fn holder_of_the_descriptor_can_disable_and_enable_its_owners_groups() {
     assert_eq!((rows.len(), rows[0].timeslice_ns, rows[0].is_enabled), (1, 77_000, false));
     let stream = owner.stream();
     let mark = stream.submit(owner.kernel(100), None).unwrap();
-    // Neither memory nor questions about it wait for a stopped group.
+    // Neither allocations nor queries of memory wait for a stopped group.
     owner.gpu.allocate(1 << 30).unwrap();
     owner.gpu.memory().unwrap();
     let other = bench.process("other");
-    let its = other.stream(StreamKind::NonBlocking);
-    its.submit(other.kernel(5_000), None).unwrap();
-    other.gpu.wait_for(its.mark()).unwrap();
+    let other_stream = other.stream(StreamKind::NonBlocking);
+    other_stream.submit(other.kernel(5_000), None).unwrap();
+    other.gpu.wait_for(other_stream.mark()).unwrap();
     assert!(!owner.gpu.is_done(mark));
     controls.enable(owner.client, owner.subdevice, &owner.channels).unwrap();
     owner.gpu.wait_for(mark).unwrap();
@@ -96,7 +96,7 @@ fn two_holders_of_one_descriptor_get_their_own_answers() {
     let owner = Owner::new(&bench, "me");
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let controls = owner.passed_on();
+            let controls = owner.copied_controls();
             let owner = &owner;
             scope.spawn(move || {
                 for _ in 0..200 {
@@ -127,7 +127,7 @@ fn memory_request_waits_while_controls_are_in_progress() {
         let sent = sluice_sys::socket::send_with_fds(owner.file.as_fd(), &packet, &[]);
         assert_eq!(sent.unwrap(), packet.len());
     }
-    // Questions do not wait; they are answered after the packets were read.
+    // Queries do not wait; they are answered after the packets were read.
     other.gpu.memory().unwrap();
     other.gpu.allocate(1).unwrap();
     assert!(monotonic_ns() - before >= controls * crate::params::SET_TIMESLICE_NS);
@@ -137,7 +137,7 @@ fn memory_request_waits_while_controls_are_in_progress() {
 fn file_of_another_process_does_not_reach_the_client() {
     let bench = daemon();
     let (owner, stranger) = (Owner::new(&bench, "me"), Owner::new(&bench, "stranger"));
-    let refused = stranger.passed_on().set_timeslice(owner.client, owner.group, 1);
+    let refused = stranger.copied_controls().set_timeslice(owner.client, owner.group, 1);
     assert!(matches!(refused, Err(ControlError::Refused(NvStatus::INVALID_CLIENT))), "{refused:?}");
 }
 
@@ -148,14 +148,14 @@ fn memory_of_a_dead_process_lasts_until_its_descriptor_is_closed_everywhere() {
     owner.gpu.allocate(1_000).unwrap();
     let stream = owner.stream();
     stream.submit(owner.kernel(3_600_000_000), None).unwrap();
-    let (client, group, controls) = (owner.client, owner.group, owner.passed_on());
+    let (client, group, controls) = (owner.client, owner.group, owner.copied_controls());
     controls.disable(client, owner.subdevice, &owner.channels).unwrap();
     drop((stream, owner));
     let other = bench.process("other");
     let used = crate::params::MEMORY_BYTES - other.gpu.memory().unwrap().0;
     assert_eq!(used, 2 * crate::params::CONTEXT_BYTES + 1_000);
-    assert!(bench.row("me").ended, "the process is gone, and its kernels with it");
-    // The objects are there, although nothing comes of what is done to them.
+    assert!(bench.row("me").ended, "the process and its kernels have ended");
+    // The objects still exist, although controls of them have no effect.
     controls.set_timeslice(client, group, 5).unwrap();
     let stream = other.stream(StreamKind::NonBlocking);
     stream.submit(other.kernel(100), None).unwrap();

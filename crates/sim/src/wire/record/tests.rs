@@ -2,11 +2,12 @@ use super::*;
 
 #[test]
 fn every_order_survives_encoding() {
-    let orders = [
-        Order::Open { group: 3, kind: StreamKind::NonBlocking, priority: -5, last_seq: 9 },
+    let opens = StreamKind::ALL.map(|kind| Order::Open { group: 3, kind, priority: -5, last_seq: 9 });
+    let copies = CopyEngine::ALL.map(|engine| Order::Work(Work::Copy { engine, bytes: u64::MAX }));
+    let waits = Compare::ALL.map(|compare| Condition { address: 8, value: 9, compare, is_wide: true });
+    let others = [
         Order::Close,
         Order::Work(Work::Kernel { ns: 7, sms: 132, name: 2 }),
-        Order::Work(Work::Copy { engine: CopyEngine::ToHost, bytes: u64::MAX }),
         Order::Work(Work::Fill { bytes: 8 }),
         Order::Work(Work::Empty),
         Order::Graph { graph: 4 },
@@ -18,10 +19,10 @@ fn every_order_survives_encoding() {
         Order::Watch { seq: 6 },
         Order::Work(Work::Hold { address: 1 << 47, value: 5, timeout_ns: 9, name: 3, times: [7, 8] }),
         Order::MemOp(None),
-        Order::MemOp(Some(Condition { address: 8, value: 9, compare: Compare::Nor, is_wide: true })),
         Order::Word { address: 8, value: u64::MAX },
     ];
-    for order in orders {
+    let waits = waits.map(|condition| Order::MemOp(Some(condition)));
+    for order in opens.into_iter().chain(copies).chain(waits).chain(others) {
         let record = Record { stamp: 11, slot: 12, order };
         assert_eq!(Record::decode(record.encode()), Some(record));
     }

@@ -2,7 +2,7 @@ use super::*;
 
 /// An empty row, without hints.
 pub(in super::super) fn row(be_kernel_us: u32, level: PreemptionLevel) -> Row {
-    Measurements::default().row((be_kernel_us, level), (false, &ArmSamples::default()), Vec::new())
+    Measurements::default().row(be_kernel_us, level, false, &ArmSamples::default(), Vec::new())
 }
 
 fn with(results: &[(&str, u64)]) -> ArmSamples {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-pub(crate) use crate::lock;
+use crate::lock;
 use crate::platform::*;
 
 /// A clock that stands still until it is set; ticks are nanoseconds.
