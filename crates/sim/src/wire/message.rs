@@ -50,6 +50,10 @@ pub(crate) enum Request {
     },
     Gpu,
     Ledger,
+    /// Moves a stepped clock. Answered when everything up to the new time is computed.
+    Advance {
+        ns: u64,
+    },
     Window {
         from_ns: u64,
         to_ns: u64,
