@@ -62,6 +62,17 @@ struct Daemon {
     /// Its driver reports an MPS server
     #[arg(long)]
     mps: bool,
+    /// What the GPU's time follows
+    #[arg(long, value_enum, default_value_t = Clock::Real)]
+    clock: Clock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clock {
+    /// The machine's clock
+    Real,
+    /// A clock that stands still until a test advances it over the socket
+    Stepped,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -186,5 +197,9 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     gpu.compute_mode = flags.compute_mode;
     gpu.is_mps = flags.mps;
     gpu.has_mem_ops = flags.mem_ops == Switch::On;
+    config.clock = match flags.clock {
+        Clock::Real => daemon::Clock::Real,
+        Clock::Stepped => daemon::Clock::STEPPED,
+    };
     daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
 }

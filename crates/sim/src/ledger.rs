@@ -30,7 +30,7 @@ impl Ledger {
     }
 }
 
-/// Counters of the whole GPU. Times are nanoseconds of CLOCK_MONOTONIC.
+/// Counters of the whole GPU. Times are nanoseconds of the daemon's clock, which is CLOCK_MONOTONIC unless it is stepped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLedger {
     /// The time up to which the timeline is computed.

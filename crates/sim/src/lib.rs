@@ -1,7 +1,7 @@
 //! A simulated GPU shared by processes, for tests, demos and machines without a GPU.
 //!
 //! * [`engine`]: the GPU, a discrete-event timeline in nanoseconds. The caller steps it, so tests need no real time.
-//! * [`daemon`]: couples the engine to CLOCK_MONOTONIC and serves it to processes over a unix socket and shared memory.
+//! * [`daemon`]: couples the engine to a clock and serves it to processes over a unix socket and shared memory.
 //! * [`client`]: a process's side of that protocol, used by `libcuda.so.1` (crate `sluice-sim-cuda`).
 //! * [`ledger`]: the GPU's own record of shares, kernels and memory, independent of what processes report.
 //! * [`fault`]: the lasting effect of an Xid. [`identity`]: UUID and PCI address of a GPU.

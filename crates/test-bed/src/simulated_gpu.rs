@@ -27,7 +27,13 @@ impl SimulatedGpu {
         client::ledger(&self.socket).context("the simulator's ledger does not answer")
     }
 
-    /// Use of the GPU between two times of CLOCK_MONOTONIC in nanoseconds, which is the GPU's clock.
+    /// Moves the clock of a GPU with `--clock stepped`; the next ledger shows everything up to the new time. Fails if the clock is
+    /// real.
+    pub fn advance(&self, ns: u64) -> anyhow::Result<()> {
+        client::advance(&self.socket, ns).context("the simulator's clock was not advanced")
+    }
+
+    /// Use of the GPU between two times of its clock in nanoseconds. A real clock is CLOCK_MONOTONIC.
     pub fn window(&self, from_ns: u64, to_ns: u64) -> anyhow::Result<Window> {
         client::window(&self.socket, from_ns, to_ns).context("the simulator's ledger does not answer")
     }

@@ -22,6 +22,7 @@ pub mod machine_lock;
 pub mod node;
 pub mod pod_bed;
 pub mod recording_manager;
+mod stepped_clock;
 pub mod tenant;
 pub mod waiting;
 

@@ -2,14 +2,16 @@
 
 use crate::artifacts::{self, Artifacts};
 use crate::compiled_programs::Linking;
+use crate::stepped_clock::SteppedClock;
 use crate::tenant::{Tenant, TenantOptions};
-use crate::waiting::{TIMEOUT, eventually, pause};
+use crate::waiting::{TIMEOUT, eventually, pause, polling};
 use sluice_sim::ledger::{Interval, Ledger, ProcessLedger, Window};
 use sluice_test_bed::{Metrics, SimulatedGpu, TestBed, TestBedOptions};
 use std::cell::Cell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Options of a node.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ pub struct NodeOptions {
     manager_arguments: Vec<String>,
     simulator_arguments: Vec<String>,
     without_manager: bool,
+    stepped: bool,
 }
 
 impl NodeOptions {
@@ -32,6 +35,13 @@ impl NodeOptions {
     pub fn simulator_arguments(mut self, arguments: &str) -> Self {
         self.simulator_arguments.extend(arguments.split_whitespace().map(str::to_owned));
         self
+    }
+
+    /// The GPU's time stands still unless the test waits for something of this node or of its tenants: each poll advances it by 1 ms.
+    /// For tests whose outcome may not depend on the speed of the host, and in which nothing compares the GPU's time with the host's.
+    pub fn stepped(mut self) -> Self {
+        self.stepped = true;
+        self.simulator_arguments("--clock stepped")
     }
 
     /// No pod-manager is started.
@@ -64,7 +74,9 @@ impl NodeOptions {
         };
         let bed = TestBed::start(programs, options, between_polls)
             .unwrap_or_else(|error| panic!("starting the node: {error:#}"));
-        Node { artifacts, gpu: bed.gpu(), simulator: bed.simulator_socket(), started: Cell::new(0), bed }
+        let stepped = self.stepped.then(|| SteppedClock::of(bed.gpu()));
+        let simulator = bed.simulator_socket();
+        Node { artifacts, gpu: bed.gpu(), stepped, simulator, started: Cell::new(0), bed }
     }
 }
 
@@ -79,6 +91,7 @@ pub struct Node {
     artifacts: &'static Artifacts,
     bed: TestBed,
     gpu: SimulatedGpu,
+    stepped: Option<SteppedClock>,
     simulator: PathBuf,
     started: Cell<u32>,
 }
@@ -111,7 +124,41 @@ impl Node {
     /// When it never does.
     #[track_caller]
     pub fn when<T>(&self, what: &str, mut find: impl FnMut(&Ledger) -> Option<T>) -> T {
-        eventually(what, || find(&self.ledger()))
+        polling(what, || find(&self.ledger()), || self.pause())
+    }
+
+    /// Between two polls: the GPU's time goes on.
+    fn pause(&self) {
+        match &self.stepped {
+            None => pause(),
+            Some(clock) => {
+                clock.step();
+                // Time for the processes to react.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Advances the GPU's clock at once, on a stepped node. Commands that are submitted meanwhile count as submitted at its end.
+    ///
+    /// # Panics
+    /// When the node is not stepped.
+    #[track_caller]
+    pub fn advance(&self, ns: u64) {
+        let Some(clock) = &self.stepped else { panic!("only a stepped node's clock is advanced") };
+        clock.advance(ns);
+    }
+
+    /// Calls `act`, which waits for the GPU, while the GPU's time goes on.
+    ///
+    /// # Panics
+    /// When `act` panics.
+    pub fn during<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(act);
+            self.when("the GPU's answer", |_| acting.is_finished().then_some(()));
+            acting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// The ledger's row of a process.
@@ -183,6 +230,7 @@ impl Node {
         TenantOptions {
             name,
             logs: self.path().to_path_buf(),
+            stepped: self.stepped.clone(),
             client: client.to_owned(),
             program: program.to_owned(),
             linking: Linking::LoadTime,

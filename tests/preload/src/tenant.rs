@@ -3,7 +3,8 @@
 use crate::artifacts;
 use crate::compiled_programs::{Linking, compiled};
 use crate::node::Node;
-use crate::waiting::TIMEOUT;
+use crate::stepped_clock::SteppedClock;
+use crate::waiting::{POLL_EVERY, TIMEOUT};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use sluice_test_bed::{NoLine, Output, Process};
@@ -17,6 +18,7 @@ use std::time::Instant;
 #[must_use = "a tenant runs only once started"]
 pub struct TenantOptions {
     pub(crate) name: String,
+    pub(crate) stepped: Option<SteppedClock>,
     pub(crate) logs: PathBuf,
     pub(crate) client: String,
     pub(crate) program: String,
@@ -141,13 +143,14 @@ impl TenantOptions {
             .process_group(0);
         let process = Process::start(&self.name, command, &self.logs, Output::Lines)
             .unwrap_or_else(|error| panic!("{error:#}"));
-        Tenant { client: self.client, process }
+        Tenant { client: self.client, stepped: self.stepped, process }
     }
 }
 
 /// A running process. Dropping it kills it and all its children.
 pub struct Tenant {
     client: String,
+    stepped: Option<SteppedClock>,
     process: Process,
 }
 
@@ -217,11 +220,11 @@ impl Tenant {
     /// When it ends instead.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        match self.process.next_line(Instant::now() + TIMEOUT) {
+        match self.next_line() {
             Ok(line) => line,
             Err(NoLine::TimedOut) => panic!("{} has printed nothing for {TIMEOUT:?}", self.name()),
             Err(NoLine::Closed) => {
-                let status = self.process.wait(Instant::now() + TIMEOUT);
+                let status = self.wait();
                 panic!("{} ended ({status:?}); its log: {}", self.name(), self.errors())
             }
         }
@@ -267,17 +270,47 @@ impl Tenant {
     /// When it does not end.
     #[track_caller]
     pub fn ending(&mut self) -> Ending {
-        let status = self.process.wait(Instant::now() + TIMEOUT);
-        let Some(status) = status.unwrap_or_else(|error| panic!("{error:#}")) else {
-            panic!("{} does not end; its log: {}", self.name(), self.errors())
-        };
+        let status = self.wait();
+        let Some(status) = status else { panic!("{} does not end; its log: {}", self.name(), self.errors()) };
         // Its last lines may come late; the channel ends with the pipe.
-        let lines = std::iter::from_fn(|| match self.process.next_line(Instant::now() + TIMEOUT) {
+        let lines = std::iter::from_fn(|| match self.next_line() {
             Ok(line) => Some(line),
             Err(NoLine::Closed) => None,
             Err(NoLine::TimedOut) => panic!("another process has the standard output of {}", self.name()),
         });
         Ending { status, lines: lines.collect(), errors: self.errors() }
+    }
+
+    fn next_line(&self) -> Result<String, NoLine> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            match self.process.next_line(self.end_of_poll(end)) {
+                Err(NoLine::TimedOut) if Instant::now() < end => self.step(),
+                other => return other,
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            match self.process.wait(self.end_of_poll(end)) {
+                Ok(None) if Instant::now() < end => self.step(),
+                ended => return ended.unwrap_or_else(|error| panic!("{error:#}")),
+            }
+        }
+    }
+
+    /// How long one poll waits. Only on a stepped node is something to be done between two polls.
+    fn end_of_poll(&self, end: Instant) -> Instant {
+        if self.stepped.is_some() { end.min(Instant::now() + POLL_EVERY) } else { end }
+    }
+
+    /// Lets a stepped GPU's time go on.
+    fn step(&self) {
+        if let Some(clock) = &self.stepped {
+            clock.step();
+        }
     }
 
     /// Its standard error so far.

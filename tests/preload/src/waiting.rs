@@ -7,14 +7,20 @@ use std::time::{Duration, Instant};
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Time between two polls.
-const POLL_EVERY: Duration = Duration::from_millis(5);
+pub(crate) const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// Calls `poll` until it returns a value.
 ///
 /// # Panics
 /// When there is no value within [`TIMEOUT`]; `what` names the condition.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    polling(what, poll, pause)
+}
+
+/// [`eventually`] with another pause between two polls.
+#[track_caller]
+pub(crate) fn polling<T>(what: &str, mut poll: impl FnMut() -> Option<T>, mut pause: impl FnMut()) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = poll() {

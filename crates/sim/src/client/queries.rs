@@ -30,6 +30,12 @@ pub fn ledger(socket: &Path) -> io::Result<Ledger> {
     ask!(socket, Request::Ledger, Answer::Ledger(ledger) => *ledger)
 }
 
+/// Moves the stepped clock of a GPU by `ns`; the next ledger shows everything up to the new time. A real clock is not moved: an
+/// error.
+pub fn advance(socket: &Path, ns: u64) -> io::Result<()> {
+    ask!(socket, Request::Advance { ns }, Answer::Done => ())
+}
+
 /// Use of the GPU between two times of CLOCK_MONOTONIC, in nanoseconds.
 pub fn window(socket: &Path, from_ns: u64, to_ns: u64) -> io::Result<Window> {
     ask!(socket, Request::Window { from_ns, to_ns }, Answer::Window(window) => window)

@@ -2,13 +2,12 @@
 
 mod objects;
 
-use super::DaemonConfig;
 use super::files::Files;
+use super::{Clock, DaemonConfig};
 use crate::engine::{Advanced, Command, Engine, Graph, GroupId, OwnerId, StreamId, Work};
 use crate::rm::Rm;
 use crate::wire::record::{Order, Record};
 use crate::wire::region::{EVENTS, Region, STREAMS};
-use sluice_sys::clock::monotonic_ns;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,6 +47,7 @@ struct Watch {
 
 pub(super) struct Gpu {
     pub(super) config: DaemonConfig,
+    pub(super) clock: Clock,
     pub(super) engine: Engine,
     pub(super) rm: Rm,
     pub(super) files: Files,
@@ -58,10 +58,11 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(config: DaemonConfig, now: u64) -> Self {
-        let engine = Engine::new(config.gpu.memory_bytes, now);
+    pub(super) fn new(config: DaemonConfig) -> Self {
+        let engine = Engine::new(config.gpu.memory_bytes, config.clock.now());
         let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
         Self {
+            clock: config.clock,
             config,
             engine,
             rm,
@@ -132,9 +133,10 @@ impl Gpu {
         // The order of dependent commands of one process is the same as in the ring: the later command has a later
         // stamp.
         all.sort_by_key(|(_, record)| record.stamp);
-        let now = monotonic_ns();
+        let now = self.clock.now();
         let mut drained = Drained::Nothing;
-        for (key, record) in all {
+        for (key, mut record) in all {
+            record.stamp = self.clock.submitted_at(record.stamp);
             let is_external = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
             let is_urgent = is_external || matches!(record.order, Order::Watch { .. });
             drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Deferrable });
@@ -204,7 +206,8 @@ impl Gpu {
     /// Computes the timeline up to `now`, publishes the progress to the clients, and wakes those that wait for it.
     pub(super) fn step(&mut self, now: u64) {
         self.engine.advance(now);
-        let next = self.engine.next_event().unwrap_or(u64::MAX);
+        // Clients compare this with CLOCK_MONOTONIC. On a stepped clock, waiting brings no event.
+        let next = self.engine.next_event().filter(|_| self.clock == Clock::Real).unwrap_or(u64::MAX);
         let mut completed: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
         for Advanced { stream, seq } in self.engine.take_advanced() {
             if let Some((tenant, slot)) = self.stream_slots.get(&stream) {

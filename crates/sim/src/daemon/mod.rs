@@ -1,9 +1,10 @@
-//! The GPU as a process: couples the engine to CLOCK_MONOTONIC and serves it to clients.
+//! The GPU as a process: couples the engine to a clock and serves it to clients.
 //!
 //! One thread owns all state. It sleeps until a request arrives, or until a command that a process waits for may have
 //! completed, and then computes the timeline up to the present. Everything else is computed later, with the same
 //! result, because every command carries the time of its submission.
 
+mod clock;
 mod files;
 mod gpu;
 mod locks;
@@ -16,6 +17,7 @@ use crate::identity::PciAddress;
 use crate::params;
 use crate::rm::Support;
 use crate::wire::message::GpuInfo;
+pub use clock::Clock;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use server::Server;
 use std::io;
@@ -36,6 +38,8 @@ pub struct DaemonConfig {
     pub timeslice_ns: u64,
     /// How the driver handles control requests for channel groups.
     pub controls: Support,
+    /// What the timeline follows.
+    pub clock: Clock,
 }
 
 impl DaemonConfig {
@@ -61,6 +65,7 @@ impl DaemonConfig {
             context_bytes: params::CONTEXT_BYTES,
             timeslice_ns: params::TIMESLICE_NS,
             controls: Support::Full,
+            clock: Clock::Real,
         };
         config.set_uuid(uuid_of(&config.socket));
         config

@@ -2,15 +2,14 @@
 
 mod requests;
 
-use super::DaemonConfig;
 use super::gpu::{Drained, Gpu};
 use super::locks::Locks;
 use super::peer::Peer;
+use super::{Clock, DaemonConfig};
 use crate::rm::FileId;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
-use sluice_sys::clock::monotonic_ns;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -55,7 +54,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         // As with the device files of a GPU: every user that sees the socket may use it.
         std::fs::set_permissions(&config.socket, std::fs::Permissions::from_mode(0o666))?;
-        let gpu = Gpu::new(config, monotonic_ns());
+        let gpu = Gpu::new(config);
         Ok(Self {
             gpu,
             listener,
@@ -80,19 +79,14 @@ impl Server {
             }
             self.compute();
             // Directly after `compute`, so that a process counts as idle only if none of its commands is left in its ring.
-            self.gpu.files.deliver(monotonic_ns());
-            for (key, answer) in self.locks.step(&self.gpu, monotonic_ns()) {
-                if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
-                    self.hang_up(key);
-                }
-            }
+            self.deliver();
             // In the order of `Source`: the memory of a closed file must be free before a peer's request is served.
             for (source, events) in ready {
                 match source {
                     Source::Stop => {}
                     // Only this thread reads the eventfd, so it is readable.
                     Source::Wakeup => drop(self.wakeup.read()),
-                    Source::File(file) => self.gpu.serve_file(file, monotonic_ns()),
+                    Source::File(file) => self.gpu.serve_file(file, self.gpu.clock.now()),
                     Source::Peer(key) => {
                         if events.intersects(READABLE) {
                             self.serve(key);
@@ -108,10 +102,45 @@ impl Server {
         }
     }
 
+    /// Sends the answers that are due.
+    fn deliver(&mut self) {
+        let now = self.gpu.clock.now();
+        self.gpu.files.deliver(now);
+        for (key, answer) in self.locks.step(&self.gpu, now) {
+            if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
+                self.hang_up(key);
+            }
+        }
+    }
+
+    /// Moves a stepped clock by `ns`, from one time to the next at which a real clock would have woken the daemon. `false` if
+    /// the clock is real.
+    fn advance(&mut self, ns: u64) -> bool {
+        let Clock::Stepped { mut now } = self.gpu.clock else { return false };
+        let end = now.saturating_add(ns);
+        // What is in the rings was submitted before this request.
+        self.gpu.drain();
+        self.gpu.step(now);
+        self.deliver();
+        while now < end {
+            now = self.next_due(now).filter(|at| (now + 1..end).contains(at)).unwrap_or(end);
+            self.gpu.clock = Clock::Stepped { now };
+            self.gpu.step(now);
+            self.deliver();
+        }
+        true
+    }
+
+    /// The next time at which a process or a request that waits may have to be answered.
+    fn next_due(&mut self, now: u64) -> Option<u64> {
+        let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
+        [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline].into_iter().flatten().min()
+    }
+
     /// Brings the timeline to the present.
     fn compute(&mut self) {
         // The clock is read first: commands submitted after this moment belong to the next step.
-        let now = monotonic_ns();
+        let now = self.gpu.clock.now();
         self.gpu.drain();
         self.gpu.step(now);
     }
@@ -125,15 +154,12 @@ impl Server {
         let timeout = if drained == Drained::Urgent {
             Some(Duration::ZERO)
         } else {
-            let now = monotonic_ns();
+            let now = self.gpu.clock.now();
             if drained == Drained::Deferrable {
                 // Clients decide by the published time of the next event, which does not include these commands yet.
                 self.gpu.step(now);
             }
-            let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
-            let times = [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline];
-            let next = times.into_iter().flatten().min();
-            next.map(|at| Duration::from_nanos(at.saturating_sub(now)))
+            self.next_due(now).and_then(|at| self.gpu.clock.until(at))
         };
         let mut polled = vec![
             (Source::Stop, self.stop.as_fd(), PollFlags::POLLIN),

@@ -1,6 +1,7 @@
 //! A daemon on a thread and clients in the same process.
 
 mod controls;
+mod stepped;
 
 use super::*;
 use crate::client::{self, Gpu, GpuError, Stream, StreamCommand};

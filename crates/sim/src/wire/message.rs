@@ -40,6 +40,8 @@ pub(crate) enum Request {
     Gpu,
     /// Queries all counters.
     Ledger,
+    /// Moves a stepped clock. Answered when everything up to the new time is computed.
+    Advance { ns: u64 },
     /// Queries the use of the GPU between two times.
     Window { from_ns: u64, to_ns: u64 },
     /// Queries the intervals in which each process had the GPU between two times.

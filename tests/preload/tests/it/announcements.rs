@@ -2,8 +2,13 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_preload_tests::recording_manager::{How, RecordingManager, Understands};
+use sluice_preload_tests::recording_manager::{Announced, How, RecordingManager, Understands};
 use sluice_preload_tests::{MS, Node, Tenant, TenantOptions, eventually, shared};
+
+/// A node whose GPU's clock is stepped: what a stopped process completes does not depend on the host.
+fn stepped_node() -> Node {
+    Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().stepped().start()
+}
 
 fn node() -> Node {
     Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start()
@@ -19,11 +24,14 @@ fn command(tenant: &mut Tenant, line: &str, answer: &str) {
     assert_eq!(tenant.ask(line), answer);
 }
 
-/// Kernels that a process completes while the GPU's clock goes on by 50 ms.
-fn completed(node: &Node, tenant: &Tenant) -> u64 {
+/// Stops a process on a stepped node. It has stopped when the driver answers: no kernel ends from then on, however long the GPU goes on.
+#[track_caller]
+fn stop(node: &Node, tenant: &Tenant, announced: &Announced) {
+    node.during(|| announced.stop());
     let before = node.row(tenant).kernels_completed;
+    node.advance(1_000 * MS);
     node.let_pass(50 * MS);
-    node.row(tenant).kernels_completed - before
+    assert_eq!(node.row(tenant).kernels_completed, before, "it must stay stopped");
 }
 
 fn is_running(node: &Node, tenant: &Tenant) {
@@ -34,7 +42,7 @@ fn is_running(node: &Node, tenant: &Tenant) {
 #[test]
 fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_control_descriptor() {
     let _lock = shared();
-    let node = node();
+    let node = stepped_node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "contexts"));
     let announced = manager.announcement(0);
@@ -43,10 +51,8 @@ fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_control_d
     assert_eq!((context.descriptor, context.channels.len(), announced.controls.len()), (0, 8, 1));
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    announced.stop();
-    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
-    assert_eq!(completed(&node, &tenant), 0);
-    announced.start();
+    stop(&node, &tenant, &announced);
+    node.during(|| announced.start());
     is_running(&node, &tenant);
     tenant.finish().expect_success();
 }
@@ -78,26 +84,24 @@ fn created_and_destroyed_contexts_are_announced_and_nothing_else_is() {
 #[test]
 fn a_stopped_process_runs_again_with_its_own_slice_when_the_manager_ends() {
     let _lock = shared();
-    let node = node();
+    let node = stepped_node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "contexts"));
     command(&mut tenant, "more", "made");
     let announced = manager.announcement(1);
-    let own = announced.slices();
+    let own = node.during(|| announced.slices());
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    announced.set_slice(1);
-    announced.stop();
-    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
+    node.during(|| announced.set_slice(1));
+    stop(&node, &tenant, &announced);
     manager.hang_up();
     is_running(&node, &tenant);
-    eventually("the slices of before", || (announced.slices() == own).then_some(()));
+    eventually("the slices of before", || (node.during(|| announced.slices()) == own).then_some(()));
     // A new manager gets all announcements again.
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let again = manager.announcement(0);
     assert_eq!((again.how, again.groups()), (How::Attach, announced.groups()));
-    again.stop();
-    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
+    stop(&node, &tenant, &again);
     manager.hang_up();
     is_running(&node, &tenant);
     tenant.finish().expect_success();
@@ -142,14 +146,13 @@ fn the_connection_ends_with_its_process_even_if_a_child_lives() {
 #[track_caller]
 fn check_restart_after(close: &str, closed: &str, then: impl FnOnce(&RecordingManager)) {
     let _lock = shared();
-    let node = node();
+    let node = stepped_node();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "contexts"));
     let announced = manager.announcement(0);
     command(&mut tenant, "go", "going");
     is_running(&node, &tenant);
-    announced.stop();
-    eventually("the tenant to stop", || (completed(&node, &tenant) == 0).then_some(()));
+    stop(&node, &tenant, &announced);
     command(&mut tenant, close, closed);
     is_running(&node, &tenant);
     let again = manager.announcement(1);

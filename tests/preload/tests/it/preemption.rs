@@ -1,11 +1,15 @@
 //! Programs that preempt their own streams, with the library and without a manager. The programs check their own results.
 
-use sluice_preload_tests::{Ending, MS, Node, shared};
+use sluice_preload_tests::{Ending, MS, Node, NodeOptions, shared};
 
 /// A program of `preempt_calls.c` on a GPU of its own.
 fn run(simulator: &str, arguments: &str) -> Ending {
+    run_on(Node::with("0\n").without_manager().simulator_arguments(simulator), arguments)
+}
+
+fn run_on(node: NodeOptions, arguments: &str) -> Ending {
     let _lock = shared();
-    let node = Node::with("0\n").without_manager().simulator_arguments(simulator).start();
+    let node = node.start();
     node.tenant("alone", "preempt_calls").arguments(arguments).start().finish().expect_success()
 }
 
@@ -53,7 +57,8 @@ fn a_wait_for_an_event_uses_its_last_record_before_the_wait() {
 
 #[test]
 fn one_stream_of_a_context_stops_on_the_gpu_and_the_other_goes_on() {
-    let ending = run("", "two 1");
+    // Stepped: the GPU's time goes on slowly, so that a slow host has stopped the stream before its 100 ms of kernels end.
+    let ending = run_on(Node::with("0\n").without_manager().stepped(), "two 1");
     let stopped = ending.lines.first().cloned().unwrap_or_default();
     assert!(stopped != "stopped after 20 of 20", "it had finished before it was stopped");
 }
@@ -161,16 +166,26 @@ fn temporarily_refused_gates_are_requested_again() {
 #[test]
 fn a_kernel_is_stopped_in_its_middle_and_resumes_when_another_stream_needs_the_context() {
     let _lock = shared();
-    let node = Node::with("0\n").without_manager().start();
+    let node = Node::with("0\n").without_manager().stepped().start();
     let mut tenant = node.tenant("alone", "preempt_calls").arguments("full 2").start();
     tenant.expect("launched");
-    node.let_pass(10 * MS);
+    node.advance(10 * MS);
     assert_eq!(tenant.ask("stop"), "stopped");
     let before = node.row(&tenant).kernels_completed;
     // Longer than the whole kernel takes.
-    node.let_pass(1200 * MS);
-    assert_eq!((before, node.row(&tenant).kernels_completed), (0, 0), "it has ended while it was stopped");
-    assert_eq!(tenant.ask("beside"), "beside");
+    node.advance(1200 * MS);
+    let stopped = node.row(&tenant);
+    assert_eq!((before, stopped.kernels_completed), (0, 0), "it has ended while it was stopped");
+    tenant.send("beside");
+    node.when("the kernel beside it", |ledger| {
+        ledger
+            .by_pid(tenant.pid())
+            .filter(|row| row.kernels_submitted > stopped.kernels_submitted)
+            .map(|_| ())
+    });
+    node.advance(1200 * MS);
+    assert_eq!(node.row(&tenant).kernels_completed, 2, "it resumed, and both have ended");
+    tenant.expect("beside");
     tenant.expect("done");
     tenant.finish().expect_success();
 }

@@ -1,9 +1,10 @@
 //! Stream gates: while a gate is closed, submitted and new work of the process waits. The simulator's ledger shows it; the programs check
-//! that no work is lost, repeated or reordered.
+//! that no work is lost, repeated or reordered. Where a check counts kernels, the GPU's clock is stepped, so that the count does not depend
+//! on the host.
 
 use sluice_comm::page::report::GATES_DEVICE;
 use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
-use sluice_preload_tests::{MS, Node, Tenant, eventually, shared};
+use sluice_preload_tests::{MS, Node, NodeOptions, Tenant, eventually, shared};
 
 struct GateBed {
     node: Node,
@@ -16,8 +17,11 @@ impl GateBed {
     }
 
     fn on(simulator: &str) -> Self {
-        let resources = "1\nmain 0.5 1.0 8589934592\n";
-        let node = Node::with(resources).without_manager().simulator_arguments(simulator).start();
+        Self::with(|node| node.simulator_arguments(simulator).stepped())
+    }
+
+    fn with(options: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
+        let node = options(Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager()).start();
         let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
         Self { node, manager }
     }
@@ -37,7 +41,12 @@ impl GateBed {
 
     fn check_stopped(&self, tenant: &Tenant) {
         eventually("the process to stop", || (self.completed(tenant) == 0).then_some(()));
-        assert_eq!(self.completed(tenant), 0, "it must stay stopped while the gate is closed");
+        let before = self.node.row(tenant).kernels_completed;
+        // Longer than all that is on the GPU takes; then time for the process to submit more.
+        self.node.advance(1_000 * MS);
+        self.node.let_pass(20 * MS);
+        let after = self.node.row(tenant).kernels_completed;
+        assert_eq!(after, before, "it must stay stopped while the gate is closed");
     }
 
     fn check_runs(&self, tenant: &Tenant) {
@@ -86,7 +95,7 @@ fn a_process_gets_gates_once_the_driver_has_memory_for_them() {
     let bed = GateBed::new();
     bed.manager.gates(Some(false));
     let tenant = bed.start("preempt_gate", "200 4");
-    eventually("its gates to hold back what is on the GPU", || {
+    bed.node.when("its gates to hold back what is on the GPU", |_| {
         (bed.manager.reported_gates() == GATES_DEVICE).then_some(())
     });
     bed.manager.gates(Some(true));
@@ -104,7 +113,7 @@ fn work_behind_a_closed_gate_is_reported_as_pending() {
     let mut tenant = bed.start("tenant", "");
     assert_eq!(tenant.ask("launch 1 100"), "launched");
     assert_eq!(tenant.ask("sync"), "synced");
-    eventually("the process to be idle", || (!bed.manager.is_busy()).then_some(()));
+    bed.node.when("the process to be idle", |_| (!bed.manager.is_busy()).then_some(()));
     bed.manager.gates(Some(true));
     // The GPU is empty, so no kernel waits there: the gate is closed once a new kernel does not run.
     let mut launched = 1;
@@ -157,7 +166,7 @@ fn a_process_started_behind_a_closed_gate_waits() {
     let bed = GateBed::new();
     bed.manager.gates(Some(true));
     let mut tenant = bed.node.tenant("main", "preempt_gate").arguments("200").start();
-    bed.manager.announcement(0);
+    bed.node.when("its announcement", |_| (bed.manager.announcements() > 0).then_some(()));
     bed.check_stopped(&tenant);
     bed.manager.gates(Some(false));
     tenant.expect("ready");
@@ -180,7 +189,8 @@ fn a_latency_critical_process_has_no_gates() {
 /// Runs a program to its end while the gate opens and closes all the time. A `strict` driver ends it when it uses a destroyed handle.
 fn run_under_gates(program: &str, arguments: &str, strict: bool) {
     let _lock = shared();
-    let bed = GateBed::new();
+    // On the real clock: no kernel is counted, and the program's threads meet the gates at all stages of their calls.
+    let bed = GateBed::with(|node| node);
     let mut tenant = bed.node.tenant("main", program).arguments(arguments);
     if strict {
         tenant = tenant.environment("SLUICE_SIM_STRICT", "20");

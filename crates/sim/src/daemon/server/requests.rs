@@ -5,7 +5,6 @@ use crate::daemon::peer::Peer;
 use crate::fault::Fault;
 use crate::wire::message::{Answer, LockFailure, Request, VERSION};
 use crate::wire::region::Region;
-use sluice_sys::clock::monotonic_ns;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -25,7 +24,7 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&key) else { return Ok(true) };
         let is_open = peer.receive()?;
         while let Some(request) = self.peers.get_mut(&key).map_or(Ok(None), Peer::request)? {
-            let now = monotonic_ns();
+            let now = self.gpu.clock.now();
             let uid = self.peers.get(&key).map_or(u32::MAX, |peer| peer.uid);
             match request {
                 Request::Hello { version, label } => self.hello(key, version, &label)?,
@@ -82,6 +81,13 @@ impl Server {
         match request {
             Request::Gpu => return Answer::Gpu(self.gpu.config.gpu.clone()),
             Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
+            Request::Advance { ns } => {
+                return if self.advance(ns) {
+                    Answer::Done
+                } else {
+                    refused("its clock is real: only a stepped clock is advanced")
+                };
+            }
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));
             }
