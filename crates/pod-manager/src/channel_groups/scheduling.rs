@@ -69,7 +69,7 @@ impl ChannelGroups {
         io.metrics.channel_groups.in_flight.set(0);
         io.metrics.channel_groups.count(control.op, outcome, *took);
         if control.op == ControlOp::Disable {
-            io.metrics.preemptions.count(true, result.into());
+            io.metrics.preemptions.count_hardware(result.into());
         }
         let owner = self.groups.get(&control.group).map(|group| group.process);
         let client = owner.and_then(|owner| processes.client_of(owner));

@@ -143,7 +143,7 @@ impl Shared {
             _ => return,
         };
         if !self.processes.of_client(client).any(|(id, _)| groups.is_hardware_scheduled(id)) {
-            self.io.metrics.preemptions.count(false, outcome);
+            self.io.metrics.preemptions.count_token(outcome);
         }
     }
 
