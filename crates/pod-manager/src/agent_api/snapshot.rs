@@ -3,7 +3,7 @@
 use super::AgentApi;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, ClientKey};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::scanning::ObstacleKind;
 use crate::unhooked::{Unhooked, scheduled};
 use sluice_core::ClientId;

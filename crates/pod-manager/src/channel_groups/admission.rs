@@ -3,7 +3,7 @@
 
 use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::Unhooked;
 use crate::unhooked::ownership::OwnershipProof;
 use crate::unhooked::scanning::{Obstacle, ObstacleKind};

@@ -11,10 +11,11 @@ pub(crate) use pending::{Attach, PendingAttaches};
 pub(crate) use reason::Reason;
 
 use crate::config::{ClientSource, Config, nanos};
-use crate::io::{Io, Shared};
+use crate::io::Io;
 use crate::listen::UnixSocket;
 use crate::peer::{Peer, Peers};
 use crate::poller::Source;
+use crate::shared::Shared;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::{Name, Response, ResponseBody};
 use sluice_core::ClientId;

@@ -3,7 +3,7 @@
 use super::EventLoop;
 use crate::effect::{Effect, Effects};
 use crate::grants::{UNLIMITED_MS, answer_all};
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 
 impl EventLoop {

@@ -3,7 +3,7 @@
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Process, Processes};
 use crate::config::GatedProcesses;
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::Activity;
 use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};

@@ -10,7 +10,7 @@ pub mod scanning;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::scanning::{
     DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
 };
