@@ -63,7 +63,7 @@ impl Connections {
             Ok(peer) => {
                 let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
                 // A peer in no pod is refused with its first request, so it is not counted.
-                let pod = if self.limits.of_pod.is_some() { peer.pod().ok() } else { None };
+                let pod = if self.by_cgroup { peer.pod().ok() } else { None };
                 let mut connection = Connection::new(socket, Transport::Unix, Some(peer), label);
                 connection.pod = pod.map(|pod| pod.uid);
                 Accepted::Connection(Box::new(connection))

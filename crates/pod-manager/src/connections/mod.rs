@@ -46,7 +46,7 @@ pub(crate) struct PeerClient {
 struct Limits {
     total: usize,
     of_process: usize,
-    /// `None`: peers are not recognised by their pods, and pods are not counted.
+    /// `None`: connections of a pod are not limited.
     of_pod: Option<usize>,
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Connections {
     tcp: Option<TcpListener>,
     peers: Box<dyn Peers>,
     limits: Limits,
+    /// Peers are recognised by the pod of their cgroup, whatever name they claim (clients of the node agent).
+    by_cgroup: bool,
     /// Oldest first.
     open: BTreeMap<ConnectionId, Connection>,
     /// Connections on the unix socket by pid, where the kernel reports it.
@@ -80,10 +82,11 @@ impl Connections {
         if let Some(tcp) = &tcp {
             io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
         }
-        let (of_pod, pending) = match &config.clients {
-            ClientSource::File { .. } => (None, PendingAttaches::new(0, 0)),
+        let (by_cgroup, of_pod, pending) = match &config.clients {
+            ClientSource::File { .. } => (false, None, PendingAttaches::new(0, 0)),
             // One pod may have any number of processes.
             ClientSource::Agent(agent) => (
+                true,
                 Some((config.max_connections / 4).max(2)),
                 PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
             ),
@@ -95,6 +98,7 @@ impl Connections {
             tcp,
             peers,
             limits,
+            by_cgroup,
             open: BTreeMap::new(),
             by_pid: HashMap::new(),
             by_pod: HashMap::new(),
@@ -166,12 +170,12 @@ impl Connections {
         let connection = self.open.get(&id);
         // A peer of the old protocol is identified anew with every frame; the pod of its process is known already.
         if let Some(Role::Legacy(process)) = connection.map(|connection| connection.role)
-            && self.limits.of_pod.is_some()
+            && self.by_cgroup
             && let Some(client) = processes.client_of(process)
         {
             return Ok(PeerClient { client, container: None });
         }
-        if self.limits.of_pod.is_none() {
+        if !self.by_cgroup {
             let client =
                 clients.named(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
             return Ok(PeerClient { client, container: None });
