@@ -24,7 +24,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Identifies a connection; no two connections of one manager have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,7 +133,18 @@ impl Connections {
 
     /// Sends an answer. A connection that has gone is not an error.
     pub(crate) fn answer(&self, id: ConnectionId, request: i32, body: ResponseBody) -> Outcome {
-        self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, &[]))
+        self.answer_with_fds(id, request, body, &[])
+    }
+
+    /// As [`Self::answer`], with descriptors.
+    pub(crate) fn answer_with_fds(
+        &self,
+        id: ConnectionId,
+        request: i32,
+        body: ResponseBody,
+        fds: &[BorrowedFd<'_>],
+    ) -> Outcome {
+        self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, fds))
     }
 
     /// The oldest connection that has not sent a request yet.

@@ -8,7 +8,7 @@ use crate::peer::Peer;
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
-use sluice_comm::{AttachStatus, Channel, Request, Response, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, Request, ResponseBody};
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -194,8 +194,7 @@ impl EventLoop {
             fds.extend([pages.grant_fd.as_fd(), pages.report_fd.as_fd()]);
             fds.extend(process.and_then(|process| process.wakeups.eventfd.as_ref()).map(AsFd::as_fd));
         }
-        let connection = self.connections.get(connection);
-        connection.map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, &fds))
+        self.connections.answer_with_fds(connection, request, body, &fds)
     }
 
     fn open_token_channel(&mut self, id: ProcessId, client: ClientId, announcement: Announcement) -> Outcome {
