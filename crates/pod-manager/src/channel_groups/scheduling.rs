@@ -77,7 +77,7 @@ impl ChannelGroups {
         if let Err(ControlFailure::Failed(_, why)) = result
             && io.may_log("control").is_some()
         {
-            let client = clients.name_of(client);
+            let client = clients.name_or_removed(client);
             warn!(client, op = ?control.op, "control failed: {why}");
         }
         let had_failed = client.is_some_and(|client| self.scheduler.has_failed(client));
@@ -91,7 +91,7 @@ impl ChannelGroups {
                         Effect::InspectAgain(id)
                     });
                     io.metrics.channel_groups.given_up.inc();
-                    let client = clients.name_of(processes.client_of(id));
+                    let client = clients.name_or_removed(processes.client_of(id));
                     warn!(client, "a control of the client failed: it is scheduled by token from now on");
                     effects.push(Effect::SchedulingChanged(id));
                 }

@@ -188,14 +188,14 @@ impl Connections {
         }
         if !self.by_cgroup {
             let client =
-                clients.named(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
+                clients.find_by_name(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
             return Ok(PeerClient { client, container: None });
         }
         // On a Kubernetes node a peer belongs to the pod of its cgroup, whatever name it claims.
         let peer = connection.and_then(|connection| connection.peer.as_ref());
         let pod = peer.map_or_else(|| Err("nothing is known of the peer".to_owned()), Peer::pod);
         let PodCgroup { uid, container } = pod.map_err(Reason::NotAllowed)?;
-        match clients.of_pod(&uid) {
+        match clients.find_by_pod(&uid) {
             Some(client) => Ok(PeerClient { client, container }),
             None => Err(Reason::UnknownPod { uid, waited_ms: 0 }),
         }

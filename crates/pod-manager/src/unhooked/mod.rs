@@ -89,7 +89,7 @@ impl Unhooked {
             self.failed.retain(|key, _| candidates.contains(key));
         }
         for (found, result) in result.inspected {
-            let Some(client) = shared.clients.of_pod(&found.pod.uid) else {
+            let Some(client) = shared.clients.find_by_pod(&found.pod.uid) else {
                 shared.io.closer.close(result);
                 continue;
             };

@@ -41,7 +41,7 @@ pub trait ProcessDiscovery: Send {
     fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey>;
 
     /// Whether a process owns the clients that it has announced, or why that cannot be decided.
-    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle>;
+    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
 }
 
 /// A process of a pod that has the driver open.

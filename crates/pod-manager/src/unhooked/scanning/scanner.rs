@@ -38,7 +38,7 @@ pub(crate) struct ScanResult {
 #[derive(Debug)]
 enum Task {
     Scan(ScanRequest),
-    CheckOwnership { process: ProcessId, serial: u64, claim: OwnershipCheck },
+    CheckOwnership { process: ProcessId, serial: u64, check: OwnershipCheck },
 }
 
 /// The sending end of the thread's task queue. The thread ends when it is dropped.
@@ -67,8 +67,8 @@ impl UnhookedScanner {
     }
 
     /// Requests an ownership check.
-    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, claim: OwnershipCheck) {
-        let _ = self.0.send(Task::CheckOwnership { process, serial, claim });
+    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck) {
+        let _ = self.0.send(Task::CheckOwnership { process, serial, check });
     }
 }
 
@@ -86,10 +86,10 @@ impl Scanner {
         for task in tasks {
             let result = match task {
                 Task::Scan(request) => Message::ScanResult(self.scan(&request)),
-                Task::CheckOwnership { process, serial, claim } => Message::OwnershipProof(OwnershipProof {
+                Task::CheckOwnership { process, serial, check } => Message::OwnershipProof(OwnershipProof {
                     process,
                     serial,
-                    owns: self.discovery.owns(&claim),
+                    owns: self.discovery.owns(&check),
                 }),
             };
             self.remote.send(result);
