@@ -5,7 +5,7 @@
 //! except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
-//! the set of clients, and the end of processes.
+//! effects and pages, the set of clients, and the end of processes.
 
 mod attach;
 mod clients;

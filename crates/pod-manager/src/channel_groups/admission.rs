@@ -1,5 +1,5 @@
-//! Announcements of channel groups: admitted, because each group costs controls, which delay those of others; checked for ownership where
-//! the manager can inspect processes from outside; and taken under control in place of the groups that the process had.
+//! Announcements of channel groups. Each group costs controls, which delay those of others, so announcements are limited. Where the
+//! manager can inspect processes, it checks ownership first. Admitted groups replace those that the process had.
 
 use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
 use crate::effect::{Effect, Effects};

@@ -134,10 +134,10 @@ impl Connections {
         let id = ConnectionId(self.last);
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
         if let Err(error) = io.poller.add(connection.fd(), Source::Connection(id), flags) {
-            warn!(peer = connection.label, %error, "cannot poll a connection");
+            warn!(peer = %connection.label, %error, "cannot poll a connection");
             return io.closer.close(connection);
         }
-        debug!(peer = connection.label, "connected");
+        debug!(peer = %connection.label, "connected");
         if let Some(pid) = connection.pid {
             *self.by_pid.entry(pid).or_default() += 1;
         }

@@ -209,7 +209,7 @@ impl Connections {
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        tracing::info!(peer = connection.label, pod_uid = uid, "attach waits until its pod is a client");
+        tracing::info!(peer = %connection.label, pod_uid = uid, "attach waits until its pod is a client");
         self.pending.add(id, attach, uid, io.now());
         Ok(())
     }

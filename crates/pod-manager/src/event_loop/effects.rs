@@ -1,4 +1,4 @@
-//! Carries out what the parts return, and publishes words on the pages, gauges and the snapshot.
+//! Carries out the effects that the parts return, requests wake-ups, writes the contenders on the pages and updates the gauges.
 
 use super::EventLoop;
 use crate::effect::{Effect, Effects};

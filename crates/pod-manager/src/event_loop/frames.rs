@@ -169,7 +169,7 @@ impl EventLoop {
         if !std::mem::replace(&mut connection.silence_logged, true)
             && self.shared.io.may_log("silence").is_some()
         {
-            warn!(peer = connection.label, "peer gets no answer: {reason}");
+            warn!(peer = %connection.label, "peer gets no answer: {reason}");
         }
     }
 

@@ -46,7 +46,8 @@ enum Task {
 pub(crate) struct UnhookedScanner(Sender<Task>);
 
 impl UnhookedScanner {
-    /// Starts the thread, which sends every result to `remote`. An error: the thread cannot be started.
+    /// Starts the thread, which sends every result to `remote`.
+    /// Errors: the thread cannot be started.
     pub(crate) fn start(discovery: Box<dyn ProcessDiscovery>, remote: Remote) -> io::Result<Self> {
         let (sender, tasks) = channel();
         let scanner = Scanner {
