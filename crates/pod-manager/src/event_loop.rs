@@ -5,7 +5,7 @@
 //! except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
-//! the set of clients, and the end of processes.
+//! effects and pages, the set of clients, and the end of processes.
 
 mod attach;
 mod clients;
@@ -21,12 +21,13 @@ use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{Connections, Listener};
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
-use crate::io::{Closer, Io, LogLimiter, Shared};
+use crate::io::{Closer, Io, LogLimiter};
 use crate::listen::UnixSocket;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
+use crate::shared::Shared;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};

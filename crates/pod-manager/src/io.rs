@@ -1,22 +1,11 @@
-//! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines; and the tables that
-//! several parts read.
+//! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines.
 
-use crate::clients::{Clients, Processes};
 use crate::clock::Clock;
-use crate::grants::Grants;
 use crate::metrics::Metrics;
 use crate::poller::Poller;
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
-
-/// The tables of clients, processes and grants, and the [`Io`]. The event loop owns them and lends them to the parts.
-pub(crate) struct Shared {
-    pub(crate) clients: Clients,
-    pub(crate) processes: Processes,
-    pub(crate) grants: Grants,
-    pub(crate) io: Io,
-}
 
 /// Clock, poller, closing thread, metrics and log limit.
 pub(crate) struct Io {

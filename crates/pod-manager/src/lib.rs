@@ -48,6 +48,7 @@ pub mod peer;
 mod poller;
 mod resource_file;
 mod server;
+mod shared;
 mod side_thread;
 mod stream_gates;
 pub mod unhooked;

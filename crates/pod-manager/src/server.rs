@@ -44,8 +44,8 @@ pub struct Parts {
 
 impl Parts {
     /// The system's clock, and peers as the kernel reports them. Clients of a file are identified by the name that a peer claims, those
-    /// of the node agent by the peer's cgroup. An error: the timer cannot be opened, or standard input is not what [`Config::escrow`]
-    /// says.
+    /// of the node agent by the peer's cgroup.
+    /// Errors: the timer cannot be opened, or standard input is not what [`Config::escrow`] says.
     pub fn system(config: &Config) -> Result<Self> {
         let clock = Box::new(SystemClock::new().attempt("timerfd_create")?);
         let peers = match config.clients {
@@ -109,7 +109,8 @@ impl Handle {
         self.side.metrics
     }
 
-    /// Ends the manager in order: its socket is gone when this returns. An error: what went wrong while it ran.
+    /// Ends the manager in order: its socket is gone when this returns.
+    /// Errors: what went wrong while it ran.
     pub fn stop(self) -> Result<()> {
         self.side.remote.send(Message::Stop);
         let served = self.event_loop.join().map_err(|_| Error::Panicked("event loop"))?;
@@ -135,7 +136,8 @@ fn stop_all(threads: Vec<SideThread>) -> Result<()> {
 }
 
 /// Serves until SIGTERM or SIGINT on the calling thread, which should be the process's only one. The socket is gone
-/// when this returns. An error: the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
+/// when this returns.
+/// Errors: the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
 pub fn run(config: Config) -> Result<()> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
@@ -162,7 +164,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Serves on threads of its own, without handling signals. Errors as [`run`].
+/// Serves on threads of its own, without handling signals.
+/// Errors: as [`run`].
 pub fn start(config: Config) -> Result<Handle> {
     let parts = Parts::system(&config)?;
     start_with(config, parts)

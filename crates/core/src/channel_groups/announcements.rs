@@ -104,7 +104,7 @@ impl ChannelGroupScheduler {
         }
     }
 
-    /// As [`Self::announce`], for a process that a failed control of another process of its client does not concern.
+    /// As [`Self::announce`], but accepts the groups even if a control of another process of the client has failed.
     pub fn announce_despite_failure(
         &mut self,
         id: ProcessId,

@@ -64,3 +64,17 @@ pub enum ControlOutcome {
     /// The driver knows no such group: its context was destroyed.
     Gone,
 }
+
+impl ControlOutcome {
+    /// Every label, in the order of [`Self::index`].
+    pub const LABELS: [&'static str; 3] = ["done", "failed", "gone"];
+
+    /// Position in [`Self::LABELS`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Gone => 2,
+        }
+    }
+}

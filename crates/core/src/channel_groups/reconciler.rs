@@ -54,6 +54,7 @@ impl Reconciler {
     }
 
     /// Makes no further control for a group until it is added or forgotten, or [released](Self::release_frozen) after `until`.
+    /// A group that is being released is not frozen: its release continues.
     pub fn freeze(&mut self, group: GroupId, until: u64) {
         if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
             group.frozen_until = Some(until);

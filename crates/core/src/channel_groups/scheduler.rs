@@ -43,7 +43,7 @@ pub struct ChannelGroupScheduler {
     pub(super) enabled_group: Option<GroupId>,
     /// The grant of that group's client was prolonged: another group of the client is next.
     pub(super) rotate: bool,
-    /// The number of the last change of `enabled_group` to each group.
+    /// For each best-effort group, a number that is higher the later the group was chosen.
     pub(super) last_choice: BTreeMap<GroupId, u64>,
 }
 
@@ -115,7 +115,9 @@ impl ChannelGroupScheduler {
         match (control, outcome) {
             (Some(Control { op: ControlOp::SetSlice(_), .. }), ControlOutcome::Done) | (None, _) => {}
             (Some(_), ControlOutcome::Done) => {
-                owner.into_iter().for_each(|id| self.update_running(id, tokens, now));
+                if let Some(id) = owner {
+                    self.update_running(id, tokens, now);
+                }
             }
             (Some(Control { group, .. }), ControlOutcome::Gone) => {
                 self.forget_group(group);
@@ -131,7 +133,9 @@ impl ChannelGroupScheduler {
             }
             // A group without an owner is being released already.
             (Some(_), ControlOutcome::Failed) => {
-                events.extend(owner.into_iter().flat_map(|id| self.give_up(id, tokens, now)));
+                if let Some(id) = owner {
+                    events.extend(self.give_up(id, tokens, now));
+                }
             }
         }
         events.extend(self.take_released().into_iter().map(Event::Released));

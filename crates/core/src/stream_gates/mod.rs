@@ -112,8 +112,8 @@ impl Gates {
         let present = critical.clone().next().is_some();
         let busy_since = critical.clone().filter(|activity| activity.busy).map(|busy| busy.since_ns).min();
         let idle_since = critical.map(|activity| activity.since_ns).max().filter(|_| busy_since.is_none());
-        let announced_ns = announced_until.unwrap_or(0);
-        let opens_at = idle_since.map(|since| since.saturating_add(self.policy.idle_ns).max(announced_ns));
+        let idle_until = |since: u64| since.saturating_add(self.policy.idle_ns);
+        let opens_at = idle_since.map(|since| idle_until(since).max(announced_until.unwrap_or(0)));
         let busy = opens_at.is_none_or(|opens_at| now < opens_at);
         self.poll_at = self.next_poll(now, opens_at, busy_since, announced_until.is_some());
         self.state = match (present, busy, self.state) {

@@ -3,7 +3,7 @@
 use super::AgentApi;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, ClientKey};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::scanning::ObstacleKind;
 use crate::unhooked::{Unhooked, scheduled};
 use sluice_core::ClientId;
@@ -44,15 +44,15 @@ fn usage_of(
     client: &Client,
     groups: &ChannelGroups,
     unhooked: &Unhooked,
-    Shared { clients, processes: all, grants, io }: &Shared,
+    Shared { clients, processes, grants, io }: &Shared,
 ) -> ClientUsage {
     let usage = grants.ledger.usage(id, io.now());
     let account = clients.memory.client(id).unwrap_or_default();
     let mut bypasses = client.bypasses.clone();
-    for pages in all.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
+    for pages in processes.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
         bypasses.add(pages.report());
     }
-    let mut processes: Vec<control::Process> = all
+    let mut listed: Vec<control::Process> = processes
         .of_client(id)
         .map(|(id, process)| control::Process {
             pid: process.pid.unwrap_or(0),
@@ -60,12 +60,12 @@ fn usage_of(
             memory_used_bytes: clients.memory.held_by(id),
         })
         .collect();
-    processes.sort_by_key(|process| process.pid);
+    listed.sort_by_key(|process| process.pid);
     let unscheduled =
         ObstacleKind::LABELS.iter().zip(unhooked.unscheduled(id)).filter(|(_, count)| *count > 0);
     ClientUsage {
         client: Some(as_in_force(client)),
-        processes,
+        processes: listed,
         gpu_time_ns: usage.map_or(0, |usage| usage.charged_ns),
         share_ppm: usage.map_or(0, |usage| usage.share.ppm()),
         memory_used_bytes: account.used,
@@ -75,7 +75,7 @@ fn usage_of(
         wait_ns: client.wait_ns,
         bypassed: bypasses.by_label(),
         left_out: client.removed,
-        adopted_processes: u32::try_from(scheduled(id, all, groups)).unwrap_or(u32::MAX),
+        adopted_processes: u32::try_from(scheduled(id, processes, groups)).unwrap_or(u32::MAX),
         unsteered_processes: unscheduled
             .map(|(why, count)| ((*why).to_owned(), u32::try_from(count).unwrap_or(u32::MAX)))
             .collect(),

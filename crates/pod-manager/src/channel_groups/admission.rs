@@ -1,9 +1,9 @@
-//! Announcements of channel groups: admitted, because each group costs controls, which delay those of others; checked for ownership where
-//! the manager can inspect processes from outside; and taken under control in place of the groups that the process had.
+//! Announcements of channel groups. Each group costs controls, which delay those of others, so announcements are limited. Where the
+//! manager can inspect processes, it checks ownership first. Admitted groups replace those that the process had.
 
 use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::Unhooked;
 use crate::unhooked::ownership::OwnershipProof;
 use crate::unhooked::scanning::{Obstacle, ObstacleKind};

@@ -125,10 +125,10 @@ impl EscrowQueue {
                     return None;
                 }
             }
-            EscrowMessage::Close(line) => {
+            EscrowMessage::Close(descriptor) => {
                 let concerns = |message: &EscrowMessage| match message {
-                    EscrowMessage::Descriptor(number) => number == line,
-                    EscrowMessage::Group { descriptor: of_group, .. } => of_group == line,
+                    EscrowMessage::Descriptor(number) => number == descriptor,
+                    EscrowMessage::Group { descriptor: of_group, .. } => of_group == descriptor,
                     EscrowMessage::Forget(_) | EscrowMessage::Close(_) => false,
                 };
                 self.waiting.retain_mut(|(message, copy)| {
@@ -138,7 +138,7 @@ impl EscrowQueue {
                     }
                     !revoked
                 });
-                if !self.descriptors.contains(line) {
+                if !self.descriptors.contains(descriptor) {
                     return unneeded;
                 }
             }
@@ -160,10 +160,10 @@ impl EscrowQueue {
         let (message, copy) = self.waiting.pop_front()?;
         // Whether it was kept before does not matter.
         let _ = match message {
-            EscrowMessage::Descriptor(line) => self.descriptors.insert(line),
+            EscrowMessage::Descriptor(descriptor) => self.descriptors.insert(descriptor),
             EscrowMessage::Group { group, .. } => self.groups.insert(group),
             EscrowMessage::Forget(group) => self.groups.remove(&group),
-            EscrowMessage::Close(line) => self.descriptors.remove(&line),
+            EscrowMessage::Close(descriptor) => self.descriptors.remove(&descriptor),
         };
         copy
     }

@@ -20,7 +20,7 @@ pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, C
 
 use crate::clients::Processes;
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::{ChannelGroupScheduler, GroupId};
 use sluice_core::{ClientId, ProcessId};

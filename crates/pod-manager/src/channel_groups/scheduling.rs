@@ -4,7 +4,8 @@ use super::{ChannelGroups, ControlFailure, ControlReport, ControlRequest};
 use crate::clients::Processes;
 use crate::connections::Reason;
 use crate::effect::{Effect, Effects};
-use crate::io::{Io, Shared};
+use crate::io::Io;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{Activity, ControlOp, ControlOutcome, Event, QuantumState, Released};
 use sluice_core::ledger::Action;
@@ -69,14 +70,14 @@ impl ChannelGroups {
         io.metrics.channel_groups.in_flight.set(0);
         io.metrics.channel_groups.count(control.op, outcome, *took);
         if control.op == ControlOp::Disable {
-            io.metrics.preemptions.count(true, result.into());
+            io.metrics.preemptions.count_hardware(result.into());
         }
         let owner = self.groups.get(&control.group).map(|group| group.process);
         let client = owner.and_then(|owner| processes.client_of(owner));
         if let Err(ControlFailure::Failed(_, why)) = result
             && io.may_log("control").is_some()
         {
-            let client = clients.name_of(client);
+            let client = clients.name_or_removed(client);
             warn!(client, op = ?control.op, "control failed: {why}");
         }
         let had_failed = client.is_some_and(|client| self.scheduler.has_failed(client));
@@ -90,7 +91,7 @@ impl ChannelGroups {
                         Effect::InspectAgain(id)
                     });
                     io.metrics.channel_groups.given_up.inc();
-                    let client = clients.name_of(processes.client_of(id));
+                    let client = clients.name_or_removed(processes.client_of(id));
                     warn!(client, "a control of the client failed: it is scheduled by token from now on");
                     effects.push(Effect::SchedulingChanged(id));
                 }

@@ -51,12 +51,12 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// The client with this name in the resource file.
-    pub(crate) fn named(&self, name: &Name) -> Option<ClientId> {
+    pub(crate) fn find_by_name(&self, name: &Name) -> Option<ClientId> {
         self.by_name.get(name).copied()
     }
 
     /// The client that is the pod with this uid.
-    pub(crate) fn of_pod(&self, uid: &str) -> Option<ClientId> {
+    pub(crate) fn find_by_pod(&self, uid: &str) -> Option<ClientId> {
         self.by_uid.get(uid).copied()
     }
 
@@ -74,7 +74,7 @@ impl Clients {
     }
 
     /// The name for logs of a client that may be unknown.
-    pub(crate) fn name_of(&self, client: Option<ClientId>) -> &str {
+    pub(crate) fn name_or_removed(&self, client: Option<ClientId>) -> &str {
         client.map_or("removed client", |client| self.name(client))
     }
 

@@ -67,8 +67,8 @@ impl Process {
         [self.token, self.memory].into_iter().flatten()
     }
 
-    /// The connection that is this channel of it.
-    pub(crate) fn slot(&mut self, channel: Channel) -> &mut Option<ConnectionId> {
+    /// The connection of this channel, if it is open.
+    pub(crate) fn channel_mut(&mut self, channel: Channel) -> &mut Option<ConnectionId> {
         match channel {
             Channel::Token => &mut self.token,
             Channel::Memory => &mut self.memory,

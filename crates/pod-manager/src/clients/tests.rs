@@ -17,9 +17,9 @@ fn add(clients: &mut Clients, definition: Definition) -> ClientId {
 fn removed_client_is_not_found_but_remembered_until_it_is_forgotten() {
     let mut clients = Clients::default();
     let id = add(&mut clients, pod("u-1", Class::BestEffort));
-    assert!(clients.of_pod("u-1").is_some() && !clients.was_removed("u-1"));
+    assert!(clients.find_by_pod("u-1").is_some() && !clients.was_removed("u-1"));
     clients.mark_removed(id);
-    assert!(clients.of_pod("u-1").is_none() && clients.was_removed("u-1") && clients.is_removed(id));
+    assert!(clients.find_by_pod("u-1").is_none() && clients.was_removed("u-1") && clients.is_removed(id));
     assert!(clients.present().is_empty());
     clients.forget(id);
     assert!(!clients.was_removed("u-1"));

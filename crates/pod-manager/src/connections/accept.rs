@@ -63,7 +63,7 @@ impl Connections {
             Ok(peer) => {
                 let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
                 // A peer in no pod is refused with its first request, so it is not counted.
-                let pod = if self.limits.of_pod.is_some() { peer.pod().ok() } else { None };
+                let pod = if self.by_cgroup { peer.pod().ok() } else { None };
                 let mut connection = Connection::new(socket, Transport::Unix, Some(peer), label);
                 connection.pod = pod.map(|pod| pod.uid);
                 Accepted::Connection(Box::new(connection))
@@ -134,10 +134,10 @@ impl Connections {
         let id = ConnectionId(self.last);
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
         if let Err(error) = io.poller.add(connection.fd(), Source::Connection(id), flags) {
-            warn!(peer = connection.label, %error, "cannot poll a connection");
+            warn!(peer = %connection.label, %error, "cannot poll a connection");
             return io.closer.close(connection);
         }
-        debug!(peer = connection.label, "connected");
+        debug!(peer = %connection.label, "connected");
         if let Some(pid) = connection.pid {
             *self.by_pid.entry(pid).or_default() += 1;
         }

@@ -11,10 +11,11 @@ pub(crate) use pending::{Attach, PendingAttaches};
 pub(crate) use reason::Reason;
 
 use crate::config::{ClientSource, Config, nanos};
-use crate::io::{Io, Shared};
+use crate::io::Io;
 use crate::listen::UnixSocket;
 use crate::peer::{Peer, Peers};
 use crate::poller::Source;
+use crate::shared::Shared;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::{Name, Response, ResponseBody};
 use sluice_core::ClientId;
@@ -23,7 +24,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Identifies a connection; no two connections of one manager have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +46,7 @@ pub(crate) struct PeerClient {
 struct Limits {
     total: usize,
     of_process: usize,
-    /// `None`: peers are not recognised by their pods, and pods are not counted.
+    /// `None`: connections of a pod are not limited.
     of_pod: Option<usize>,
 }
 
@@ -55,6 +56,8 @@ pub(crate) struct Connections {
     tcp: Option<TcpListener>,
     peers: Box<dyn Peers>,
     limits: Limits,
+    /// Peers are recognised by the pod of their cgroup, whatever name they claim (clients of the node agent).
+    by_cgroup: bool,
     /// Oldest first.
     open: BTreeMap<ConnectionId, Connection>,
     /// Connections on the unix socket by pid, where the kernel reports it.
@@ -79,10 +82,11 @@ impl Connections {
         if let Some(tcp) = &tcp {
             io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
         }
-        let (of_pod, pending) = match &config.clients {
-            ClientSource::File { .. } => (None, PendingAttaches::new(0, 0)),
+        let (by_cgroup, of_pod, pending) = match &config.clients {
+            ClientSource::File { .. } => (false, None, PendingAttaches::new(0, 0)),
             // One pod may have any number of processes.
             ClientSource::Agent(agent) => (
+                true,
                 Some((config.max_connections / 4).max(2)),
                 PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
             ),
@@ -94,6 +98,7 @@ impl Connections {
             tcp,
             peers,
             limits,
+            by_cgroup,
             open: BTreeMap::new(),
             by_pid: HashMap::new(),
             by_pod: HashMap::new(),
@@ -128,7 +133,18 @@ impl Connections {
 
     /// Sends an answer. A connection that has gone is not an error.
     pub(crate) fn answer(&self, id: ConnectionId, request: i32, body: ResponseBody) -> Outcome {
-        self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, &[]))
+        self.answer_with_fds(id, request, body, &[])
+    }
+
+    /// As [`Self::answer`], with descriptors.
+    pub(crate) fn answer_with_fds(
+        &self,
+        id: ConnectionId,
+        request: i32,
+        body: ResponseBody,
+        fds: &[BorrowedFd<'_>],
+    ) -> Outcome {
+        self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, fds))
     }
 
     /// The oldest connection that has not sent a request yet.
@@ -165,21 +181,21 @@ impl Connections {
         let connection = self.open.get(&id);
         // A peer of the old protocol is identified anew with every frame; the pod of its process is known already.
         if let Some(Role::Legacy(process)) = connection.map(|connection| connection.role)
-            && self.limits.of_pod.is_some()
+            && self.by_cgroup
             && let Some(client) = processes.client_of(process)
         {
             return Ok(PeerClient { client, container: None });
         }
-        if self.limits.of_pod.is_none() {
+        if !self.by_cgroup {
             let client =
-                clients.named(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
+                clients.find_by_name(name).ok_or_else(|| Reason::UnknownClient(name.as_str().to_owned()))?;
             return Ok(PeerClient { client, container: None });
         }
         // On a Kubernetes node a peer belongs to the pod of its cgroup, whatever name it claims.
         let peer = connection.and_then(|connection| connection.peer.as_ref());
         let pod = peer.map_or_else(|| Err("nothing is known of the peer".to_owned()), Peer::pod);
         let PodCgroup { uid, container } = pod.map_err(Reason::NotAllowed)?;
-        match clients.of_pod(&uid) {
+        match clients.find_by_pod(&uid) {
             Some(client) => Ok(PeerClient { client, container }),
             None => Err(Reason::UnknownPod { uid, waited_ms: 0 }),
         }
@@ -193,7 +209,7 @@ impl Connections {
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        tracing::info!(peer = connection.label, pod_uid = uid, "attach waits until its pod is a client");
+        tracing::info!(peer = %connection.label, pod_uid = uid, "attach waits until its pod is a client");
         self.pending.add(id, attach, uid, io.now());
         Ok(())
     }

@@ -4,11 +4,11 @@ use super::EventLoop;
 use crate::channel_groups::Announcement;
 use crate::clients::Process;
 use crate::connections::{Attach, ConnectionId, Outcome, PeerClient, Reason, Role};
-use crate::io::Shared;
 use crate::peer::Peer;
+use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::PAGE_VERSION;
-use sluice_comm::{AttachStatus, Channel, Request, Response, ResponseBody};
+use sluice_comm::{AttachStatus, Channel, Request, ResponseBody};
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +53,7 @@ impl EventLoop {
 
     /// Attaches the connections whose pods are clients by now, and reads them again.
     pub(super) fn attach_pending(&mut self) {
-        let known = self.connections.pending.take_known(|uid| self.shared.clients.of_pod(uid).is_some());
+        let known = self.connections.pending.take_known(|uid| self.shared.clients.find_by_pod(uid).is_some());
         for (id, attach) in known {
             if let Err(error) = self.connections.resume(id, &self.shared.io) {
                 warn!(peer = %self.connections.label(id), %error, "cannot poll a connection");
@@ -167,15 +167,19 @@ impl EventLoop {
     /// channel anew (after exec, for instance), and the end of the old connection will be reported.
     fn take_channel(&mut self, connection: ConnectionId, id: ProcessId, channel: Channel) {
         let Some(process) = self.shared.processes.get_mut(id) else { return };
-        // From here on its hook announces its groups. Those that it announces stay as they are; its new page does not show that yet.
-        process.unhooked &= channel != Channel::Token;
-        let before = process.slot(channel).replace(connection);
+        if channel == Channel::Token {
+            // From here on its hook announces its groups. Those that it announces stay as they are; its new page does not show that yet.
+            process.unhooked = false;
+        }
+        let before = process.channel_mut(channel).replace(connection);
         if before.is_some() && channel == Channel::Token {
             self.channel_groups.release(id, &mut self.shared);
             self.end_token_channel(id);
         }
         self.connections.set_role(connection, Role::Attached(id, channel));
-        before.into_iter().for_each(|before| self.drop_connection(before));
+        if let Some(before) = before {
+            self.drop_connection(before);
+        }
     }
 
     /// Answers an ATTACH; the pages and the wake-up eventfd go with the token channel's answer.
@@ -194,8 +198,7 @@ impl EventLoop {
             fds.extend([pages.grant_fd.as_fd(), pages.report_fd.as_fd()]);
             fds.extend(process.and_then(|process| process.wakeups.eventfd.as_ref()).map(AsFd::as_fd));
         }
-        let connection = self.connections.get(connection);
-        connection.map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, &fds))
+        self.connections.answer_with_fds(connection, request, body, &fds)
     }
 
     fn open_token_channel(&mut self, id: ProcessId, client: ClientId, announcement: Announcement) -> Outcome {

@@ -150,7 +150,7 @@ impl EventLoop {
     fn channel_closed(&mut self, connection: ConnectionId, id: ProcessId, channel: Channel) {
         let Some(process) = self.shared.processes.get_mut(id) else { return };
         // A channel that was opened anew does not end with the old connection.
-        if process.slot(channel).take_if(|its| *its == connection).is_none() {
+        if process.channel_mut(channel).take_if(|its| *its == connection).is_none() {
             return;
         }
         let is_disconnected = process.connections().next().is_none();

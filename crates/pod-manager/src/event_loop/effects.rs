@@ -1,9 +1,9 @@
-//! Carries out what the parts return, and publishes words on the pages, gauges and the snapshot.
+//! Carries out the effects that the parts return, requests wake-ups, writes the contenders on the pages and updates the gauges.
 
 use super::EventLoop;
 use crate::effect::{Effect, Effects};
 use crate::grants::{UNLIMITED_MS, answer_all};
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 
 impl EventLoop {

@@ -5,7 +5,7 @@ use crate::channel_groups::Announcement;
 use crate::clients::{MAX_UNANSWERED, Process};
 use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
@@ -169,7 +169,7 @@ impl EventLoop {
         if !std::mem::replace(&mut connection.silence_logged, true)
             && self.shared.io.may_log("silence").is_some()
         {
-            warn!(peer = connection.label, "peer gets no answer: {reason}");
+            warn!(peer = %connection.label, "peer gets no answer: {reason}");
         }
     }
 

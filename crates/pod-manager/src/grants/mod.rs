@@ -3,8 +3,8 @@
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, Processes};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
 use crate::metrics::Preempted;
+use crate::shared::Shared;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::UNLIMITED;
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
@@ -143,7 +143,7 @@ impl Shared {
             _ => return,
         };
         if !self.processes.of_client(client).any(|(id, _)| groups.is_hardware_scheduled(id)) {
-            self.io.metrics.preemptions.count(false, outcome);
+            self.io.metrics.preemptions.count_token(outcome);
         }
     }
 

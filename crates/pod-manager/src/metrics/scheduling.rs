@@ -15,9 +15,6 @@ use std::time::Duration;
 const CONTROL_BUCKETS: [f64; 10] =
     [0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.002, 0.005, 0.05, 1.0];
 
-/// In the order of [`ControlOutcome`].
-const CONTROL_OUTCOMES: [&str; 3] = ["done", "failed", "gone"];
-
 /// What enforces the share of a process, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnforcementLevel {
@@ -58,13 +55,13 @@ impl ChannelGroupMetrics {
         let seconds = HistogramOpts::from(seconds).buckets(CONTROL_BUCKETS.to_vec());
         let levels = series.opts("sluice_level", "Processes by the level that enforces their share");
         Ok(Self {
-            controls: series.outcomes(controls, ("control", ControlOp::LABELS), CONTROL_OUTCOMES)?,
+            controls: series.outcomes(controls, ("control", ControlOp::LABELS), ControlOutcome::LABELS)?,
             seconds: series.by_value(HistogramVec::new(seconds, &["control"]), ControlOp::LABELS)?,
             in_flight: series.gauge("sluice_controls_in_flight", "1 while a control is being made")?,
             quanta: series.counter("sluice_turns_total", "Quanta given to hardware-scheduled processes")?,
             forced: series.counter(
                 "sluice_hand_overs_forced_total",
-                "Hand-offs made while a latency-critical process was busy or about to be",
+                "Times that the hand-off window opened only because the longest wait had passed",
             )?,
             given_up: series.counter(
                 "sluice_steering_given_up_total",
@@ -88,14 +85,14 @@ impl ChannelGroupMetrics {
 
     /// Counts a control.
     pub(crate) fn count(&self, op: ControlOp, outcome: ControlOutcome, took: Duration) {
-        self.controls[op.index()][outcome as usize].inc();
+        self.controls[op.index()][outcome.index()].inc();
         self.seconds[op.index()].observe(took.as_secs_f64());
     }
 
     /// All counts, for the node agent; the caller adds those of gates and preemptions.
     pub(crate) fn to_proto(&self) -> control::Steering {
         let controls = ControlOp::LABELS.iter().zip(&self.controls).flat_map(|(control, by_outcome)| {
-            CONTROL_OUTCOMES.iter().zip(by_outcome).map(|(outcome, counter)| control::Controls {
+            ControlOutcome::LABELS.iter().zip(by_outcome).map(|(outcome, counter)| control::Controls {
                 control: (*control).to_owned(),
                 outcome: (*outcome).to_owned(),
                 count: counter.get(),
@@ -195,28 +192,38 @@ impl From<&std::result::Result<(), ControlFailure>> for Preempted {
 }
 
 /// Counts preemptions, how often a process was to leave the GPU, by level and outcome.
-pub(crate) struct PreemptionMetrics([[IntCounter; 6]; 2]);
+pub(crate) struct PreemptionMetrics {
+    hardware: [IntCounter; 6],
+    token: [IntCounter; 6],
+}
 
 impl PreemptionMetrics {
     pub(super) fn new(series: &mut Series) -> Result<Self> {
         let name = ("sluice_preemptions_total", "Preemptions of processes, by level and outcome");
-        series.outcomes(name, ("level", PREEMPTION_LEVELS), PREEMPTION_OUTCOMES).map(Self)
+        let [hardware, token] = series.outcomes(name, ("level", PREEMPTION_LEVELS), PREEMPTION_OUTCOMES)?;
+        Ok(Self { hardware, token })
     }
 
     /// All counts, for the node agent.
     pub(crate) fn to_proto(&self) -> Vec<control::Preemptions> {
-        let by_level = PREEMPTION_LEVELS.iter().zip(&self.0).flat_map(|(level, counters)| {
-            PREEMPTION_OUTCOMES.iter().zip(counters).map(|(outcome, counter)| control::Preemptions {
-                level: (*level).to_owned(),
-                outcome: (*outcome).to_owned(),
-                count: counter.get(),
-            })
-        });
+        let by_level =
+            PREEMPTION_LEVELS.iter().zip([&self.hardware, &self.token]).flat_map(|(level, counters)| {
+                PREEMPTION_OUTCOMES.iter().zip(counters).map(|(outcome, counter)| control::Preemptions {
+                    level: (*level).to_owned(),
+                    outcome: (*outcome).to_owned(),
+                    count: counter.get(),
+                })
+            });
         by_level.collect()
     }
 
-    /// Counts a preemption of a hardware-scheduled or of a token-scheduled process.
-    pub(crate) fn count(&self, is_hardware_scheduled: bool, outcome: Preempted) {
-        self.0[usize::from(!is_hardware_scheduled)][outcome as usize].inc();
+    /// Counts a preemption of a hardware-scheduled process.
+    pub(crate) fn count_hardware(&self, outcome: Preempted) {
+        self.hardware[outcome as usize].inc();
+    }
+
+    /// Counts a preemption of a token-scheduled process.
+    pub(crate) fn count_token(&self, outcome: Preempted) {
+        self.token[outcome as usize].inc();
     }
 }

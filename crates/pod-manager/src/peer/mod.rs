@@ -46,13 +46,15 @@ impl Peer {
 
 /// Identifies the process at the other end of a socket.
 pub trait Peers: Send {
-    /// The process that connected. An error: it has ended already, or what the system returns.
+    /// The process that connected.
+    /// Errors: it has ended already, or what the system returns.
     fn identify(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
 }
 
 /// Reads files of /proc/PID.
 pub trait ProcFs: Send {
-    /// The text of /proc/PID/FILE; bytes that are not UTF-8 are replaced. An error: ENOENT or ESRCH when there is no such process.
+    /// The text of /proc/PID/FILE; bytes that are not UTF-8 are replaced.
+    /// Errors: ENOENT or ESRCH when there is no such process.
     fn read(&mut self, pid: i32, file: &str) -> io::Result<String>;
 }
 

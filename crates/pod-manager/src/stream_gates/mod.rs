@@ -3,7 +3,7 @@
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Process, Processes};
 use crate::config::GatedProcesses;
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::Activity;
 use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};
@@ -73,7 +73,7 @@ impl StreamGates {
 
     /// The activity of all latency-critical processes whose hooks report it. Takes note of what they have announced on their pages.
     fn read_critical(&mut self, clients: &Clients, processes: &mut Processes, now: u64) -> Vec<Activity> {
-        // An announcement ends by itself, also that of a process that is latency-critical or attached no more.
+        // Announcements end at their time. The loop below does not visit processes that are no longer latency-critical or attached.
         self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
         for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {

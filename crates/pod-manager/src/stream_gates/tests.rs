@@ -91,6 +91,17 @@ fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
 }
 
 #[test]
+fn announcement_of_a_process_that_is_no_longer_attached_ends_at_its_time() {
+    let mut parts = Parts::new();
+    let mut gates = StreamGates::new(GatePolicy::default(), GatedProcesses::All);
+    gates.announce(parts.critical, 1_500, 0, &parts.shared);
+    assert!(!gates.announced.is_empty());
+    parts.shared.processes.get_mut(parts.critical).unwrap().token = None;
+    parts.update(&mut gates);
+    assert!(gates.announced.is_empty());
+}
+
+#[test]
 fn gates_are_unwanted_without_a_process_that_has_some() {
     let mut parts = Parts::new();
     let mut gates = StreamGates::new(GatePolicy::default(), GatedProcesses::Off);

@@ -6,7 +6,7 @@ use super::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, Obsta
 use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
 use crate::clients::{Clients, Process};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::{Class, ReturnKind};

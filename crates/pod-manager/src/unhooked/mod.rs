@@ -10,7 +10,7 @@ pub mod scanning;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
-use crate::io::Shared;
+use crate::shared::Shared;
 use crate::unhooked::scanning::{
     DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
 };
@@ -89,7 +89,7 @@ impl Unhooked {
             self.failed.retain(|key, _| candidates.contains(key));
         }
         for (found, result) in result.inspected {
-            let Some(client) = shared.clients.of_pod(&found.pod.uid) else {
+            let Some(client) = shared.clients.find_by_pod(&found.pod.uid) else {
                 shared.io.closer.close(result);
                 continue;
             };

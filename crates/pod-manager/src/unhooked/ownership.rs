@@ -6,7 +6,7 @@ use super::Unhooked;
 use super::scanning::{Obstacle, ProcessKey};
 use crate::channel_groups::{Announcement, ChannelGroups};
 use crate::io::Closer;
-use crate::io::Shared;
+use crate::shared::Shared;
 use sluice_core::ProcessId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

@@ -148,8 +148,8 @@ impl ProcessDiscovery for FakeDiscovery {
         std::mem::take(&mut self.0.lock().unwrap().found)
     }
 
-    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle> {
-        let owns = self.0.lock().unwrap().ownership.get(&claim.key.0).copied().unwrap_or(Ok(true));
+    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
+        let owns = self.0.lock().unwrap().ownership.get(&check.key.0).copied().unwrap_or(Ok(true));
         owns.map_err(obstacle)
     }
 }

@@ -79,6 +79,8 @@ pub(super) struct Simulation {
     pub(super) controls: Vec<(u64, u64, Control)>,
     /// Controls that failed while their groups were being released, since the last announcement of each group.
     pub(super) release_failures: Vec<Control>,
+    /// Groups of which the release was reported as failed, since the last announcement of each group.
+    given_up: BTreeSet<GroupId>,
     pub(super) events: Vec<Event>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
@@ -108,6 +110,7 @@ impl Simulation {
             gpu_time: BTreeMap::new(),
             controls: Vec::new(),
             release_failures: Vec::new(),
+            given_up: BTreeSet::new(),
             events: Vec::new(),
             false_idle: BTreeSet::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
@@ -147,6 +150,7 @@ impl Simulation {
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
         self.release_failures.retain(|control| !groups.contains(&control.group));
+        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(
             process,
             (client, class),
@@ -164,6 +168,7 @@ impl Simulation {
         let (groups, class) = (process.groups.clone(), process.class);
         let owner = (process.client, class);
         self.release_failures.retain(|control| !groups.contains(&control.group));
+        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
@@ -275,7 +280,13 @@ impl Simulation {
             if outcome == ControlOutcome::Failed && group.is_some_and(|group| group.releasing) {
                 self.release_failures.push(control);
             }
-            self.events.extend(self.scheduler.finish_control(outcome, &mut self.tokens, self.now));
+            let events = self.scheduler.finish_control(outcome, &mut self.tokens, self.now);
+            for event in &events {
+                if let Event::Released(Released { group, is_free: false }) = event {
+                    self.given_up.insert(*group);
+                }
+            }
+            self.events.extend(events);
         }
     }
 
@@ -288,8 +299,7 @@ impl Simulation {
         let failures = self.release_failures.iter().filter(|control| control.group == group);
         let is_slice = |control: &&Control| matches!(control.op, ControlOp::SetSlice(_));
         let (all, slices) = (failures.clone().count(), failures.filter(is_slice).count());
-        let reported = Event::Released(Released { group, is_free: false });
-        slices.max(all - slices) >= 2 && self.events.contains(&reported)
+        slices.max(all - slices) >= 2 && self.given_up.contains(&group)
     }
 
     /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only

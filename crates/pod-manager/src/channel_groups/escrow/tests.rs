@@ -6,10 +6,10 @@ fn copy() -> EscrowCopy {
     EscrowCopy { descriptor: file(), process: file() }
 }
 
-fn group(group: u64, line: u64) -> EscrowMessage {
+fn group(group: u64, descriptor: u64) -> EscrowMessage {
     let handles =
         ContextHandles { descriptor: 0, client: 1, subdevice: 2, channel_group: 3, channels: Vec::new() };
-    EscrowMessage::Group { group, descriptor: line, handles }
+    EscrowMessage::Group { group, descriptor, handles }
 }
 
 fn queued(queue: &EscrowQueue) -> Vec<&EscrowMessage> {

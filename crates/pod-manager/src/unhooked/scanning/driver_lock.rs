@@ -1,7 +1,7 @@
 //! The driver's lock (cuCheckpointProcessLock): it stops a process of which the channel groups cannot be controlled. The process waits in
 //! its next driver call, after its submitted work has ended.
 //!
-//! Lock helpers make the calls; docs/design/unhooked-processes.md tells what happens when one of them ends.
+//! Lock helpers make the calls; docs/design/unhooked-processes.md describes what happens when one of them ends.
 
 use super::lock_helper::LockHelper;
 use crate::channel_groups::{Cause, ChannelControl, ControlFailure};

@@ -130,9 +130,9 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         self.groups.continue_search(&processes, &QueryBudget::new(CONTINUED_SEARCH))
     }
 
-    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle> {
-        let process = ScannedProcess { key: claim.key, pidfd: claim.pidfd.as_fd(), pod: &claim.pod };
-        for (descriptor, clients) in &claim.descriptors {
+    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
+        let process = ScannedProcess { key: check.key, pidfd: check.pidfd.as_fd(), pod: &check.pod };
+        for (descriptor, clients) in &check.descriptors {
             let owns = discovery::owns_clients(&process, descriptor.as_fd(), clients, self.simulated);
             if !owns.map_err(|why| obstacle(&why))? {
                 return Ok(false);

@@ -29,8 +29,8 @@ pub use sluice_nvrm::discovery::ProcessKey;
 
 /// Finds unhooked processes and their control descriptors. The scanner's thread calls it, so it may block.
 pub trait ProcessDiscovery: Send {
-    /// The processes of these pods (by UID) that have the driver open, had it open in an earlier call, or cannot be inspected. An error:
-    /// the manager has no descriptors or memory left, so the list would be incomplete.
+    /// The processes of these pods (by UID) that have the driver open, had it open in an earlier call, or cannot be inspected.
+    /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
 
     /// Finds all channel groups that a process has on this GPU now.
@@ -41,7 +41,7 @@ pub trait ProcessDiscovery: Send {
     fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey>;
 
     /// Whether a process owns the clients that it has announced, or why that cannot be decided.
-    fn owns(&mut self, claim: &OwnershipCheck) -> Result<bool, Obstacle>;
+    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
 }
 
 /// A process of a pod that has the driver open.
@@ -94,7 +94,7 @@ pub enum ObstacleKind {
     NoGroups,
     /// It has more descriptors or groups than any program needs, or new ones too often.
     TooMany,
-    /// The driver returned an unexpected answer.
+    /// The driver returned an unexpected answer, or the process has more objects or channels than are searched.
     Driver,
     /// A control of its client has failed.
     ControlFailed,

@@ -1,6 +1,6 @@
 //! The processes of the clients' pods, found with few reads of /proc.
 //!
-//! docs/design/unhooked-processes.md tells which files are read when.
+//! docs/design/unhooked-processes.md describes which files are read when.
 
 use super::kernel_discovery::unless_exhausted;
 use crate::peer::ProcFs;
@@ -71,6 +71,7 @@ impl<P: ProcFs> PodProcesses<P> {
         let scan = self.scan;
         let known = self.known.get(&pid).filter(|known| known.inode == inode);
         let age = known.map_or(0, |known| scan - known.first_scan);
+        // A container's first process is started outside the container's cgroup and then moved: a young process is read more often.
         // The process id spreads the reads over the scans.
         let is_due = age == 0 || age.is_power_of_two() && age < CGROUP_INTERVAL || {
             (scan + u64::from(pid.unsigned_abs())).is_multiple_of(CGROUP_INTERVAL)

@@ -38,7 +38,7 @@ pub(crate) struct ScanResult {
 #[derive(Debug)]
 enum Task {
     Scan(ScanRequest),
-    CheckOwnership { process: ProcessId, serial: u64, claim: OwnershipCheck },
+    CheckOwnership { process: ProcessId, serial: u64, check: OwnershipCheck },
 }
 
 /// The sending end of the thread's task queue. The thread ends when it is dropped.
@@ -46,7 +46,8 @@ enum Task {
 pub(crate) struct UnhookedScanner(Sender<Task>);
 
 impl UnhookedScanner {
-    /// Starts the thread, which sends every result to `remote`. An error: the thread cannot be started.
+    /// Starts the thread, which sends every result to `remote`.
+    /// Errors: the thread cannot be started.
     pub(crate) fn start(discovery: Box<dyn ProcessDiscovery>, remote: Remote) -> io::Result<Self> {
         let (sender, tasks) = channel();
         let scanner = Scanner {
@@ -67,8 +68,8 @@ impl UnhookedScanner {
     }
 
     /// Requests an ownership check.
-    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, claim: OwnershipCheck) {
-        let _ = self.0.send(Task::CheckOwnership { process, serial, claim });
+    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck) {
+        let _ = self.0.send(Task::CheckOwnership { process, serial, check });
     }
 }
 
@@ -86,10 +87,10 @@ impl Scanner {
         for task in tasks {
             let result = match task {
                 Task::Scan(request) => Message::ScanResult(self.scan(&request)),
-                Task::CheckOwnership { process, serial, claim } => Message::OwnershipProof(OwnershipProof {
+                Task::CheckOwnership { process, serial, check } => Message::OwnershipProof(OwnershipProof {
                     process,
                     serial,
-                    owns: self.discovery.owns(&claim),
+                    owns: self.discovery.owns(&check),
                 }),
             };
             self.remote.send(result);

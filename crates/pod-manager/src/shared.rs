@@ -1,0 +1,13 @@
+//! What the event loop shares with every part: the tables that several parts read, and the [`Io`].
+
+use crate::clients::{Clients, Processes};
+use crate::grants::Grants;
+use crate::io::Io;
+
+/// The tables of clients, processes and grants, and the [`Io`]. The event loop owns them and lends them to the parts.
+pub(crate) struct Shared {
+    pub(crate) clients: Clients,
+    pub(crate) processes: Processes,
+    pub(crate) grants: Grants,
+    pub(crate) io: Io,
+}
