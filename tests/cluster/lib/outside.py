@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from lib import namespaces
-from lib.settings import HERE, REPOSITORY, STATE
+from lib.settings import HERE, PROGRAMS, REPOSITORY, STATE
 
 INSIDE = [sys.executable, HERE / "lib/inside.py"]
 
@@ -45,8 +45,8 @@ def raise_descriptors() -> None:
 
 
 def build() -> None:
-    """Builds the release programs unless SLUICE_CLUSTER_NO_BUILD is set, then Kubernetes and the other programs."""
-    if not os.environ.get("SLUICE_CLUSTER_NO_BUILD"):
+    """Builds the release programs unless SLUICE_CLUSTER_PROGRAMS names a folder with built ones, then Kubernetes and the other programs."""
+    if not PROGRAMS:
         packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
     subprocess.run([HERE / "prepare"], stdout=subprocess.DEVNULL, check=True)

@@ -12,8 +12,9 @@ CACHE = Path(os.environ.get("SLUICE_CI_TOOLS", Path.home() / ".cache/sluice-ci")
 MINOR = os.environ.get("SLUICE_K8S", "1.34")
 BIN = CACHE / f"bin-{MINOR}"
 
-# The product's programs, as `cargo build --release` leaves them.
-BUILT = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")).absolute() / "release"
+# A folder with built programs of the product, used as they are; without it, the release programs are built.
+PROGRAMS = os.environ.get("SLUICE_CLUSTER_PROGRAMS")
+BUILT = Path(PROGRAMS or Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release").absolute()
 
 NODE = "node-a"
 ADDRESS = "10.99.0.1"
