@@ -111,9 +111,9 @@ static void four(void) {
 /* 5: once preempt has returned no more than was on its way is done; once it has waited, nothing more. On the simulated GPU there are more
  * kernels than may complete after the call, and together the permitted ones take longer than a busy machine delays the simulator. */
 static void five(void) {
-    const int kernels = times(level ? 8 : 50, 400);
+    const int kernels = times(level ? 8 : 200, 400);
     const unsigned micros = (unsigned)times(level ? 150000 : 20000, 200);
-    const unsigned beside_micros = (unsigned)times((int)micros / 10, 500);
+    const unsigned beside_micros = (unsigned)times((int)micros / 4, 500);
     CUdeviceptr data = numbers(N);
     CUstream on = stream(CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < kernels; i++) DO(launch(gpu.add, data, N, micros, on));
@@ -125,7 +125,7 @@ static void five(void) {
     /* The queue of the default configuration, and the one that was running; behind gates the one that was running, and one whose gate
      * the GPU had come to. */
     EXPECT(stopped - soon <= (level ? 2 : 33) && stopped < (uint64_t)kernels);
-    /* Another stream's work takes the GPU longer than one of the kernels. */
+    /* On the simulated GPU another stream's work takes as long as five of the kernels. */
     CUdeviceptr other = numbers(N);
     CUstream beside;
     DO(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));

@@ -12,23 +12,11 @@ pub const TWO_POINTS: f64 = 0.02;
 /// # Errors
 /// Names the failed checks with their figures.
 pub fn shares(window: &Window, expected: &[(&[i32], f64)], busy: f64) -> Result<(), String> {
-    shares_within(window, expected, busy, TWO_POINTS)
-}
-
-/// [`shares`] with another accuracy.
-///
-/// # Errors
-/// Names the failed checks with their figures.
-pub fn shares_within(
-    window: &Window,
-    expected: &[(&[i32], f64)],
-    busy: f64,
-    accuracy: f64,
-) -> Result<(), String> {
     let mut report = Report::default();
     for (pids, part) in expected {
         let share: f64 = pids.iter().map(|pid| window.share_of_busy(*pid)).sum();
-        report.check((share - part).abs() <= accuracy, format!("{pids:?} had {share:.4} instead of {part}"));
+        report
+            .check((share - part).abs() <= TWO_POINTS, format!("{pids:?} had {share:.4} instead of {part}"));
     }
     let used = used(window);
     report.check(used >= busy, format!("the GPU was used for {used:.4} of the time, less than {busy}"));

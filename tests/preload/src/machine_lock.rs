@@ -1,4 +1,4 @@
-//! A lock on the machine: tests of the promised accuracy of shares run alone, all others side by side.
+//! A lock on the machine: tests with bounds on real time, or on shares of it, run alone, all others side by side.
 
 use crate::artifacts;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ fn lock_file() -> File {
         .unwrap_or_else(|error| panic!("opening {}: {error}", path.display()))
 }
 
-/// For a test that compares shares of real time within two points: no other test of this crate runs meanwhile, in this process or in another.
+/// For a test with a bound on real time or on a share of it: no other test of this crate runs meanwhile, in this process or in another.
 ///
 /// # Panics
 /// When the lock file cannot be used.
@@ -37,4 +37,17 @@ pub fn shared() -> MachineLock {
     let file = lock_file();
     file.lock_shared().unwrap_or_else(|error| panic!("locking the machine beside others: {error}"));
     MachineLock(file)
+}
+
+/// Time of this machine's processors that its host has given to other machines, in nanoseconds ("steal" in /proc/stat).
+///
+/// # Panics
+/// When /proc/stat cannot be read.
+pub fn stolen_ns() -> u64 {
+    /// A tick of /proc/stat: USER_HZ is 100 for every program.
+    const TICK_NS: u64 = 10_000_000;
+    let stat =
+        std::fs::read_to_string("/proc/stat").unwrap_or_else(|error| panic!("reading /proc/stat: {error}"));
+    let ticks = stat.split_whitespace().nth(8).and_then(|steal| steal.parse::<u64>().ok());
+    ticks.unwrap_or_else(|| panic!("no steal time in /proc/stat: {stat}")) * TICK_NS
 }

@@ -1,7 +1,9 @@
 //! A test bed for the preload tests: the same as [`TestBed`], with functions that panic and tenants that are C programs.
 
+use crate::MS;
 use crate::artifacts::{self, Artifacts};
 use crate::compiled_programs::Linking;
+use crate::machine_lock;
 use crate::stepped_clock::SteppedClock;
 use crate::tenant::{Tenant, TenantOptions};
 use crate::waiting::{TIMEOUT, eventually, pause, polling};
@@ -194,6 +196,27 @@ impl Node {
         let from = self.ledger().gpu.now_ns;
         self.when("the GPU's time to pass", |ledger| (ledger.gpu.now_ns >= from + duration_ns).then_some(()));
         (from, from + duration_ns)
+    }
+
+    /// [`Self::let_pass`] for a bound on real time: a span in which the host of this machine has taken at most one part in 200 from it.
+    /// The choice depends on the host alone and not on what the span shows.
+    ///
+    /// # Panics
+    /// When the host has taken more in each of five spans.
+    #[track_caller]
+    pub fn undisturbed(&self, duration_ns: u64) -> (u64, u64) {
+        const SPANS: usize = 5;
+        let mut taken = Vec::new();
+        while taken.len() < SPANS {
+            let before = machine_lock::stolen_ns();
+            let span = self.let_pass(duration_ns);
+            let stolen = machine_lock::stolen_ns() - before;
+            if stolen <= duration_ns / 200 {
+                return span;
+            }
+            taken.push(stolen / MS);
+        }
+        panic!("the host has taken {taken:?} ms of this machine in spans of {} ms", duration_ns / MS)
     }
 
     /// Use of the GPU between two times of its clock.

@@ -29,18 +29,17 @@ fn compute_by_tokens(node: &Node, name: &str, until_ns: u64) -> i32 {
 
 #[test]
 fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
-    // Grants follow the real clock. The old client notices the end of a grant by its own timer: if the machine wakes it late, the other
-    // client has been chosen. So its accuracy is below the promised one; without shares both would have a half.
+    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
     let _lock = exclusive();
     let node = Node::start("2\nold 0.3 1.0 8589934592\nhooked 0.7 1.0 8589934592\n");
-    let mut hooked = node.tenant("hooked", "busy").arguments("1000 8").start();
+    let mut hooked = node.tenant("hooked", "busy").arguments("2000 50").start();
     hooked.expect("ready");
     node.when_completed(&hooked, 16);
     let begin = node.ledger().gpu.now_ns;
     let end = begin + 9 * SECOND;
     let old = compute_by_tokens(&node, "old", end);
     let window = node.window((begin + SECOND, end));
-    checks::shares_within(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8, 0.1).unwrap();
+    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8).unwrap();
     hooked.finish().expect_success();
 }
 

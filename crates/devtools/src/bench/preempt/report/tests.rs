@@ -53,3 +53,12 @@ fn a_measured_row_is_not_missing() {
     assert_eq!(missing(PreemptionLevel::Full), [(10, vec![true]), (100, vec![false, true])]);
     assert_eq!(missing(PreemptionLevel::Host), [(10, vec![false, true]), (100, vec![false, true])]);
 }
+
+#[test]
+fn the_date_is_now_in_utc_to_the_second() {
+    let date = date();
+    let form: String = date.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(form, "0000-00-00T00:00:00+00:00");
+    let age = jiff::Timestamp::now().duration_since(date.parse().unwrap());
+    assert!((0..60).contains(&age.as_secs()), "{date}");
+}
