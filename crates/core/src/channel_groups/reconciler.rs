@@ -116,8 +116,8 @@ impl Reconciler {
             let tiny_counts = self.tiny_counts();
             let Some(group) = self.groups.get_mut(&id) else { continue };
             let others = tiny_counts.without(group);
-            // A group that waits for another one's slice has a control left.
-            let finished = group.step(Others { tiny: false, ..others }).is_none();
+            // A group that waits for another one's slice has a control left, unless that slice cannot be set.
+            let finished = group.step(Others { tiny: others.permanent, ..others }).is_none();
             if in_flight || !finished {
                 continue;
             }

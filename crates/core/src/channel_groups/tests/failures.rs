@@ -2,7 +2,7 @@
 
 use super::simulation::{MS, S, Simulation, Work};
 use crate::channel_groups::{
-    ChannelGroupPolicy, ControlOp, ControlOutcome, Event, GroupId, Released, Setting,
+    ChannelGroupPolicy, ControlOp, ControlOutcome, Event, GroupId, Reconciler, Released, Setting,
 };
 use crate::ledger::ReturnKind;
 use crate::{ClientId, ProcessId};
@@ -62,6 +62,40 @@ fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
     sim.dies(1);
     sim.run(S);
     assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
+}
+
+/// Two groups that keep slices which may be tiny: only one of them may be enabled, and the other one is reported all the same.
+#[test]
+fn a_release_that_waits_for_a_slice_that_cannot_be_set_is_reported() {
+    let (first, second) = (GroupId(1), GroupId(2));
+    let mut reconciler = Reconciler::new(true);
+    let settle = |reconciler: &mut Reconciler, sets_slices: bool| {
+        while let Some(control) = reconciler.begin() {
+            let fails = !sets_slices && matches!(control.op, ControlOp::SetSlice(_));
+            reconciler.done(if fails { ControlOutcome::Failed } else { ControlOutcome::Done });
+        }
+    };
+    for group in [first, second] {
+        reconciler.add(group);
+    }
+    settle(&mut reconciler, true);
+    for group in [first, second] {
+        reconciler.want(group, Setting { enabled: false, slice_us: 1 });
+    }
+    settle(&mut reconciler, true);
+    for group in [first, second] {
+        reconciler.release(group);
+    }
+    settle(&mut reconciler, false);
+    let mut released = reconciler.take_released();
+    released.sort_by_key(|released| released.group);
+    assert_eq!(released, [first, second].map(|group| Released { group, is_free: false }));
+    // The owner of the enabled one ends: nothing prevents the other one from running any more.
+    let enabled = [first, second].into_iter().find(|group| reconciler.may_run(*group)).unwrap();
+    reconciler.forget(enabled);
+    settle(&mut reconciler, false);
+    let other = if enabled == first { second } else { first };
+    assert!(reconciler.may_run(other));
 }
 
 #[test]
