@@ -18,6 +18,7 @@ pub mod compiled_programs;
 pub mod faulty_manager;
 pub mod gemini_frames;
 pub mod gemini_peers;
+pub mod host_time;
 pub mod machine_lock;
 pub mod node;
 pub mod pod_bed;

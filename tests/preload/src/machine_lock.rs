@@ -38,16 +38,3 @@ pub fn shared() -> MachineLock {
     file.lock_shared().unwrap_or_else(|error| panic!("locking the machine beside others: {error}"));
     MachineLock(file)
 }
-
-/// Time of this machine's processors that its host has given to other machines, in nanoseconds ("steal" in /proc/stat).
-///
-/// # Panics
-/// When /proc/stat cannot be read.
-pub fn stolen_ns() -> u64 {
-    /// A tick of /proc/stat: USER_HZ is 100 for every program.
-    const TICK_NS: u64 = 10_000_000;
-    let stat =
-        std::fs::read_to_string("/proc/stat").unwrap_or_else(|error| panic!("reading /proc/stat: {error}"));
-    let ticks = stat.split_whitespace().nth(8).and_then(|steal| steal.parse::<u64>().ok());
-    ticks.unwrap_or_else(|| panic!("no steal time in /proc/stat: {stat}")) * TICK_NS
-}

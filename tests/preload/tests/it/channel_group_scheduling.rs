@@ -2,6 +2,7 @@
 //! simulated GPU's ledger.
 
 use nix::sys::signal::Signal;
+use sluice_preload_tests::node::Measured;
 use sluice_preload_tests::tenant::end;
 use sluice_preload_tests::{MS, Node, Tenant, checks, eventually, exclusive, shared, tenant};
 use sluice_test_bed::timeline;
@@ -28,14 +29,15 @@ fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     let node = node("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
     let (begin, _) = node.let_pass(2 * SECOND);
-    let span = node.undisturbed(20 * SECOND);
-    let window = node.window(span);
-    checks::shares(&window, &[(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)], 0.6).unwrap();
+    let measured = node.undisturbed(20 * SECOND);
+    let window = node.window(measured.span);
+    let expected: [(&[i32], f64); 2] = [(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)];
+    checks::shares(&window, &expected, 0.6, measured.taken).unwrap();
     let metrics = node.metrics();
     assert_eq!(metrics.sum("sluice_level", &["level=\"turn\""]), Some(2.0));
     assert_eq!(metrics.sum("sluice_steering_given_up_total", &[]), Some(0.0));
-    let quanta = metrics.sum("sluice_turns_total", &[]).unwrap() / seconds(begin, span.1);
-    assert!((5.0..45.0).contains(&quanta), "{quanta} quanta in a second");
+    let quanta = metrics.sum("sluice_turns_total", &[]).unwrap() / seconds(begin, node.ledger().gpu.now_ns);
+    assert!((5.0 * (1.0 - measured.taken)..45.0).contains(&quanta), "{quanta} quanta in a second");
     end(tenants);
 }
 
@@ -53,13 +55,14 @@ fn two_busy_clients_beside_a_latency_critical_one_both_run() {
         assert_eq!(service.ask("launch 1 1000"), "launched");
         assert_eq!(service.ask("sync"), "synced");
     }
-    let span = node.undisturbed(5 * SECOND);
+    let measured = node.undisturbed(5 * SECOND);
+    let (span, taken) = (measured.span, measured.taken);
     let pids: Vec<i32> = tenants.iter().map(Tenant::pid).collect();
-    checks::shares(&node.window(span), &[(&pids[..1], 0.5), (&pids[1..], 0.5)], 0.6).unwrap();
+    checks::shares(&node.window(span), &[(&pids[..1], 0.5), (&pids[1..], 0.5)], 0.6, taken).unwrap();
     for pid in pids {
-        checks::runs_in_each(&node.windows(span, 5), pid).unwrap();
+        checks::runs_in_each(&node.windows(span, 5), pid, taken).unwrap();
         let stall = timeline::longest_gap(&node.timeline(span), &[pid], span.0, span.1);
-        assert!(stall < 500 * MS, "{pid} did not run for {} ms", stall / MS);
+        assert!(stall < 500 * MS + measured.taken_ns, "{pid} did not run for {} ms", stall / MS);
     }
     assert_eq!(service.ask("check"), "right");
     service.finish().expect_success();
@@ -193,12 +196,12 @@ fn without_controls_stream_gates_leave_the_others_their_gate_share() {
         (node.metrics().sum("sluice_gate_closed", &[]) == Some(1.0)).then_some(())
     });
     let (begin, _) = node.let_pass(SECOND);
-    let span = node.undisturbed(10 * SECOND);
+    let Measured { span, taken, .. } = node.undisturbed(10 * SECOND);
     let share = node.window(span).share_of_time(tenants[0].pid());
-    assert!((0.02..0.2).contains(&share), "it had {share:.4} of the GPU's time");
+    assert!((0.02 - taken..0.2 + taken).contains(&share), "it had {share:.4} of the GPU's time");
     let forced = node.metrics().sum("sluice_gate_changes_total", &["to=\"forced\""]).unwrap();
-    let forced = forced / seconds(begin, span.1);
-    assert!((0.45..2.7).contains(&forced), "{forced} times in a second");
+    let forced = forced / seconds(begin, node.ledger().gpu.now_ns);
+    assert!((0.45 * (1.0 - taken)..2.7).contains(&forced), "{forced} times in a second");
     service.signal(nix::sys::signal::Signal::SIGKILL);
     eventually("the gates to be open", || {
         (node.metrics().sum("sluice_gate_closed", &[]) == Some(0.0)).then_some(())

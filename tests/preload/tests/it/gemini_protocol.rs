@@ -2,6 +2,7 @@
 
 use sluice_preload_tests::gemini_frames;
 use sluice_preload_tests::gemini_peers::{GeminiClient, GeminiManager};
+use sluice_preload_tests::host_time::HostTime;
 use sluice_preload_tests::{MIB, MS, Node, checks, eventually, exclusive, shared};
 use std::time::Duration;
 
@@ -35,11 +36,12 @@ fn a_gemini_client_gets_its_share_beside_a_client_with_the_hook() {
     let mut hooked = node.tenant("hooked", "busy").arguments("2000 50").start();
     hooked.expect("ready");
     node.when_completed(&hooked, 16);
+    let host = HostTime::begin();
     let begin = node.ledger().gpu.now_ns;
     let end = begin + 9 * SECOND;
     let old = compute_by_tokens(&node, "old", end);
     let window = node.window((begin + SECOND, end));
-    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8).unwrap();
+    checks::shares(&window, &[(&[old], 0.3), (&[hooked.pid()], 0.7)], 0.8, host.taken()).unwrap();
     hooked.finish().expect_success();
 }
 
