@@ -8,36 +8,35 @@ use sluice_test_bed::timeline;
 
 const SECOND: u64 = 1_000 * MS;
 
-/// Processes with 0.1 s of submitted work each, so that a busy machine does not leave the GPU idle.
+/// 0.1 s of submitted work, so that a busy machine does not leave the GPU idle.
+const DEEP: &str = "2000 50";
+
 fn busy(node: &Node, clients: &[&str]) -> Vec<Tenant> {
-    tenant::busy(node, clients, "2000 50")
+    tenant::busy(node, clients, DEEP)
+}
+
+/// Two clients with requests of 0.3 and 0.7 whose programs `busy` have these arguments.
+fn check_requested_shares(arguments: &str) {
+    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
+    let _lock = exclusive();
+    let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
+    let tenants = tenant::busy(&node, &["be-a", "be-b"], arguments);
+    let measured = node.undisturbed(20 * SECOND);
+    let window = node.window(measured.span);
+    let expected: [(&[i32], f64); 2] = [(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)];
+    checks::shares(&window, &expected, 0.9, measured.taken).unwrap_or_else(|failed| panic!("{failed}"));
+    end(tenants);
 }
 
 #[test]
 fn two_busy_clients_share_according_to_their_requests_over_twenty_seconds() {
-    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
-    let _lock = exclusive();
-    let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
-    let tenants = busy(&node, &["be-a", "be-b"]);
-    let measured = node.undisturbed(20 * SECOND);
-    let window = node.window(measured.span);
-    let expected: [(&[i32], f64); 2] = [(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)];
-    checks::shares(&window, &expected, 0.9, measured.taken).unwrap();
-    end(tenants);
+    check_requested_shares(DEEP);
 }
 
 #[test]
 fn two_clients_with_short_queues_share_according_to_their_requests() {
-    // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.
-    let _lock = exclusive();
-    let node = Node::start("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     // 8 ms of submitted work each: less than a grant, so each client submits several times in a grant.
-    let tenants = tenant::busy(&node, &["be-a", "be-b"], "1000 8");
-    let measured = node.undisturbed(20 * SECOND);
-    let window = node.window(measured.span);
-    let expected: [(&[i32], f64); 2] = [(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)];
-    checks::shares(&window, &expected, 0.9, measured.taken).unwrap();
-    end(tenants);
+    check_requested_shares("1000 8");
 }
 
 /// The check of the tests above fails for a manager that swaps its clients.
