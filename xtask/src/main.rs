@@ -56,11 +56,17 @@ fn profile_of(mut arguments: impl Iterator<Item = OsString>) -> Result<String, S
     profile.filter(|_| arguments.next().is_none()).ok_or_else(|| USAGE.to_owned())
 }
 
-/// A cargo command in the workspace.
+/// A cargo command in the workspace, without the variables that describe this package: the build script of ring depends on them, so it and
+/// the crates above it would be built again.
 fn cargo() -> Command {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace);
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -3,10 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::env;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,28 +15,17 @@ use sluice_placement::inventory::NodeInventory;
 use sluice_sim::client;
 use sluice_sim::daemon::{DaemonConfig, Handle, spawn_thread};
 use sluice_sim::identity::uuid_text;
+use sluice_test_programs::Layout;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 const MEMORY: u64 = 16 << 30;
 
-/// The simulator's driver library, built by the cargo that runs this test, with its profile and target directory.
+/// The simulator's driver library.
 fn library() -> PathBuf {
-    let exe = env::current_exe().unwrap();
-    let profile_dir = exe.parent().and_then(Path::parent).unwrap();
-    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(name) => name,
-    };
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "sluice-sim-cuda", "--profile", profile])
-        .env("CARGO_TARGET_DIR", profile_dir.parent().unwrap())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .unwrap();
-    assert!(built.success(), "the simulator's library cannot be built");
-    profile_dir.join("libcuda.so")
+    let layout = Layout::of_this_test();
+    layout.build(&["sluice-sim-cuda"]);
+    layout.profile_dir.join("libcuda.so")
 }
 
 struct Node {
