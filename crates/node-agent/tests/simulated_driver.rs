@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::env;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
