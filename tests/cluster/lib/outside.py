@@ -44,12 +44,13 @@ def raise_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def build() -> None:
-    """Builds the release programs unless SLUICE_CLUSTER_PROGRAMS names a folder with built ones, then Kubernetes and the other programs."""
+def build(core: bool) -> None:
+    """Builds the release programs unless SLUICE_CLUSTER_PROGRAMS names a folder with built ones, then Kubernetes and the other programs
+    that the core set, or the full set, uses."""
     if not PROGRAMS:
         packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
-    subprocess.run([HERE / "prepare"], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([HERE / "prepare", *(["--core"] if core else [])], stdout=subprocess.DEVNULL, check=True)
 
 
 def facts() -> dict:
@@ -64,10 +65,10 @@ def facts() -> dict:
     }
 
 
-def up() -> None:
+def up(core: bool = False) -> None:
     raise_descriptors()
     namespaces.end()
-    build()
+    build(core)
     namespaces.make()
     if namespaces.run_inside(*INSIDE, "up", seconds=600) != 0:
         raise SystemExit("up: failed; tests/cluster/down removes what it left")
