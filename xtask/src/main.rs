@@ -6,6 +6,7 @@
 //! * `demo [ARGS]`: builds in release mode and runs `sluice demo ARGS`; `cargo demo [ARGS]` is short for it.
 #![forbid(unsafe_code)]
 
+use sluice_test_programs::cargo;
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -54,20 +55,6 @@ fn profile_of(mut arguments: impl Iterator<Item = OsString>) -> Result<String, S
         None => None,
     };
     profile.filter(|_| arguments.next().is_none()).ok_or_else(|| USAGE.to_owned())
-}
-
-/// A cargo command in the workspace, without the variables that describe this package: the build script of ring depends on them, so it and
-/// the crates above it would be built again.
-fn cargo() -> Command {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace);
-    for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 /// Runs a cargo command to its end.

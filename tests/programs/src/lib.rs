@@ -1,7 +1,7 @@
 //! Builds the programs under test from inside a test: libraries that are preloaded and programs that run as processes of their own.
 //!
 //! The cargo that runs the test builds them in the same profile and target directory. So plain `cargo test` on a fresh machine tests
-//! the present sources.
+//! the present sources. `xtask` starts its cargo in the same way.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -55,7 +55,7 @@ impl Layout {
             command.arg("--no-default-features");
             command.args(packages.iter().flat_map(|package| ["-p", package]));
         }
-        command.current_dir(workspace()).env("CARGO_TARGET_DIR", &self.target);
+        command.env("CARGO_TARGET_DIR", &self.target);
         if let Some(triple) = &self.triple {
             command.args(["--target", triple]);
         }
@@ -65,15 +65,17 @@ impl Layout {
     }
 }
 
-/// The cargo that runs this test, in the environment of its caller. Cargo describes the package to a test in `CARGO_PKG_NAME` and similar
-/// variables. The build script of ring depends on them, so an inner cargo with them would build ring and the 20 crates above it again.
-fn cargo() -> Command {
+/// A command of the cargo that runs this program, in the workspace. Cargo describes the package to a program that it runs in
+/// `CARGO_PKG_NAME` and similar variables. The build script of ring depends on them, so an inner cargo with them would build ring and the
+/// 20 crates above it again.
+pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }
+    command.current_dir(workspace());
     command
 }
 
