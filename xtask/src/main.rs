@@ -121,3 +121,23 @@ fn demo(arguments: Vec<OsString>) -> Result<(), String> {
     let error = Command::new(&program).arg("demo").args(arguments).exec();
     Err(format!("cannot run {}: {error}", program.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// cargo reads the manifest of every member, so the build of the image fails without one of them.
+    #[test]
+    fn every_member_of_the_workspace_is_in_the_build_context_of_the_image() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+        let (manifest, ignored) = (read("Cargo.toml"), read(".dockerignore"));
+        let members = manifest.lines().find(|line| line.starts_with("members = ")).unwrap();
+        let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+        assert!(members.contains(&"hook"), "{members:?}");
+        for member in members {
+            let kept = format!("!{}", member.trim_end_matches("/*"));
+            assert!(ignored.lines().any(|line| line == kept), ".dockerignore has no line {kept}");
+        }
+    }
+}
