@@ -29,7 +29,7 @@ impl ChannelGroupScheduler {
         if refused {
             groups.iter().for_each(|group| self.reconciler.release(*group));
         }
-        if refused && class == Class::BestEffort {
+        if refused && !class.is_latency_critical() {
             self.remove_process(id, tokens, now);
             return false;
         }
@@ -48,7 +48,7 @@ impl ChannelGroupScheduler {
         };
         let process = self.processes.entry(id).or_insert(new);
         process.groups = groups;
-        if class == Class::BestEffort && tokens.set_kind(id, ReturnKind::HardwareScheduled, now).is_ok() {
+        if !class.is_latency_critical() && tokens.set_kind(id, ReturnKind::HardwareScheduled, now).is_ok() {
             process.quantum = if tokens.holds(id) { QuantumState::Granted } else { process.quantum };
         }
         self.update_running(id, tokens, now);

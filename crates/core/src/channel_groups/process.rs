@@ -66,7 +66,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn is_best_effort(&self) -> bool {
-        self.class == Class::BestEffort
+        !self.class.is_latency_critical()
     }
 
     /// Whether its quanta are enforced through its channel groups.

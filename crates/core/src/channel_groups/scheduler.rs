@@ -219,6 +219,10 @@ impl ChannelGroupScheduler {
     /// Changes the class of a client. The ledger has been changed already.
     pub fn set_class(&mut self, client: ClientId, class: Class, tokens: &mut TokenLedger, now: u64) {
         for (id, process) in self.processes.iter_mut().filter(|(_, process)| process.client == client) {
+            if process.class.is_latency_critical() == class.is_latency_critical() {
+                process.class = class;
+                continue;
+            }
             (process.class, process.quantum) = (class, QuantumState::Idle);
             let scheduled = process.is_hardware_scheduled();
             let kind = if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns };

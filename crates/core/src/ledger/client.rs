@@ -65,7 +65,7 @@ impl Client {
     }
 
     pub(super) fn is_best_effort(&self) -> bool {
-        self.spec.class == Class::BestEffort
+        !self.spec.class.is_latency_critical()
     }
 
     /// It requests the GPU from `now` on. A pause within the credit counts as activity, a longer one does not count.

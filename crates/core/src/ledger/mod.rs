@@ -98,8 +98,8 @@ impl TokenLedger {
         }
     }
 
-    /// Adds a client, or changes the specification of an existing one from `now` on. A change of class revokes the
-    /// grants of its processes, which then request again.
+    /// Adds a client, or changes the specification of an existing one from `now` on. A change from or to
+    /// latency-critical revokes the grants of its processes, which then request again.
     pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
         let now = self.at(now);
         match self.clients.get_mut(&client) {
@@ -107,7 +107,8 @@ impl TokenLedger {
                 self.clients.insert(client, Client::new(spec, &self.policy, now));
             }
             Some(known) => {
-                let class_changed = known.spec.class != spec.class;
+                let class_changed =
+                    known.spec.class.is_latency_critical() != spec.class.is_latency_critical();
                 known.set_spec(spec, now);
                 if class_changed {
                     self.revoke_all(client, now);

@@ -18,6 +18,7 @@ pub(super) struct RawEntry {
 }
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
+const CLASSES: &str = "latency-critical, high, normal or best-effort";
 const MEMORY: &str = "an amount of memory such as 10737418240, 8Gi or 500M, below 2^64 bytes";
 
 /// Converts raw entries into clients and appends every mistake to `mistakes`.
@@ -48,11 +49,10 @@ pub(super) fn check(
         let memory = read(memory, mistakes, |text| {
             parse_bytes(text).ok_or_else(|| place.mistake("memory", format!("{text:?}"), MEMORY))
         });
-        let class = class.unwrap_or_else(|| "best-effort".to_owned());
-        let class = read(Some(class), mistakes, |text| match text {
-            "best-effort" => Ok(Class::BestEffort),
-            "latency-critical" => Ok(Class::LatencyCritical),
-            other => Err(place.mistake("class", format!("{other:?}"), "best-effort or latency-critical")),
+        let class = class.unwrap_or_else(|| Class::default().name().to_owned());
+        let class = read(Some(class), mistakes, |text| {
+            let known = Class::ALL.into_iter().find(|class| class.name() == text);
+            known.ok_or_else(|| place.mistake("class", format!("{text:?}"), CLASSES))
         });
         if mistakes.len() == before
             && let (Some(request), Some(limit), Some(memory), Some(class)) = (request, limit, memory, class)

@@ -97,8 +97,8 @@ fn as_in_force(client: &Client) -> control::Client {
         return identity;
     }
     let class = match definition.spec.class {
-        Class::BestEffort => control::Class::BestEffort,
         Class::LatencyCritical => control::Class::LatencyCritical,
+        Class::High | Class::Normal | Class::BestEffort => control::Class::BestEffort,
     };
     control::Client {
         class: class.into(),

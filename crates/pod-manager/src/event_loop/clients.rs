@@ -70,7 +70,7 @@ impl EventLoop {
     /// Schedules the processes of a client by its new class.
     fn change_class(&mut self, client: ClientId, class: Class) {
         let now = self.shared.io.now();
-        let becomes_critical = class == Class::LatencyCritical;
+        let becomes_critical = class.is_latency_critical();
         let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.shared.grants.ledger);
         scheduler.set_class(client, class, ledger, now);
         let scheduled = |process: &Process| process.is_attached() || process.unhooked;

@@ -82,7 +82,7 @@ impl Unhooked {
 
     /// Whether the driver's lock can be used for a client's processes. Latency-critical ones are never locked.
     pub(super) fn can_lock(&self, client: ClientId, clients: &Clients) -> bool {
-        clients.class(client) == Some(Class::BestEffort)
+        clients.class(client).is_some_and(|class| !class.is_latency_critical())
             && self.locks.as_ref().is_some_and(DriverLocks::are_ready)
     }
 
