@@ -92,7 +92,6 @@ impl State {
                 request: share(request),
                 limit: share(limit),
                 class: Class::BestEffort,
-                weight: 1,
             };
             ledger.set_client(ClientId(client), spec, 0);
         }
