@@ -148,6 +148,6 @@ impl Client {
     }
 
     fn weight(&self) -> u64 {
-        u64::from(self.spec.request.ppm().max(LEAST_WEIGHT_PPM)) * u64::from(self.spec.weight.max(1))
+        u64::from(self.spec.request.ppm().max(LEAST_WEIGHT_PPM))
     }
 }

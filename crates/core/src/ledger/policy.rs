@@ -48,9 +48,6 @@ pub struct ClientSpec {
     pub limit: Share,
     /// Grants with deadlines, or an unlimited grant.
     pub class: Class,
-    /// Among best-effort clients that have their request, GPU time goes in proportion to weight × request, where a
-    /// request below 1 % counts as 1 %. Usually 1; 0 counts as 1.
-    pub weight: u32,
 }
 
 /// Settings of the token ledger. All times are nanoseconds.

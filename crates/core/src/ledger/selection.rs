@@ -1,8 +1,7 @@
 //! The order of waiting clients: a strict weak ordering, by which `TokenLedger::choose` (`advance.rs`) picks the next.
 //!
 //! 1. Clients below their request, by relative shortfall: the one with the smallest part of its entitlement goes first.
-//! 2. All others, by GPU time charged in proportion to their weight (weight × request, at least 1 %), counted as a
-//!    level. A client that returns from a pause starts at the others' level, so a pause earns nothing here. Clients
+//! 2. All others, by GPU time charged in proportion to their weight (their request, at least 1 %), counted as a level. A client that returns from a pause starts at the others' level, so a pause earns nothing here. Clients
 //!    without a request are always in this group: they share the time that remains when all others have their requests.
 //!
 //! A client exactly at its request is in the second group. Ties go to the client that waits longest, then to the older

@@ -23,7 +23,7 @@ fn share(fraction: f64) -> Share {
 }
 
 fn spec(request: f64, limit: f64) -> ClientSpec {
-    ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort, weight: 1 }
+    ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort }
 }
 
 /// A ledger with clients 0, 1, ... of these specifications, each with a process of the same number.
