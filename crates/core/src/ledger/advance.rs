@@ -169,7 +169,9 @@ impl TokenLedger {
         let withheld = self.withheld_since.is_some();
         let may = |kind: ReturnKind| !withheld || kind == ReturnKind::HardwareScheduled;
         let grant = &mut self.grants[index];
-        let Some(client) = self.clients.get(&grant.client).filter(|_| !self.waiting.is_empty()) else { return };
+        let Some(client) = self.clients.get(&grant.client).filter(|_| !self.waiting.is_empty()) else {
+            return;
+        };
         for id in &client.processes {
             let Some(process) = self.processes.get_mut(id) else { continue };
             let enough =
@@ -239,7 +241,8 @@ impl TokenLedger {
             // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
             let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(now));
             self.advance_virtual_time(client, uncounted_ns);
-            self.virtual_now = self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
+            self.virtual_now =
+                self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
             let grant = &mut self.grants[index];
             grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
             let (epoch, deadline) = (grant.epoch, grant.deadline);

@@ -132,7 +132,8 @@ impl TokenLedger {
     /// Counts a client among those that are active, if it is. A latency-critical one is as long as it has processes.
     pub(super) fn enter_demand(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(&id) else { return };
-        let active = if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
+        let active =
+            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
         if active {
             self.demand.add(&client.spec);
         }
@@ -141,7 +142,8 @@ impl TokenLedger {
     /// Reverses [`Self::enter_demand`].
     pub(super) fn leave_demand(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(&id) else { return };
-        let active = if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
+        let active =
+            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
         if active {
             self.demand.remove(&client.spec);
         }

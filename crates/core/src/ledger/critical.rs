@@ -52,7 +52,8 @@ impl CriticalClients {
     /// A client becomes latency-critical, or its specification changes.
     pub(super) fn set(&mut self, client: ClientId, spec: &ClientSpec, policy: &Policy, now: u64) {
         let depth = Depth { idle_ns: policy.critical_burst_ns, waiting_ns: 0 };
-        let new = || Entry { request: LimitBucket::new(spec.request, depth, now), delayed: None, charged_at: now };
+        let new =
+            || Entry { request: LimitBucket::new(spec.request, depth, now), delayed: None, charged_at: now };
         self.entries.entry(client).or_insert_with(new).request.set_rate(spec.request, now);
         self.check_at = Some(now);
     }
@@ -92,7 +93,10 @@ impl TokenLedger {
                 continue;
             }
             let overlap = to.saturating_sub(from.max(grant.start));
-            let beside = used.min(u64::try_from(u128::from(used) * u128::from(overlap) / u128::from(span.max(1))).unwrap_or(used));
+            let beside = used.min(
+                u64::try_from(u128::from(used) * u128::from(overlap) / u128::from(span.max(1)))
+                    .unwrap_or(used),
+            );
             if grant.hardware_scheduled {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
@@ -105,7 +109,9 @@ impl TokenLedger {
         if let Some(critical) = self.critical.entries.get_mut(&client) {
             critical.request.charge(from, to, own);
             critical.charged_at = if own > 0 { to } else { critical.charged_at };
-            if critical.delayed.is_none() && (entry.limit.is_overdrawn(to) || critical.request.is_overdrawn(to)) {
+            if critical.delayed.is_none()
+                && (entry.limit.is_overdrawn(to) || critical.request.is_overdrawn(to))
+            {
                 self.critical.check_at = Some(to);
             }
         }
@@ -116,7 +122,8 @@ impl TokenLedger {
         if self.critical.check_at.is_some_and(|at| at <= now) {
             self.check_delays(now);
         }
-        let waiting: Vec<(ProcessId, u64)> = self.critical.waiting.iter().map(|(id, since)| (*id, *since)).collect();
+        let waiting: Vec<(ProcessId, u64)> =
+            self.critical.waiting.iter().map(|(id, since)| (*id, *since)).collect();
         for (id, since) in waiting {
             let Some(process) = self.processes.get_mut(&id) else { continue };
             let client = process.client;
@@ -140,7 +147,9 @@ impl TokenLedger {
         let ids: Vec<ClientId> = self.critical.entries.keys().copied().collect();
         let mut next = None;
         for id in ids {
-            let (Some(entry), Some(client)) = (self.critical.entries.get(&id), self.clients.get(&id)) else { continue };
+            let (Some(entry), Some(client)) = (self.critical.entries.get(&id), self.clients.get(&id)) else {
+                continue;
+            };
             let (before, cause) = (entry.delayed, self.cause_of_delay(entry, client, now));
             match (before, cause) {
                 (None, Some(cause)) => self.delay(id, cause, now),
@@ -174,10 +183,12 @@ impl TokenLedger {
 
     /// Whether a client that waits for grants or holds one is behind its request by more than `bound_ns`.
     fn another_client_lags(&self, bound_ns: u64, now: u64) -> bool {
-        self.clients.iter().filter(|(_, client)| !client.is_critical() && client.idle_since.is_none()).any(|(id, client)| {
-            let running = self.running_ns(*id, now);
-            client.lag.exceeds(client.spec.request, running, bound_ns, now)
-        })
+        self.clients.iter().filter(|(_, client)| !client.is_critical() && client.idle_since.is_none()).any(
+            |(id, client)| {
+                let running = self.running_ns(*id, now);
+                client.lag.exceeds(client.spec.request, running, bound_ns, now)
+            },
+        )
     }
 
     /// When to check a client again: `None` if it can only be delayed or resumed after another event.
@@ -186,7 +197,8 @@ impl TokenLedger {
         if client.processes.is_empty() {
             return None;
         }
-        let poll = now + if now.saturating_sub(entry.charged_at) < IDLE_CHECK_NS { CHECK_NS } else { IDLE_CHECK_NS };
+        let poll =
+            now + if now.saturating_sub(entry.charged_at) < IDLE_CHECK_NS { CHECK_NS } else { IDLE_CHECK_NS };
         match entry.delayed {
             Some(Cause::Limit) => Some(client.limit.holds_at(RESUME_NS, now)?.max(now + 1)),
             Some(Cause::Lag) => Some(now + CHECK_NS),
@@ -203,7 +215,8 @@ impl TokenLedger {
     fn delay(&mut self, id: ClientId, cause: Cause, now: u64) {
         let Some(entry) = self.critical.entries.get_mut(&id) else { return };
         entry.delayed = Some(cause);
-        let processes: BTreeSet<ProcessId> = self.clients.get(&id).map(|c| c.processes.clone()).unwrap_or_default();
+        let processes: BTreeSet<ProcessId> =
+            self.clients.get(&id).map(|c| c.processes.clone()).unwrap_or_default();
         for process_id in processes {
             let Some(process) = self.processes.get_mut(&process_id) else { continue };
             if std::mem::take(&mut process.unlimited) {
@@ -218,7 +231,8 @@ impl TokenLedger {
         entry.delayed = None;
         let Some(client) = self.clients.get_mut(&id) else { return };
         // Processes that requested by themselves have work that waited. The others only lost their grants.
-        let requested = client.processes.iter().filter(|p| self.processes.get(p).is_some_and(|p| p.requested));
+        let requested =
+            client.processes.iter().filter(|p| self.processes.get(p).is_some_and(|p| p.requested));
         let since = requested.filter_map(|process| self.critical.waiting.get(process)).min();
         if let Some(since) = since {
             client.usage.delayed_ns = client.usage.delayed_ns.saturating_add(now.saturating_sub(*since));

@@ -163,7 +163,8 @@ impl Grant {
         let withheld = withheld_since.filter(|_| self.can_be_suspended());
         let withheld_ns = withheld.map_or(0, |since| now.saturating_sub(since.max(self.start)));
         let running = self.runs_since.map_or(0, |since| now.saturating_sub(since));
-        let held = now.saturating_sub(self.start).saturating_sub(self.suspended_ns).saturating_sub(withheld_ns);
+        let held =
+            now.saturating_sub(self.start).saturating_sub(self.suspended_ns).saturating_sub(withheld_ns);
         let used = if self.hardware_scheduled { self.reported + self.ran + running } else { held };
         used.min(held).saturating_sub(self.preempted_ns)
     }

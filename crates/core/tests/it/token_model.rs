@@ -88,11 +88,7 @@ impl State {
             (0..).zip([(500_000, 1_000_000), (0, 1_000_000), (250_000, 500_000)])
         {
             let share = |ppm| Share::from_ppm(ppm).unwrap();
-            let spec = ClientSpec {
-                request: share(request),
-                limit: share(limit),
-                class: Class::BestEffort,
-            };
+            let spec = ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort };
             ledger.set_client(ClientId(client), spec, 0);
         }
         for (process, (client, kind)) in (0..).zip(CLIENTS.into_iter().zip(kinds)) {

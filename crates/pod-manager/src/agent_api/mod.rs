@@ -135,12 +135,7 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
     if mistakes.len() > before {
         return None;
     }
-    let spec = ClientSpec {
-        request: Share::from_ppm(quota)?,
-        limit: Share::from_ppm(limit)?,
-        class: class?,
-        weight: weight.max(1),
-    };
+    let spec = ClientSpec { request: Share::from_ppm(quota)?, limit: Share::from_ppm(limit)?, class: class? };
     let key = ClientKey::Pod { uid: client.pod_uid, namespace: client.namespace, name: client.pod };
     Some(Definition { key, spec, memory: client.memory_bytes, slo_ns: client.slo_ns })
 }

@@ -105,7 +105,7 @@ fn as_in_force(client: &Client) -> control::Client {
         quota_ppm: definition.spec.request.ppm(),
         limit_ppm: definition.spec.limit.ppm(),
         memory_bytes: definition.memory,
-        weight: definition.spec.weight,
+        weight: 1,
         slo_ns: definition.slo_ns,
         ..identity
     }

@@ -35,7 +35,7 @@ fn valid_set_is_read_unchanged() {
     let set = read(vec![Client { namespace: namespace.clone(), ..client("u-1", &long) }]).unwrap();
     let only = &set.clients[0];
     assert_eq!(only.key, ClientKey::Pod { uid: "u-1".into(), namespace, name: long });
-    assert_eq!((only.spec.request.ppm(), only.spec.limit.ppm(), only.spec.weight), (300_000, 500_000, 1));
+    assert_eq!((only.spec.request.ppm(), only.spec.limit.ppm()), (300_000, 500_000));
     assert_eq!((only.memory, only.slo_ns), (1 << 30, 5));
 }
 

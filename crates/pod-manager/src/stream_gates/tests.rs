@@ -28,7 +28,7 @@ impl Parts {
             ChannelGroups::new(ChannelGroupScheduler::new(ChannelGroupPolicy::default()), None, executor);
         let mut ledger = TokenLedger::new(Policy::default());
         let mut add = |name: &str, class| {
-            let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class, weight: 1 };
+            let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class };
             let key = ClientKey::Named(name.into());
             let metrics = io.metrics.add(&key).unwrap();
             let client = clients.add(Definition { key, spec, memory: 0, slo_ns: 0 }, metrics);

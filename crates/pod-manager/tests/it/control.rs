@@ -39,7 +39,6 @@ fn fifty_pods_at_once_get_exactly_their_limits() {
                 quota_ppm: 100 * at,
                 limit_ppm: 1_000_000 - at,
                 memory_bytes: GIB + u64::from(at),
-                weight: at,
                 slo_ns: u64::from(at) * MS,
                 class: if n % 7 == 0 { Class::LatencyCritical } else { Class::BestEffort }.into(),
                 ..pod(&uid(n))

@@ -37,7 +37,8 @@ fn unrequested_time_goes_to_the_best_level_and_requests_of_worse_levels_remain()
 
 #[test]
 fn request_of_a_latency_critical_client_is_not_given_to_others() {
-    let clients = [client(Class::LatencyCritical, 40), client(Class::BestEffort, 40), client(Class::BestEffort, 0)];
+    let clients =
+        [client(Class::LatencyCritical, 40), client(Class::BestEffort, 40), client(Class::BestEffort, 0)];
     assert_eq!(weights(&clients)[1..], [40, 20]);
 }
 
