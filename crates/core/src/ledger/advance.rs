@@ -33,10 +33,10 @@ impl TokenLedger {
             return next;
         }
         let limited = self.queue.first_limited().map(|(at, _)| at);
-        // A ready client that was not granted waits for a lingering one.
-        let lingers = self.lingering.iter().map(|(_, until)| *until).min();
-        let lingers = lingers.filter(|_| self.queue.first(self.is_withheld()).is_some());
-        next.into_iter().chain(limited).chain(lingers).min()
+        // A ready client waits for a lingering one, or became ready since the last decision.
+        let ready = self.queue.first(self.is_withheld());
+        let ready_at = ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
+        next.into_iter().chain(limited).chain(ready_at).min()
     }
 
     /// Ends the grant at `index` if no process is left under it; charges it.
