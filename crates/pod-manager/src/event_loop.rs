@@ -97,7 +97,8 @@ impl EventLoop {
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
         let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
-        let grants = Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll));
+        let ledger = TokenLedger::new(config.policy());
+        let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
         let processes = Processes::new(page_flags);
         let mut event_loop = Self {
             shared: Shared { clients: Clients::default(), processes, grants, io },
@@ -118,7 +119,9 @@ impl EventLoop {
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
             let timeout = self.arm_timer()?;
-            for event in self.shared.io.poller.wait(timeout)? {
+            let events = self.shared.io.poller.wait(timeout)?;
+            self.shared.charge_critical();
+            for event in events {
                 self.handle(event);
             }
             self.handle_deadlines();

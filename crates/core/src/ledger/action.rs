@@ -1,7 +1,6 @@
 //! Inputs and outputs of the token ledger.
 
 use crate::ids::{ClientId, ProcessId};
-use crate::share::Share;
 
 /// How a process's part in a grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,8 +137,6 @@ pub enum Refused {
 /// GPU time of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Share of GPU time over the window.
-    pub share: Share,
     /// GPU time charged since it was added, without the running grant, ns.
     pub charged_ns: u64,
     /// Time held since it was added, without the running grant, ns.

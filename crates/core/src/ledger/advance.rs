@@ -35,7 +35,8 @@ impl TokenLedger {
         let limited = self.queue.first_limited().map(|(at, _)| at);
         // A ready client waits for a lingering one, or became ready since the last decision.
         let ready = self.queue.first(self.is_withheld());
-        let ready_at = ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
+        let ready_at =
+            ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
         next.into_iter().chain(limited).chain(ready_at).min()
     }
 

@@ -75,7 +75,8 @@ impl TokenLedger {
     /// uses little would starve the others.
     pub(super) fn charge(&mut self, id: ClientId, span: (u64, u64), used: u64, held: u64, counted: u64) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.usage.add(span.0, span.1, used, held);
+        client.charged_ns = client.charged_ns.saturating_add(used);
+        client.held_ns = client.held_ns.saturating_add(held);
         client.limit.charge(span.0, span.1, used);
         client.lag.charge(client.spec.request, used.max(held), self.policy.lag_ns, self.now);
         self.advance_virtual_time(id, used.max(held).saturating_sub(counted));

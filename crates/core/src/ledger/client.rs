@@ -3,7 +3,6 @@
 use super::lag::Lag;
 use super::policy::{ClientSpec, Policy};
 use super::ready_queue::Place;
-use super::usage::UsageMeter;
 use super::virtual_time::VirtualNs;
 use crate::ids::ProcessId;
 use crate::limit_bucket::{Depth, LimitBucket};
@@ -25,7 +24,12 @@ pub(super) struct Client {
     pub(super) lag: Lag,
     /// One of its channel groups is enabled.
     pub(super) running: bool,
-    pub(super) usage: UsageMeter,
+    /// GPU time charged, ns.
+    pub(super) charged_ns: u64,
+    /// Time held, ns.
+    pub(super) held_ns: u64,
+    /// Time for which its processes waited because it was delayed, ns.
+    pub(super) delayed_ns: u64,
 }
 
 impl Client {
@@ -40,7 +44,9 @@ impl Client {
             idle_since: Some(now),
             lag: Lag::default(),
             running: false,
-            usage: UsageMeter::new(policy.window_ns, now),
+            charged_ns: 0,
+            held_ns: 0,
+            delayed_ns: 0,
         }
     }
 

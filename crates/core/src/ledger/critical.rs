@@ -104,7 +104,8 @@ impl TokenLedger {
                 own = own.saturating_sub(beside / 2);
             }
         }
-        entry.usage.add(from, to, own, own);
+        entry.charged_ns = entry.charged_ns.saturating_add(own);
+        entry.held_ns = entry.held_ns.saturating_add(own);
         entry.limit.charge(from, to, own);
         if let Some(critical) = self.critical.entries.get_mut(&client) {
             critical.request.charge(from, to, own);
@@ -235,8 +236,15 @@ impl TokenLedger {
             client.processes.iter().filter(|p| self.processes.get(p).is_some_and(|p| p.requested));
         let since = requested.filter_map(|process| self.critical.waiting.get(process)).min();
         if let Some(since) = since {
-            client.usage.delayed_ns = client.usage.delayed_ns.saturating_add(now.saturating_sub(*since));
+            client.delayed_ns = client.delayed_ns.saturating_add(now.saturating_sub(*since));
         }
+    }
+
+    /// The processes that hold an unlimited grant or wait for one.
+    #[must_use]
+    pub fn critical_processes(&self) -> Vec<ProcessId> {
+        let clients = self.critical.entries.keys().filter_map(|id| self.clients.get(id));
+        clients.flat_map(|client| client.processes.iter().copied()).collect()
     }
 
     /// Usage of a client, if it is known.
@@ -244,13 +252,11 @@ impl TokenLedger {
     pub fn usage(&self, client: ClientId, now: u64) -> Option<Usage> {
         let entry = self.clients.get(&client)?;
         let now = now.max(self.now);
-        let running_ns = self.running_ns(client, now);
         Some(Usage {
-            share: entry.usage.share(now, running_ns),
-            charged_ns: entry.usage.charged_ns,
-            held_ns: entry.usage.held_ns,
-            running_ns,
-            delayed_ns: entry.usage.delayed_ns,
+            charged_ns: entry.charged_ns,
+            held_ns: entry.held_ns,
+            running_ns: self.running_ns(client, now),
+            delayed_ns: entry.delayed_ns,
         })
     }
 }

@@ -34,7 +34,6 @@ mod policy;
 mod ready_queue;
 #[cfg(test)]
 mod tests;
-mod usage;
 mod virtual_time;
 mod withheld_grants;
 

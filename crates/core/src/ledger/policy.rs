@@ -59,8 +59,6 @@ pub struct ClientSpec {
 /// Settings of the token ledger. All times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Window of the share in [`Usage`](super::Usage). It decides nothing. Default 10 s.
-    pub window_ns: u64,
     /// The most GPU time by which a client may be ahead of its entitled share or behind it when it competes for the next
     /// grant. More is forgotten, so that no disturbance has a lasting effect. Default 200 ms.
     pub lag_ns: u64,
@@ -108,7 +106,6 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            window_ns: 10_000_000_000,
             lag_ns: 200_000_000,
             quota: QuotaPolicy::default(),
             capacity: 1,

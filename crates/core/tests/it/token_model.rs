@@ -69,7 +69,7 @@ impl State {
     fn new(kinds: Kinds) -> Self {
         let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, cap_ns: 2 * MS, limit_period_ns: 4 * MS };
         let policy = Policy {
-            window_ns: 8 * MS,
+            lag_ns: 4 * MS,
             quota,
             return_timeout_ns: MS,
             linger_ns: MS / 2,

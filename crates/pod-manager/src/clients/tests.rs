@@ -10,7 +10,7 @@ fn pod(uid: &str, class: Class) -> Definition {
 
 fn add(clients: &mut Clients, definition: Definition) -> ClientId {
     let metrics = crate::metrics::pair().unwrap().0.add(&definition.key).unwrap();
-    clients.add(definition, metrics)
+    clients.add(definition, metrics, GpuTime::new(1, 0))
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! The exported GPU time of a client.
+
+use sluice_core::share::Share;
+use sluice_core::window::SlidingSum;
+
+/// GPU time that a client used, as metrics and the node agent show it. It decides nothing.
+#[derive(Debug)]
+pub(crate) struct GpuTime {
+    window: SlidingSum,
+    window_ns: u64,
+    added: u64,
+    /// Up to when it is counted.
+    counted_at: u64,
+    /// What the ledger had charged then, with the running grant, nanoseconds.
+    charged_ns: u64,
+    /// Reported by its processes since then, nanoseconds.
+    busy_ns: u64,
+    /// Counted so far, nanoseconds.
+    pub(crate) total_ns: u64,
+}
+
+impl GpuTime {
+    pub(crate) fn new(window_ns: u64, now: u64) -> Self {
+        let window = SlidingSum::new(window_ns);
+        Self { window, window_ns, added: now, counted_at: now, charged_ns: 0, busy_ns: 0, total_ns: 0 }
+    }
+
+    /// Adds time for which a process reported work.
+    pub(crate) fn add_busy(&mut self, busy_ns: u64) {
+        self.busy_ns = self.busy_ns.saturating_add(busy_ns);
+    }
+
+    /// Counts up to `now`, when the ledger has charged `charged_ns` in all. With `by_report`, no more than was reported. Returns what was
+    /// added, nanoseconds.
+    pub(crate) fn count(&mut self, now: u64, charged_ns: u64, by_report: bool) -> u64 {
+        // A running grant counts as fully used. If less is charged at its end, nothing is added until that is made up for.
+        let charged = charged_ns.saturating_sub(self.charged_ns);
+        let reported = std::mem::take(&mut self.busy_ns);
+        let used = if by_report { charged.min(reported) } else { charged };
+        self.window.add(self.counted_at, now, used);
+        (self.charged_ns, self.counted_at) = (self.charged_ns.max(charged_ns), now);
+        self.total_ns = self.total_ns.saturating_add(used);
+        used
+    }
+
+    /// The part of the GPU that it used in the window before `now`, or since it was added if that is shorter.
+    pub(crate) fn share(&self, now: u64) -> Share {
+        Share::ratio(self.window.total(now), self.window_ns.min(now.saturating_sub(self.added)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
