@@ -131,7 +131,7 @@ impl TokenLedger {
             if self.critical.is_delayed(client) {
                 continue;
             }
-            process.unlimited = true;
+            (process.unlimited, process.requested) = (true, false);
             self.critical.waiting.remove(&id);
             self.epoch += 1;
             self.actions.push(Action::Grant {

@@ -1,7 +1,10 @@
 //! The token ledger with a simulated clock.
 
+mod bounded_lag;
+mod critical;
 mod extensions;
 mod grants;
+mod levels;
 mod limits;
 mod processes;
 mod properties;
@@ -9,7 +12,7 @@ mod shares;
 mod simulation;
 mod withheld_grants;
 
-use super::{Action, Class, ClientSpec, Deadline, GrantRequest, Policy, ReturnKind, TokenLedger};
+use super::{Action, Class, ClientSpec, Deadline, GrantEnd, GrantRequest, Policy, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
