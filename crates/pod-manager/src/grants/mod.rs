@@ -82,7 +82,8 @@ impl Shared {
                     self.set_contended(client, false);
                 }
                 self.count_gpu_time(client);
-                let Some(client) = self.clients.get(client) else { return Effects::new() };
+                let Some(client) = self.clients.get_mut(client) else { return Effects::new() };
+                client.gpu_time.was_charged();
                 client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
                 if how == GrantEnd::NotReturned {

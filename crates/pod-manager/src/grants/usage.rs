@@ -57,7 +57,7 @@ impl Shared {
             pages.is_some_and(|pages| pages.shows_hardware_grant && pages.is_current())
         };
         let by_report = !processes.is_empty() && processes.iter().all(shows_hardware_grant);
-        let used_ns = client.gpu_time.count(now, usage.charged_ns + usage.running_ns, by_report);
+        let used_ns = client.gpu_time.count(now, usage.charged_ns, usage.running_ns, by_report);
         client.metrics.grants.gpu_seconds.inc_by(seconds(used_ns));
     }
 
