@@ -1,6 +1,6 @@
 //! The ledger's state of one client: specification, windows, limit bucket and level.
 
-use super::policy::{Class, ClientSpec, Policy};
+use super::policy::{ClientSpec, Policy};
 use crate::limit_bucket::{Depth, LimitBucket};
 use crate::quota::AdaptiveQuota;
 use crate::share::{Share, WHOLE_PPM};
