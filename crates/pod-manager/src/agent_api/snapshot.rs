@@ -97,14 +97,15 @@ fn as_in_force(client: &Client) -> control::Client {
     }
     let class = match definition.spec.class {
         Class::LatencyCritical => control::Class::LatencyCritical,
-        Class::High | Class::Normal | Class::BestEffort => control::Class::BestEffort,
+        Class::High => control::Class::High,
+        Class::Normal => control::Class::Normal,
+        Class::BestEffort => control::Class::BestEffort,
     };
     control::Client {
         class: class.into(),
         quota_ppm: definition.spec.request.ppm(),
         limit_ppm: definition.spec.limit.ppm(),
         memory_bytes: definition.memory,
-        weight: 1,
         slo_ns: definition.slo_ns,
         ..identity
     }
