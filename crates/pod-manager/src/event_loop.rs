@@ -12,6 +12,7 @@ mod clients;
 mod connections;
 mod effects;
 mod frames;
+mod heartbeat;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
@@ -31,6 +32,7 @@ use crate::shared::Shared;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
+use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
@@ -68,6 +70,7 @@ pub(crate) struct EventLoop {
     stream_gates: StreamGates,
     unhooked: Unhooked,
     agent_api: AgentApi,
+    heartbeat: Heartbeat,
     stopping: bool,
 }
 
@@ -106,6 +109,7 @@ impl EventLoop {
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
+            heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             inbox,
             signals,
             stopping: false,
@@ -117,8 +121,10 @@ impl EventLoop {
     /// Serves until it is told to stop.
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
+            self.beat();
             let timeout = self.arm_timer()?;
             for event in self.shared.io.poller.wait(timeout)? {
+                self.beat();
                 self.handle(event);
             }
             self.handle_deadlines();
@@ -201,6 +207,7 @@ impl EventLoop {
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
             self.unhooked.next_deadline(&self.shared.clients),
+            self.heartbeat.next_deadline(),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
         Ok(EpollTimeout::NONE)
@@ -227,6 +234,7 @@ impl EventLoop {
     /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
     fn decide(&mut self) {
         loop {
+            self.beat();
             self.channel_groups.read_activity(&self.shared.processes);
             self.stream_gates.update(&self.channel_groups, &mut self.shared);
             let now = self.shared.io.now();

@@ -1,6 +1,8 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
-use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
+use sluice_comm::page::{
+    FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED,
+};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
@@ -36,7 +38,7 @@ impl Pages {
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
-        Ok(Self {
+        let pages = Self {
             grant,
             report,
             grant_fd,
@@ -46,7 +48,9 @@ impl Pages {
             holds_seen: (0, now),
             announced_seen: 0,
             shows_hardware_grant: false,
-        })
+        };
+        pages.beat(now);
+        Ok(pages)
     }
 
     /// Tells the process whether it is to put stream gates in front of its work, and whether they are closed.
@@ -79,14 +83,21 @@ impl Pages {
         ReportView::new(self.report.words())
     }
 
-    /// Whether the hook knows the words of the current version: its activity, announcements and stream gates.
-    pub(crate) fn is_current(&self) -> bool {
-        self.version == PAGE_VERSION
+    /// Writes the heartbeat, if the hook reads it.
+    pub(crate) fn beat(&self, now: u64) {
+        if self.version >= FIRST_WITH_HEARTBEAT {
+            self.grant().set_heartbeat(now);
+        }
+    }
+
+    /// Whether the hook reports its activity and announcements and knows stream gates.
+    pub(crate) fn reports_activity(&self) -> bool {
+        self.version >= FIRST_WITH_ACTIVITY
     }
 
     /// The activity that the process reports. One whose hook does not report it counts as busy.
     pub(crate) fn activity(&self) -> Activity {
-        if !self.is_current() {
+        if !self.reports_activity() {
             return Activity::UNKNOWN;
         }
         let (busy, since_ns) = self.report().activity();
