@@ -61,6 +61,14 @@ impl GpuTime {
         used
     }
 
+    /// Adds time that the ledger does not know.
+    pub(crate) fn add_unseen(&mut self, from: u64, to: u64, used_ns: u64) -> u64 {
+        self.window.add(from, to, used_ns);
+        self.counted_at = self.counted_at.max(to);
+        self.total_ns = self.total_ns.saturating_add(used_ns);
+        used_ns
+    }
+
     /// The part of the GPU that it used in the window before `now`, or since it was added if that is shorter.
     pub(crate) fn share(&self, now: u64) -> Share {
         Share::ratio(self.window.total(now), self.window_ns.min(now.saturating_sub(self.added)))

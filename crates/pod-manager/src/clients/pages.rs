@@ -1,7 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
-use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
+use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
@@ -37,7 +37,7 @@ impl Pages {
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
-        Ok(Self {
+        let pages = Self {
             grant,
             report,
             grant_fd,
@@ -47,7 +47,9 @@ impl Pages {
             holds: BusyMeter::new(0, now),
             announced_seen: 0,
             shows_hardware_grant: false,
-        })
+        };
+        pages.beat(now);
+        Ok(pages)
     }
 
     /// Tells the process whether it is to put stream gates in front of its work, and whether they are closed.
@@ -80,14 +82,21 @@ impl Pages {
         ReportView::new(self.report.words())
     }
 
-    /// Whether the hook knows the words of the current version: its activity, announcements and stream gates.
-    pub(crate) fn is_current(&self) -> bool {
-        self.version == PAGE_VERSION
+    /// Writes the heartbeat, if the hook reads it.
+    pub(crate) fn beat(&self, now: u64) {
+        if self.version >= FIRST_WITH_HEARTBEAT {
+            self.grant().set_heartbeat(now);
+        }
+    }
+
+    /// Whether the hook reports its activity and announcements and knows stream gates.
+    pub(crate) fn reports_activity(&self) -> bool {
+        self.version >= FIRST_WITH_ACTIVITY
     }
 
     /// The activity that the process reports. One whose hook does not report it counts as busy.
     pub(crate) fn activity(&self) -> Activity {
-        if !self.is_current() {
+        if !self.reports_activity() {
             return Activity::UNKNOWN;
         }
         let (busy, since_ns) = self.report().activity();
@@ -98,7 +107,7 @@ impl Pages {
     pub(crate) fn read_busy(&mut self, now: u64) -> (u64, u64) {
         let (busy, since) = self.report().activity();
         let reported_ns = self.report().busy_ns();
-        self.busy.read(reported_ns, (busy && self.is_current()).then_some(since), now)
+        self.busy.read(reported_ns, (busy && self.reports_activity()).then_some(since), now)
     }
 
     /// Forgets what the process has used so far.

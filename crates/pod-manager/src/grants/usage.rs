@@ -3,6 +3,7 @@
 use super::seconds;
 use crate::shared::Shared;
 use sluice_core::{ClientId, ProcessId};
+use std::collections::BTreeMap;
 
 impl Shared {
     /// Charges every latency-critical client up to now. Before the ledger decides: what they used is not charged to others.
@@ -54,11 +55,31 @@ impl Shared {
         // and may have been idle for a part of it.
         let shows_hardware_grant = |process: &ProcessId| {
             let pages = self.processes.get(*process).and_then(|process| process.pages.as_ref());
-            pages.is_some_and(|pages| pages.shows_hardware_grant && pages.is_current())
+            pages.is_some_and(|pages| pages.shows_hardware_grant && pages.reports_activity())
         };
         let by_report = !processes.is_empty() && processes.iter().all(shows_hardware_grant);
         let used_ns = client.gpu_time.count(now, usage.charged_ns, usage.running_ns, by_report);
         client.metrics.grants.gpu_seconds.inc_by(seconds(used_ns));
+    }
+
+    /// The manager did not run from `from` to `to`, and the GPU alternated between all processes with work by time slice. That time is
+    /// exported in equal parts for the clients that report work; it is charged to none.
+    pub(crate) fn export_unseen(&mut self, from: u64, to: u64) {
+        let mut reported: BTreeMap<ClientId, u64> = BTreeMap::new();
+        for (_, process) in self.processes.iter_mut() {
+            if self.clients.is_critical(process.client) {
+                continue;
+            }
+            let busy_ns = process.pages.as_mut().map_or(0, |pages| pages.read_busy(to).1);
+            *reported.entry(process.client).or_default() += busy_ns;
+        }
+        reported.retain(|_, busy_ns| *busy_ns > 0);
+        let part = to.saturating_sub(from) / (reported.len().max(1) as u64);
+        for (id, busy_ns) in reported {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            let used_ns = client.gpu_time.add_unseen(from, to, busy_ns.min(part));
+            client.metrics.grants.gpu_seconds.inc_by(seconds(used_ns));
+        }
     }
 
     /// Brings the exported shares and GPU times up to now.
