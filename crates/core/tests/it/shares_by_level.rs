@@ -31,7 +31,8 @@ fn shares(gpu: &mut SimulatedGpu, tenants: &[TenantSpec]) -> Vec<f64> {
         let charged = (after[tenant] - before[tenant]) as f64 / (TO - FROM) as f64;
         assert!(
             (charged - share).abs() <= 0.01,
-            "{:?} {tenants:?}: tenant {tenant} got {share} and is charged {charged}"
+            "{:?} {tenants:?}: tenant {tenant} got {share} and is charged {charged}",
+            gpu.scheduling
         );
     }
     shares

@@ -14,7 +14,7 @@ mod witness;
 
 pub(crate) use arrivals::Arrivals;
 pub(crate) use changes::Change;
-pub(crate) use clients::{Claim, TenantSpec, entitled, ledger_policy};
+pub(crate) use clients::{Claim, TenantSpec, client_spec, entitled, ledger_policy};
 pub(crate) use witness::Deviation;
 
 use driver::Driver;
@@ -40,7 +40,7 @@ pub(crate) enum Scheduling {
 
 pub(crate) struct SimulatedGpu {
     pub(crate) now: u64,
-    scheduling: Scheduling,
+    pub(crate) scheduling: Scheduling,
     tenants: Vec<Tenant>,
     manager: Manager,
     driver: Driver,
