@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Unix socket to serve
     #[arg(long)]
     socket: PathBuf,
-    /// Clients with their shares and memory limits, Gemini's notation or YAML; changes are picked up
+    /// Clients with their shares and memory limits, Gemini's notation or YAML; changes are picked up, and SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     resource_file: Option<PathBuf>,
     /// The resource file has LIMIT before REQUEST, as KubeShare 2.0 writes it

@@ -27,11 +27,13 @@ use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
+use crate::resource_file::ReloadRequests;
 use crate::shared::Shared;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
+use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
@@ -45,6 +47,8 @@ pub(crate) struct Inputs {
     pub(crate) listeners: (UnixSocket, Option<TcpListener>),
     pub(crate) peers: Box<dyn Peers>,
     pub(crate) signals: Option<SignalFd>,
+    /// Reads the resource file again; `None`: the node agent sends the clients.
+    pub(crate) reloads: Option<ReloadRequests>,
     pub(crate) inbox: Inbox,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Box<dyn Clock>,
@@ -63,6 +67,7 @@ pub(crate) struct EventLoop {
     shared: Shared,
     inbox: Inbox,
     signals: Option<SignalFd>,
+    reloads: Option<ReloadRequests>,
     connections: Connections,
     channel_groups: ChannelGroups,
     stream_gates: StreamGates,
@@ -74,8 +79,19 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Registers all sources of events; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs { listeners, peers, signals, inbox, metrics, clock, driver, escrow, discovery, remote } =
-            inputs;
+        let Inputs {
+            listeners,
+            peers,
+            signals,
+            reloads,
+            inbox,
+            metrics,
+            clock,
+            driver,
+            escrow,
+            discovery,
+            remote,
+        } = inputs;
         let poller = Poller::new()?;
         poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         poller.add(inbox.fd(), Source::Messages, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
@@ -97,7 +113,8 @@ impl EventLoop {
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
         let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
-        let grants = Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll));
+        let ledger = TokenLedger::new(config.policy());
+        let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
         let processes = Processes::new(page_flags);
         let mut event_loop = Self {
             shared: Shared { clients: Clients::default(), processes, grants, io },
@@ -108,6 +125,7 @@ impl EventLoop {
             agent_api: AgentApi::new(&config.clients),
             inbox,
             signals,
+            reloads,
             stopping: false,
         };
         event_loop.load(definitions);
@@ -118,7 +136,9 @@ impl EventLoop {
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
             let timeout = self.arm_timer()?;
-            for event in self.shared.io.poller.wait(timeout)? {
+            let events = self.shared.io.poller.wait(timeout)?;
+            self.shared.charge_critical();
+            for event in events {
                 self.handle(event);
             }
             self.handle_deadlines();
@@ -148,8 +168,16 @@ impl EventLoop {
 
     fn take_signal(&mut self) {
         let signal = self.signals.as_ref().and_then(|signals| signals.read_signal().ok().flatten());
-        info!(signal = signal.map(|signal| signal.ssi_signo), "signal received, stopping");
-        self.stopping = true;
+        let signal = signal.and_then(|signal| Signal::try_from(i32::try_from(signal.ssi_signo).ok()?).ok());
+        match (signal, &self.reloads) {
+            (Some(Signal::SIGHUP), Some(reloads)) => reloads.request(),
+            (Some(Signal::SIGHUP), None) => info!("SIGHUP changes nothing: the node agent sends the clients"),
+            (Some(signal), _) => {
+                info!(%signal, "signal received, stopping");
+                self.stopping = true;
+            }
+            (None, _) => {}
+        }
     }
 
     fn take_messages(&mut self) {

@@ -2,6 +2,8 @@
 //!
 //! Directories are watched, not the file: an editor renames a new file into place, and a ConfigMap volume swaps the
 //! symlink `..data` beside the file. If the path leads through symlinks, the directory at their end is watched too.
+//! Other changes are not reported (a bind mount or a hard link of the file, a network file system, a symlink on the way): SIGHUP has
+//! the file read again.
 
 use crate::clients::of_file;
 use crate::error::{Attempt, Error, Result};
@@ -9,33 +11,65 @@ use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::pipe2;
 use sluice_core::resources::{ClientEntry, ParseOptions, parse};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::{error, info};
+
+/// Has the watching thread read the file again, whether its directory reported a change or not.
+#[derive(Clone, Debug)]
+pub(crate) struct ReloadRequests(Arc<EventFd>);
+
+impl ReloadRequests {
+    fn new() -> Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self(Arc::new(EventFd::from_value_and_flags(0, flags).attempt("eventfd")?)))
+    }
+
+    pub(crate) fn request(&self) {
+        // The counter is full only after 2^64 - 2 requests.
+        let _ = self.0.write(1);
+    }
+
+    /// Whether a request has come since this was last asked.
+    fn take(&self) -> bool {
+        self.0.read().is_ok()
+    }
+}
 
 /// Starts the watching thread, which watches first and then reads, so that no change is missed. Returns what is in the file.
 pub(crate) fn watch(
     path: &Path,
     reading: ParseOptions,
     remote: Remote,
-) -> Result<(SideThread, Vec<ClientEntry>)> {
+) -> Result<(SideThread, ReloadRequests, Vec<ClientEntry>)> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).attempt("inotify_init")?;
     let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).attempt("pipe")?;
-    let path = path.to_owned();
-    let mut watch = Watch { inotify, path, reading, remote, text: String::new(), logged_error: None };
+    let (path, reloads) = (path.to_owned(), ReloadRequests::new()?);
+    let mut watch = Watch {
+        inotify,
+        reloads: reloads.clone(),
+        path,
+        reading,
+        remote,
+        text: String::new(),
+        logged_error: None,
+    };
     watch.watch_directories();
     let unreadable = |error| Error::ReadResources(watch.path.clone(), error);
     watch.text = std::fs::read_to_string(&watch.path).map_err(unreadable)?;
     let wrong = |mistakes| Error::Resources(watch.path.clone(), mistakes);
     let resources = parse(&watch.text, reading).map_err(wrong)?;
-    Ok((SideThread::start("watch", stop, move || watch.serve(&stopped))?, resources))
+    Ok((SideThread::start("watch", stop, move || watch.serve(&stopped))?, reloads, resources))
 }
 
 struct Watch {
     inotify: Inotify,
+    reloads: ReloadRequests,
     path: PathBuf,
     reading: ParseOptions,
     remote: Remote,
@@ -51,18 +85,24 @@ impl Watch {
         loop {
             let mut fds = [
                 PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.reloads.0.as_fd(), PollFlags::POLLIN),
                 PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return error!(%error, "the resource file is no longer watched"),
             }
-            if fds[1].any().unwrap_or(false) {
+            if fds[2].any().unwrap_or(false) {
                 return;
             }
             // The kind of event does not matter: the file is read again and compared.
             let _ = self.inotify.read_events();
             self.watch_directories();
+            if self.reloads.take() {
+                // The operator who requested it reads the log: an error is logged again.
+                self.logged_error = None;
+                info!(file = %self.path.display(), "reload of the resource file requested");
+            }
             self.read_if_changed();
         }
     }

@@ -12,7 +12,7 @@ use crate::listen::{self, UnixSocket};
 use crate::message::{self, Message, Remote};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
-use crate::resource_file;
+use crate::resource_file::{self, ReloadRequests};
 use crate::side_thread::SideThread;
 use crate::unhooked::scanning::{KernelDiscovery, ProcessDiscovery};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -135,13 +135,11 @@ fn stop_all(threads: Vec<SideThread>) -> Result<()> {
     stopped.into_iter().collect()
 }
 
-/// Serves until SIGTERM or SIGINT on the calling thread, which should be the process's only one. The socket is gone
-/// when this returns.
+/// Serves until SIGTERM or SIGINT on the calling thread, which should be the process's only one. SIGHUP has the resource file read
+/// again. The socket is gone when this returns.
 /// Errors: the configuration or the resource file is wrong (every mistake is named), or a socket cannot be opened.
 pub fn run(config: Config) -> Result<()> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     // Before any thread is started, so that all inherit it.
     signals.thread_block().attempt("block signals")?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -184,8 +182,8 @@ pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
 fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<(EventLoop, Side)> {
     config.check()?;
     let (remote, inbox) = message::pair().attempt("eventfd")?;
-    let (source, definitions) = open_source(&config.clients, &remote)?;
-    let mut side = Side { remote, threads: vec![source], tcp: None, metrics: None };
+    let ClientsThread { thread, reloads, definitions } = open_source(&config.clients, &remote)?;
+    let mut side = Side { remote, threads: vec![thread], tcp: None, metrics: None };
     let event_loop = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;
         let http = config.metrics.map(listen::tcp).transpose()?;
@@ -197,8 +195,19 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let Parts { clock, peers, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let (listeners, remote) = ((unix, tcp), side.remote.clone());
-        let inputs =
-            Inputs { listeners, peers, signals, inbox, metrics, clock, driver, escrow, discovery, remote };
+        let inputs = Inputs {
+            listeners,
+            peers,
+            signals,
+            reloads,
+            inbox,
+            metrics,
+            clock,
+            driver,
+            escrow,
+            discovery,
+            remote,
+        };
         let event_loop = EventLoop::new(config, definitions, inputs)?;
         if let Some(http) = http {
             side.threads.push(http::start(http, side.remote.clone(), exposition)?);
@@ -217,17 +226,26 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
     }
 }
 
-/// Starts the thread that provides the set of clients. Returns the clients that are known already.
-fn open_source(clients: &ClientSource, remote: &Remote) -> Result<(SideThread, Vec<Definition>)> {
+/// The thread that provides the set of clients.
+struct ClientsThread {
+    thread: SideThread,
+    /// `None`: the node agent sends the clients.
+    reloads: Option<ReloadRequests>,
+    /// The clients that are known already.
+    definitions: Vec<Definition>,
+}
+
+fn open_source(clients: &ClientSource, remote: &Remote) -> Result<ClientsThread> {
     match clients {
         ClientSource::File { path, swapped } => {
             let reading = ParseOptions { limit_first: *swapped };
-            let (watcher, resources) = resource_file::watch(path, reading, remote.clone())?;
-            Ok((watcher, of_file(resources)))
+            let (thread, reloads, resources) = resource_file::watch(path, reading, remote.clone())?;
+            Ok(ClientsThread { thread, reloads: Some(reloads), definitions: of_file(resources) })
         }
         ClientSource::Agent(agent) => {
             let socket = UnixSocket::unpublished(&agent.control, 0o600)?;
-            Ok((agent_api::start(socket, remote.clone())?, Vec::new()))
+            let thread = agent_api::start(socket, remote.clone())?;
+            Ok(ClientsThread { thread, reloads: None, definitions: Vec::new() })
         }
     }
 }

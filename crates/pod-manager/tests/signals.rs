@@ -1,17 +1,18 @@
-//! A manager in a process of its own is told to end by a signal. This program has no test harness, because the harness
+//! A manager in a process of its own is told by signals to end, or to read its resource file again. This program has no test harness, because the harness
 //! keeps a thread that would take the signal.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_comm::{Name, RESPONSE_LEN, Request, RequestBody};
+use sluice_comm::{Name, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody};
 use sluice_pod_manager::{Config, run};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 /// Set for the child: the directory in which it serves.
 const SERVE: &str = "SLUICE_TEST_SERVE";
@@ -25,6 +26,12 @@ const DESCRIPTORS: u64 = 60;
 fn main() {
     if let Some(directory) = std::env::var_os(SERVE) {
         let directory = Path::new(&directory);
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_writer(std::io::stderr)
+            .init();
         if std::env::var_os(FOR_AGENT).is_some() {
             let (socket, control) = (directory.join("gpu.sock"), directory.join("control.sock"));
             return run(Config::for_agent(socket, control, "GPU-test")).unwrap();
@@ -40,22 +47,20 @@ fn main() {
         a_signal_ends_the_manager_in_order(signal);
         a_signal_ends_the_agents_manager_in_order(signal);
     }
+    sighup_reads_the_resource_file_again();
+    sighup_leaves_the_agents_manager_as_it_is();
 }
 
 fn a_signal_ends_the_manager_in_order(signal: Signal) {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("resources"), "1\nbe-a 0.3 1.0 1024\n").unwrap();
+    fs::write(directory.path().join("resources"), "1\nbe-a 0.3 1.0 1024\n").unwrap();
     let socket = directory.path().join("gpu.sock");
-    let mut child =
-        Command::new(std::env::current_exe().unwrap()).env(SERVE, directory.path()).spawn().unwrap();
-    while UnixStream::connect(&socket).is_err() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it served");
-        std::thread::yield_now();
-    }
-    it_may_have_all_descriptors(child.id());
+    let mut manager = Manager::serves_a_file(directory.path());
+    manager.until_it_serves(&socket);
+    it_may_have_all_descriptors(manager.0.id());
     it_is_not_locked_out_by_silence(&socket);
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
-    assert!(child.wait().unwrap().success(), "{signal} is an order to end, not an error");
+    manager.send(signal);
+    assert!(manager.ends_in_order(), "{signal} is an order to end, not an error");
     assert!(!socket.exists(), "its socket goes with it");
 }
 
@@ -63,19 +68,120 @@ fn a_signal_ends_the_manager_in_order(signal: Signal) {
 fn a_signal_ends_the_agents_manager_in_order(signal: Signal) {
     let directory = tempfile::tempdir().unwrap();
     let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let mut child = command.env(SERVE, directory.path()).env(FOR_AGENT, "1").spawn().unwrap();
-    let _agent = loop {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it served");
-        if let Ok(stream) = UnixStream::connect(&control) {
-            break stream;
-        }
-        std::thread::yield_now();
-    };
+    let mut manager = Manager::serves_the_agent(directory.path());
+    let _agent = manager.until_it_serves(&control);
     UnixStream::connect(&socket).unwrap();
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
-    assert!(child.wait().unwrap().success(), "{signal} is an order to end, not an error");
+    manager.send(signal);
+    assert!(manager.ends_in_order(), "{signal} is an order to end, not an error");
     assert!(!socket.exists() && !control.exists(), "its sockets go with it");
+}
+
+/// The file is written through a hard link in another directory, which its own directory does not report.
+fn sighup_reads_the_resource_file_again() {
+    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (file, link) = (directory.path().join("resources"), elsewhere.path().join("link"));
+    fs::write(&file, "1\nbe-a 0.3 1.0 1024\n").unwrap();
+    fs::hard_link(&file, &link).unwrap();
+    let (socket, log) = (directory.path().join("gpu.sock"), elsewhere.path().join("log"));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.env(SERVE, directory.path()).env("RUST_LOG", "info");
+    let mut manager = Manager::spawn(command.stderr(File::create(&log).unwrap()));
+    manager.until_it_serves(&socket);
+    let times_logged = |word: &str| fs::read_to_string(&log).unwrap().matches(word).count();
+    fs::write(&link, "2\nbe-a 0.3 1.0 2048\nbe-b 0.3 1.0 10\n").unwrap();
+    manager.send(Signal::SIGHUP);
+    until(&mut manager, "the new limit is in force", || memory_limit(&socket) == Some(2048));
+    // Each request to read a wrong file again logs each mistake, and the clients stay.
+    fs::write(&link, "2\nbe-a half 1.0 4096\nbe-b 0.3 1.0 many\n").unwrap();
+    for times in [1, 2] {
+        manager.send(Signal::SIGHUP);
+        let logged = || times_logged("half") == times && times_logged("many") == times;
+        until(&mut manager, "both mistakes are logged", logged);
+        assert_eq!(memory_limit(&socket), Some(2048));
+    }
+    manager.send(Signal::SIGTERM);
+    assert!(manager.ends_in_order());
+}
+
+/// Its clients come from the node agent.
+fn sighup_leaves_the_agents_manager_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut manager = Manager::serves_the_agent(directory.path());
+    manager.until_it_serves(&directory.path().join("control.sock"));
+    manager.send(Signal::SIGHUP);
+    manager.send(Signal::SIGTERM);
+    assert!(manager.ends_in_order(), "SIGHUP ended it");
+}
+
+fn until(manager: &mut Manager, what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        manager.has_not_ended(what);
+        assert!(begun.elapsed() < Duration::from_secs(20), "time limit passed before: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A manager in a process of its own, which ends with the test, also when the test fails.
+struct Manager(Child);
+
+impl Manager {
+    fn spawn(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    fn serves_a_file(directory: &Path) -> Self {
+        Self::spawn(Command::new(std::env::current_exe().unwrap()).env(SERVE, directory))
+    }
+
+    fn serves_the_agent(directory: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::spawn(command.env(SERVE, directory).env(FOR_AGENT, "1"))
+    }
+
+    fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
+    }
+
+    fn has_not_ended(&mut self, what: &str) {
+        assert_eq!(self.0.try_wait().unwrap(), None, "it ended before: {what}");
+    }
+
+    fn ends_in_order(&mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
+
+    /// Connects as soon as the manager serves.
+    fn until_it_serves(&mut self, socket: &Path) -> UnixStream {
+        loop {
+            self.has_not_ended("it serves");
+            if let Ok(stream) = UnixStream::connect(socket) {
+                return stream;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The memory limit of `be-a`; `None`: the manager does not answer.
+fn memory_limit(socket: &Path) -> Option<u64> {
+    let name = Name::new("be-a").unwrap();
+    let request = Request { name, id: 1, body: RequestBody::MemLimit };
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(&request.encode().unwrap()).ok()?;
+    let mut frame = [0; RESPONSE_LEN];
+    stream.read_exact(&mut frame).ok()?;
+    match Response::decode(&frame, RequestKind::MemLimit).unwrap().body {
+        ResponseBody::MemLimit { limit, .. } => Some(limit),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn it_may_have_all_descriptors(pid: u32) {

@@ -1,5 +1,6 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
+use super::busy_meter::BusyMeter;
 use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
@@ -16,10 +17,10 @@ pub(crate) struct Pages {
     pub(crate) report_fd: OwnedFd,
     /// The version that the process's hook understands.
     pub(crate) version: u32,
-    /// The value of `busy_ns` that was charged last, and when: for unlimited grants.
-    pub(crate) busy_seen: (u64, u64),
-    /// The value of `hold_ns` that was counted last, and when.
-    pub(crate) holds_seen: (u64, u64),
+    /// GPU time of the process's work.
+    busy: BusyMeter,
+    /// GPU time of its hold kernels.
+    holds: BusyMeter,
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
@@ -42,8 +43,8 @@ impl Pages {
             grant_fd,
             report_fd,
             version,
-            busy_seen: (0, now),
-            holds_seen: (0, now),
+            busy: BusyMeter::new(0, now),
+            holds: BusyMeter::new(0, now),
             announced_seen: 0,
             shows_hardware_grant: false,
         })
@@ -91,6 +92,24 @@ impl Pages {
         }
         let (busy, since_ns) = self.report().activity();
         Activity { busy, since_ns }
+    }
+
+    /// GPU time that the process reports to have used, and since when, nanoseconds.
+    pub(crate) fn read_busy(&mut self, now: u64) -> (u64, u64) {
+        let (busy, since) = self.report().activity();
+        let reported_ns = self.report().busy_ns();
+        self.busy.read(reported_ns, (busy && self.is_current()).then_some(since), now)
+    }
+
+    /// Forgets what the process has used so far.
+    pub(crate) fn restart_busy(&mut self, now: u64) {
+        self.busy = BusyMeter::new(self.report().busy_ns(), now);
+    }
+
+    /// GPU time of hold kernels that have ended since the last call, nanoseconds.
+    pub(crate) fn read_holds(&mut self, now: u64) -> u64 {
+        let reported_ns = self.report().hold_ns();
+        self.holds.read(reported_ns, None, now).1
     }
 
     /// Whether the process has announced work since that was last read.
