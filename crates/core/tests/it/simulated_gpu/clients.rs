@@ -38,7 +38,7 @@ impl TenantSpec {
 /// The ledger's form of a client.
 pub(crate) fn client_spec(tenant: &TenantSpec) -> ClientSpec {
     let share = |fraction| Share::from_fraction(fraction).unwrap();
-    ClientSpec { request: share(tenant.request), limit: share(tenant.limit), class: tenant.class, weight: 1 }
+    ClientSpec { request: share(tenant.request), limit: share(tenant.limit), class: tenant.class }
 }
 
 /// The ledger's settings in all simulations.
