@@ -59,7 +59,7 @@ impl Disturbance {
         };
         match self {
             Self::ManagerStall { hooks_take_over, .. } => {
-                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes);
+                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes { since: at });
                 if hooks_take_over {
                     gpu.schedule(at + MANAGER_LOSS_NS, Change::HooksTakeOver);
                 }

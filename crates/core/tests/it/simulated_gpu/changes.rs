@@ -15,7 +15,9 @@ pub(crate) enum Change {
     /// The hooks restore their groups and run without grants, if the manager is still stopped.
     HooksTakeOver,
     /// The manager runs again. The hooks give way.
-    ManagerResumes,
+    ManagerResumes {
+        since: u64,
+    },
     Freezes(usize),
     Thaws(usize),
     Dies(usize),
@@ -62,7 +64,10 @@ impl SimulatedGpu {
                 self.manager.stopped_until = self.manager.stopped_until.max(until);
             }
             Change::HooksTakeOver => self.hooks_take_over(),
-            Change::ManagerResumes => self.hooks_give_way(),
+            Change::ManagerResumes { since } => {
+                self.manager.ledger.was_stopped(since, now);
+                self.hooks_give_way();
+            }
             Change::Freezes(index) => self.tenants[index].frozen = true,
             Change::Thaws(index) => self.tenants[index].frozen = false,
             Change::Dies(index) => self.end_process(index),

@@ -3,12 +3,12 @@
 
 use super::tenant::{Message, Tenant};
 use super::{Scheduling, SimulatedGpu, clients};
+use sluice_core::ProcessId;
 use sluice_core::channel_groups::{
-    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, Event, GroupId,
+    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, Event, GroupId, Released, Setting,
 };
 use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
 use sluice_core::stream_gates::{GatePolicy, Gates};
-use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Manager {
@@ -19,8 +19,8 @@ pub(crate) struct Manager {
     pub(crate) outcome: Option<ControlOutcome>,
     /// It makes no step before this time.
     pub(crate) stopped_until: u64,
-    /// GPU time of each latency-critical client up to its last charge, and the time of that charge.
-    charged: BTreeMap<ClientId, (u64, u64)>,
+    /// GPU time of each latency-critical process up to its last charge, and the time of that charge.
+    charged: BTreeMap<ProcessId, (u64, u64)>,
 }
 
 impl Manager {
@@ -46,10 +46,15 @@ impl Manager {
         events.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// The client's specification is new or has changed.
+    /// The client's specification is new or has changed. Latency-critical processes need not request.
     pub(crate) fn set_client(&mut self, tenant: &Tenant, now: u64) {
         self.ledger.set_client(tenant.client, clients::client_spec(&tenant.spec), now);
         self.scheduler.set_class(tenant.client, tenant.spec.class, &mut self.ledger, now);
+        if let Some(process) =
+            tenant.process.filter(|process| tenant.is_critical() && !self.ledger.holds(*process))
+        {
+            let _ = self.ledger.request(process, now, GrantRequest::default());
+        }
     }
 
     pub(crate) fn remove_process(&mut self, process: ProcessId, now: u64) {
@@ -65,11 +70,12 @@ impl Manager {
         self.scheduler.announce(process, owner, (groups, &BTreeSet::new()), &mut self.ledger, now);
     }
 
-    /// Charges a latency-critical client for the GPU time since the last charge.
-    fn charge_critical(&mut self, tenant: &Tenant, used_ns: u64, now: u64) {
-        let (before, since) = self.charged.insert(tenant.client, (used_ns, now)).unwrap_or((used_ns, now));
-        if used_ns > before {
-            self.ledger.charge_unlimited(tenant.client, since, now, used_ns - before);
+    /// Charges a latency-critical client for the GPU time that its process has used since the last time.
+    fn charge_critical(&mut self, process: ProcessId, tenant: &Tenant, now: u64) {
+        let (before, since) =
+            self.charged.insert(process, (tenant.used_ns, now)).unwrap_or((tenant.used_ns, now));
+        if tenant.used_ns > before {
+            self.ledger.charge_unlimited(tenant.client, since, now, tenant.used_ns - before);
         }
     }
 }
@@ -85,8 +91,11 @@ impl SimulatedGpu {
         }
         if let Some(outcome) = self.manager.outcome.take() {
             let Manager { scheduler, ledger, .. } = &mut self.manager;
-            let events = scheduler.finish_control(outcome, ledger, self.now);
-            self.failed_controls += events.iter().filter(|e| matches!(e, Event::ControlFailed(_))).count();
+            for event in scheduler.finish_control(outcome, ledger, self.now) {
+                if let Event::Released(released) = event {
+                    self.restore(released);
+                }
+            }
         }
         for _ in 0..16 {
             self.read_activity();
@@ -102,11 +111,22 @@ impl SimulatedGpu {
                 }
             }
         }
-        self.manager.scheduler.take_released();
+        for released in self.manager.scheduler.take_released() {
+            self.restore(released);
+        }
         if let Some(control) = self.manager.scheduler.begin_control(self.now) {
             self.driver.begin(control, self.now);
         }
         self.update_scheduling();
+    }
+
+    /// A group that the manager cannot set free is set free by its own process, which attaches again.
+    fn restore(&mut self, released: Released) {
+        let owns = |tenant: &Tenant| tenant.process.is_some() && tenant.group == released.group;
+        let Some(tenant) = self.tenants.iter().position(owns).filter(|_| !released.is_free) else { return };
+        self.driver.groups.insert(released.group, Setting::FREE);
+        self.manager.scheduler.forget_group(released.group);
+        self.manager.inbox.push(Message::Attaches { tenant });
     }
 
     fn deliver(&mut self, message: Message) {
@@ -137,11 +157,11 @@ impl SimulatedGpu {
 
     fn read_activity(&mut self) {
         let now = self.now;
-        for (index, tenant) in self.tenants.iter().enumerate().filter(|(_, t)| t.process.is_some()) {
-            self.manager.scheduler.set_activity(tenant.process.unwrap(), tenant.activity);
+        for tenant in &self.tenants {
+            let Some(process) = tenant.process else { continue };
+            self.manager.scheduler.set_activity(process, tenant.activity);
             if tenant.is_critical() {
-                let used_ns = self.witness.total_ns(index);
-                self.manager.charge_critical(tenant, used_ns, now);
+                self.manager.charge_critical(process, tenant, now);
             }
         }
         let attached = || self.tenants.iter().filter(|tenant| tenant.process.is_some());
