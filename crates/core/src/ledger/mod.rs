@@ -86,6 +86,8 @@ pub struct TokenLedger {
     queue: ReadyQueue,
     /// What the active clients request.
     demand: ActiveDemand,
+    /// When the weights that follow from it were last applied to waiting clients.
+    weights_applied_at: u64,
     /// Virtual time of the GPU: that of the client granted last.
     virtual_now: VirtualNs,
     /// Clients that returned a grant at its deadline, and until when the ledger waits for their next requests.
@@ -112,6 +114,7 @@ impl TokenLedger {
             waiting: BTreeSet::new(),
             queue: ReadyQueue::default(),
             demand: ActiveDemand::default(),
+            weights_applied_at: 0,
             virtual_now: 0,
             lingering: Vec::new(),
             critical: CriticalClients::default(),
@@ -131,9 +134,10 @@ impl TokenLedger {
         let known = self.clients.get(&client).map(|known| known.spec);
         let was_critical = known.is_some_and(|known| known.class.is_latency_critical());
         let kind_changes = known.is_some_and(|_| was_critical != spec.class.is_latency_critical());
+        let mut requests = Vec::new();
         if kind_changes {
             self.revoke_all(client, now);
-            self.clear_requests(client, now);
+            requests = self.take_requests(client, now);
         }
         self.leave_demand(client);
         let policy = self.policy;
@@ -148,13 +152,17 @@ impl TokenLedger {
             self.critical.remove(client);
         }
         self.update_place(client, now);
+        for (process, burst_ns) in requests {
+            // The process and its client exist.
+            let _ = self.request(process, now, GrantRequest { burst_ns, overuse_ns: 0 });
+        }
     }
 
     /// Removes a client and its processes, and revokes their grants.
     pub fn remove_client(&mut self, client: ClientId, now: u64) {
         let now = self.at(now);
         self.revoke_all(client, now);
-        self.clear_requests(client, now);
+        self.take_requests(client, now);
         self.leave_demand(client);
         self.critical.remove(client);
         for process in self.clients.remove(&client).map(|client| client.processes).unwrap_or_default() {

@@ -57,6 +57,16 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
+    /// The ready clients that start after this virtual time.
+    pub(super) fn starting_after(&self, start: VirtualNs) -> Vec<ClientId> {
+        let after = |set: &BTreeSet<Key>| -> Vec<ClientId> {
+            set.iter().rev().take_while(|key| key.start > start).map(|key| key.client).collect()
+        };
+        let mut clients = after(&self.hardware);
+        clients.extend(after(&self.token));
+        clients
+    }
+
     /// The client whose limit allows a grant next, and when.
     pub(super) fn first_limited(&self) -> Option<(u64, ClientId)> {
         self.limited.first().copied()

@@ -50,5 +50,12 @@ fn removed_client_changes_no_weight() {
     let before = demand.clone();
     demand.add(&leaves);
     demand.remove(&leaves);
-    assert_eq!(demand, before);
+    assert_eq!(demand.levels, before.levels);
+}
+
+#[test]
+fn time_beyond_the_limits_of_a_level_goes_to_the_next() {
+    let mut high = client(Class::High, 10);
+    high.limit = Share::from_ppm(200_000).unwrap();
+    assert_eq!(weights(&[high, client(Class::Normal, 20), client(Class::BestEffort, 40)]), [20, 40, 40]);
 }

@@ -21,6 +21,8 @@ pub(crate) struct Manager {
     pub(crate) stopped_until: u64,
     /// GPU time of each latency-critical process up to its last charge, and the time of that charge.
     charged: BTreeMap<ProcessId, (u64, u64)>,
+    /// When the last burst of each latency-critical process began.
+    bursts: BTreeMap<ProcessId, Option<u64>>,
 }
 
 impl Manager {
@@ -35,6 +37,7 @@ impl Manager {
             outcome: None,
             stopped_until: 0,
             charged: BTreeMap::new(),
+            bursts: BTreeMap::new(),
         }
     }
 
@@ -76,6 +79,10 @@ impl Manager {
             self.charged.insert(process, (tenant.used_ns, now)).unwrap_or((tenant.used_ns, now));
         if tenant.used_ns > before {
             self.ledger.charge_unlimited(tenant.client, since, now, tenant.used_ns - before);
+        }
+        let begins = tenant.activity.busy.then_some(tenant.activity.since_ns);
+        if begins.is_some() && self.bursts.insert(process, begins) != Some(begins) {
+            self.ledger.count_bursts(1);
         }
     }
 }
