@@ -1,8 +1,8 @@
 //! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
-use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
-use crate::ids::ClientId;
+use super::{Action, Deadline, Grant, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
+use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
 impl TokenLedger {
@@ -83,6 +83,19 @@ impl TokenLedger {
             }
         }
         self.mark_idle_if_quiet(client, now);
+    }
+
+    /// What processes of a client have requested by themselves and wait for.
+    pub(super) fn unanswered_requests(&self, id: ClientId) -> Vec<(ProcessId, GrantRequest)> {
+        let processes = self.clients.get(&id).into_iter().flat_map(|client| &client.processes);
+        let waits = |process: &&super::Process| {
+            process.kind != ReturnKind::HardwareScheduled && (process.waiting.is_some() || process.requested)
+        };
+        let request = |id: &ProcessId| {
+            let process = self.processes.get(id).filter(waits)?;
+            Some((*id, GrantRequest { burst_ns: process.burst_ns, overuse_ns: 0 }))
+        };
+        processes.filter_map(request).collect()
     }
 
     /// Forgets what the processes of a client have requested.

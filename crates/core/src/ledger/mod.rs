@@ -125,13 +125,16 @@ impl TokenLedger {
     }
 
     /// Adds a client, or changes the specification of an existing one from `now` on. A change from or to
-    /// latency-critical revokes the grants of its processes, which then request again.
+    /// latency-critical revokes the grants of its processes, which then request again. What they have requested before
+    /// stays requested.
     pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
         let now = self.at(now);
         let known = self.clients.get(&client).map(|known| known.spec);
         let was_critical = known.is_some_and(|known| known.class.is_latency_critical());
         let kind_changes = known.is_some_and(|_| was_critical != spec.class.is_latency_critical());
+        let mut unanswered = Vec::new();
         if kind_changes {
+            unanswered = self.unanswered_requests(client);
             self.revoke_all(client, now);
             self.clear_requests(client, now);
         }
@@ -148,6 +151,10 @@ impl TokenLedger {
             self.critical.remove(client);
         }
         self.update_place(client, now);
+        // A process that waits for an answer does not request again.
+        for (process, ask) in unanswered {
+            let _ = self.request(process, now, ask);
+        }
     }
 
     /// Removes a client and its processes, and revokes their grants.

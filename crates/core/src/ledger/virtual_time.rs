@@ -17,6 +17,8 @@ pub(super) type VirtualNs = u64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct LevelDemand {
     requests_ppm: u64,
+    /// Sum of what the limits leave above the requests.
+    headroom_ppm: u64,
     with_request: u32,
     without_request: u32,
 }
@@ -32,6 +34,7 @@ impl ActiveDemand {
     pub(super) fn add(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm += u64::from(spec.request.ppm());
+        level.headroom_ppm += headroom_ppm(spec);
         *level.count_of(spec) += 1;
     }
 
@@ -39,6 +42,7 @@ impl ActiveDemand {
     pub(super) fn remove(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm = level.requests_ppm.saturating_sub(u64::from(spec.request.ppm()));
+        level.headroom_ppm = level.headroom_ppm.saturating_sub(headroom_ppm(spec));
         let count = level.count_of(spec);
         *count = count.saturating_sub(1);
     }
@@ -46,21 +50,21 @@ impl ActiveDemand {
     /// The share to which an active client is entitled, in parts per million, before limits. It is never zero.
     ///
     /// Every client is entitled to its request. Unrequested time goes to the best level that waits for grants: equally to
-    /// its clients without a request; if all have one, in proportion to the requests. All others without a request have
-    /// the least weight.
+    /// its clients without a request; if all have one, in proportion to the requests. What the limits of that level do not
+    /// allow goes to the next level. All others without a request have the least weight.
     pub(super) fn weight_ppm(&self, spec: &ClientSpec) -> u64 {
         let requested: u64 = self.levels.iter().map(|level| level.requests_ppm).sum();
         let unrequested = u64::from(WHOLE_PPM).saturating_sub(requested);
-        let waiting_levels = &self.levels[1..];
-        let best = waiting_levels.iter().position(LevelDemand::is_present).map(|index| index + 1);
-        let request = u64::from(spec.request.ppm());
-        let is_best = best == Some(spec.class.level());
+        let better = &self.levels[1..spec.class.level().max(1)];
+        let used_by_better = better.iter().map(|level| level.headroom_ppm).sum();
         let level = self.levels[spec.class.level()];
-        let extra = match (is_best, level.without_request) {
-            (false, _) => 0,
-            (true, 0) => unrequested * request / level.requests_ppm.max(1),
-            (true, _) if request > 0 => 0,
-            (true, sharers) => unrequested / u64::from(sharers),
+        let unrequested = unrequested.saturating_sub(used_by_better).min(level.headroom_ppm);
+        let request = u64::from(spec.request.ppm());
+        let extra = match (spec.class.is_latency_critical(), level.without_request) {
+            (true, _) => 0,
+            (false, 0) => unrequested * request / level.requests_ppm.max(1),
+            (false, _) if request > 0 => 0,
+            (false, sharers) => unrequested / u64::from(sharers),
         };
         let weight = request + extra;
         if request == 0 { weight.max(LEAST_WEIGHT_PPM) } else { weight }
@@ -71,10 +75,10 @@ impl LevelDemand {
     fn count_of(&mut self, spec: &ClientSpec) -> &mut u32 {
         if spec.request.ppm() == 0 { &mut self.without_request } else { &mut self.with_request }
     }
+}
 
-    fn is_present(&self) -> bool {
-        self.with_request + self.without_request > 0
-    }
+fn headroom_ppm(spec: &ClientSpec) -> u64 {
+    u64::from(spec.limit.ppm().saturating_sub(spec.request.ppm()))
 }
 
 /// GPU time as virtual time of a client with this weight.
