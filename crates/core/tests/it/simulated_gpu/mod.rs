@@ -19,7 +19,6 @@ pub(crate) use witness::Deviation;
 
 use driver::Driver;
 use manager::Manager;
-use sluice_core::ledger::Usage;
 use tenant::Tenant;
 use witness::Witness;
 
@@ -78,9 +77,10 @@ impl SimulatedGpu {
         self.tenants.len() + joins.count()
     }
 
-    /// What the ledger reports of a tenant's client.
-    pub(crate) fn usage(&self, tenant: usize) -> Usage {
-        self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap()
+    /// GPU time that the ledger reports of a tenant's client, with the running grant.
+    pub(crate) fn charged_ns(&self, tenant: usize) -> u64 {
+        let usage = self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap();
+        usage.charged_ns + usage.running_ns
     }
 
     /// Arrival and duration of each finished request of a tenant.
