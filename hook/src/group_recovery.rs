@@ -152,7 +152,9 @@ impl GroupRecovery {
         loop {
             let loss = self.wait_for_loss();
             let is_skipped = self.is_skipped.load(Acquire) && !self.is_unfinished.load(Acquire);
-            if is_skipped || catch_unwind(AssertUnwindSafe(|| self.recover(loss))).unwrap_or_else(|_| count_panic()) {
+            if is_skipped
+                || catch_unwind(AssertUnwindSafe(|| self.recover(loss))).unwrap_or_else(|_| count_panic())
+            {
                 break;
             }
         }

@@ -133,9 +133,7 @@ impl TokenConnection {
 
     fn attach(&self) -> Result<Attached, LinkError> {
         // A manager that cannot read a payload refuses it and closes the connection.
-        let is_unreadable = |attached: &Result<_, LinkError>| {
-            matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32)
-        };
+        let is_unreadable = |attached: &Result<_, LinkError>| matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32);
         let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
         if is_unreadable(&attached) {
             self.connect_after_refusal()?;

@@ -18,7 +18,8 @@ impl ChannelGroupScheduler {
     /// Groups that are being released keep what is known of them: their hooks set them to what the release aims at.
     /// Groups of disconnected processes stay frozen.
     pub fn rebuild(&mut self, tokens: &mut TokenLedger, stopped_at: u64, now: u64) {
-        let clients: BTreeSet<ClientId> = self.hardware_scheduled().map(|(_, process)| process.client).collect();
+        let clients: BTreeSet<ClientId> =
+            self.hardware_scheduled().map(|(_, process)| process.client).collect();
         for client in &clients {
             tokens.set_enabled(*client, false, stopped_at);
         }

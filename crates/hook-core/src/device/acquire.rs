@@ -8,7 +8,9 @@ use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
 use crate::period_predictor::estimate_full_burst;
-use crate::platform::{Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamLocation, TokenLink};
+use crate::platform::{
+    Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamLocation, TokenLink,
+};
 use crate::thread_state::ThreadState;
 
 /// How often a waiting launch checks whether the drain has stalled.

@@ -133,7 +133,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// because the silent manager has disabled this process.
     pub fn lose_silent_manager(&self) {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Detached | Phase::Lost { .. }) && self.is_silent(self.clock.now_ns()) {
+        if !matches!(state.phase, Phase::Detached | Phase::Lost { .. }) && self.is_silent(self.clock.now_ns())
+        {
             self.handle_loss(&mut state, LinkError::Silent);
         }
     }

@@ -1,8 +1,6 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
-use sluice_comm::page::{
-    FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED,
-};
+use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;

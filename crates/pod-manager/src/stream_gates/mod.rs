@@ -77,7 +77,9 @@ impl StreamGates {
         self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
         for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {
-            let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else { continue };
+            let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else {
+                continue;
+            };
             if !clients.is_critical(process.client) {
                 continue;
             }

@@ -42,7 +42,11 @@ fn launches_after_the_grant_pass_a_silent_manager_until_it_runs_again() {
     device.track();
     device.track();
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
-    assert_eq!(device.link.disconnects.load(SeqCst), 0, "the end of the connection would show the manager's death");
+    assert_eq!(
+        device.link.disconnects.load(SeqCst),
+        0,
+        "the end of the connection would show the manager's death"
+    );
     // The heartbeat is checked every 50 ms.
     for _ in 0..10 {
         let NextStep::At(at) = device.track() else { continue };
