@@ -295,12 +295,20 @@ impl TokenLedger {
         self.update_place(entry.client, now);
     }
 
-    /// The grants that run are neither charged nor overdue for the time from `from` to `to`: their owner could not act.
-    pub fn was_stopped(&mut self, from: u64, to: u64) {
-        self.at(to);
-        for grant in &mut self.grants {
-            grant.suspend(from, to);
+    /// Takes back the grant and the request of a process at `now`. It is charged for the time held.
+    pub fn withdraw(&mut self, process: ProcessId, now: u64) {
+        let now = self.at(now);
+        let Some(entry) = self.processes.get_mut(&process) else { return };
+        let client = entry.client;
+        entry.waiting = None;
+        self.waiting.remove(&process);
+        if let Some(index) = self.grants.iter().position(|g| g.client == client)
+            && self.grants[index].leave(process, now, None)
+        {
+            self.finish_if_empty(index, GrantEnd::Withdrawn);
         }
+        self.mark_idle_if_quiet(client, now);
+        self.update_place(client, now);
     }
 
     /// Clients that hold a grant with a deadline, with the deadlines.

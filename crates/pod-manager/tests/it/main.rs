@@ -11,6 +11,7 @@ mod control;
 mod crowds;
 mod escrow;
 mod gemini;
+mod heartbeat;
 mod memory;
 mod pending_attaches;
 mod processes;

@@ -22,6 +22,7 @@ mod preemption;
 mod processes;
 mod reef_example;
 mod request_cost;
+mod silent_manager;
 mod stream_gates;
 mod streams;
 mod time_shares;
