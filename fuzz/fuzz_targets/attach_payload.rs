@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(AttachPayload::decode(&written).as_ref(), Ok(&payload));
             match bytes[4] {
                 1 => assert!(payload.contexts.is_empty(), "nothing of the first version can be controlled"),
+                2 => assert_eq!(payload.encode_second(), bytes),
                 _ => assert_eq!(written, bytes),
             }
         }

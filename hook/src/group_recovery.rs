@@ -1,22 +1,24 @@
-//! Enables this process's channel groups again when the connection to the manager that may have disabled them is lost.
+//! Enables this process's channel groups again when the manager that may have disabled them is lost.
 //!
-//! A manager that dies leaves groups as they are: disabled for good, or with a tiny time slice. So while groups are announced, a thread
-//! waits for the end of the connection. The thread does nothing else and makes no CUDA call: any other thread may be waiting for work that
-//! does not run because its group is disabled.
+//! A manager that dies or hangs leaves groups as they are: disabled for good, or with a tiny time slice. So while groups are announced, a
+//! thread waits for the end of the connection and reads the manager's heartbeat. The thread does nothing else and makes no CUDA call: any
+//! other thread may be waiting for work that does not run because its group is disabled.
 
 use std::ffi::c_int;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
+use sluice_hook_core::group_recovery::{OwnGroup, Recovery, RecoveryError};
 use sluice_hook_core::lock;
 use sluice_nvrm::ioctl_observation::ComputeGroup;
 use sluice_nvrm::{ControlError, Controls};
 
 use crate::descriptor::Descriptor;
+use crate::link::{has_ended_within, presence_left_ns};
 use crate::{channel_groups, process, real, thread};
 
 /// The driver's default time slice for compute groups, used if the program's own is not known.
@@ -25,8 +27,27 @@ const DEFAULT_SLICE_US: u64 = 2048;
 /// How often the copy of the connection is checked: the program may have closed it, which poll does not report.
 const CHECK_MS: c_int = 1000;
 
-/// Pauses before failed controls are repeated, in milliseconds: the process may be out of descriptors, or the driver busy.
-const RETRY_MS: [u64; 4] = [1, 10, 100, 1000];
+/// What the thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    /// There is no thread.
+    None,
+    /// It waits for the loss of the manager.
+    Watching,
+    /// It recovers groups.
+    Recovering,
+    /// A control has failed and is repeated after a pause, unless a new connection is to be watched before.
+    Paused,
+}
+
+/// How the manager was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// The connection has ended.
+    Ended,
+    /// The manager is silent.
+    Silent,
+}
 
 #[derive(Debug)]
 pub(crate) struct GroupRecovery {
@@ -37,9 +58,10 @@ pub(crate) struct GroupRecovery {
     ended: AtomicBool,
     /// The manager refused this process, so it has changed no group.
     is_skipped: AtomicBool,
-    /// The thread waits for the end, or is recovering groups.
-    watching: Mutex<bool>,
-    done: Condvar,
+    /// Groups that an earlier manager disabled are not recovered yet.
+    is_unfinished: AtomicBool,
+    activity: Mutex<Activity>,
+    changed: Condvar,
 }
 
 impl GroupRecovery {
@@ -49,31 +71,46 @@ impl GroupRecovery {
             connection: Descriptor::none(),
             ended: AtomicBool::new(false),
             is_skipped: AtomicBool::new(false),
-            watching: Mutex::new(false),
-            done: Condvar::new(),
+            is_unfinished: AtomicBool::new(false),
+            activity: Mutex::new(Activity::None),
+            changed: Condvar::new(),
         }
     }
 
     /// Starts to watch a copy of the connection, made by `copy`, unless one is watched already. `false` if that is not possible.
     pub(crate) fn watch(&'static self, copy: impl FnOnce() -> Option<OwnedFd>) -> bool {
-        let mut watching = lock(&self.watching);
-        if *watching {
+        let mut activity = self.wait_while(|activity| activity == Activity::Recovering);
+        if *activity == Activity::Watching {
             return true;
         }
         let Some(connection) = copy() else { return false };
         self.connection.set(connection);
         self.ended.store(false, Release);
         self.is_skipped.store(false, Release);
-        *watching = thread::start(c"sluice-recover", thread::SMALL_STACK_BYTES, move || self.run());
-        if !*watching {
+        if *activity == Activity::Paused {
+            // The manager of the new connection sets the groups. If it refuses this process, the thread begins again.
+            self.is_unfinished.store(true, Release);
+            *activity = Activity::Watching;
+            self.changed.notify_all();
+            return true;
+        }
+        let started = thread::start(c"sluice-recover", thread::SMALL_STACK_BYTES, move || self.run());
+        if started {
+            *activity = Activity::Watching;
+        } else {
             self.connection.close();
         }
-        *watching
+        started
     }
 
-    /// Whether the thread waits for the end of the connection, or recovers groups.
+    /// Whether there is a thread that recovers groups when the manager is lost, or that does so already.
     pub(crate) fn is_watching(&self) -> bool {
-        *lock(&self.watching)
+        *lock(&self.activity) != Activity::None
+    }
+
+    /// Whether the manager is lost and groups are being recovered.
+    pub(crate) fn is_recovering(&self) -> bool {
+        *lock(&self.activity) == Activity::Recovering
     }
 
     /// Records that the manager refused this process: when the connection ends there is nothing to recover. Controls lock the driver of the
@@ -82,13 +119,15 @@ impl GroupRecovery {
         self.is_skipped.store(true, Release);
     }
 
-    /// Waits until the connection, which has ended, is no longer watched, and the groups are recovered.
+    /// Records that the manager has taken this process: it sets the announced groups.
+    pub(crate) fn attached(&self) {
+        self.is_unfinished.store(false, Release);
+    }
+
+    /// Waits until the connection, which has ended, is no longer watched, and each control of the recovery was made once.
     pub(crate) fn wait_until_recovered(&self) {
         self.ended.store(true, Release);
-        let mut watching = lock(&self.watching);
-        while *watching {
-            watching = self.done.wait(watching).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.wait_while(|activity| matches!(activity, Activity::Watching | Activity::Recovering)));
     }
 
     /// In the child of a fork, which does not have the thread: only atomics and close().
@@ -96,82 +135,143 @@ impl GroupRecovery {
         self.connection.close();
     }
 
+    fn wait_while(&self, is: impl Fn(Activity) -> bool) -> MutexGuard<'_, Activity> {
+        let mut activity = lock(&self.activity);
+        while is(*activity) {
+            activity = self.changed.wait(activity).unwrap_or_else(PoisonError::into_inner);
+        }
+        activity
+    }
+
+    fn set(&self, activity: Activity) {
+        *lock(&self.activity) = activity;
+        self.changed.notify_all();
+    }
+
     fn run(&self) {
         loop {
-            let ended = self.ended.load(Acquire) || !self.connection.is_ours();
-            if ended || has_ended(self.connection.raw()) {
+            let loss = self.wait_for_loss();
+            let is_skipped = self.is_skipped.load(Acquire) && !self.is_unfinished.load(Acquire);
+            if is_skipped
+                || catch_unwind(AssertUnwindSafe(|| self.recover(loss))).unwrap_or_else(|_| count_panic())
+            {
                 break;
             }
         }
-        let restores = !self.is_skipped.load(Acquire);
-        if restores && catch_unwind(AssertUnwindSafe(|| recover_groups(self.ordinal))).is_err() {
-            process::COUNTERS.panics.fetch_add(1, Relaxed);
-        }
         self.connection.close();
-        *lock(&self.watching) = false;
-        self.done.notify_all();
+        self.set(Activity::None);
         if let Some(managed) = process::device_in_use(self.ordinal) {
             managed.device.wake_tracker();
         }
     }
-}
 
-/// Waits for the end of a connection, from either side. `false` after [`CHECK_MS`].
-fn has_ended(connection: RawFd) -> bool {
-    let mut waited = libc::pollfd { fd: connection, events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: one entry is readable and writable.
-    match unsafe { libc::poll(&raw mut waited, 1, CHECK_MS) } {
-        // The call fails at once and would fail again, for example under a limit of no open files.
-        -1 => {
-            std::thread::sleep(Duration::from_millis(u64::from(CHECK_MS.unsigned_abs())));
-            false
-        }
-        ready => ready > 0,
-    }
-}
-
-/// Restores the time slices of a device's groups and enables them. The time slice comes first: two enabled groups with tiny time slices
-/// would keep each other from running.
-fn recover_groups(ordinal: u32) {
-    let mut remaining = channel_groups::groups_of_device(ordinal);
-    let total = remaining.len();
-    remaining.retain(needs_retry);
-    for pause_ms in RETRY_MS {
-        if remaining.is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(pause_ms));
-        remaining.retain(needs_retry);
-    }
-    process::log(format_args!(
-        "device {ordinal}: lost the manager; channel groups restored={} failed={}",
-        total - remaining.len(),
-        remaining.len()
-    ));
-}
-
-/// Restores a group; `true` if that failed and the group still exists.
-fn needs_retry(group: &ComputeGroup) -> bool {
-    restart_group(group).is_err_and(|error| !error.is_some_and(|error| error.is_gone()))
-}
-
-/// Restores one group; `Err(None)` if there is no control descriptor.
-fn restart_group(group: &ComputeGroup) -> Result<(), Option<ControlError>> {
-    let ComputeGroup { fd, handles, timeslice_us, .. } = group;
-    let ContextHandles { client, subdevice, channel_group, channels, .. } = handles;
-    let control = channel_groups::copy_control_descriptor(*fd).ok_or(None)?;
-    let controls = Controls::from_descriptor(control, real::simulated_ioctl().is_some()).map_err(|_| None)?;
-    let slice = controls.set_timeslice(*client, *channel_group, timeslice_us.unwrap_or(DEFAULT_SLICE_US));
-    let mut outcome = slice;
-    for some in channels.chunks(MAX_CHANNELS) {
-        if controls.enable(*client, *subdevice, some).is_err() {
-            // A channel that no longer exists makes the whole list fail.
-            for channel in some {
-                if let Err(error) = controls.enable(*client, *subdevice, std::slice::from_ref(channel)) {
-                    outcome = outcome.and(Err(error));
-                }
+    fn wait_for_loss(&self) -> Loss {
+        loop {
+            if self.ended.load(Acquire) || !self.connection.is_ours() {
+                return Loss::Ended;
+            }
+            let wait_ms = match presence_left_ns(self.ordinal) {
+                Some(0) => return Loss::Silent,
+                Some(left) => c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(CHECK_MS).min(CHECK_MS),
+                None => CHECK_MS,
+            };
+            if has_ended_within(self.connection.raw(), wait_ms) {
+                return Loss::Ended;
             }
         }
     }
-    outcome.map_err(Some)
+
+    /// Recovers the groups. `false` if a new connection is to be watched instead.
+    fn recover(&self, loss: Loss) -> bool {
+        if loss == Loss::Silent
+            && let Some(managed) = process::device_in_use(self.ordinal)
+        {
+            // Launches are let through, or held, before the groups run. This takes the device's lock, with which the tracker may wait in
+            // `watch` for the end of the recovery: so the recovery has not begun yet.
+            managed.device.lose_silent_manager();
+        }
+        self.set(Activity::Recovering);
+        let groups = channel_groups::groups_of_device(self.ordinal).into_iter().map(OwnComputeGroup);
+        let mut recovery = Recovery::new(groups.collect());
+        let mut is_logged = false;
+        while let Some(pause_ms) = recovery.round() {
+            if !std::mem::replace(&mut is_logged, pause_ms >= 1000) && pause_ms >= 1000 {
+                self.log(loss, &recovery);
+            }
+            let activity = self.pause(pause_ms);
+            if activity == Activity::Watching {
+                return false;
+            }
+        }
+        self.log(loss, &recovery);
+        true
+    }
+
+    /// Lets a new connection take the thread over for `ms` milliseconds. Returns what the thread is to do.
+    fn pause(&self, ms: u64) -> Activity {
+        let mut activity = lock(&self.activity);
+        *activity = Activity::Paused;
+        self.changed.notify_all();
+        let is_paused = |activity: &mut Activity| *activity == Activity::Paused;
+        let waited = self.changed.wait_timeout_while(activity, Duration::from_millis(ms), is_paused);
+        activity = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if *activity == Activity::Paused {
+            *activity = Activity::Recovering;
+        }
+        *activity
+    }
+
+    fn log(&self, loss: Loss, recovery: &Recovery<OwnComputeGroup>) {
+        let (restored, failed) = recovery.progress();
+        let ordinal = self.ordinal;
+        process::log(format_args!(
+            "device {ordinal}: lost the manager ({loss:?}); channel groups restored={restored} failed={failed}"
+        ));
+    }
+}
+
+fn count_panic() -> bool {
+    process::COUNTERS.panics.fetch_add(1, Relaxed);
+    true
+}
+
+/// A group of this process, controlled through one of its own descriptors.
+#[derive(Debug)]
+struct OwnComputeGroup(ComputeGroup);
+
+impl OwnGroup for OwnComputeGroup {
+    fn restore_slice(&self) -> Result<(), RecoveryError> {
+        let ContextHandles { client, channel_group, .. } = self.0.handles;
+        let slice_us = self.0.timeslice_us.unwrap_or(DEFAULT_SLICE_US);
+        controls(&self.0)?.set_timeslice(client, channel_group, slice_us).map_err(of_control)
+    }
+
+    fn enable(&self) -> Result<(), RecoveryError> {
+        let ContextHandles { client, subdevice, channels, .. } = &self.0.handles;
+        let controls = controls(&self.0)?;
+        let mut outcome = Ok(());
+        for some in channels.chunks(MAX_CHANNELS) {
+            if controls.enable(*client, *subdevice, some).is_err() {
+                // A channel that no longer exists makes the whole list fail.
+                for channel in some {
+                    let enabled = controls.enable(*client, *subdevice, std::slice::from_ref(channel));
+                    if let Err(error) = enabled.map_err(of_control)
+                        && outcome != Err(RecoveryError::Failed)
+                    {
+                        outcome = Err(error);
+                    }
+                }
+            }
+        }
+        outcome
+    }
+}
+
+fn controls(group: &ComputeGroup) -> Result<Controls, RecoveryError> {
+    let control = channel_groups::copy_control_descriptor(group.fd).ok_or(RecoveryError::Failed)?;
+    Controls::from_descriptor(control, real::simulated_ioctl().is_some()).map_err(|_| RecoveryError::Failed)
+}
+
+fn of_control(error: ControlError) -> RecoveryError {
+    if error.is_gone() { RecoveryError::Gone } else { RecoveryError::Failed }
 }

@@ -2,6 +2,7 @@
 
 mod announce;
 mod memory;
+mod presence;
 mod socket;
 mod token;
 
@@ -9,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 pub(crate) use memory::MemoryConnection;
+pub(crate) use presence::{has_ended_within, presence_left_ns};
 pub(crate) use token::TokenConnection;
 
 use sluice_comm::Name;
@@ -45,9 +47,14 @@ impl ClientIdentity {
         Payload { bytes: self.payload(Vec::new()).encode_first(), fds: Vec::new() }
     }
 
-    /// The identity with the contexts that the manager may control.
-    fn with_contexts(&self, announced: Announcement) -> Payload {
+    /// The identity with the contexts that the manager may control, for a manager that writes a heartbeat.
+    fn with_heartbeat(&self, announced: Announcement) -> Payload {
         Payload { bytes: self.payload(announced.state.contexts).encode(), fds: announced.fds }
+    }
+
+    /// The identity with the contexts that the manager may control, also for a manager that writes no heartbeat.
+    fn with_contexts(&self, announced: Announcement) -> Payload {
+        Payload { bytes: self.payload(announced.state.contexts).encode_second(), fds: announced.fds }
     }
 
     fn payload(&self, contexts: Vec<ContextHandles>) -> AttachPayload {

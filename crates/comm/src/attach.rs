@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! u32 magic   "SLAT"
-//! u32 version 2
+//! u32 version 3
 //! u32 pid     in the client's own namespace: not verified, for messages only
 //! u32 device_ordinal
 //! 16 bytes    device UUID
@@ -12,7 +12,9 @@
 //! Little-endian, packed, without trailing bytes. `descriptor` is an index into the control descriptors that travel
 //! behind the memfd.
 //!
-//! Version 1 has no `descriptor`. It is still read, but its contexts cannot be controlled and are left out.
+//! The version tells the manager which pages the hook understands: those of the same version. Version 2 has the same
+//! layout as version 3. Version 1 has no `descriptor`. It is still read, but its contexts cannot be controlled and are
+//! left out.
 
 use crate::wire::Reader;
 use thiserror::Error;
@@ -20,7 +22,7 @@ use thiserror::Error;
 /// Version of the extended protocol.
 pub const ATTACH_VERSION: u32 = 1;
 /// Version of the payload.
-pub const PAYLOAD_VERSION: u32 = 2;
+pub const PAYLOAD_VERSION: u32 = 3;
 /// First word of the payload: "SLAT".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLAT");
 /// The most contexts a process can announce.
@@ -34,6 +36,8 @@ pub const MAX_LEN: usize = HEADER + MAX_CONTEXTS * (CONTEXT + 4 * MAX_CHANNELS);
 
 const HEADER: usize = 4 + 4 + 4 + 4 + 16 + 4;
 const CONTEXT: usize = 20;
+/// The version before the heartbeat, with the layout of the present one.
+const WITHOUT_HEARTBEAT: u32 = 2;
 /// The version whose contexts have no descriptor.
 const WITHOUT_DESCRIPTORS: u32 = 1;
 
@@ -123,11 +127,12 @@ impl AttachPayload {
 
     /// The bytes of the first version's payload, which every manager reads. It contains no contexts.
     pub fn encode_first(&self) -> Vec<u8> {
-        let mut bytes = Self { contexts: Vec::new(), ..*self }.encode();
-        for (slot, byte) in bytes.iter_mut().skip(4).zip(WITHOUT_DESCRIPTORS.to_le_bytes()) {
-            *slot = byte;
-        }
-        bytes
+        with_version(Self { contexts: Vec::new(), ..*self }.encode(), WITHOUT_DESCRIPTORS)
+    }
+
+    /// The bytes of the second version's payload, for managers without a heartbeat.
+    pub fn encode_second(&self) -> Vec<u8> {
+        with_version(self.encode(), WITHOUT_HEARTBEAT)
     }
 
     /// Reads the whole of `bytes` as a payload.
@@ -146,7 +151,7 @@ impl AttachPayload {
             found => return Err(AttachError::Magic(found)),
         }
         let has_descriptors = match fields.u32() {
-            PAYLOAD_VERSION => true,
+            PAYLOAD_VERSION | WITHOUT_HEARTBEAT => true,
             WITHOUT_DESCRIPTORS => false,
             found => return Err(AttachError::Version(found)),
         };
@@ -176,6 +181,14 @@ impl AttachPayload {
             _ => Err(AttachError::Length { found: bytes.len(), expected }),
         }
     }
+}
+
+/// A payload with another version in its second word.
+fn with_version(mut payload: Vec<u8>, version: u32) -> Vec<u8> {
+    for (slot, byte) in payload.iter_mut().skip(4).zip(version.to_le_bytes()) {
+        *slot = byte;
+    }
+    payload
 }
 
 /// A count to be written. The reader refuses one that does not fit like any count above the maximum.

@@ -46,6 +46,11 @@ pub use response::{Response, ResponseBody};
 /// How long a hook waits for an answer that a manager gives at once, such as ATTACH's. The hook then treats the manager
 /// as absent.
 pub const HOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+/// The longest pause between two heartbeats of a manager that has a client, in nanoseconds.
+pub const HEARTBEAT_INTERVAL_NS: u64 = 50_000_000;
+/// A manager whose last heartbeat is older than this is silent, in nanoseconds: the hook treats it as lost. Four
+/// intervals, so that a manager that the operating system delays by a few scheduling periods does not count as lost.
+pub const SILENCE_NS: u64 = 200_000_000;
 /// Bytes of a request of any type.
 pub const REQUEST_LEN: usize = 80;
 /// Bytes of an answer to any request.

@@ -19,9 +19,13 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use thiserror::Error;
 
-/// Version of the layout of both pages. Version 1 lacks the words marked "from version 2 on": they read as zero, and
-/// writing them has no effect. Both versions are read.
-pub const PAGE_VERSION: u32 = 2;
+/// Version of the layout of both pages. An earlier version lacks the words marked "from version 2 on" or "from version 3
+/// on": they read as zero, and writing them has no effect. All versions are read.
+pub const PAGE_VERSION: u32 = 3;
+/// The first version with activity, wake-ups and stream gates.
+pub const FIRST_WITH_ACTIVITY: u32 = 2;
+/// The first version with the heartbeat.
+pub const FIRST_WITH_HEARTBEAT: u32 = 3;
 /// The oldest version that is read.
 pub const OLDEST_PAGE_VERSION: u32 = 1;
 /// Words of a page.
@@ -61,6 +65,9 @@ pub mod grant {
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
     pub const GATE: usize = 48;
+    /// Heartbeat: when the manager's event loop last wrote this word, on CLOCK_MONOTONIC, in nanoseconds; 0: the manager
+    /// writes no heartbeat. From version 3 on.
+    pub const HEARTBEAT_NS: usize = 64;
 
     /// Flag of [`GATE`]: submitted work that has not begun must not begin.
     pub const GATE_CLOSED: u32 = 1 << 0;

@@ -97,6 +97,24 @@ fn client_that_sees_a_grant_opened_under_contention_sees_the_contention() {
     );
 }
 
+#[test]
+fn client_that_sees_a_grant_sees_the_heartbeat_of_its_round_or_a_later_one() {
+    model(
+        |page| {
+            for epoch in 1..=2 {
+                page.set_heartbeat(3000 + epoch);
+                open(page, epoch);
+            }
+        },
+        |page| {
+            let deadline = page.deadline_tsc();
+            if deadline != 0 {
+                assert!(page.heartbeat_ns() >= 3000 + (deadline - 1000));
+            }
+        },
+    );
+}
+
 /// Checks what a client reads while a grant of epoch 1 is replaced by `after`.
 fn replaced(write: fn(GrantView<'_>), after: (u64, u64, u64), reads: usize) {
     loom::model(move || {

@@ -14,7 +14,7 @@
 //! use sluice_core::{ClientId, ProcessId, Share};
 //!
 //! let mut ledger = TokenLedger::new(Policy::default());
-//! let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort, weight: 1 };
+//! let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort };
 //! ledger.set_client(ClientId(1), spec, 0);
 //! ledger.add_process(ProcessId(7), ClientId(1), ReturnKind::Returns)?;
 //! ledger.request(ProcessId(7), 0, GrantRequest::default())?;

@@ -57,12 +57,27 @@ impl LimitBucket {
 
     /// When the level is no longer negative: at or before `now` if it may be granted, `None` if never (rate zero).
     pub fn ready_at(&self, now: u64) -> Option<u64> {
-        let level = self.level_at(now);
-        if level >= 0 {
+        self.holds_at(0, now)
+    }
+
+    /// The GPU time that it holds at `now`, rounded down; zero if the level is negative.
+    pub fn left_ns(&self, now: u64) -> u64 {
+        u64::try_from(self.level_at(now) / i128::from(WHOLE_PPM)).unwrap_or(0)
+    }
+
+    /// Whether more was taken out than it held.
+    pub fn is_overdrawn(&self, now: u64) -> bool {
+        self.level_at(now) < 0
+    }
+
+    /// When it holds this much GPU time: `now` if it does already, `None` if never (rate zero).
+    pub fn holds_at(&self, ns: u64, now: u64) -> Option<u64> {
+        let missing = scaled(ns) - self.level_at(now);
+        if missing <= 0 {
             return Some(now);
         }
         let rate = i128::from(self.rate.ppm());
-        let wait = if rate == 0 { return None } else { (-level + rate - 1) / rate };
+        let wait = if rate == 0 { return None } else { (missing + rate - 1) / rate };
         Some(now.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 

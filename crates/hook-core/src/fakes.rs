@@ -43,6 +43,9 @@ pub(crate) struct FakeLink {
     pub(crate) closed: AtomicBool,
     pub(crate) unlimited: AtomicBool,
     pub(crate) dead: AtomicBool,
+    /// The manager has stopped: it writes no heartbeat and sends no answers.
+    pub(crate) silent: AtomicBool,
+    pub(crate) disconnects: AtomicU64,
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
     pub(crate) wakeups: AtomicU64,
@@ -85,15 +88,24 @@ impl TokenLink for FakeLink {
     fn connect(&self) -> Result<Attached, LinkError> {
         self.connects.fetch_add(1, SeqCst);
         self.check()?;
+        if self.silent.load(SeqCst) {
+            return Err(LinkError::Silent);
+        }
         self.set_deadline(if self.unlimited.load(SeqCst) { u64::MAX } else { 0 });
         Ok(Attached { deadline_in_ticks: true, accepts_yield: !self.legacy.load(SeqCst) })
     }
 
-    fn disconnect(&self) {}
+    fn disconnect(&self) {
+        self.disconnects.fetch_add(1, SeqCst);
+    }
 
     fn is_alive(&self) -> bool {
         self.liveness_checks.fetch_add(1, SeqCst);
-        !self.dead.load(SeqCst)
+        !self.dead.load(SeqCst) && !self.silent.load(SeqCst)
+    }
+
+    fn presence_left_ns(&self, _now_ns: u64) -> Option<u64> {
+        self.silent.load(SeqCst).then_some(0)
     }
 
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
@@ -109,6 +121,9 @@ impl TokenLink for FakeLink {
         self.set_deadline(now + quota_ms * 1_000_000);
         self.received.fetch_add(1, SeqCst);
         while self.withholds_answers.load(SeqCst) {
+            if self.silent.load(SeqCst) {
+                return Err(LinkError::Silent);
+            }
             std::thread::yield_now();
         }
         if let Some(clock) = lock(&self.clock).as_ref() {
@@ -220,6 +235,9 @@ pub(crate) struct FakeMemory {
     used: AtomicU64,
     connected: AtomicBool,
     dead: AtomicBool,
+    silent: AtomicBool,
+    /// Requests and attachments that got no answer.
+    pub(crate) unanswered: AtomicU64,
 }
 
 impl FakeMemory {
@@ -229,7 +247,23 @@ impl FakeMemory {
             used: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            unanswered: AtomicU64::new(0),
         }
+    }
+
+    /// The manager stops, or runs again.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, SeqCst);
+    }
+
+    fn answer(&self) -> Result<(), LinkError> {
+        if !self.silent.load(SeqCst) {
+            return Ok(());
+        }
+        self.unanswered.fetch_add(1, SeqCst);
+        self.connected.store(false, SeqCst);
+        Err(LinkError::Silent)
     }
 
     pub(crate) fn die(&self) {
@@ -248,7 +282,9 @@ impl MemoryLink for FakeMemory {
         if self.dead.load(SeqCst) {
             return Err(LinkError::Gone);
         }
-        self.used.fetch_add(used_bytes, SeqCst);
+        self.answer()?;
+        // What was declared before is replaced.
+        self.used.store(used_bytes, SeqCst);
         self.connected.store(true, SeqCst);
         Ok(())
     }
@@ -262,6 +298,7 @@ impl MemoryLink for FakeMemory {
     }
 
     fn reserve(&self, bytes: u64) -> Result<bool, LinkError> {
+        self.answer()?;
         let fits = self.used.load(SeqCst) + bytes <= self.limit;
         if fits {
             self.used.fetch_add(bytes, SeqCst);

@@ -7,6 +7,7 @@
 //!   grant acquires one; a tracker thread ends grants.
 //! * [`memory::MemoryAccount`], [`allocations::AllocationTable`]: bytes charged to the client, and for which allocation.
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
+//! * [`group_recovery::Recovery`]: the order of controls that recover channel groups without a manager.
 //! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
 //!
 //! ```
@@ -25,6 +26,7 @@ pub mod config;
 pub mod device;
 #[cfg(test)]
 mod fakes;
+pub mod group_recovery;
 pub mod hold_kernel;
 pub mod launch_gate;
 pub mod memory;

@@ -44,9 +44,13 @@ impl<L: MemoryLink> MemoryAccount<L> {
     /// `Bypassed` is charged as well: the next manager is told of it, and freeing it is the same.
     pub fn reserve(&self, bytes: u64) -> Outcome<()> {
         let _order = lock(&self.order);
-        // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
         let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
-        let answer = ask().or_else(|_| ask());
+        let answer = ask().or_else(|error| match error {
+            // Another attempt would make the program wait once more.
+            LinkError::Silent => Err(error),
+            // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
+            LinkError::Gone | LinkError::NotAdmitted { .. } => ask(),
+        });
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
             Ok(false) => Outcome::Refused,

@@ -113,6 +113,8 @@ pub trait Driver {
 pub enum LinkError {
     /// No process listens, the connection broke, or the manager's bytes could not be decoded.
     Gone,
+    /// The connection exists, but the manager writes no heartbeat or reads no requests: it is stopped or hangs.
+    Silent,
     /// The manager refused the attachment.
     NotAdmitted {
         /// The status of its answer.
@@ -125,7 +127,7 @@ impl LinkError {
     pub(crate) fn bypass(self) -> Bypass {
         match self {
             Self::NotAdmitted { .. } => Bypass::NotAdmitted,
-            Self::Gone => Bypass::ManagerGone,
+            Self::Gone | Self::Silent => Bypass::ManagerGone,
         }
     }
 }
@@ -160,18 +162,28 @@ pub struct GrantRequest {
 /// The token connection to one manager, and the pages that the manager sent.
 pub trait TokenLink: Debug {
     /// Connects and attaches; replaces an existing connection.
+    ///
+    /// # Errors
+    /// [`LinkError::Silent`] at once, as long as the manager of the existing connection is silent.
     fn connect(&self) -> Result<Attached, LinkError>;
 
     /// Closes the connection.
     fn disconnect(&self);
 
-    /// Whether the connection still exists, without waiting.
+    /// Whether the connection still exists and the manager is not silent, without waiting.
     fn is_alive(&self) -> bool;
+
+    /// For how many more nanoseconds from `now_ns` on the manager counts as present without another heartbeat: 0 if it is silent, `None` if
+    /// it writes no heartbeat or there is no connection.
+    fn presence_left_ns(&self, now_ns: u64) -> Option<u64>;
 
     /// Reports a finished grant, requests the next one, or both, in one write.
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError>;
 
     /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns.
+    ///
+    /// # Errors
+    /// [`LinkError::Silent`] as soon as the manager is silent.
     fn receive(&self) -> Result<f64, LinkError>;
 
     /// The grant's deadline in ticks; 0 without a grant, `u64::MAX` for an unlimited grant. One acquiring load.

@@ -12,6 +12,7 @@ mod clients;
 mod connections;
 mod effects;
 mod frames;
+mod heartbeat;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
@@ -32,6 +33,7 @@ use crate::shared::Shared;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
+use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -73,6 +75,7 @@ pub(crate) struct EventLoop {
     stream_gates: StreamGates,
     unhooked: Unhooked,
     agent_api: AgentApi,
+    heartbeat: Heartbeat,
     stopping: bool,
 }
 
@@ -113,7 +116,8 @@ impl EventLoop {
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
         let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
-        let grants = Grants::new(TokenLedger::new(config.policy()), nanos(config.busy_poll));
+        let ledger = TokenLedger::new(config.policy());
+        let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
         let processes = Processes::new(page_flags);
         let mut event_loop = Self {
             shared: Shared { clients: Clients::default(), processes, grants, io },
@@ -122,6 +126,7 @@ impl EventLoop {
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
+            heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             inbox,
             signals,
             reloads,
@@ -134,8 +139,13 @@ impl EventLoop {
     /// Serves until it is told to stop.
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
+            self.beat();
             let timeout = self.arm_timer()?;
-            for event in self.shared.io.poller.wait(timeout)? {
+            let events = self.shared.io.poller.wait(timeout)?;
+            self.beat();
+            self.shared.charge_critical();
+            for event in events {
+                self.beat();
                 self.handle(event);
             }
             self.handle_deadlines();
@@ -226,6 +236,7 @@ impl EventLoop {
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
             self.unhooked.next_deadline(&self.shared.clients),
+            self.heartbeat.next_deadline(),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
         Ok(EpollTimeout::NONE)
@@ -252,6 +263,7 @@ impl EventLoop {
     /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
     fn decide(&mut self) {
         loop {
+            self.beat();
             self.channel_groups.read_activity(&self.shared.processes);
             self.stream_gates.update(&self.channel_groups, &mut self.shared);
             let now = self.shared.io.now();

@@ -3,6 +3,9 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
 
 /// The most descriptors that travel with one message.
 pub const MAX_FDS: usize = 9;
@@ -43,6 +46,52 @@ pub fn peer_pidfd(sock: BorrowedFd<'_>) -> io::Result<OwnedFd> {
             crate::pidfd::open(peer_credentials(sock)?.pid)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Connects to a unix socket. `limit` also bounds each later wait for room to send: a listener that accepts no connections, or
+/// a peer that reads nothing, does not keep the caller waiting.
+/// Errors: of socket, setsockopt or connect; `WouldBlock` after the limit.
+pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the descriptor is new and owned by nothing else.
+    let socket = match unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) } {
+        -1 => return Err(io::Error::last_os_error()),
+        // SAFETY: as above.
+        fd => unsafe { OwnedFd::from_raw_fd(fd) },
+    };
+    let time = libc::timeval {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_usec: i64::from(limit.subsec_micros()),
+    };
+    let (fd, length) = (socket.as_raw_fd(), libc::socklen_t::try_from(size_of_val(&time)).unwrap_or(0));
+    // SAFETY: `time` is readable for `length` bytes.
+    let set = unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, (&raw const time).cast(), length)
+    };
+    if set != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroes are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // The last byte stays the NUL.
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *slot = byte.cast_signed();
+    }
+    let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
+    loop {
+        // SAFETY: `address` is readable for `length` bytes.
+        match unsafe { libc::connect(fd, (&raw const address).cast(), length) } {
+            0 => return Ok(socket),
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
     }
 }
 

@@ -52,6 +52,10 @@ impl Announcer {
     /// recovered. Only the end of the connection makes the manager release them.
     pub(super) fn next(&self, socket: &Socket) -> Result<Option<Announcement>, LinkError> {
         let mut last = lock(&self.last);
+        if self.recovery.is_recovering() {
+            // The manager is lost. The next connection announces everything.
+            return Ok(None);
+        }
         if last.state != AnnouncementKey::default() && !self.recovery.is_watching() {
             return Err(LinkError::Gone);
         }

@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use sluice_comm::{Channel, RequestBody, ResponseBody};
 use sluice_hook_core::platform::{LinkError, MemoryLink};
+use sluice_sys::clock::monotonic_ns;
 
+use super::presence::presence_left_ns;
 use super::socket::Socket;
 use super::{Address, ClientIdentity};
+
+/// How long a manager without a heartbeat is not asked after it has left a request unread. Each attempt makes the program wait.
+const UNASKED_NS: u64 = 1_000_000_000;
 
 /// The connection over which memory is reserved and released.
 #[derive(Debug)]
@@ -17,12 +22,15 @@ pub(crate) struct MemoryConnection {
     /// A Gemini scheduler grants every reservation, so the hook applies its limit. Bytes held over this connection.
     held: AtomicU64,
     limit: AtomicU64,
+    /// Until when a manager without a heartbeat that has left a request unread is not asked again, on CLOCK_MONOTONIC, in nanoseconds.
+    unasked_until_ns: AtomicU64,
 }
 
 impl MemoryConnection {
     pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         let (held, limit) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        Self { address, identity, socket: Socket::closed(), held, limit }
+        let socket = Socket::closed(identity.ordinal);
+        Self { address, identity, socket, held, limit, unasked_until_ns: AtomicU64::new(0) }
     }
 
     /// Closes the descriptor in the child of a fork.
@@ -30,8 +38,34 @@ impl MemoryConnection {
         self.socket.close();
     }
 
+    /// Fails at once while the manager is known not to run, so that a program that allocates much does not wait each time.
+    fn check_presence(&self) -> Result<(), LinkError> {
+        let is_silent = match presence_left_ns(self.identity.ordinal) {
+            Some(left) => left == 0,
+            None => monotonic_ns() < self.unasked_until_ns.load(Relaxed),
+        };
+        if !is_silent {
+            return Ok(());
+        }
+        // The next connection reports what was allocated meanwhile.
+        self.socket.close();
+        Err(LinkError::Silent)
+    }
+
+    fn round_trip(&self, body: RequestBody) -> Result<ResponseBody, LinkError> {
+        self.check_presence()?;
+        self.socket.round_trip(&self.identity, body).inspect_err(|error| self.note(*error))
+    }
+
+    /// Remembers that the manager did not read a request.
+    fn note(&self, error: LinkError) {
+        if error == LinkError::Silent {
+            self.unasked_until_ns.store(monotonic_ns() + UNASKED_NS, Relaxed);
+        }
+    }
+
     fn update(&self, bytes: u64, allocate: bool) -> Result<bool, LinkError> {
-        match self.socket.round_trip(&self.identity, RequestBody::MemUpdate { bytes, allocate })? {
+        match self.round_trip(RequestBody::MemUpdate { bytes, allocate })? {
             ResponseBody::MemUpdate { granted } => Ok(granted),
             _ => Err(LinkError::Gone),
         }
@@ -44,6 +78,7 @@ impl MemoryConnection {
 
 impl MemoryLink for MemoryConnection {
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
+        self.check_presence()?;
         self.socket.connect(&self.address)?;
         let attached = if self.is_gemini() {
             self.held.store(used_bytes, Relaxed);
@@ -54,7 +89,10 @@ impl MemoryLink for MemoryConnection {
                 .attach(&self.identity, Channel::Memory, used_bytes, &self.identity.plain())
                 .map(|_| ())
         };
-        attached.inspect_err(|_| self.socket.close())
+        attached.inspect_err(|error| {
+            self.note(*error);
+            self.socket.close();
+        })
     }
 
     fn is_alive(&self) -> bool {
@@ -62,7 +100,7 @@ impl MemoryLink for MemoryConnection {
     }
 
     fn usage(&self) -> Result<(u64, u64), LinkError> {
-        match self.socket.round_trip(&self.identity, RequestBody::MemLimit)? {
+        match self.round_trip(RequestBody::MemLimit)? {
             ResponseBody::MemLimit { used, limit } => {
                 self.limit.store(limit, Relaxed);
                 // A Gemini scheduler without a pod manager keeps no account and returns 0.

@@ -4,8 +4,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
 
@@ -13,11 +12,12 @@ use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, HOOK_TIMEOUT, RESPONSE_LEN, Request, RequestBody, RequestKind,
-    Response, ResponseBody,
+    Response, ResponseBody, SILENCE_NS,
 };
 use sluice_hook_core::platform::LinkError;
-use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
 
+use super::presence::{has_ended_within, wait_for_answer};
 use super::{Address, ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
 use crate::log::above_standard;
@@ -32,25 +32,27 @@ const MAX_STALE_ANSWERS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: Descriptor,
+    /// The device whose manager is at the other end.
+    ordinal: u32,
     next_id: AtomicI32,
 }
 
 impl Socket {
-    pub(super) const fn closed() -> Self {
-        Self { fd: Descriptor::none(), next_id: AtomicI32::new(0) }
+    pub(super) const fn closed(ordinal: u32) -> Self {
+        Self { fd: Descriptor::none(), ordinal, next_id: AtomicI32::new(0) }
     }
 
     /// Connects; an existing connection is closed.
     pub(super) fn connect(&self, address: &Address) -> Result<(), LinkError> {
         self.close();
         let stream: OwnedFd = match address {
-            Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
+            Address::Unix(path) => connect_within(path, Duration::from_nanos(SILENCE_NS)),
             Address::Tcp(ip, port) => connect_tcp(ip, *port),
         }
         .map_err(link_error)?;
         let ours = above_standard(stream.as_fd()).ok_or(LinkError::Gone)?;
         self.fd.set(ours);
-        self.set_receive_timeout(Some(HOOK_TIMEOUT))
+        Ok(())
     }
 
     /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first.
@@ -63,7 +65,7 @@ impl Socket {
     ) -> Result<Vec<OwnedFd>, LinkError> {
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
         let id = self.send_payload(identity, body, payload)?;
-        let (answer, pages) = self.answer(id, RequestKind::Attach)?;
+        let (answer, pages) = self.answer(id, RequestKind::Attach, Some(HOOK_TIMEOUT))?;
         match answer {
             ResponseBody::Attach {
                 status: AttachStatus::Ok,
@@ -108,13 +110,18 @@ impl Socket {
         self.with(|fd| self.send_rest(fd, frames, 0))
     }
 
+    /// Waits for the answer to a request, for at most `limit`, and only while the manager runs.
     pub(super) fn answer(
         &self,
         id: i32,
         kind: RequestKind,
+        limit: Option<Duration>,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
         for _ in 0..MAX_STALE_ANSWERS {
-            let (frame, fds) = self.with(read_frame)?;
+            let (frame, fds) = self.with(|fd| {
+                wait_for_answer(fd, self.ordinal, limit)?;
+                read_frame(fd)
+            })?;
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id {
                 return Ok((body, fds));
@@ -131,32 +138,9 @@ impl Socket {
     ) -> Result<ResponseBody, LinkError> {
         let kind = Request { name: identity.name, id: 0, body }.body.kind();
         let (id, frame) = self.request(identity, body)?;
-        let answer = self.send(&frame).and_then(|()| self.answer(id, kind));
+        let answer = self.send(&frame).and_then(|()| self.answer(id, kind, Some(HOOK_TIMEOUT)));
         // After a failure in the middle of an exchange, later bytes on this connection have no defined meaning.
         answer.map(|(body, _)| body).inspect_err(|_| self.close())
-    }
-
-    /// Sets how long to wait for answers; `None` for no limit.
-    pub(super) fn set_receive_timeout(&self, limit: Option<Duration>) -> Result<(), LinkError> {
-        let limit = limit.unwrap_or(Duration::ZERO);
-        let time = libc::timeval {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_usec: i64::from(limit.subsec_micros()),
-        };
-        self.with(|fd| {
-            let length = libc::socklen_t::try_from(size_of::<libc::timeval>()).unwrap_or(0);
-            // SAFETY: `time` is readable for `length` bytes.
-            let set = unsafe {
-                libc::setsockopt(
-                    fd.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    libc::SO_RCVTIMEO,
-                    (&raw const time).cast(),
-                    length,
-                )
-            };
-            if set == 0 { Ok(()) } else { Err(LinkError::Gone) }
-        })
     }
 
     /// Whether the peer still has the connection open, without waiting.
@@ -173,6 +157,11 @@ impl Socket {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ),
         }
+    }
+
+    /// Whether the peer has closed the connection, although it may have left answers to read.
+    pub(super) fn has_ended(&self) -> bool {
+        self.fd.checked().is_none_or(|fd| has_ended_within(fd, 0))
     }
 
     /// A copy of the descriptor, for a thread that waits for the end of the connection.

@@ -1,6 +1,6 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
 
@@ -11,12 +11,14 @@ use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody}
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
+use sluice_sys::clock::monotonic_ns;
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
 use super::socket::{Socket, link_error};
-use super::{Address, ClientIdentity};
+use super::{Address, ClientIdentity, Payload};
+use crate::channel_groups::Announcement;
 use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
@@ -52,8 +54,8 @@ impl TokenConnection {
         Self {
             address,
             announcer: Announcer::new(identity.ordinal),
+            socket: Socket::closed(identity.ordinal),
             identity,
-            socket: Socket::closed(),
             request_id: AtomicI32::new(0),
             grant: AtomicPtr::new((&raw const NO_GRANT_PAGE).cast_mut()),
             report: AtomicPtr::new(std::ptr::null_mut()),
@@ -130,19 +132,19 @@ impl TokenConnection {
     }
 
     fn attach(&self) -> Result<Attached, LinkError> {
-        let contexts = self.identity.with_contexts(self.announcer.first(&self.socket));
-        let attached = self.socket.attach(&self.identity, Channel::Token, 0, &contexts);
-        // Its copies of descriptors are closed before others are opened: the program may be near its limit.
-        drop(contexts);
+        // A manager that cannot read a payload refuses it and closes the connection.
+        let is_unreadable = |attached: &Result<_, LinkError>| matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32);
+        let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
+        if is_unreadable(&attached) {
+            self.connect_after_refusal()?;
+            attached = self.attach_announced(ClientIdentity::with_contexts);
+        }
+        if is_unreadable(&attached) {
+            self.connect_after_refusal()?;
+            attached = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain());
+            self.announcer.refused();
+        }
         let pages = match attached {
-            // A manager that cannot read the payload has refused it and closed the connection.
-            Err(LinkError::NotAdmitted { status }) if status == AttachStatus::BadPayload as i32 => {
-                self.announcer.recovery.skip_recovery();
-                self.socket.connect(&self.address)?;
-                let pages = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain())?;
-                self.announcer.refused();
-                pages
-            }
             Err(refused @ LinkError::NotAdmitted { .. }) => {
                 self.announcer.recovery.skip_recovery();
                 return Err(refused);
@@ -159,7 +161,26 @@ impl TokenConnection {
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
+        self.announcer.recovery.attached();
         Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
+    }
+
+    /// Attaches with the present announcement, in the payload that `encode` makes of it.
+    fn attach_announced(
+        &self,
+        encode: impl FnOnce(&ClientIdentity, Announcement) -> Payload,
+    ) -> Result<Vec<OwnedFd>, LinkError> {
+        let payload = encode(&self.identity, self.announcer.first(&self.socket));
+        // The payload's copies of descriptors are closed before others are opened: the program may be near its limit.
+        self.socket.attach(&self.identity, Channel::Token, 0, &payload)
+    }
+
+    /// Connects again to a manager that refused the payload and closed the connection, so that it has changed no group.
+    fn connect_after_refusal(&self) -> Result<(), LinkError> {
+        self.announcer.recovery.skip_recovery();
+        self.socket.shut_down();
+        self.announcer.recovery.wait_until_recovered();
+        self.socket.connect(&self.address)
     }
 
     /// Attaches to a Gemini manager. It has no pages, so the hook keeps the deadline on a page of its own, and takes no announcements.
@@ -196,6 +217,9 @@ impl TokenConnection {
 
 impl TokenLink for TokenConnection {
     fn connect(&self) -> Result<Attached, LinkError> {
+        if self.presence_left_ns(monotonic_ns()) == Some(0) && !self.socket.has_ended() {
+            return Err(LinkError::Silent);
+        }
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
         self.socket.connect(&self.address)?;
@@ -203,7 +227,7 @@ impl TokenLink for TokenConnection {
             Address::Unix(_) => self.attach(),
             Address::Tcp(..) => self.attach_gemini(),
         };
-        match attached.and_then(|attached| self.socket.set_receive_timeout(None).map(|()| attached)) {
+        match attached {
             Ok(attached) => {
                 self.reported_busy_ns.store(0, Relaxed);
                 self.attached.store(true, Release);
@@ -211,7 +235,8 @@ impl TokenLink for TokenConnection {
             }
             Err(error) => {
                 self.socket.shut_down();
-                Err(error)
+                // No connection is left whose heartbeat could be awaited.
+                Err(if error == LinkError::Silent { LinkError::Gone } else { error })
             }
         }
     }
@@ -232,7 +257,12 @@ impl TokenLink for TokenConnection {
     }
 
     fn is_alive(&self) -> bool {
-        self.attached.load(Acquire) && self.socket.is_alive()
+        let is_silent = self.presence_left_ns(monotonic_ns()) == Some(0);
+        self.attached.load(Acquire) && !is_silent && self.socket.is_alive()
+    }
+
+    fn presence_left_ns(&self, now_ns: u64) -> Option<u64> {
+        if self.attached.load(Acquire) { self.grant_view().presence_left_ns(now_ns) } else { None }
     }
 
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
@@ -254,7 +284,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota)?;
+        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, None)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);

@@ -54,7 +54,6 @@ impl PodBed {
             quota_ppm: percent * 10_000,
             limit_ppm: 1_000_000,
             memory_bytes: 8 << 30,
-            weight: 1,
             slo_ns: 0,
         });
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();

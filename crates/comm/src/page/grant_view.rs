@@ -7,6 +7,8 @@
 //! deadline therefore sees the epoch of its grant or of a later one, and every word stored before the grant was opened
 //! (flags, contended, contenders). One thread of the manager writes.
 
+use crate::SILENCE_NS;
+
 use super::{AtomicU64, NO_GRANT, Ordering, PAGE_VERSION, PageError, WORDS, check, fence, grant, init, read};
 
 /// How often [`GrantView::grant`] tries while the manager writes. A manager that died between the stores must not keep
@@ -117,6 +119,24 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::CONTENDERS)
     }
 
+    /// When the manager last wrote its heartbeat, on CLOCK_MONOTONIC, in nanoseconds; 0 if the manager writes none.
+    pub fn heartbeat_ns(&self) -> u64 {
+        read(self.0, grant::HEARTBEAT_NS)
+    }
+
+    /// For how many more nanoseconds the manager counts as present without another heartbeat: 0 once it is silent, `None`
+    /// if it writes no heartbeat.
+    ///
+    /// A heartbeat that lies ahead of `now_ns` by more than [`SILENCE_NS`] comes from before the clock was set back, for
+    /// example by the migration of a virtual machine. It counts as silence: a manager that runs replaces it.
+    pub fn presence_left_ns(&self, now_ns: u64) -> Option<u64> {
+        match self.heartbeat_ns() {
+            0 => None,
+            beat if beat.saturating_sub(now_ns) > SILENCE_NS => Some(0),
+            beat => Some(beat.saturating_add(SILENCE_NS).saturating_sub(now_ns)),
+        }
+    }
+
     /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
     /// of the wait.
     pub fn gate_futex(&self) -> &'a AtomicU64 {
@@ -150,6 +170,12 @@ impl GrantView<'_> {
     pub fn close(&self) {
         let epoch = self.0[grant::EPOCH].load(Ordering::Relaxed);
         self.write(Grant { deadline_tsc: NO_GRANT, deadline_ns: NO_GRANT, epoch });
+    }
+
+    /// Writes the heartbeat. The manager does so before it carries out the decisions of a round of its event loop, so a
+    /// client that sees a grant of the round sees a heartbeat that is at least as late.
+    pub fn set_heartbeat(&self, now_ns: u64) {
+        self.0[grant::HEARTBEAT_NS].store(now_ns, Ordering::Release);
     }
 
     /// Sets whether others wait for the GPU.

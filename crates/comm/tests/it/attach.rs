@@ -29,23 +29,26 @@ fn patched(word: usize, value: u32) -> Result<AttachPayload, AttachError> {
 
 #[test]
 fn payload_has_the_documented_layout() {
-    let mut expected = b"SLAT\x02\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
+    let mut expected = b"SLAT\x03\0\0\0\x02\x01\0\0\x03\0\0\x000123456789abcdef".to_vec();
     for word in [1, 5, 0xc1d0_0001_u32, 0x5c00_0003, 0x5c00_0015, 2, 0x5c00_0016, 0x5c00_0019] {
         expected.extend(word.to_le_bytes());
     }
     assert_eq!(payload().encode(), expected);
+    assert_eq!(AttachPayload::decode(&expected), Ok(payload()));
+    expected[4] = 2;
+    assert_eq!(payload().encode_second(), expected);
     assert_eq!(AttachPayload::decode(&expected), Ok(payload()));
 }
 
 #[test]
 fn other_bytes_and_other_versions_are_refused_by_name() {
     assert_eq!(patched(0, 0x464c_457f), Err(AttachError::Magic(0x464c_457f)));
-    for version in [0, 3, u32::MAX] {
+    for version in [0, 4, u32::MAX] {
         assert_eq!(patched(1, version), Err(AttachError::Version(version)));
     }
-    let error = AttachError::Version(3);
-    assert_eq!(error.to_string(), "attach payload has version 3, expected 1 to 2");
-    assert_eq!((ATTACH_VERSION, PAYLOAD_VERSION), (1, 2));
+    let error = AttachError::Version(4);
+    assert_eq!(error.to_string(), "attach payload has version 4, expected 1 to 3");
+    assert_eq!((ATTACH_VERSION, PAYLOAD_VERSION), (1, 3));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
+const MS: u64 = 1_000_000;
+
 type Words = [AtomicU64; 512];
 
 fn words() -> Words {
@@ -18,7 +20,7 @@ fn used(words: &Words) -> Vec<(usize, u64)> {
 }
 
 #[test]
-fn grant_page_has_the_layout_of_version_2() {
+fn grant_page_has_the_layout_of_version_3() {
     let words = words();
     let page = GrantView::new(&words);
     page.init();
@@ -28,9 +30,10 @@ fn grant_page_has_the_layout_of_version_2() {
     page.set_wakeup_requested(true);
     page.set_contenders(3);
     page.set_gate_word(99);
+    page.set_heartbeat(333);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
-    let cold = [(0, magic), (1, 2), (2, 1)];
-    let rest = [(16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (33, 1), (34, 3), (48, 99)];
+    let cold = [(0, magic), (1, 3), (2, 1)];
+    let rest = [(16, 111), (17, 222), (18, 7), (19, 2), (32, 1), (33, 1), (34, 3), (48, 99), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
@@ -41,7 +44,7 @@ fn grant_page_has_the_layout_of_version_2() {
 }
 
 #[test]
-fn report_page_has_the_layout_of_version_2() {
+fn report_page_has_the_layout_of_version_3() {
     let words = words();
     let page = ReportView::new(&words);
     page.init();
@@ -51,7 +54,7 @@ fn report_page_has_the_layout_of_version_2() {
     page.count_bypass(31);
     page.announce(7500);
     let magic = u64::from_le_bytes(*b"SLUICERP");
-    let head = [(0, magic), (1, 2), (17, 3), (18, 7000), (21, 7500)];
+    let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500)];
     let rest = [(32, 1000), (64, 1), (95, 1)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
 }
@@ -104,9 +107,9 @@ fn another_page_or_version_is_refused_with_the_words_found() {
     let found = u64::from_le_bytes(*b"SLUICERP");
     assert_eq!(grant.check(), Err(PageError::Magic { page: "grant", found, expected }));
     grant.init();
-    words[1].store(3, Relaxed);
+    words[1].store(4, Relaxed);
     let error = grant.check().unwrap_err();
-    assert_eq!(error.to_string(), "grant page has layout version 3, expected 1 to 2");
+    assert_eq!(error.to_string(), "grant page has layout version 4, expected 1 to 3");
     grant.init();
     assert!(ReportView::new(&words).check().is_err());
 }
@@ -121,6 +124,37 @@ fn pages_of_version_1_are_read_with_later_words_zero() {
     assert!(!GrantView::new(&grant).wakeup_requested());
     assert_eq!(GrantView::new(&grant).contenders(), 0);
     assert_eq!(ReportView::new(&report).activity(), (false, 0));
+}
+
+#[test]
+fn pages_of_version_2_are_read_and_have_no_heartbeat() {
+    let (grant, report) = (words(), words());
+    GrantView::new(&grant).init_as(2);
+    ReportView::new(&report).init_as(2);
+    assert_eq!((GrantView::new(&grant).check(), ReportView::new(&report).check()), (Ok(()), Ok(())));
+    assert_eq!(GrantView::new(&grant).presence_left_ns(u64::MAX), None, "never silent");
+}
+
+#[test]
+fn manager_is_silent_200_ms_after_its_last_heartbeat() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    assert_eq!(page.presence_left_ns(5000 * MS), None, "it has written no heartbeat yet");
+    page.set_heartbeat(1000 * MS);
+    let left = [999, 1000, 1150, 1200, 1201, 9000].map(|now_ms| page.presence_left_ns(now_ms * MS));
+    assert_eq!(left, [201, 200, 50, 0, 0, 0].map(|ms| Some(ms * MS)));
+}
+
+#[test]
+fn heartbeat_from_before_the_clock_was_set_back_counts_as_silence() {
+    let words = words();
+    let page = GrantView::new(&words);
+    page.init();
+    page.set_heartbeat(9000 * MS);
+    assert_eq!(page.presence_left_ns(1000 * MS), Some(0));
+    page.set_heartbeat(1000 * MS);
+    assert_eq!(page.presence_left_ns(1000 * MS), Some(200 * MS), "the manager uses the same clock");
 }
 
 #[test]

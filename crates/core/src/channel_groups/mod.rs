@@ -25,6 +25,7 @@ mod plan;
 mod policy;
 mod process;
 mod quanta;
+mod rebuild;
 mod reconciler;
 mod release_sequence;
 mod scheduler;

@@ -1,7 +1,6 @@
 //! Inputs and outputs of the token ledger.
 
 use crate::ids::{ClientId, ProcessId};
-use crate::share::Share;
 
 /// How a process's part in a grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +11,8 @@ pub enum ReturnKind {
     /// deadline is reported with the next request and charged then.
     ByTimer,
     /// The channel-group scheduler requests and returns for it, and disables it when the ledger decides so. Charged for
-    /// the time that its client was [enabled](crate::ledger::TokenLedger::set_enabled) under the grant.
+    /// the time that its client was [enabled](crate::ledger::TokenLedger::set_enabled) under the grant and no
+    /// latency-critical client ran.
     HardwareScheduled,
 }
 
@@ -47,6 +47,9 @@ pub enum GrantEnd {
     NotReturned,
     /// Its client was removed or changed class.
     Withdrawn,
+    /// Its latency-critical client is delayed: it has used its limit, or more than its request while another client lags.
+    /// The ledger grants again by itself.
+    Delayed,
     /// It was charged up to now. The client continues or is being disabled.
     Continued,
 }
@@ -134,10 +137,12 @@ pub enum Refused {
 /// GPU time of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Share of GPU time over the window.
-    pub share: Share,
-    /// GPU time charged since it was added, ns.
+    /// GPU time charged since it was added, without the running grant, ns.
     pub charged_ns: u64,
     /// Time held since it was added, without the running grant, ns.
     pub held_ns: u64,
+    /// GPU time of the running grant that is not charged yet, ns: the time held, without what latency-critical clients used.
+    pub running_ns: u64,
+    /// Time for which a process of this latency-critical client waited because its client was delayed, ns.
+    pub delayed_ns: u64,
 }

@@ -1,8 +1,8 @@
 //! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
-use super::{Action, Candidate, Class, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
-use crate::ids::{ClientId, ProcessId};
+use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
+use crate::ids::ClientId;
 use crate::share::Share;
 
 impl TokenLedger {
@@ -28,19 +28,16 @@ impl TokenLedger {
     pub fn next_deadline(&self) -> Option<u64> {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
-        let running = running.chain(extended).min();
-        if self.grants.len() >= self.policy.capacity.max(1) || self.waiting().next().is_none() {
-            return running;
+        let next = running.chain(extended).chain(self.critical.check_at).min();
+        if self.grants.len() >= self.policy.capacity.max(1) {
+            return next;
         }
-        // A process whose client holds a grant waits for the end of that grant.
-        let holds = |id: &ClientId| self.grants.iter().any(|g| g.client == *id);
-        let can_be_granted = |id: &ClientId| self.client_is_grantable(*id) && !holds(id);
-        let limited = self.clients.iter().filter(|(id, c)| c.is_best_effort() && can_be_granted(id));
-        let ready = limited.filter_map(|(_, client)| client.peek_ready_at(self.now)).min();
-        let lingers = self.clients.values().filter_map(|client| client.lingers_until).min();
-        // A lingering client delays one that is ready. Without a lingering client, a ready one has been granted already.
-        let ready = ready.map(|at| if at <= self.now { lingers.unwrap_or(at) } else { at });
-        [running, ready].into_iter().flatten().min()
+        let limited = self.queue.first_limited().map(|(at, _)| at);
+        // A ready client waits for a lingering one, or became ready since the last decision.
+        let ready = self.queue.first(self.is_withheld());
+        let ready_at =
+            ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
+        next.into_iter().chain(limited).chain(ready_at).min()
     }
 
     /// Ends the grant at `index` if no process is left under it; charges it.
@@ -55,29 +52,22 @@ impl TokenLedger {
         if let Some(since) = self.withheld_since.filter(|_| how != GrantEnd::Returned) {
             grant.add_withheld(since, now);
         }
-        let (held, charged) = (grant.held(), grant.charge());
-        let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
-        if let Some(client) = self.clients.get_mut(&grant.client) {
-            let before = client.level;
-            client.charge(grant.start, grant.ended.max(grant.start), charged, disposal);
-            // Each extension counts like choosing the client again. A client that returns from a pause is therefore not
-            // ahead by the time that this one used alone.
-            if grant.uncontended_until > grant.start {
-                let alone = Share::ratio(grant.uncontended_until - grant.start, held);
-                let gained = client.level.saturating_sub(before);
-                self.level = self.level.max(before.saturating_add(alone.of(gained)));
-            }
-        }
-        let overrun = grant.ended.saturating_sub(grant.deadline);
-        self.actions.push(Action::Ended {
-            client: grant.client,
-            held_ns: held,
-            charged_ns: charged,
-            overrun_ns: overrun,
-            how,
-        });
+        let overrun_ns = grant.ended.saturating_sub(grant.deadline);
+        self.charge_grant(&grant, overrun_ns, how);
         self.mark_idle_if_quiet(grant.client, now);
+        self.update_place(grant.client, now);
         true
+    }
+
+    /// Charges a grant for the time up to its end, and reports it.
+    pub(super) fn charge_grant(&mut self, grant: &Grant, overrun_ns: u64, how: GrantEnd) {
+        let (held_ns, charged_ns) = (grant.held(), grant.charge());
+        let disposal = self.shared.saturating_sub(grant.shared_start).min(held_ns);
+        let disposal = disposal.saturating_sub(grant.preempted_ns);
+        let ended = grant.ended.max(grant.start);
+        self.charge(grant.client, (grant.start, ended), charged_ns, disposal, grant.counted_ns);
+        let client = grant.client;
+        self.actions.push(Action::Ended { client, held_ns, charged_ns, overrun_ns, how });
     }
 
     /// Revokes every grant of a client's processes.
@@ -85,31 +75,37 @@ impl TokenLedger {
         while let Some(index) = self.grants.iter().position(|g| g.client == client) {
             self.revoke_members(index, now, |_| true, GrantEnd::Withdrawn);
         }
-        for (id, process) in &mut self.processes {
-            if process.client == client && std::mem::take(&mut process.unlimited) {
-                self.actions.push(Action::Revoke { process: *id, reason: GrantEnd::Withdrawn });
+        let processes = self.clients.get(&client).map(|client| client.processes.clone()).unwrap_or_default();
+        for id in processes {
+            let process = self.processes.get_mut(&id);
+            if process.is_some_and(|process| std::mem::take(&mut process.unlimited)) {
+                self.actions.push(Action::Revoke { process: id, reason: GrantEnd::Withdrawn });
             }
         }
         self.mark_idle_if_quiet(client, now);
     }
 
+    /// Forgets what the processes of a client have requested.
+    pub(super) fn clear_requests(&mut self, id: ClientId, now: u64) {
+        let processes = self.clients.get(&id).map(|client| client.processes.clone()).unwrap_or_default();
+        for process_id in processes {
+            self.waiting.remove(&process_id);
+            self.critical.no_longer_waits(process_id);
+            if let Some(process) = self.processes.get_mut(&process_id) {
+                (process.waiting, process.requested) = (None, false);
+            }
+        }
+        self.mark_idle_if_quiet(id, now);
+        self.update_place(id, now);
+    }
+
     /// Keeps the GPU free for the client's next request until `until`, if the client would be chosen.
     pub(super) fn linger(&mut self, client: ClientId, until: u64) {
-        let waits = self.is_waiting(client);
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.lingers_until = (until > self.now && !waits).then_some(until);
+        let waits = self.clients.get(&client).is_some_and(|client| client.place.is_some());
+        self.lingering.retain(|(lingers, _)| *lingers != client);
+        if until > self.now && !waits {
+            self.lingering.push((client, until));
         }
-    }
-
-    pub(super) fn mark_idle_if_quiet(&mut self, client: ClientId, now: u64) {
-        let quiet = !self.is_waiting(client) && !self.grants.iter().any(|g| g.client == client);
-        if quiet && let Some(client) = self.clients.get_mut(&client) {
-            client.becomes_idle(now);
-        }
-    }
-
-    fn is_waiting(&self, client: ClientId) -> bool {
-        self.processes.values().any(|p| p.client == client && p.waiting.is_some())
     }
 
     fn revoke_members(
@@ -154,31 +150,7 @@ impl TokenLedger {
             }
             index += 1;
         }
-        for client in self.clients.values_mut() {
-            if client.lingers_until.is_some_and(|until| now >= until) {
-                client.lingers_until = None;
-            }
-        }
-    }
-
-    fn grant_unlimited(&mut self, now: u64) {
-        for (id, process) in &mut self.processes {
-            let Some(client) = self.clients.get(&process.client) else { continue };
-            if client.spec.class != Class::LatencyCritical {
-                continue;
-            }
-            if let Some(waiting) = process.waiting.take() {
-                process.unlimited = true;
-                self.epoch += 1;
-                self.actions.push(Action::Grant {
-                    process: *id,
-                    client: process.client,
-                    epoch: self.epoch,
-                    deadline: Deadline::Unlimited,
-                    waited_ns: now.saturating_sub(waiting.since),
-                });
-            }
-        }
+        self.lingering.retain(|(_, until)| now < *until);
     }
 
     /// Gives the remaining time of a running grant to processes of its client that have requested one since.
@@ -198,14 +170,18 @@ impl TokenLedger {
         let withheld = self.withheld_since.is_some();
         let may = |kind: ReturnKind| !withheld || kind == ReturnKind::HardwareScheduled;
         let grant = &mut self.grants[index];
-        let client = grant.client;
-        for (id, process) in self.processes.iter_mut().filter(|(_, p)| p.client == client) {
+        let Some(client) = self.clients.get(&grant.client).filter(|_| !self.waiting.is_empty()) else {
+            return;
+        };
+        for id in &client.processes {
+            let Some(process) = self.processes.get_mut(id) else { continue };
             let enough =
                 |waiting: &super::Waiting| may(process.kind) && enough(process.kind, waiting.burst_ns);
             let Some(waiting) = process.waiting.filter(enough) else {
                 continue;
             };
             process.waiting = None;
+            self.waiting.remove(id);
             if !grant.members.iter().any(|m| m.process == *id) {
                 let gated = process.gated && process.kind == ReturnKind::Returns;
                 grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
@@ -220,48 +196,11 @@ impl TokenLedger {
         }
     }
 
-    /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
-    /// moment. A `holder` counts as waiting since now.
-    pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
-        let withheld = self.withheld_since.is_some();
-        let mut candidates: Vec<Candidate> = Vec::with_capacity(self.clients.len());
-        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
-        for id in ids {
-            let holds = holder == Some(id);
-            let since = if holds { Some(now) } else { self.waiting_since(id) };
-            let running = !holds && self.grants.iter().any(|g| g.client == id);
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            let since = since.or(client.lingers_until.filter(|_| !withheld));
-            let Some(waiting_since) = since.filter(|_| client.is_best_effort() && !running) else { continue };
-            client.count_activity(now);
-            if client.ready_at(now) != Some(now) {
-                continue;
-            }
-            client.catch_up(self.level);
-            let (entitled, had) = client.entitlement(now);
-            candidates.push(Candidate { client: id, entitled, had, level: client.level, waiting_since });
-        }
-        let least = candidates.iter().map(|c| c.level).min()?;
-        let best = candidates.into_iter().min_by(Candidate::precedence)?;
-        let lingers = self.clients.get(&best.client).is_some_and(|c| c.lingers_until.is_some());
-        if lingers {
-            return None;
-        }
-        self.level = self.level.max(least);
-        Some(best.client)
-    }
-
-    fn waiting_since(&self, client: ClientId) -> Option<u64> {
-        self.processes
-            .values()
-            .filter(|p| p.client == client && self.may_be_granted(p.kind))
-            .filter_map(|p| p.waiting.map(|w| w.since))
-            .min()
-    }
-
     fn grant(&mut self, id: ClientId, now: u64) {
-        let burst = self.processes.values().filter(|p| p.client == id).map(|p| p.burst_ns).max().unwrap_or(0);
-        let mut candidates = self.processes.values().filter(|p| p.client == id && self.is_grantable(p));
+        let Some(client) = self.clients.get(&id) else { return };
+        let processes = client.processes.iter().filter_map(|process| self.processes.get(process));
+        let burst = processes.clone().map(|p| p.burst_ns).max().unwrap_or(0);
+        let mut candidates = processes.filter(|p| self.is_grantable(p));
         let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
         let quota = if hardware_scheduled {
@@ -275,6 +214,7 @@ impl TokenLedger {
         self.grants.push(grant);
         let index = self.grants.len() - 1;
         self.admit(index, now, |_, _| true);
+        self.update_place(id, now);
     }
 
     /// When a grant is to be extended next: `None` if a process waits, its deadline has passed, grants are withheld, or
@@ -287,7 +227,7 @@ impl TokenLedger {
             && unlimited
             && returns
             && total <= self.policy.longest_extended_ns;
-        let wanted = self.waiting().next().is_some() || self.is_withheld();
+        let wanted = !self.waiting.is_empty() || self.is_withheld();
         let free = allowed && self.now < grant.deadline && !wanted;
         // A base quota shorter than the time ahead would be added again at once.
         let ahead = self.policy.extend_ahead_ns.min(self.policy.quota.base_ns / 2);
@@ -299,9 +239,13 @@ impl TokenLedger {
         let due = |grant: &Grant| self.extension_at(grant).is_some_and(|at| at <= now);
         let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
         for index in due {
+            // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
+            let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(now));
+            self.advance_virtual_time(client, uncounted_ns);
+            self.virtual_now =
+                self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
             let grant = &mut self.grants[index];
             grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
-            grant.uncontended_until = now;
             let (epoch, deadline) = (grant.epoch, grant.deadline);
             self.actions.extend(grant.members.iter().map(|m| Action::Extend {
                 process: m.process,
@@ -311,19 +255,12 @@ impl TokenLedger {
         }
     }
 
+    /// Tells the holders whether another client waits.
     fn report_contention(&mut self) {
-        for index in 0..self.grants.len() {
-            let holder = self.grants[index].client;
-            let others = |(id, _): &(&ProcessId, &super::Process)| {
-                !self.grants.iter().any(|g| g.client == self.processes[*id].client)
-            };
-            let waits =
-                self.processes.iter().filter(|(_, p)| p.waiting.is_some()).any(|entry| others(&entry));
-            let grant = &mut self.grants[index];
-            if grant.contended != waits {
-                grant.contended = waits;
-                self.actions.push(Action::Contended { client: holder, contended: waits });
-            }
+        let waits = !self.queue.is_empty();
+        for grant in self.grants.iter_mut().filter(|grant| grant.contended != waits) {
+            grant.contended = waits;
+            self.actions.push(Action::Contended { client: grant.client, contended: waits });
         }
     }
 }

@@ -32,8 +32,10 @@ pub(super) struct Grant {
     pub(super) epoch: u64,
     pub(super) start: u64,
     pub(super) deadline: u64,
-    /// Until when no other client waited: its last extension, or its start.
-    pub(super) uncontended_until: u64,
+    /// Time for which its client's virtual time has been advanced already, at extensions.
+    pub(super) counted_ns: u64,
+    /// Time in which latency-critical clients ran instead.
+    pub(super) preempted_ns: u64,
     pub(super) members: Vec<Member>,
     /// Latest end of a member's part so far.
     pub(super) ended: u64,
@@ -62,7 +64,8 @@ impl Grant {
             epoch,
             start,
             deadline,
-            uncontended_until: start,
+            counted_ns: 0,
+            preempted_ns: 0,
             members: Vec::new(),
             ended: start,
             shared_start,
@@ -128,8 +131,8 @@ impl Grant {
 
     /// Restarts it at `now`: the time before has been charged.
     pub(super) fn restart(&mut self, now: u64, shared: u64) {
-        (self.start, self.ended, self.uncontended_until, self.shared_start) = (now, now, now, shared);
-        (self.reported, self.ran, self.suspended_ns) = (0, 0, 0);
+        (self.start, self.ended, self.shared_start) = (now, now, shared);
+        (self.reported, self.ran, self.suspended_ns, self.counted_ns, self.preempted_ns) = (0, 0, 0, 0, 0);
         self.members.iter_mut().for_each(|member| member.joined = now);
     }
 
@@ -143,14 +146,35 @@ impl Grant {
         self.ended.saturating_sub(self.start).saturating_sub(self.suspended_ns)
     }
 
-    /// GPU time to charge, never above the time held: what token-scheduled processes reported and the time for which
-    /// hardware-scheduled ones were enabled. A hardware-scheduled process that was never enabled still made the others
-    /// wait: it is charged the time held.
+    /// GPU time to charge, never above the time held without that of latency-critical clients: what token-scheduled
+    /// processes reported and the time for which hardware-scheduled ones were enabled. A hardware-scheduled process that
+    /// was never enabled still made the others wait: it is charged the time held.
     pub(super) fn charge(&self) -> u64 {
-        if self.hardware_scheduled && self.reported == 0 && self.ran == 0 {
-            return self.held();
+        let at_disposal = self.held().saturating_sub(self.preempted_ns);
+        if self.hardware_scheduled && self.reported == 0 {
+            let ran = if self.ran == 0 { self.held() } else { self.ran };
+            return ran.saturating_sub(self.preempted_ns).min(at_disposal);
         }
-        self.reported.saturating_add(self.ran).min(self.held())
+        self.reported.saturating_add(self.ran).min(at_disposal)
+    }
+
+    /// GPU time of the running grant up to `now`, if its processes use all that is at their disposal.
+    pub(super) fn running_ns(&self, now: u64, withheld_since: Option<u64>) -> u64 {
+        let withheld = withheld_since.filter(|_| self.can_be_suspended());
+        let withheld_ns = withheld.map_or(0, |since| now.saturating_sub(since.max(self.start)));
+        let running = self.runs_since.map_or(0, |since| now.saturating_sub(since));
+        let held =
+            now.saturating_sub(self.start).saturating_sub(self.suspended_ns).saturating_sub(withheld_ns);
+        let used = if self.hardware_scheduled { self.reported + self.ran + running } else { held };
+        used.min(held).saturating_sub(self.preempted_ns)
+    }
+
+    /// The time at its client's disposal up to `now` that was not counted yet. It counts from here on.
+    pub(super) fn count_to(&mut self, now: u64) -> u64 {
+        let so_far = now.saturating_sub(self.start).saturating_sub(self.preempted_ns);
+        let uncounted = so_far.saturating_sub(self.counted_ns);
+        self.counted_ns += uncounted;
+        uncounted
     }
 
     /// When it is revoked. A suspended holder could not return it, so that time is added.

@@ -29,6 +29,7 @@ impl TokenLedger {
         let index = self.grants.iter().position(|g| g.client == client);
         if before == ReturnKind::HardwareScheduled {
             entry.waiting = None;
+            self.waiting.remove(&process);
             if let Some(index) = index
                 && self.grants[index].leave(process, now, None)
             {
@@ -38,6 +39,7 @@ impl TokenLedger {
         } else if let Some(index) = index {
             self.grants[index].set_kind(process, kind, now);
         }
+        self.update_place(client, now);
         Ok(())
     }
 
@@ -74,20 +76,12 @@ impl TokenLedger {
         let running = grant.is_running();
         grant.set_running(false, now);
         grant.ended = now;
-        let (client, held, charged) = (grant.client, grant.held(), grant.charge());
-        let disposal = self.shared.saturating_sub(grant.shared_start).min(held);
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.charge(grant.start, now, charged, disposal);
-        }
-        grant.restart(now, self.shared);
+        let ended = grant.clone();
+        self.charge_grant(&ended, 0, GrantEnd::Continued);
+        let shared = self.shared;
+        let grant = &mut self.grants[index];
+        grant.restart(now, shared);
         grant.set_running(running, now);
-        self.actions.push(Action::Ended {
-            client,
-            held_ns: held,
-            charged_ns: charged,
-            overrun_ns: 0,
-            how: GrantEnd::Continued,
-        });
     }
 
     /// Gives the same client another quantum.

@@ -4,14 +4,17 @@
 //! returns actions for the caller. Call it after every batch of events and at [`TokenLedger::next_deadline`]. Time is
 //! nanoseconds of one monotonic clock that the caller passes. A time before the latest one counts as the latest.
 //!
-//! * At most `capacity` best-effort clients hold a grant at once. Latency-critical clients hold unlimited grants beside
-//!   them from their first request on, and never wait.
+//! * Waiting clients are granted by virtual time: GPU time divided by weight, where the weight is the share to which a
+//!   client is entitled. Levels, requests and unrequested time are all in the weight.
+//! * At most `capacity` clients hold a grant with a deadline at once. Latency-critical clients hold unlimited grants
+//!   beside them from their first request on. They wait only while they are delayed: beyond their limit, or beyond their
+//!   request while another client lags.
 //! * The processes of a client share its grant. Processes that wait when it begins join it; a process that requests one
 //!   later joins for the remaining time if enough is left. The grant ends when all of them have returned it.
 //! * For a *hardware-scheduled* process, the channel-group scheduler requests and returns grants, and disables the
 //!   process when its quantum ends. At the deadline of a grant that only such processes hold, the ledger chooses the
 //!   next client. The same client continues; for another one the processes are to be disabled. They are charged the
-//!   time for which their client was enabled.
+//!   time for which their client was enabled and no latency-critical client ran.
 //! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
 //!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
 //!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
@@ -21,24 +24,30 @@
 
 mod action;
 mod advance;
+mod choice;
 mod client;
+mod critical;
 mod grant;
 mod hardware_scheduled;
+mod lag;
 mod policy;
-mod selection;
+mod ready_queue;
 #[cfg(test)]
 mod tests;
+mod virtual_time;
 mod withheld_grants;
 
 pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
 pub use policy::{Class, ClientSpec, Policy};
-pub use selection::Candidate;
 
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 use client::Client;
+use critical::CriticalClients;
 use grant::Grant;
-use std::collections::BTreeMap;
+use ready_queue::ReadyQueue;
+use std::collections::{BTreeMap, BTreeSet};
+use virtual_time::{ActiveDemand, VirtualNs};
 
 /// A process that waits for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,11 +60,14 @@ struct Waiting {
 struct Process {
     client: ClientId,
     kind: ReturnKind,
+    /// It waits for a grant with a deadline.
     waiting: Option<Waiting>,
     /// The longest burst in its last request.
     burst_ns: u64,
     /// It holds an unlimited grant.
     unlimited: bool,
+    /// It has requested an unlimited grant by itself and waits for it.
+    requested: bool,
     /// Its submitted work is held back while grants are withheld.
     gated: bool,
     /// When its last grant ended by timer: overuse since then can still be charged.
@@ -68,9 +80,18 @@ pub struct TokenLedger {
     policy: Policy,
     clients: BTreeMap<ClientId, Client>,
     processes: BTreeMap<ProcessId, Process>,
+    /// Processes that wait for a grant with a deadline.
+    waiting: BTreeSet<ProcessId>,
+    /// Clients that wait, in the order in which they are granted.
+    queue: ReadyQueue,
+    /// What the active clients request.
+    demand: ActiveDemand,
+    /// Virtual time of the GPU: that of the client granted last.
+    virtual_now: VirtualNs,
+    /// Clients that returned a grant at its deadline, and until when the ledger waits for their next requests.
+    lingering: Vec<(ClientId, u64)>,
+    critical: CriticalClients,
     grants: Vec<Grant>,
-    /// Level of the client that was last chosen among those at or above their request.
-    level: u64,
     /// Time divided by the number of running grants: GPU time that each of them had at its disposal.
     shared: u64,
     now: u64,
@@ -88,8 +109,13 @@ impl TokenLedger {
             policy,
             clients: BTreeMap::new(),
             processes: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            queue: ReadyQueue::default(),
+            demand: ActiveDemand::default(),
+            virtual_now: 0,
+            lingering: Vec::new(),
+            critical: CriticalClients::default(),
             grants: Vec::new(),
-            level: 0,
             shared: 0,
             now: 0,
             epoch: 0,
@@ -102,27 +128,38 @@ impl TokenLedger {
     /// latency-critical revokes the grants of its processes, which then request again.
     pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
         let now = self.at(now);
-        match self.clients.get_mut(&client) {
-            None => {
-                self.clients.insert(client, Client::new(spec, &self.policy, now));
-            }
-            Some(known) => {
-                let class_changed =
-                    known.spec.class.is_latency_critical() != spec.class.is_latency_critical();
-                known.set_spec(spec, now);
-                if class_changed {
-                    self.revoke_all(client, now);
-                }
-            }
+        let known = self.clients.get(&client).map(|known| known.spec);
+        let was_critical = known.is_some_and(|known| known.class.is_latency_critical());
+        let kind_changes = known.is_some_and(|_| was_critical != spec.class.is_latency_critical());
+        if kind_changes {
+            self.revoke_all(client, now);
+            self.clear_requests(client, now);
         }
+        self.leave_demand(client);
+        let policy = self.policy;
+        self.clients
+            .entry(client)
+            .and_modify(|known| known.set_spec(spec, &policy, now))
+            .or_insert_with(|| Client::new(spec, &policy, now));
+        self.enter_demand(client);
+        if spec.class.is_latency_critical() {
+            self.critical.set(client, &spec, &policy, now);
+        } else {
+            self.critical.remove(client);
+        }
+        self.update_place(client, now);
     }
 
     /// Removes a client and its processes, and revokes their grants.
     pub fn remove_client(&mut self, client: ClientId, now: u64) {
         let now = self.at(now);
         self.revoke_all(client, now);
-        self.processes.retain(|_, process| process.client != client);
-        self.clients.remove(&client);
+        self.clear_requests(client, now);
+        self.leave_demand(client);
+        self.critical.remove(client);
+        for process in self.clients.remove(&client).map(|client| client.processes).unwrap_or_default() {
+            self.processes.remove(&process);
+        }
     }
 
     /// Adds a process of a client; adding it twice changes nothing.
@@ -135,18 +172,27 @@ impl TokenLedger {
         client: ClientId,
         kind: ReturnKind,
     ) -> Result<(), Refused> {
-        if !self.clients.contains_key(&client) {
-            return Err(Refused::UnknownClient(client));
+        let entry = self.clients.get_mut(&client).ok_or(Refused::UnknownClient(client))?;
+        if self.processes.contains_key(&process) {
+            return Ok(());
         }
-        self.processes.entry(process).or_insert(Process {
+        let joins_demand = entry.is_critical() && entry.processes.is_empty();
+        entry.processes.insert(process);
+        let new = Process {
             client,
             kind,
             waiting: None,
             burst_ns: 0,
             unlimited: false,
+            requested: false,
             gated: false,
             timer_ended: None,
-        });
+        };
+        self.processes.insert(process, new);
+        if joins_demand {
+            self.enter_demand(client);
+            self.critical.check_at = Some(self.now);
+        }
         Ok(())
     }
 
@@ -164,15 +210,24 @@ impl TokenLedger {
             return Ok(());
         }
         entry.burst_ns = ask.burst_ns;
+        let client = self.clients.get(&client_id).ok_or(Refused::UnknownClient(client_id))?;
+        if client.is_critical() {
+            let first = !std::mem::replace(&mut entry.requested, true);
+            if first && self.critical.is_delayed(client_id) {
+                self.critical.no_longer_waits(process);
+            }
+            self.critical.waits(process, now);
+            return Ok(());
+        }
         let late =
             entry.timer_ended.take().map(|ended| (ended, ask.overuse_ns.min(now.saturating_sub(ended))));
         entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
         let by_timer = entry.kind == ReturnKind::ByTimer;
-        let client = self.clients.get_mut(&client_id).ok_or(Refused::UnknownClient(client_id))?;
+        self.waiting.insert(process);
+        self.becomes_active(client_id, now);
         if let Some((ended, overuse)) = late {
-            client.charge(ended, ended + overuse, overuse, overuse);
+            self.charge(client_id, (ended, ended + overuse), overuse, overuse, 0);
         }
-        client.becomes_active(now, &self.policy);
         let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
         if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)
             && !enough(&self.grants[grant])
@@ -180,6 +235,7 @@ impl TokenLedger {
         {
             self.finish_if_empty(grant, GrantEnd::Returned);
         }
+        self.update_place(client_id, now);
         Ok(())
     }
 
@@ -214,38 +270,32 @@ impl TokenLedger {
     pub fn process_gone(&mut self, process: ProcessId, now: u64) {
         let now = self.at(now);
         let Some(entry) = self.processes.remove(&process) else { return };
+        self.waiting.remove(&process);
+        self.critical.no_longer_waits(process);
         if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)
             && self.grants[index].leave(process, now, None)
         {
             self.finish_if_empty(index, GrantEnd::ProcessGone);
         }
+        if let Some(client) = self.clients.get_mut(&entry.client) {
+            client.processes.remove(&process);
+            if client.is_critical() && client.processes.is_empty() {
+                self.demand.remove(&client.spec);
+            }
+        }
         self.mark_idle_if_quiet(entry.client, now);
+        self.update_place(entry.client, now);
     }
 
-    /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
-    pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
-        let to = self.at(to);
-        if let Some(client) = self.clients.get_mut(&client) {
-            let used = used_ns.min(to.saturating_sub(from));
-            client.charge(from, to, used, used);
+    /// The grants that run are neither charged nor overdue for the time from `from` to `to`: their owner could not act.
+    pub fn was_stopped(&mut self, from: u64, to: u64) {
+        self.at(to);
+        for grant in &mut self.grants {
+            grant.suspend(from, to);
         }
     }
 
-    /// Usage of a client, if it is known.
-    #[must_use]
-    pub fn usage(&self, client: ClientId, now: u64) -> Option<Usage> {
-        let entry = self.clients.get(&client)?;
-        let now = now.max(self.now);
-        let running =
-            self.grants.iter().find(|g| g.client == client).map_or(0, |g| now.saturating_sub(g.start));
-        Some(Usage {
-            share: entry.share(now, self.policy.window_ns, running),
-            charged_ns: entry.charged_ns,
-            held_ns: entry.held_ns,
-        })
-    }
-
-    /// Best-effort clients that hold a grant, with the deadlines.
+    /// Clients that hold a grant with a deadline, with the deadlines.
     pub fn holders(&self) -> impl Iterator<Item = (ClientId, u64)> + '_ {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
     }
@@ -256,9 +306,9 @@ impl TokenLedger {
         self.clients.get(&client).is_some_and(|client| client.spec.limit != Share::ONE)
     }
 
-    /// Processes that wait.
+    /// Processes that wait for a grant with a deadline.
     pub fn waiting(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.processes.iter().filter(|(_, p)| p.waiting.is_some()).map(|(id, _)| *id)
+        self.waiting.iter().copied()
     }
 
     /// Whether a process holds an unlimited grant, or a grant that it has not returned.

@@ -27,6 +27,12 @@ impl Class {
         matches!(self, Self::LatencyCritical)
     }
 
+    /// The level: 0 is the best.
+    #[must_use]
+    pub const fn level(self) -> usize {
+        self as usize
+    }
+
     /// The name in resource files, annotations and metric labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -46,18 +52,16 @@ pub struct ClientSpec {
     pub request: Share,
     /// Largest share of GPU time; above zero and at least the request.
     pub limit: Share,
-    /// Grants with deadlines, or an unlimited grant.
+    /// Its level, and whether it receives grants with deadlines or an unlimited grant.
     pub class: Class,
-    /// Among best-effort clients that have their request, GPU time goes in proportion to weight × request, where a
-    /// request below 1 % counts as 1 %. Usually 1; 0 counts as 1.
-    pub weight: u32,
 }
 
 /// Settings of the token ledger. All times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Window over which the ledger keeps requests. Default 10 s.
-    pub window_ns: u64,
+    /// The most GPU time by which a client may be ahead of its entitled share or behind it when it competes for the next
+    /// grant. More is forgotten, so that no disturbance has a lasting effect. Default 200 ms.
+    pub lag_ns: u64,
     /// Length of grants.
     pub quota: QuotaPolicy,
     /// Best-effort clients that may hold grants at once, at least 1. One by token; more under slices or MPS.
@@ -69,7 +73,8 @@ pub struct Policy {
     pub linger_ns: u64,
     /// The same for peers whose grants end by timer, which notice the end of a grant later. Default 2 ms.
     pub timer_linger_ns: u64,
-    /// A pause up to this long counts as activity. Default 100 ms.
+    /// After a pause up to this long a client is still behind as far as it was. After a longer one it is not. Default
+    /// 100 ms.
     pub idle_credit_ns: u64,
     /// A process joins its client's running grant if at least this is left; otherwise it waits for the next. Default 1
     /// ms.
@@ -90,12 +95,18 @@ pub struct Policy {
     pub quantum_ns: u64,
     /// The shortest quantum. Default 30 ms.
     pub min_quantum_ns: u64,
+    /// GPU time that a latency-critical client may use above its limit or its request before it can be delayed: one
+    /// request's burst. Default 80 ms, so that a limit holds to 0.8 % over 10 s.
+    pub critical_burst_ns: u64,
+    /// A latency-critical client beyond its request is delayed while another client is further than this behind its own
+    /// request. GPU time; default 100 ms.
+    pub critical_lag_ns: u64,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            window_ns: 10_000_000_000,
+            lag_ns: 200_000_000,
             quota: QuotaPolicy::default(),
             capacity: 1,
             return_timeout_ns: 2_000_000_000,
@@ -109,6 +120,8 @@ impl Default for Policy {
             longest_extended_ns: 2_000_000_000,
             quantum_ns: 50_000_000,
             min_quantum_ns: 30_000_000,
+            critical_burst_ns: 80_000_000,
+            critical_lag_ns: 100_000_000,
         }
     }
 }

@@ -35,19 +35,15 @@ impl TokenLedger {
         self.withheld_since.is_some()
     }
 
-    /// Whether a process of this kind may get a grant now.
-    pub(super) fn may_be_granted(&self, kind: ReturnKind) -> bool {
-        self.withheld_since.is_none() || kind == ReturnKind::HardwareScheduled
-    }
-
     /// Whether a process waits for a grant that it may get now.
     pub(super) fn is_grantable(&self, process: &Process) -> bool {
-        process.waiting.is_some() && self.may_be_granted(process.kind)
+        process.waiting.is_some() && (!self.is_withheld() || process.kind == ReturnKind::HardwareScheduled)
     }
 
-    /// Whether a process of the client waits for a grant that it may get now.
-    pub(super) fn client_is_grantable(&self, client: ClientId) -> bool {
-        self.processes.values().any(|process| process.client == client && self.is_grantable(process))
+    /// GPU time of a client's running grant that is not charged yet.
+    pub(super) fn running_ns(&self, client: ClientId, now: u64) -> u64 {
+        let grant = self.grants.iter().find(|grant| grant.client == client);
+        grant.map_or(0, |grant| grant.running_ns(now, self.withheld_since))
     }
 
     /// When the clock next changes a grant; `None` while it is suspended.
@@ -66,7 +62,12 @@ impl Grant {
     /// Adds a time in which grants were withheld, if the grant is suspended then.
     pub(super) fn add_withheld(&mut self, from: u64, to: u64) {
         if self.can_be_suspended() {
-            self.suspended_ns = self.suspended_ns.saturating_add(to.saturating_sub(from.max(self.start)));
+            self.suspend(from, to);
         }
+    }
+
+    /// Adds a time that is neither charged nor counted towards its return timeout.
+    pub(super) fn suspend(&mut self, from: u64, to: u64) {
+        self.suspended_ns = self.suspended_ns.saturating_add(to.saturating_sub(from.max(self.start)));
     }
 }

@@ -35,7 +35,7 @@ pub struct ClientEntry {
 impl ClientEntry {
     /// The specification for the token ledger.
     pub const fn spec(&self) -> ClientSpec {
-        ClientSpec { request: self.request, limit: self.limit, class: self.class, weight: 1 }
+        ClientSpec { request: self.request, limit: self.limit, class: self.class }
     }
 }
 

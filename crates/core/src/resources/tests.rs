@@ -50,6 +50,23 @@ clients:
 }
 
 #[test]
+fn yaml_names_the_class_of_each_client_and_an_unknown_class_lists_the_four() {
+    let file = |class: &str| format!("clients:\n  - {{ name: a, request: 0, memory: 1, class: {class} }}\n");
+    let classes = [
+        ("latency-critical", Class::LatencyCritical),
+        ("high", Class::High),
+        ("normal", Class::Normal),
+        ("best-effort", Class::BestEffort),
+    ];
+    for (name, class) in classes {
+        assert_eq!(read(&file(name)).unwrap(), [entry("a", 0.0, 1.0, 1, class)], "{name}");
+    }
+    let message = read(&file("gold")).unwrap_err().to_string();
+    assert!(message.contains("\"gold\""), "{message}");
+    assert!(classes.iter().all(|(name, _)| message.contains(name)), "{message}");
+}
+
+#[test]
 fn every_mistake_in_a_gemini_file_is_named_with_its_line() {
     let text = "5\na -0.1 1.0 1\nb 0.2 1.5 1\nc NaN abc 1\nd 0.1 0 8GiB\na 0.2 0.3\nd 0.1 0.2 -5\n";
     let found = mistakes(text);

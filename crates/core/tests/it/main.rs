@@ -2,4 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod disturbances;
+mod scheduling_model;
+mod shares_after_disturbance;
+mod shares_by_level;
+mod simulated_gpu;
 mod token_model;

@@ -69,7 +69,7 @@ impl State {
     fn new(kinds: Kinds) -> Self {
         let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, cap_ns: 2 * MS, limit_period_ns: 4 * MS };
         let policy = Policy {
-            window_ns: 8 * MS,
+            lag_ns: 4 * MS,
             quota,
             return_timeout_ns: MS,
             linger_ns: MS / 2,
@@ -88,12 +88,7 @@ impl State {
             (0..).zip([(500_000, 1_000_000), (0, 1_000_000), (250_000, 500_000)])
         {
             let share = |ppm| Share::from_ppm(ppm).unwrap();
-            let spec = ClientSpec {
-                request: share(request),
-                limit: share(limit),
-                class: Class::BestEffort,
-                weight: 1,
-            };
+            let spec = ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort };
             ledger.set_client(ClientId(client), spec, 0);
         }
         for (process, (client, kind)) in (0..).zip(CLIENTS.into_iter().zip(kinds)) {

@@ -8,7 +8,9 @@ use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
 use crate::period_predictor::estimate_full_burst;
-use crate::platform::{Clock, Driver, GrantRequest, GrantUsage, Stream, StreamLocation, TokenLink};
+use crate::platform::{
+    Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamLocation, TokenLink,
+};
 use crate::thread_state::ThreadState;
 
 /// How often a waiting launch checks whether the drain has stalled.
@@ -192,6 +194,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Requests a grant, in one write with the report of the last grant if there is one.
     pub(super) fn request_grant(&self, state: &mut State, used: Option<GrantUsage>) {
         let now = self.clock.now_ns();
+        if self.is_silent(now) {
+            return self.handle_loss(state, LinkError::Silent);
+        }
         let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
         let request = GrantRequest {
             overuse_ms: state.overuse_ms,

@@ -5,6 +5,7 @@ mod environment;
 mod grants;
 mod idleness;
 mod measurement;
+mod silence;
 mod ungated_work;
 
 use std::sync::Arc;

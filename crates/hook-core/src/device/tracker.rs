@@ -12,6 +12,9 @@ use crate::platform::{Clock, Driver, LinkError, TokenLink};
 /// First and longest pause between attempts to connect.
 const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 
+/// How often a silent manager's heartbeat is checked, to return under its control.
+const SILENT_CHECK_NS: u64 = 50_000_000;
+
 /// How often a quiet connection is checked: a restarted manager must learn soon what this process holds.
 const LIVENESS_INTERVAL_NS: u64 = 250_000_000;
 
@@ -95,8 +98,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.drain();
                 NextStep::Immediately
             }
-            Phase::Requested => NextStep::At(now + LIVENESS_INTERVAL_NS),
-            Phase::Closed => self.check_alive(&mut state, now),
+            Phase::Requested | Phase::Closed => self.check_alive(&mut state, now),
             Phase::Open if !self.is_open() => {
                 self.begin_drain(&mut state);
                 NextStep::Immediately
@@ -115,10 +117,26 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     fn check_alive(&self, state: &mut State, now: u64) -> NextStep {
         if !self.link.is_alive() {
-            self.handle_loss(state, LinkError::Gone);
+            let error = if self.is_silent(now) { LinkError::Silent } else { LinkError::Gone };
+            self.handle_loss(state, error);
             return NextStep::Immediately;
         }
         NextStep::At(now + LIVENESS_INTERVAL_NS)
+    }
+
+    /// Whether the manager of the connection is silent. The launch path does not ask: while a grant is valid nothing depends on it.
+    pub(super) fn is_silent(&self, now: u64) -> bool {
+        self.link.presence_left_ns(now) == Some(0)
+    }
+
+    /// Treats a silent manager as lost. For the thread that recovers channel groups: the tracker may wait for work that does not run
+    /// because the silent manager has disabled this process.
+    pub fn lose_silent_manager(&self) {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Detached | Phase::Lost { .. }) && self.is_silent(self.clock.now_ns())
+        {
+            self.handle_loss(&mut state, LinkError::Silent);
+        }
     }
 
     /// Polls under an unlimited grant. The manager needs to know when work has ended only if there are contenders. Submitting threads report
@@ -247,14 +265,21 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Handles a lost connection: closes the launch gate and lets launches bypass, unless they are to be blocked.
+    ///
+    /// The connection to a silent manager is kept: its end shows that the manager has died, and its page when the manager runs again.
     pub(super) fn handle_loss(&self, state: &mut State, error: LinkError) {
         self.gate.close();
-        self.link.disconnect();
         let now = self.clock.now_ns();
         self.stop_polling(state, now);
         state.end_burst(now, None);
-        state.retry_wait_ns = (state.retry_wait_ns * 2).clamp(RETRY_NS.0, RETRY_NS.1);
-        state.phase = Phase::Lost { retry_ns: now + state.retry_wait_ns };
+        let wait_ns = if error == LinkError::Silent {
+            SILENT_CHECK_NS
+        } else {
+            self.link.disconnect();
+            state.retry_wait_ns = (state.retry_wait_ns * 2).clamp(RETRY_NS.0, RETRY_NS.1);
+            state.retry_wait_ns
+        };
+        state.phase = Phase::Lost { retry_ns: now + wait_ns };
         if !self.link.fail_closed().unwrap_or(self.settings.fail_closed) {
             self.set_bypass(Some(error.bypass()));
         }

@@ -54,3 +54,26 @@ fn a_program_sees_its_limit_and_what_is_left_of_it() {
     assert_eq!(visible_memory(30, 10, 100, 1000), (0, 10), "used beyond the limit does not wrap");
     assert_eq!(visible_memory(3, 5000, 100, 1000), (100, 1000), "a limit above the GPU is the GPU");
 }
+
+#[test]
+fn allocation_waits_for_a_silent_manager_once_and_is_reported_when_it_runs_again() {
+    let memory = account(100, false);
+    memory.reserve(60);
+    memory.link.set_silent(true);
+    assert_eq!(memory.reserve(30), Outcome::Bypassed(Bypass::ManagerGone));
+    assert_eq!(memory.link.unanswered.load(SeqCst), 1, "no second attempt");
+    assert_eq!(memory.reserve(11), Outcome::Refused, "the last limit applies");
+    memory.link.set_silent(false);
+    memory.reattach_if_lost();
+    assert_eq!(memory.usage(), Some((90, 100)));
+}
+
+#[test]
+fn first_allocation_passes_a_silent_manager() {
+    let memory = account(100, false);
+    memory.link.set_silent(true);
+    assert_eq!(memory.reserve(30), Outcome::Bypassed(Bypass::ManagerGone));
+    memory.link.set_silent(false);
+    memory.reattach_if_lost();
+    assert_eq!(memory.usage(), Some((30, 100)));
+}

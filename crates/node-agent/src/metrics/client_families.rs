@@ -101,14 +101,22 @@ pub(super) fn add(
         let help = "GPU memory reserved by processes, bytes; the label container is where they run";
         families.gauge(name, help, &labels)?.add(process.memory_used_bytes as f64);
     }
-    let class = match client.class() {
-        Class::BestEffort => "best-effort",
-        Class::LatencyCritical => "latency-critical",
-        Class::Unspecified => "unknown",
-    };
+    let class = class_name(client.class()).unwrap_or("unknown");
     let request = pod.and_then(|pod| GpuRequest::from_annotations(&pod.annotations).ok()?);
     let priority = request.map_or("unknown", |request| request.priority.name());
     let more = [("class", class), ("priority", priority), ("pod_uid", client.pod_uid.as_str())];
     let help = "Always 1; the labels are the pod's class, requested priority and uid";
     families.set_gauges(&[own.as_slice(), &more].concat(), &[("sluice_client_info", help, 1.0)])
+}
+
+/// The name of a class in labels and on the state page, as annotations have it. `None`: a client that was left out of the
+/// set has no class.
+pub(super) fn class_name(class: Class) -> Option<&'static str> {
+    match class {
+        Class::LatencyCritical => Some("latency-critical"),
+        Class::High => Some("high"),
+        Class::Normal => Some("normal"),
+        Class::BestEffort => Some("best-effort"),
+        Class::Unspecified => None,
+    }
 }

@@ -3,9 +3,10 @@
 
 use serde::Serialize;
 use sluice_placement::inventory::Gpu;
-use sluice_proto::control::{Class, Client, ClientUsage};
+use sluice_proto::control::{Client, ClientUsage};
 
 use super::Facts;
+use super::client_families::class_name;
 use crate::managers::ManagerStatus;
 
 /// The whole page. Names of fields end in their units; ppm: parts per million of the GPU.
@@ -48,7 +49,6 @@ struct Limits<'a> {
     quota_ppm: u32,
     limit_ppm: u32,
     memory_bytes: u64,
-    weight: u32,
     slo_ns: u64,
 }
 
@@ -129,15 +129,10 @@ fn limits(client: &Client) -> Limits<'_> {
         pod_uid: &client.pod_uid,
         namespace: &client.namespace,
         pod: &client.pod,
-        class: match client.class() {
-            Class::BestEffort => "best-effort",
-            Class::LatencyCritical => "latency-critical",
-            Class::Unspecified => "unspecified",
-        },
+        class: class_name(client.class()).unwrap_or("unspecified"),
         quota_ppm: client.quota_ppm,
         limit_ppm: client.limit_ppm,
         memory_bytes: client.memory_bytes,
-        weight: client.weight,
         slo_ns: client.slo_ns,
     }
 }

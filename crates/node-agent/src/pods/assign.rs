@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, keys};
+use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, Priority, keys};
 use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::{Class, Client};
@@ -165,17 +165,14 @@ fn reserve(
         if memory_bytes > free.memory {
             return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
         }
-        let class =
-            if request.priority.is_latency_critical() { Class::LatencyCritical } else { Class::BestEffort };
         clients.push(Client {
             pod_uid: pod.uid.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
-            class: class.into(),
+            class: class_of(request.priority).into(),
             quota_ppm,
             limit_ppm: request.limit.ppm(),
             memory_bytes,
-            weight: request.priority.weight(),
             slo_ns: request.slo_ns.unwrap_or(0),
         });
     }
@@ -186,6 +183,15 @@ fn reserve(
         }
     }
     Ok(clients)
+}
+
+fn class_of(priority: Priority) -> Class {
+    match priority {
+        Priority::LatencyCritical => Class::LatencyCritical,
+        Priority::High => Class::High,
+        Priority::Normal => Class::Normal,
+        Priority::BestEffort => Class::BestEffort,
+    }
 }
 
 /// Publishes the assignments whenever pods or GPUs change, until these no longer come. `on_refusal` is called once for

@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-/// Priority of a pod, most urgent first.
+/// Priority of a pod, most urgent first. Each pod receives its request whatever the priorities of others. GPU time beyond
+/// the requests goes to the best priority first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Never waits for others.
+    /// Runs at once: it pre-empts all others by time slice.
     LatencyCritical,
-    /// Best-effort with weight 4.
+    /// Runs before the two below. From here on, pods pre-empt each other when a quantum ends.
     High,
-    /// Best-effort with weight 2.
+    /// Runs before best-effort pods.
     Normal,
-    /// Best-effort with weight 1.
+    /// Receives what the others leave, and its request.
     #[default]
     BestEffort,
 }
@@ -42,16 +43,6 @@ impl Priority {
     #[must_use]
     pub const fn is_latency_critical(self) -> bool {
         matches!(self, Self::LatencyCritical)
-    }
-
-    /// Weight among best-effort pods in the division of unrequested GPU time. Unused for latency-critical pods.
-    #[must_use]
-    pub const fn weight(self) -> u32 {
-        match self {
-            Self::LatencyCritical | Self::BestEffort => 1,
-            Self::Normal => 2,
-            Self::High => 4,
-        }
     }
 }
 

@@ -49,8 +49,6 @@ impl AgentApi {
     }
 }
 
-/// The most that a weight may be.
-const MAX_WEIGHT: u32 = 100;
 /// The longest names that the API server accepts.
 const MAX_UID: usize = 128;
 const MAX_NAMESPACE: usize = 63;
@@ -120,27 +118,25 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
         );
     }
     let class = match ClassWord::try_from(client.class) {
-        Ok(ClassWord::BestEffort) => Some(Class::BestEffort),
         Ok(ClassWord::LatencyCritical) => Some(Class::LatencyCritical),
+        Ok(ClassWord::High) => Some(Class::High),
+        Ok(ClassWord::Normal) => Some(Class::Normal),
+        Ok(ClassWord::BestEffort) => Some(Class::BestEffort),
         Ok(ClassWord::Unspecified) | Err(_) => None,
     };
-    expect(class.is_some(), format!("class is {}, expected best-effort or latency-critical", client.class));
+    expect(
+        class.is_some(),
+        format!("class is {}, expected that of latency-critical, high, normal or best-effort", client.class),
+    );
     let (quota, limit) = (client.quota_ppm, client.limit_ppm);
     expect(quota <= WHOLE_PPM, format!("quota_ppm is {quota}, expected at most {WHOLE_PPM}"));
     expect((1..=WHOLE_PPM).contains(&limit), format!("limit_ppm is {limit}, expected 1 to {WHOLE_PPM}"));
     expect(quota <= limit, format!("limit_ppm is {limit}, expected at least quota_ppm, {quota}"));
     expect(client.memory_bytes > 0, "memory_bytes is 0, expected more".to_owned());
-    let weight = client.weight;
-    expect(weight <= MAX_WEIGHT, format!("weight is {weight}, expected at most {MAX_WEIGHT}"));
     if mistakes.len() > before {
         return None;
     }
-    let spec = ClientSpec {
-        request: Share::from_ppm(quota)?,
-        limit: Share::from_ppm(limit)?,
-        class: class?,
-        weight: weight.max(1),
-    };
+    let spec = ClientSpec { request: Share::from_ppm(quota)?, limit: Share::from_ppm(limit)?, class: class? };
     let key = ClientKey::Pod { uid: client.pod_uid, namespace: client.namespace, name: client.pod };
     Some(Definition { key, spec, memory: client.memory_bytes, slo_ns: client.slo_ns })
 }

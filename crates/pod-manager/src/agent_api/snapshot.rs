@@ -44,9 +44,8 @@ fn usage_of(
     client: &Client,
     groups: &ChannelGroups,
     unhooked: &Unhooked,
-    Shared { clients, processes, grants, io }: &Shared,
+    Shared { clients, processes, io, .. }: &Shared,
 ) -> ClientUsage {
-    let usage = grants.ledger.usage(id, io.now());
     let account = clients.memory.client(id).unwrap_or_default();
     let mut bypasses = client.bypasses.clone();
     for pages in processes.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
@@ -66,8 +65,8 @@ fn usage_of(
     ClientUsage {
         client: Some(as_in_force(client)),
         processes: listed,
-        gpu_time_ns: usage.map_or(0, |usage| usage.charged_ns),
-        share_ppm: usage.map_or(0, |usage| usage.share.ppm()),
+        gpu_time_ns: client.gpu_time.total_ns,
+        share_ppm: client.gpu_time.share(io.now()).ppm(),
         memory_used_bytes: account.used,
         memory_peak_bytes: account.peak,
         memory_denied: client.metrics.memory.denied.get(),
@@ -98,14 +97,15 @@ fn as_in_force(client: &Client) -> control::Client {
     }
     let class = match definition.spec.class {
         Class::LatencyCritical => control::Class::LatencyCritical,
-        Class::High | Class::Normal | Class::BestEffort => control::Class::BestEffort,
+        Class::High => control::Class::High,
+        Class::Normal => control::Class::Normal,
+        Class::BestEffort => control::Class::BestEffort,
     };
     control::Client {
         class: class.into(),
         quota_ppm: definition.spec.request.ppm(),
         limit_ppm: definition.spec.limit.ppm(),
         memory_bytes: definition.memory,
-        weight: definition.spec.weight,
         slo_ns: definition.slo_ns,
         ..identity
     }

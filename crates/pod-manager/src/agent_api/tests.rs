@@ -19,7 +19,6 @@ fn client(uid: &str, pod: &str) -> Client {
         quota_ppm: 300_000,
         limit_ppm: 500_000,
         memory_bytes: 1 << 30,
-        weight: 0,
         slo_ns: 5,
     }
 }
@@ -35,24 +34,32 @@ fn valid_set_is_read_unchanged() {
     let set = read(vec![Client { namespace: namespace.clone(), ..client("u-1", &long) }]).unwrap();
     let only = &set.clients[0];
     assert_eq!(only.key, ClientKey::Pod { uid: "u-1".into(), namespace, name: long });
-    assert_eq!((only.spec.request.ppm(), only.spec.limit.ppm(), only.spec.weight), (300_000, 500_000, 1));
+    assert_eq!((only.spec.request.ppm(), only.spec.limit.ppm()), (300_000, 500_000));
     assert_eq!((only.memory, only.slo_ns), (1 << 30, 5));
+}
+
+#[test]
+fn each_class_of_the_control_api_is_the_ledgers_class_of_the_same_name() {
+    let classes = [ClassWord::LatencyCritical, ClassWord::High, ClassWord::Normal, ClassWord::BestEffort];
+    for (word, class) in classes.into_iter().zip(Class::ALL) {
+        let set = read(vec![Client { class: word.into(), ..client("u-1", "a") }]).unwrap();
+        assert_eq!(set.clients[0].spec.class, class);
+    }
 }
 
 #[test]
 fn every_mistake_is_reported_with_its_place() {
     let wrong = vec![
         Client { quota_ppm: 600_000, ..client("u-1", "a") },
-        Client { class: 0, memory_bytes: 0, weight: 101, ..client("u-1", "b") },
+        Client { class: 5, memory_bytes: 0, ..client("u-1", "b") },
         Client { quota_ppm: 2_000_000, limit_ppm: 0, ..client("", "with space") },
     ];
     let error = read(wrong).unwrap_err();
     for part in [
         "clients[0] (\"ml\"/\"a\").limit_ppm is 500000, expected at least quota_ppm, 600000",
         "clients[1] (\"ml\"/\"b\").pod_uid is there a second time",
-        "clients[1] (\"ml\"/\"b\").class is 0",
+        "clients[1] (\"ml\"/\"b\").class is 5, expected that of latency-critical, high, normal or best-effort",
         "clients[1] (\"ml\"/\"b\").memory_bytes is 0",
-        "clients[1] (\"ml\"/\"b\").weight is 101",
         "clients[2] (\"ml\"/\"with space\").pod_uid is \"\"",
         "clients[2] (\"ml\"/\"with space\").pod is \"with space\"",
         "quota_ppm is 2000000",

@@ -8,9 +8,6 @@ use sluice_sys::memfd;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The first version of the payload that comes from a hook with pages of version 2.
-const PAYLOAD_OF_PAGES_2: u32 = 2;
-
 /// What came with an ATTACH or a CONTEXTS. Only the process vouches for it.
 pub(crate) struct Announcement {
     pub(crate) claimed_pid: u32,
@@ -52,7 +49,8 @@ impl Announcement {
         }
         check(&payload.contexts).map_err(|error| bad(&error))?;
         let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
-        let page_version = if version < PAYLOAD_OF_PAGES_2 { OLDEST_PAGE_VERSION } else { PAGE_VERSION };
+        // A hook announces the pages that it understands by the version of its payload.
+        let page_version = version.clamp(OLDEST_PAGE_VERSION, PAGE_VERSION);
         Ok(Self {
             claimed_pid: payload.pid,
             page_version,

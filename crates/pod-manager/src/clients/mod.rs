@@ -1,11 +1,14 @@
 //! The clients: what each was promised, what it has used, and by what its processes are recognised.
 
+mod busy_meter;
 mod definition;
+mod gpu_time;
 mod pages;
 mod process;
 mod processes;
 
 pub(crate) use definition::{ClientKey, Definition, of_file};
+pub(crate) use gpu_time::GpuTime;
 pub(crate) use pages::Pages;
 pub(crate) use process::{MAX_UNANSWERED, Process};
 pub(crate) use processes::Processes;
@@ -29,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) metrics: Arc<ClientMetrics>,
     /// Time that granted requests had waited, nanoseconds.
     pub(crate) wait_ns: u64,
+    /// GPU time that it used.
+    pub(crate) gpu_time: GpuTime,
     /// Calls around the gate by processes that have ended.
     pub(crate) bypasses: Bypasses,
     /// Whether another client waits while this one holds a grant.
@@ -110,7 +115,12 @@ impl Clients {
         self.clients.values().any(|client| client.removed && client.definition.key.pod_uid() == Some(uid))
     }
 
-    pub(crate) fn add(&mut self, definition: Definition, metrics: Arc<ClientMetrics>) -> ClientId {
+    pub(crate) fn add(
+        &mut self,
+        definition: Definition,
+        metrics: Arc<ClientMetrics>,
+        gpu_time: GpuTime,
+    ) -> ClientId {
         self.last += 1;
         let id = ClientId(self.last);
         match &definition.key {
@@ -128,6 +138,7 @@ impl Clients {
             definition,
             metrics,
             wait_ns: 0,
+            gpu_time,
             bypasses: Bypasses::default(),
             contended: false,
             removed: false,

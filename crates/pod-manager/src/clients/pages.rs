@@ -1,6 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
-use sluice_comm::page::{Flags, GrantView, PAGE_VERSION, ReportView, UNLIMITED};
+use super::busy_meter::BusyMeter;
+use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
@@ -16,10 +17,10 @@ pub(crate) struct Pages {
     pub(crate) report_fd: OwnedFd,
     /// The version that the process's hook understands.
     pub(crate) version: u32,
-    /// The value of `busy_ns` that was charged last, and when: for unlimited grants.
-    pub(crate) busy_seen: (u64, u64),
-    /// The value of `hold_ns` that was counted last, and when.
-    pub(crate) holds_seen: (u64, u64),
+    /// GPU time of the process's work.
+    busy: BusyMeter,
+    /// GPU time of its hold kernels.
+    holds: BusyMeter,
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
@@ -36,17 +37,19 @@ impl Pages {
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
-        Ok(Self {
+        let pages = Self {
             grant,
             report,
             grant_fd,
             report_fd,
             version,
-            busy_seen: (0, now),
-            holds_seen: (0, now),
+            busy: BusyMeter::new(0, now),
+            holds: BusyMeter::new(0, now),
             announced_seen: 0,
             shows_hardware_grant: false,
-        })
+        };
+        pages.beat(now);
+        Ok(pages)
     }
 
     /// Tells the process whether it is to put stream gates in front of its work, and whether they are closed.
@@ -79,18 +82,43 @@ impl Pages {
         ReportView::new(self.report.words())
     }
 
-    /// Whether the hook knows the words of the current version: its activity, announcements and stream gates.
-    pub(crate) fn is_current(&self) -> bool {
-        self.version == PAGE_VERSION
+    /// Writes the heartbeat, if the hook reads it.
+    pub(crate) fn beat(&self, now: u64) {
+        if self.version >= FIRST_WITH_HEARTBEAT {
+            self.grant().set_heartbeat(now);
+        }
+    }
+
+    /// Whether the hook reports its activity and announcements and knows stream gates.
+    pub(crate) fn reports_activity(&self) -> bool {
+        self.version >= FIRST_WITH_ACTIVITY
     }
 
     /// The activity that the process reports. One whose hook does not report it counts as busy.
     pub(crate) fn activity(&self) -> Activity {
-        if !self.is_current() {
+        if !self.reports_activity() {
             return Activity::UNKNOWN;
         }
         let (busy, since_ns) = self.report().activity();
         Activity { busy, since_ns }
+    }
+
+    /// GPU time that the process reports to have used, and since when, nanoseconds.
+    pub(crate) fn read_busy(&mut self, now: u64) -> (u64, u64) {
+        let (busy, since) = self.report().activity();
+        let reported_ns = self.report().busy_ns();
+        self.busy.read(reported_ns, (busy && self.reports_activity()).then_some(since), now)
+    }
+
+    /// Forgets what the process has used so far.
+    pub(crate) fn restart_busy(&mut self, now: u64) {
+        self.busy = BusyMeter::new(self.report().busy_ns(), now);
+    }
+
+    /// GPU time of hold kernels that have ended since the last call, nanoseconds.
+    pub(crate) fn read_holds(&mut self, now: u64) -> u64 {
+        let reported_ns = self.report().hold_ns();
+        self.holds.read(reported_ns, None, now).1
     }
 
     /// Whether the process has announced work since that was last read.

@@ -8,7 +8,7 @@ use crate::poller::Source;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::Channel;
-use sluice_comm::page::{Flags, PAGE_VERSION, report};
+use sluice_comm::page::{FIRST_WITH_ACTIVITY, Flags, report};
 use sluice_core::channel_groups::Activity;
 use sluice_core::{ClientId, ProcessId};
 use sluice_rate_limiter::{Rate, RateLimiter};
@@ -150,7 +150,7 @@ impl Process {
         }
         let pages = Pages::create(version, flags, io.now())?;
         self.ignore_wakeups(io);
-        self.wakeups.eventfd = (version == PAGE_VERSION).then(|| polled_eventfd(id, io)).flatten();
+        self.wakeups.eventfd = (version >= FIRST_WITH_ACTIVITY).then(|| polled_eventfd(id, io)).flatten();
         self.pages = Some(pages);
         // The new page does not request wake-ups.
         self.wakeups.requested_since = None;

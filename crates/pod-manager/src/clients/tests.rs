@@ -4,13 +4,13 @@ use sluice_core::share::Share;
 
 fn pod(uid: &str, class: Class) -> Definition {
     let key = ClientKey::Pod { uid: uid.into(), namespace: "ml".into(), name: "pod".into() };
-    let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class, weight: 1 };
+    let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class };
     Definition { key, spec, memory: 100, slo_ns: 0 }
 }
 
 fn add(clients: &mut Clients, definition: Definition) -> ClientId {
     let metrics = crate::metrics::pair().unwrap().0.add(&definition.key).unwrap();
-    clients.add(definition, metrics)
+    clients.add(definition, metrics, GpuTime::new(1, 0))
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl Config {
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
         span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        span("missed_heartbeat", self.missed_heartbeat, ms(100), ms(3_600_000), "100 ms to 1 h");
         expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
         for (field, value, allowed) in [
             ("node_gpus", self.node_gpus as usize, 1..=64),

@@ -6,6 +6,7 @@ mod policies;
 pub use check::ConfigMistakes;
 pub(crate) use policies::nanos;
 
+use sluice_comm::SILENCE_NS;
 use sluice_core::share::Share;
 use sluice_core::stream_gates::GatePolicy;
 use std::net::SocketAddr;
@@ -80,6 +81,9 @@ pub struct Config {
     /// Time before and after a deadline during which the event loop polls instead of sleeping, while a client waits: at most 10 ms. Zero:
     /// never. Default 50 µs.
     pub busy_poll: Duration,
+    /// A pause of the event loop from which on the manager assumes that hooks have treated it as lost, and sets all channel groups anew:
+    /// 100 ms to 1 h. Default: the time after which they do so, [`SILENCE_NS`](sluice_comm::SILENCE_NS).
+    pub missed_heartbeat: Duration,
     /// Connections open at once, 1 to 65536. A further one replaces the oldest that has not sent a request yet, and is closed if there is
     /// none. With clients of the node agent one pod has at most a quarter of them, but at least two. Default 4096.
     pub max_connections: usize,
@@ -137,6 +141,7 @@ impl Config {
             linger: Duration::from_micros(200),
             idle_credit: Duration::from_millis(100),
             busy_poll: Duration::from_micros(50),
+            missed_heartbeat: Duration::from_nanos(SILENCE_NS),
             max_connections: 4096,
             max_connections_per_process: 64,
         }

@@ -14,7 +14,6 @@ impl Config {
     /// The policy of the token ledger.
     pub fn policy(&self) -> Policy {
         Policy {
-            window_ns: nanos(self.window),
             quota: QuotaPolicy {
                 base_ns: nanos(self.base_quota),
                 min_ns: nanos(self.min_quota),

@@ -2,6 +2,7 @@
 
 use super::EventLoop;
 use crate::agent_api::ClientSet;
+use crate::clients::GpuTime;
 use crate::clients::{ClientKey, Definition, Process};
 use crate::message::Outdated;
 use sluice_core::ledger::{Class, GrantRequest};
@@ -44,8 +45,10 @@ impl EventLoop {
         };
         let (spec, memory) = (definition.spec, definition.memory);
         info!(client = %definition.key, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client added");
-        let id = self.shared.clients.add(definition, metrics);
-        self.shared.grants.ledger.set_client(id, spec, self.shared.io.now());
+        let now = self.shared.io.now();
+        let gpu_time = GpuTime::new(self.shared.grants.window_ns, now);
+        let id = self.shared.clients.add(definition, metrics, gpu_time);
+        self.shared.grants.ledger.set_client(id, spec, now);
     }
 
     fn change_client(&mut self, id: ClientId, definition: Definition) {
@@ -155,7 +158,7 @@ impl EventLoop {
     /// Forgets a process: its grant and its memory go back at once, its connections are closed.
     pub(super) fn forget_process(&mut self, id: ProcessId, how: &str) {
         let now = self.shared.io.now();
-        self.shared.charge_unlimited(id);
+        self.shared.read_usage(id);
         let Some(mut process) = self.shared.processes.remove(id) else { return };
         self.channel_groups.release(id, &mut self.shared);
         let effects = self.channel_groups.forget_stuck(id);

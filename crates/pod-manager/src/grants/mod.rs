@@ -1,5 +1,7 @@
 //! The grants: the token ledger decides, this part writes what it decided to pages and counts it.
 
+mod usage;
+
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, Processes};
 use crate::effect::{Effect, Effects};
@@ -8,7 +10,6 @@ use crate::shared::Shared;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::UNLIMITED;
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
-use sluice_core::share::Share;
 use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
 
@@ -19,11 +20,13 @@ pub(crate) const UNLIMITED_MS: f64 = 86_400_000.0;
 pub(crate) struct Grants {
     pub(crate) ledger: TokenLedger,
     busy_poll_ns: u64,
+    /// Window of the exported shares.
+    pub(crate) window_ns: u64,
 }
 
 impl Grants {
-    pub(crate) fn new(ledger: TokenLedger, busy_poll_ns: u64) -> Self {
-        Self { ledger, busy_poll_ns }
+    pub(crate) fn new(ledger: TokenLedger, busy_poll_ns: u64, window_ns: u64) -> Self {
+        Self { ledger, busy_poll_ns, window_ns }
     }
 
     /// When the loop begins to poll instead of sleeping, because a grant is about to be returned and a client waits for it. A time
@@ -73,14 +76,15 @@ impl Shared {
             Action::Revoke { process, reason } => self.revoke(process, reason),
             Action::Disable { .. } => {}
             Action::Contended { client, contended } => self.set_contended(client, contended),
-            Action::Ended { client, held_ns, charged_ns, overrun_ns, how } => {
+            Action::Ended { client, held_ns, overrun_ns, how, .. } => {
                 self.count_end(client, how, groups);
                 if how != GrantEnd::Continued {
                     self.set_contended(client, false);
                 }
-                let Some(client) = self.clients.get(client) else { return Effects::new() };
+                self.count_gpu_time(client);
+                let Some(client) = self.clients.get_mut(client) else { return Effects::new() };
+                client.gpu_time.was_charged();
                 client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
-                client.metrics.grants.gpu_seconds.inc_by(seconds(charged_ns));
                 client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
                 if how == GrantEnd::NotReturned {
                     client.metrics.grants.not_returned.inc();
@@ -146,54 +150,6 @@ impl Shared {
             self.io.metrics.preemptions.count_token(outcome);
         }
     }
-
-    /// Charges what a latency-critical process with an unlimited grant reports to have used since the last charge. The elapsed time
-    /// bounds it, so no client is charged more than was possible.
-    pub(crate) fn charge_unlimited(&mut self, id: ProcessId) {
-        let now = self.io.now();
-        let Some(process) = self.processes.get_mut(id) else { return };
-        let critical = self.clients.is_critical(process.client);
-        let Some(client) = self.clients.get(process.client) else { return };
-        let Some(pages) = process.pages.as_mut().filter(|_| critical) else { return };
-        let (holds_ns, busy_ns, since) =
-            (pages.report().hold_ns(), pages.report().busy_ns(), pages.busy_seen.1);
-        client.metrics.grants.hold_seconds.inc_by(seconds(growth(&mut pages.holds_seen, holds_ns, now)));
-        let used = growth(&mut pages.busy_seen, busy_ns, now);
-        if used > 0 {
-            client.metrics.grants.gpu_seconds.inc_by(seconds(used));
-            self.grants.ledger.charge_unlimited(process.client, since, now, used);
-        }
-    }
-
-    /// Charges all unlimited grants of a client up to now, and begins anew: the client's class is about to change.
-    pub(crate) fn settle_client(&mut self, client: ClientId) {
-        for id in self.processes.ids_of_client(client) {
-            self.charge_unlimited(id);
-            let now = self.io.now();
-            if let Some(pages) = self.processes.get_mut(id).and_then(|process| process.pages.as_mut()) {
-                pages.busy_seen = (pages.report().busy_ns(), now);
-            }
-        }
-    }
-
-    /// Updates the gauges of shares and charges all unlimited grants up to now.
-    pub(crate) fn refresh_shares(&mut self) {
-        let ids: Vec<ProcessId> = self.processes.iter().map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| self.charge_unlimited(id));
-        for (id, client) in self.clients.iter() {
-            let share = self.grants.ledger.usage(id, self.io.now()).map_or(Share::ZERO, |usage| usage.share);
-            client.metrics.grants.share.set(share.as_fraction());
-        }
-    }
-}
-
-/// How much a counter of a process has grown since `seen`, its value and the time of the last growth; at most the elapsed time.
-fn growth(seen: &mut (u64, u64), value: u64, now: u64) -> u64 {
-    let more = value.saturating_sub(seen.0).min(now.saturating_sub(seen.1));
-    if more > 0 {
-        *seen = (value, now);
-    }
-    more
 }
 
 /// Answers all QUOTA requests of a process.

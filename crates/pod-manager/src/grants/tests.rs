@@ -28,6 +28,6 @@ fn all_unanswered_requests_of_a_process_are_answered_once() {
 
 #[test]
 fn loop_does_not_poll_while_no_client_waits() {
-    let grants = Grants::new(TokenLedger::new(Policy::default()), MS);
+    let grants = Grants::new(TokenLedger::new(Policy::default()), MS, 10_000 * MS);
     assert_eq!((grants.busy_poll_from(0), grants.ledger.next_deadline()), (None, None));
 }

@@ -35,7 +35,7 @@ impl StreamGates {
     /// A process announces that work of its own begins in `lead_us`: for a latency-critical process that counts as work.
     pub(crate) fn announce(&mut self, id: ProcessId, lead_us: u32, now: u64, shared: &Shared) {
         let Some(process) = shared.processes.get(id) else { return };
-        let reports = process.pages.as_ref().is_some_and(|pages| pages.is_current());
+        let reports = process.pages.as_ref().is_some_and(|pages| pages.reports_activity());
         if reports && shared.clients.is_critical(process.client) {
             let announced = Announced::at(now, u64::from(lead_us) * 1_000);
             self.announced.extend(announced.map(|announced| (id, announced)));
@@ -64,7 +64,7 @@ impl StreamGates {
         grants.ledger.set_withheld(state.is_closed(), now);
         for (id, process) in processes.iter() {
             let gated = self.has_gates(id, process, clients, groups);
-            if let Some(pages) = process.pages.as_ref().filter(|pages| pages.is_current()) {
+            if let Some(pages) = process.pages.as_ref().filter(|pages| pages.reports_activity()) {
                 pages.set_gate(gated && state.is_wanted(), gated && state.is_closed());
                 grants.ledger.set_gated(id, gated && pages.report().gates() != 0);
             }
@@ -77,7 +77,9 @@ impl StreamGates {
         self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
         for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {
-            let Some(pages) = process.pages.as_mut().filter(|pages| pages.is_current()) else { continue };
+            let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else {
+                continue;
+            };
             if !clients.is_critical(process.client) {
                 continue;
             }

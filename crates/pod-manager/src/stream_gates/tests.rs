@@ -1,6 +1,6 @@
 use super::*;
 use crate::channel_groups::ControlExecutor;
-use crate::clients::{ClientKey, Definition};
+use crate::clients::{ClientKey, Definition, GpuTime};
 use crate::connections::ConnectionId;
 use crate::grants::Grants;
 use crate::io::test_io;
@@ -28,10 +28,11 @@ impl Parts {
             ChannelGroups::new(ChannelGroupScheduler::new(ChannelGroupPolicy::default()), None, executor);
         let mut ledger = TokenLedger::new(Policy::default());
         let mut add = |name: &str, class| {
-            let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class, weight: 1 };
+            let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class };
             let key = ClientKey::Named(name.into());
             let metrics = io.metrics.add(&key).unwrap();
-            let client = clients.add(Definition { key, spec, memory: 0, slo_ns: 0 }, metrics);
+            let client =
+                clients.add(Definition { key, spec, memory: 0, slo_ns: 0 }, metrics, GpuTime::new(1, 0));
             ledger.set_client(client, spec, io.now());
             (client, process(client, &mut processes, &io))
         };
@@ -42,7 +43,7 @@ impl Parts {
         let (client, id) = critical;
         let owner = (client, Class::LatencyCritical);
         groups.scheduler.announce(id, owner, (Vec::new(), &BTreeSet::new()), &mut ledger, io.now());
-        let shared = Shared { clients, processes, grants: Grants::new(ledger, 0), io };
+        let shared = Shared { clients, processes, grants: Grants::new(ledger, 0, 1), io };
         Self { shared, groups, best_effort: best_effort.1, critical: id }
     }
 

@@ -99,6 +99,7 @@ impl Unhooked {
         let Some(locks) = self.locks.clone().filter(|_| self.can_lock(client, &shared.clients)) else {
             return false;
         };
+        let Some(class) = shared.clients.class(client) else { return false };
         let Some(process) = shared.processes.get_mut(id) else { return false };
         let (Some(pid), Some(pidfd)) = (process.pid, process.pidfd.as_ref()) else { return false };
         let Ok(pidfd) = pidfd.try_clone() else { return false };
@@ -117,7 +118,7 @@ impl Unhooked {
         }
         let descriptor = groups.add_descriptor(locks.control_of(pid, pidfd), None);
         let opened = vec![(descriptor, vec![handles])];
-        schedule(id, (client, Class::BestEffort), opened, &BTreeSet::new(), groups, shared);
+        schedule(id, (client, class), opened, &BTreeSet::new(), groups, shared);
         let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
         let reason = obstacle.kind.label();
         warn!(client, peer, reason, "process is scheduled by the driver's lock: {obstacle}");

@@ -9,6 +9,8 @@ use sluice_proto::control::{Class, Client};
 use std::os::unix::fs::PermissionsExt;
 use tonic::Code;
 
+const CLASSES: [Class; 4] = [Class::BestEffort, Class::Normal, Class::High, Class::LatencyCritical];
+
 fn world() -> (World, Agent) {
     let world = World::for_agent(|_| {});
     let agent = Agent::connect(&world);
@@ -39,9 +41,8 @@ fn fifty_pods_at_once_get_exactly_their_limits() {
                 quota_ppm: 100 * at,
                 limit_ppm: 1_000_000 - at,
                 memory_bytes: GIB + u64::from(at),
-                weight: at,
                 slo_ns: u64::from(at) * MS,
-                class: if n % 7 == 0 { Class::LatencyCritical } else { Class::BestEffort }.into(),
+                class: CLASSES[n % CLASSES.len()].into(),
                 ..pod(&uid(n))
             }
         })
@@ -81,6 +82,41 @@ fn change_applies_to_running_processes_and_leaves_the_others_undisturbed() {
     assert_eq!(first.page().deadline_ns(), u64::MAX, "it holds an unlimited grant now");
     assert_eq!((second.page().epoch(), second.page().deadline_ns()), (epoch, deadline));
     assert_eq!(second.account(), (7, GIB));
+}
+
+#[test]
+fn high_and_normal_clients_wait_for_grants_and_are_reported_with_their_class() {
+    let (world, mut agent) = world();
+    let high = Client { class: Class::High.into(), ..pod(&uid(1)) };
+    let normal = Client { class: Class::Normal.into(), ..pod(&uid(2)) };
+    agent.set(&[high.clone(), normal.clone()]);
+    for client in [&high, &normal] {
+        assert_eq!(agent.usage(&client.pod_uid).unwrap().client.as_ref(), Some(client));
+    }
+    let (mut first, mut second) = (world.process_of(&uid(1)), world.process_of(&uid(2)));
+    first.want();
+    assert_eq!(first.granted(), 50.0);
+    second.want();
+    world.settle();
+    assert_eq!(second.page().deadline_ns(), 0, "the other client holds the token");
+    assert!(!first.page().latency_critical() && !second.page().latency_critical());
+    first.give_back(50.0);
+    assert_eq!(second.granted(), 50.0);
+}
+
+#[test]
+fn change_to_another_class_that_waits_for_grants_leaves_the_grant_as_it_is() {
+    let (world, mut agent) = world();
+    agent.set(&[pod(&uid(1))]);
+    let mut hook = world.process_of(&uid(1));
+    hook.want();
+    assert_eq!(hook.granted(), 50.0);
+    let before = (hook.page().epoch(), hook.page().deadline_ns());
+    for class in [Class::High, Class::Normal, Class::BestEffort] {
+        agent.set(&[Client { class: class.into(), ..pod(&uid(1)) }]);
+        world.settle();
+        assert_eq!((hook.page().epoch(), hook.page().deadline_ns()), before, "{class:?}");
+    }
 }
 
 #[test]

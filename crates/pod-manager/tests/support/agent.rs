@@ -21,7 +21,6 @@ pub fn pod(uid: &str) -> Client {
         quota_ppm: 300_000,
         limit_ppm: 1_000_000,
         memory_bytes: super::GIB,
-        weight: 1,
         slo_ns: 0,
     }
 }

@@ -90,6 +90,8 @@ impl World {
         config.metrics = Some(([127, 0, 0, 1], 0).into());
         // On a clock that stands still it would poll for ever.
         config.busy_poll = std::time::Duration::ZERO;
+        // Most tests advance the clock in one step, which is not to count as a stop of the manager.
+        config.missed_heartbeat = std::time::Duration::from_secs(3600);
         let mut world = Self {
             clock: ManualClock::new(),
             peers: ScriptedPeers::default(),

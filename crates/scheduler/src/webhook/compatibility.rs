@@ -1,7 +1,7 @@
 //! Checks the rest of the pod: whether it can run on a shared GPU.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
-use sluice_placement::annotations::{GpuRequest, Mistake, Priority, keys, kubeshare};
+use sluice_placement::annotations::{GpuRequest, Mistake, keys, kubeshare};
 
 use super::containers::{PodContainer, VISIBLE_DEVICES, is_assigned, is_void};
 use super::plan::DEFAULT_SCHEDULER;
@@ -67,13 +67,6 @@ pub(super) fn warnings_for(
     containers: &[PodContainer<'_>],
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Priority::High | Priority::Normal = request.priority {
-        let (name, weight) = (request.priority, request.priority.weight());
-        warnings.push(format!(
-            "{}: {name} counts as best-effort with weight {weight} until priorities come",
-            keys::PRIORITY
-        ));
-    }
     if request.gang.is_some() {
         warnings.push(format!("{} has no effect yet: pods of a gang are scheduled one by one", keys::GANG));
     }

@@ -129,7 +129,7 @@ impl Simulation {
 
     pub(super) fn client(&mut self, id: u64, percent: u32, limit: u32, class: Class) {
         let share = |percent| Share::from_ppm(percent * 10_000).unwrap();
-        let spec = ClientSpec { request: share(percent), limit: share(limit), class, weight: 1 };
+        let spec = ClientSpec { request: share(percent), limit: share(limit), class };
         self.tokens.set_client(ClientId(id), spec, self.now);
     }
 

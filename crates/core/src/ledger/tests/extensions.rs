@@ -89,9 +89,9 @@ fn client_whose_grant_was_extended_is_not_starved_afterwards() {
 }
 
 #[test]
-fn share_of_a_client_includes_its_running_grant() {
+fn usage_includes_the_running_grant() {
     let mut ledger = pair();
     ask(&mut ledger, 0, 0);
     follow(&mut ledger, 0, 1_900 * MS);
-    assert_eq!(ledger.usage(ClientId(0), 1_900 * MS).unwrap().share, Share::ONE);
+    assert_eq!(ledger.usage(ClientId(0), 1_900 * MS).unwrap().running_ns, 1_900 * MS);
 }

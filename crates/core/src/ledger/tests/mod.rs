@@ -1,7 +1,10 @@
 //! The token ledger with a simulated clock.
 
+mod bounded_lag;
+mod critical;
 mod extensions;
 mod grants;
+mod levels;
 mod limits;
 mod processes;
 mod properties;
@@ -9,7 +12,7 @@ mod shares;
 mod simulation;
 mod withheld_grants;
 
-use super::{Action, Class, ClientSpec, Deadline, GrantRequest, Policy, ReturnKind, TokenLedger};
+use super::{Action, Class, ClientSpec, Deadline, GrantEnd, GrantRequest, Policy, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -23,7 +26,7 @@ fn share(fraction: f64) -> Share {
 }
 
 fn spec(request: f64, limit: f64) -> ClientSpec {
-    ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort, weight: 1 }
+    ClientSpec { request: share(request), limit: share(limit), class: Class::BestEffort }
 }
 
 /// A ledger with clients 0, 1, ... of these specifications, each with a process of the same number.

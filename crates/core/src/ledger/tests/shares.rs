@@ -94,7 +94,7 @@ fn charge_is_the_time_used_not_the_time_held() {
     ledger.returned(ProcessId(0), 50 * MS, 10 * MS, 0).unwrap();
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 10 * MS)]);
     let usage = ledger.usage(ClientId(0), 50 * MS).unwrap();
-    assert_eq!((usage.charged_ns, usage.share), (10 * MS, share(0.2)));
+    assert_eq!(usage.charged_ns, 10 * MS);
 }
 
 #[test]
@@ -104,47 +104,4 @@ fn charge_is_at_most_the_duration_of_the_grant() {
     ledger.advance(0);
     ledger.returned(ProcessId(0), 60 * MS, 9 * S, 7 * S).unwrap();
     assert_eq!(ended(&ledger.advance(60 * MS)), [(0, 60 * MS, 60 * MS)]);
-}
-
-fn busy_with_weight(request: f64, weight: u32) -> (ClientSpec, Option<Habit>) {
-    (ClientSpec { weight, ..spec(request, 1.0) }, BUSY)
-}
-
-#[test]
-fn clients_without_a_request_share_in_proportion_to_their_weights() {
-    let mut gpu = Simulation::new(
-        Policy::default(),
-        &[busy_with_weight(0.0, 4), busy_with_weight(0.0, 2), busy_with_weight(0.0, 1)],
-    );
-    gpu.run_until(20 * S);
-    for (had, expected) in gpu.had.iter().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
-        near(had.share_between(0, 20 * S), expected);
-    }
-}
-
-#[test]
-fn weight_multiplies_the_request_in_sharing_unrequested_time() {
-    let mut gpu = Simulation::new(Policy::default(), &[busy_with_weight(0.2, 1), busy_with_weight(0.1, 4)]);
-    gpu.run_until(20 * S);
-    near(gpu.had[0].share_between(0, 20 * S), 1.0 / 3.0);
-    near(gpu.had[1].share_between(0, 20 * S), 2.0 / 3.0);
-}
-
-#[test]
-fn weight_takes_nothing_from_another_clients_request() {
-    let mut gpu = Simulation::new(Policy::default(), &[busy_with_weight(0.5, 1), busy_with_weight(0.1, 100)]);
-    gpu.run_until(20 * S);
-    near(gpu.had[0].share_between(0, 20 * S), 0.5);
-    near(gpu.had[1].share_between(0, 20 * S), 0.5);
-}
-
-#[test]
-fn changed_weight_applies_from_then_on_and_zero_counts_as_one() {
-    let clients = [busy_with_weight(0.0, 0), busy_with_weight(0.0, 1)];
-    let mut gpu = Simulation::new(Policy::default(), &clients);
-    gpu.run_until(10 * S);
-    near(gpu.had[0].share_between(0, 10 * S), 0.5);
-    gpu.ledger.set_client(ClientId(0), busy_with_weight(0.0, 3).0, 10 * S);
-    gpu.run_until(30 * S);
-    near(gpu.had[0].share_between(10 * S, 30 * S), 0.75);
 }

@@ -74,6 +74,11 @@ impl Simulation {
         self.habits[client] = habit;
     }
 
+    /// Lets time pass in which the ledger's owner does nothing.
+    pub(super) fn skip_to(&mut self, to: u64) {
+        self.now = to;
+    }
+
     /// Runs until `end`.
     pub(super) fn run_until(&mut self, end: u64) {
         while let Some(next) = self.next_event().filter(|next| *next <= end) {

@@ -66,7 +66,6 @@ fn annotations_become_exact_limits() {
         quota_ppm: 125_000,
         limit_ppm: 500_000,
         memory_bytes: 10 * GIB / 8,
-        weight: 1,
         slo_ns: 5_000_000,
     };
     assert_eq!(result.sets["GPU-a"], [wanted]);
@@ -74,14 +73,26 @@ fn annotations_become_exact_limits() {
 }
 
 #[test]
-fn pod_without_quota_has_memory_and_weight_and_no_guarantee() {
+fn pod_without_quota_has_memory_and_no_guarantee() {
     let annotations = [("memory", "3Gi"), ("priority", "high"), ("assigned-gpu", "GPU-a")];
     let result = first([pod("u", 0, &annotations)], &["GPU-a"]);
     let client = &result.sets["GPU-a"][0];
-    assert_eq!(
-        (client.quota_ppm, client.limit_ppm, client.memory_bytes, client.weight),
-        (0, 1_000_000, 3 * GIB, 4)
-    );
+    assert_eq!((client.quota_ppm, client.limit_ppm, client.memory_bytes), (0, 1_000_000, 3 * GIB));
+}
+
+#[test]
+fn each_priority_is_the_class_of_the_same_name() {
+    let classes = [
+        ("latency-critical", Class::LatencyCritical),
+        ("high", Class::High),
+        ("normal", Class::Normal),
+        ("best-effort", Class::BestEffort),
+    ];
+    for (priority, class) in classes {
+        let annotations = [("quota", "0.1"), ("priority", priority), ("assigned-gpu", "GPU-a")];
+        let result = first([pod("u", 0, &annotations)], &["GPU-a"]);
+        assert_eq!(result.sets["GPU-a"][0].class(), class, "{priority}");
+    }
 }
 
 #[test]

@@ -59,7 +59,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
     assert_eq!(unsteered, Some(33.0));
     assert_eq!(
-        value(&text, "sluice_client_info", &with(&["class=\"best-effort\"", "priority=\"high\""])),
+        value(&text, "sluice_client_info", &with(&["class=\"high\"", "priority=\"high\""])),
         Some(1.0)
     );
     // Its process runs in another of the pod's containers, as the container id shows.
@@ -124,7 +124,7 @@ async fn state_page_shows_wanted_clients_and_those_in_force() {
     let gpu = &state["gpus"][0];
     let wanted = json!({
         "pod_uid": "uid-train", "namespace": "ml", "pod": "train", "class": "latency-critical", "quota_ppm": 250_000,
-        "limit_ppm": 1_000_000, "memory_bytes": 20_u64 << 30, "weight": 1, "slo_ns": 5_000_000,
+        "limit_ppm": 1_000_000, "memory_bytes": 20_u64 << 30, "slo_ns": 5_000_000,
     });
     assert_eq!(gpu["wanted"], json!([wanted]));
     for (key, limit) in wanted.as_object().unwrap() {

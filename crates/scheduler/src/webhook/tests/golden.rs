@@ -210,21 +210,20 @@ fn pods_without_request_are_ignored() {
 
 #[test]
 fn user_gets_warnings() {
-    assert_eq!(warnings(&pod(&[("quota", "0.3")], &single())), Vec::<String>::new());
-    let high = pod(&[("quota", "0.3"), ("priority", "high"), ("gang", "g"), ("gang-size", "2")], &single());
+    for priority in ["latency-critical", "high", "normal", "best-effort"] {
+        let object = pod(&[("quota", "0.3"), ("priority", priority)], &single());
+        assert_eq!(warnings(&object), Vec::<String>::new(), "{priority}");
+    }
+    let gang = pod(&[("quota", "0.3"), ("gang", "g"), ("gang-size", "2")], &single());
     assert_eq!(
-        warnings(&high),
-        [
-            "sluice.dev/priority: high counts as best-effort with weight 4 until priorities come",
-            "sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one",
-        ]
+        warnings(&gang),
+        ["sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one"]
     );
     let spec = json!({"hostPID": true, "containers": [
         {"name": "main", "image": "x", "securityContext": {"privileged": true}}]});
     assert_eq!(
         warnings(&pod(&[("quota", "0.3"), ("priority", "2")], &spec)),
         [
-            "sluice.dev/priority: normal counts as best-effort with weight 2 until priorities come",
             "spec.containers[main] is privileged: it can reach every GPU of the node, past its quota",
             "spec.hostPID: the pod can reach processes of other GPU users on its node",
         ]

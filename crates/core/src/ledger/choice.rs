@@ -1,0 +1,152 @@
+//! Which client is granted next, and what its virtual time is charged.
+
+use super::ready_queue::{Key, Place};
+use super::virtual_time::virtual_ns;
+use super::{Process, ReturnKind, TokenLedger};
+use crate::ids::ClientId;
+
+impl TokenLedger {
+    /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
+    /// moment. A `holder` counts as waiting since now.
+    pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
+        while let Some((at, client)) = self.queue.first_limited().filter(|(at, _)| *at <= now) {
+            self.reenter(client);
+            self.update_place(client, now.max(at));
+        }
+        let ready = self.queue.first(self.is_withheld());
+        let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
+        let holder = holder.filter(|(_, client)| client.limit.ready_at(now) == Some(now));
+        let holder = holder.map(|(id, client)| Key { start: client.start, since: now, client: id });
+        let best = ready.into_iter().chain(holder).min()?;
+        let is_before = |id: &ClientId, until: u64| {
+            self.clients.get(id).is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
+        };
+        if !self.is_withheld() && self.lingering.iter().any(|(id, until)| is_before(id, *until)) {
+            return None;
+        }
+        self.virtual_now = self.virtual_now.max(best.start);
+        Some(best.client)
+    }
+
+    /// A client that waited for its limit competes again: it is behind the others by at most the lag bound.
+    fn reenter(&mut self, id: ClientId) {
+        let bound = self.lag_bound(id);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.start = client.start.max(self.virtual_now.saturating_sub(bound));
+        }
+    }
+
+    /// Brings a client's place in line with its processes, limit and grants.
+    pub(super) fn update_place(&mut self, id: ClientId, now: u64) {
+        let place = self.place_of(id, now);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.place == place {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut client.place, place) {
+            self.queue.remove(id, before);
+        }
+        if let Some(place) = place {
+            self.queue.insert(id, place);
+            self.lingering.retain(|(lingers, _)| *lingers != id);
+        }
+    }
+
+    fn place_of(&self, id: ClientId, now: u64) -> Option<Place> {
+        let client = self.clients.get(&id).filter(|client| !client.is_critical())?;
+        if self.waiting.is_empty() || self.grants.iter().any(|grant| grant.client == id) {
+            return None;
+        }
+        let waiting = client.processes.iter().filter_map(|process| self.processes.get(process));
+        let waiting = waiting.filter_map(|process: &Process| Some((process.kind, process.waiting?.since)));
+        let since = waiting.clone().map(|(_, since)| since).min()?;
+        let is_hardware = |(kind, _): (ReturnKind, u64)| kind == ReturnKind::HardwareScheduled;
+        match client.limit.ready_at(now) {
+            Some(at) if at <= now => {
+                let key = Key { start: client.start, since, client: id };
+                Some(if waiting.clone().any(is_hardware) { Place::Hardware(key) } else { Place::Token(key) })
+            }
+            ready_at => Some(Place::Limited(ready_at.unwrap_or(u64::MAX))),
+        }
+    }
+
+    /// Charges a client for a grant that lasted for the `span`: GPU time `used`, of `held` at its disposal. `counted` is
+    /// in its virtual time already. Its virtual time advances by the larger one. Otherwise a client that holds long and
+    /// uses little would starve the others.
+    pub(super) fn charge(&mut self, id: ClientId, span: (u64, u64), used: u64, held: u64, counted: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.charged_ns = client.charged_ns.saturating_add(used);
+        client.held_ns = client.held_ns.saturating_add(held);
+        client.limit.charge(span.0, span.1, used);
+        client.lag.charge(client.spec.request, used.max(held), self.policy.lag_ns, self.now);
+        self.advance_virtual_time(id, used.max(held).saturating_sub(counted));
+    }
+
+    /// Advances the virtual time of a client by GPU time. It is ahead of the others by at most the lag bound.
+    pub(super) fn advance_virtual_time(&mut self, id: ClientId, gpu_ns: u64) {
+        let bound = self.lag_bound(id);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let weight = self.demand.weight_ppm(&client.spec);
+        let start = client.start.saturating_add(virtual_ns(gpu_ns, weight));
+        client.start = start.min(self.virtual_now.saturating_add(bound));
+    }
+
+    fn lag_bound(&self, id: ClientId) -> u64 {
+        let weight = self.clients.get(&id).map_or(1, |client| self.demand.weight_ppm(&client.spec));
+        virtual_ns(self.policy.lag_ns, weight)
+    }
+
+    /// A client requests the GPU from `now` on. After a long pause it is not behind the others; it is never behind or
+    /// ahead by more than the lag bound.
+    pub(super) fn becomes_active(&mut self, id: ClientId, now: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(idle_since) = client.idle_since.take() else { return };
+        self.demand.add(&client.spec);
+        let short = now.saturating_sub(idle_since) <= self.policy.idle_credit_ns;
+        client.lag.becomes_active(short, now);
+        if !short {
+            client.limit.was_idle(now);
+        }
+        let bound = self.lag_bound(id);
+        let virtual_now = self.virtual_now;
+        let earliest = if short { virtual_now.saturating_sub(bound) } else { virtual_now };
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.start = client.start.clamp(earliest, virtual_now.saturating_add(bound));
+        }
+        self.critical.check_at.get_or_insert(now);
+    }
+
+    /// Marks a client idle if it neither waits nor holds a grant.
+    pub(super) fn mark_idle_if_quiet(&mut self, id: ClientId, now: u64) {
+        let holds = self.grants.iter().any(|grant| grant.client == id);
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.is_critical() && !holds) else {
+            return;
+        };
+        let waits = |process| self.waiting.contains(process);
+        if client.idle_since.is_none() && !client.processes.iter().any(waits) {
+            client.lag.charge(client.spec.request, 0, self.policy.lag_ns, now);
+            client.idle_since = Some(now);
+            self.demand.remove(&client.spec);
+        }
+    }
+
+    /// Counts a client among those that are active, if it is. A latency-critical one is as long as it has processes.
+    pub(super) fn enter_demand(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(&id) else { return };
+        let active =
+            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
+        if active {
+            self.demand.add(&client.spec);
+        }
+    }
+
+    /// Reverses [`Self::enter_demand`].
+    pub(super) fn leave_demand(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(&id) else { return };
+        let active =
+            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
+        if active {
+            self.demand.remove(&client.spec);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! No disturbance has a lasting effect: clients are ahead or behind by a bounded time.
+
+use super::simulation::{Habit, Simulation};
+use super::*;
+
+const BUSY: Option<Habit> = Some(Habit::Busy { overuse_ns: 0 });
+
+/// Two busy clients of 0.5 after two seconds.
+fn halves() -> Simulation {
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.5, 1.0), BUSY), (spec(0.5, 1.0), BUSY)]);
+    gpu.run_until(2 * S);
+    gpu
+}
+
+/// From two seconds after `from` on, both have a half of every second, apart from one grant.
+fn assert_halves(gpu: &mut Simulation, from: u64) {
+    gpu.run_until(from + 12 * S);
+    for second in 2..12 {
+        let (start, end) = (from + second * S, from + (second + 1) * S);
+        for had in &gpu.had {
+            let share = had.share_between(start, end);
+            assert!((share - 0.5).abs() <= 0.101, "{share} in second {second}");
+        }
+    }
+}
+
+#[test]
+fn kernel_of_three_seconds_is_not_paid_back_for_long() {
+    let mut gpu = halves();
+    gpu.habit(0, Some(Habit::Busy { overuse_ns: 3 * S }));
+    gpu.run_until(2 * S + 300 * MS);
+    gpu.habit(0, BUSY);
+    gpu.run_until(6 * S);
+    let longest = gpu.had[0].longest_stall();
+    assert!(longest <= 500 * MS, "the client stood for {} ms after its kernel", longest / MS);
+    assert_halves(&mut gpu, 6 * S);
+}
+
+#[test]
+fn stop_of_the_manager_gives_no_client_an_advantage() {
+    let mut gpu = halves();
+    let (stopped, goes_on) = (gpu.now, gpu.now + 4 * S);
+    gpu.ledger.was_stopped(stopped, goes_on);
+    gpu.skip_to(goes_on);
+    assert_halves(&mut gpu, goes_on);
+    let charged = |id| gpu.ledger.usage(ClientId(id), gpu.now).unwrap().charged_ns;
+    let sum = charged(0) + charged(1);
+    assert!(sum <= gpu.now - 4 * S, "{} ms are charged of {}", sum / MS, (gpu.now - 4 * S) / MS);
+}
+
+#[test]
+fn client_that_held_the_gpu_alone_shares_it_at_once() {
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.5, 1.0), BUSY), (spec(0.5, 1.0), None)]);
+    gpu.run_until(10 * S);
+    gpu.habit(1, BUSY);
+    gpu.run_until(11 * S);
+    let late = gpu.had[0].share_between(10 * S, 11 * S);
+    assert!((late - 0.5).abs() <= 0.1, "{late} in the first second together");
+}

@@ -1,0 +1,152 @@
+//! Latency-critical clients: what they are charged, whom they are not charged to, and when they are delayed.
+
+use super::*;
+
+/// A latency-critical client (0) beside a best-effort one (1) that is hardware-scheduled and always has work. The GPU
+/// runs the first one whenever it has a grant and work.
+struct Gpu {
+    ledger: TokenLedger,
+    now: u64,
+    /// The latency-critical client's process holds a grant.
+    critical_granted: bool,
+    /// The best-effort process is enabled.
+    enabled: bool,
+    used: [u64; 2],
+    /// When the latency-critical client's grant was revoked or given, and which.
+    changes: Vec<(u64, bool)>,
+}
+
+impl Gpu {
+    fn new(critical: ClientSpec, best_effort: ClientSpec) -> Self {
+        let mut ledger = TokenLedger::new(Policy::default());
+        for (id, spec) in [(0, critical), (1, best_effort)] {
+            ledger.set_client(ClientId(id), spec, 0);
+        }
+        ledger.add_process(ProcessId(0), ClientId(0), ReturnKind::Returns).unwrap();
+        ledger.add_process(ProcessId(1), ClientId(1), ReturnKind::HardwareScheduled).unwrap();
+        ask(&mut ledger, 0, 0);
+        Self { ledger, now: 0, critical_granted: false, enabled: false, used: [0; 2], changes: Vec::new() }
+    }
+
+    /// Runs until `end`, in steps of a millisecond. `wants` tells whether the latency-critical client has work.
+    fn run_until(&mut self, end: u64, wants: impl Fn(u64) -> bool) {
+        while self.now < end {
+            if !self.ledger.holds(ProcessId(1)) {
+                ask(&mut self.ledger, 1, self.now);
+            }
+            let actions = self.ledger.advance(self.now);
+            self.apply(&actions);
+            let (from, to) = (self.now, self.now + MS);
+            self.now = to;
+            if self.critical_granted && wants(from) {
+                self.used[0] += MS;
+                self.ledger.charge_unlimited(ClientId(0), from, to, MS);
+            } else if self.enabled {
+                self.used[1] += MS;
+            }
+        }
+    }
+
+    fn apply(&mut self, actions: &[Action]) {
+        for action in actions {
+            match *action {
+                Action::Grant { process: ProcessId(0), .. } => self.set_critical(true),
+                Action::Revoke { process: ProcessId(0), reason } => {
+                    assert_eq!(reason, GrantEnd::Delayed);
+                    self.set_critical(false);
+                }
+                Action::Grant { process: ProcessId(1), .. } => self.set_enabled(true),
+                Action::Disable { .. } => {
+                    self.set_enabled(false);
+                    self.ledger.returned(ProcessId(1), self.now, 0, 0).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn set_critical(&mut self, granted: bool) {
+        self.critical_granted = granted;
+        self.changes.push((self.now, granted));
+    }
+
+    fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.ledger.set_enabled(ClientId(1), enabled, self.now);
+    }
+
+    fn share(&self, client: usize) -> f64 {
+        self.used[client] as f64 / self.now as f64
+    }
+}
+
+fn critical(request: f64, limit: f64) -> ClientSpec {
+    ClientSpec { class: Class::LatencyCritical, ..spec(request, limit) }
+}
+
+#[test]
+fn limit_of_a_latency_critical_client_holds_and_the_rest_goes_to_the_others() {
+    let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
+    gpu.run_until(10 * S, |_| true);
+    assert!(gpu.share(0) <= 0.31, "{}", gpu.share(0));
+    assert!(gpu.share(0) >= 0.28, "{}", gpu.share(0));
+    assert!(gpu.share(1) >= 0.68, "{}", gpu.share(1));
+}
+
+#[test]
+fn lone_request_within_the_burst_is_not_delayed() {
+    let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
+    gpu.run_until(20 * S, |now| now % S < 70 * MS);
+    assert_eq!(gpu.changes, [(0, true)], "it keeps its grant from the beginning");
+    assert!((gpu.share(0) - 0.07).abs() < 0.001, "{}", gpu.share(0));
+}
+
+#[test]
+fn saturating_latency_critical_client_leaves_the_others_their_requests() {
+    let mut gpu = Gpu::new(critical(0.5, 1.0), spec(0.5, 1.0));
+    gpu.run_until(20 * S, |_| true);
+    assert!(gpu.share(1) >= 0.48, "{}", gpu.share(1));
+    assert!(gpu.share(0) >= 0.48, "{}", gpu.share(0));
+    let usage = gpu.ledger.usage(ClientId(0), gpu.now).unwrap();
+    assert_eq!(usage.charged_ns, gpu.used[0]);
+}
+
+#[test]
+fn latency_critical_client_within_its_request_is_never_delayed() {
+    let mut gpu = Gpu::new(critical(0.5, 1.0), spec(0.6, 1.0));
+    gpu.run_until(20 * S, |now| now % (10 * MS) < 5 * MS);
+    assert_eq!(gpu.changes, [(0, true)]);
+}
+
+#[test]
+fn latency_critical_client_beyond_its_request_runs_while_the_others_have_theirs() {
+    let mut gpu = Gpu::new(critical(0.1, 1.0), spec(0.3, 1.0));
+    gpu.run_until(20 * S, |now| now % (10 * MS) < 6 * MS);
+    assert_eq!(gpu.changes, [(0, true)], "0.4 is left, which is more than the request of 0.3");
+}
+
+#[test]
+fn latency_critical_time_is_not_charged_to_a_limited_client_beside_it() {
+    let mut gpu = Gpu::new(critical(0.55, 1.0), spec(0.4, 0.5));
+    gpu.run_until(20 * S, |now| now % (25 * MS) < 13 * MS);
+    assert!((gpu.share(0) - 0.52).abs() < 0.001, "{}", gpu.share(0));
+    assert!(gpu.share(1) >= 0.45, "{}", gpu.share(1));
+    let usage = gpu.ledger.usage(ClientId(1), gpu.now).unwrap();
+    let charged = (usage.charged_ns + usage.running_ns) as f64 / gpu.now as f64;
+    assert!((charged - gpu.share(1)).abs() < 0.01, "charged {charged}, ran {}", gpu.share(1));
+}
+
+#[test]
+fn time_that_a_delayed_process_waits_is_counted() {
+    let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
+    gpu.run_until(S, |_| true);
+    let delayed = |gpu: &Gpu| gpu.ledger.usage(ClientId(0), gpu.now).unwrap().delayed_ns;
+    assert_eq!(delayed(&gpu), 0, "its process has not requested since it was revoked");
+    let (revoked_at, _) = gpu.changes.iter().rev().find(|(_, granted)| !granted).copied().unwrap();
+    ask(&mut gpu.ledger, 0, gpu.now);
+    let asked_at = gpu.now;
+    assert!(revoked_at <= asked_at);
+    gpu.run_until(2 * S, |_| true);
+    let granted_at = gpu.changes.iter().find(|(at, granted)| *granted && *at >= asked_at).unwrap().0;
+    assert_eq!(delayed(&gpu), granted_at - asked_at);
+}

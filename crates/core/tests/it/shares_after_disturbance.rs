@@ -1,0 +1,151 @@
+//! Shares of clients that always have work, from 2 s after a disturbance on, in every window of 1 s.
+
+use crate::disturbances::{Disturbance, EXAMPLES, any_sequence};
+use crate::simulated_gpu::{
+    Claim, Deviation, MS, S, Scheduling, SimulatedGpu, TenantSpec, entitled, ledger_policy,
+};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use sluice_core::ledger::Class;
+
+/// From this time after the end of the last disturbance on, shares are those entitled to.
+const SETTLED_NS: u64 = 2 * S;
+const WINDOW_NS: u64 = S;
+
+/// Requests of the clients: they add up to 0.6, 0.95 and 1.
+const REQUESTS: [&[f64]; 5] =
+    [&[0.2, 0.4], &[0.25, 0.7], &[0.5, 0.5], &[0.15, 0.3, 0.5], &[0.1, 0.2, 0.3, 0.4]];
+
+/// The largest tolerated deviation in a window: two points, or one quantum with the controls of its hand-off.
+fn tolerance() -> f64 {
+    let policy = ledger_policy();
+    let quantum_ns = policy.quantum_ns.max(policy.quota.base_ns) + 2 * MS;
+    (quantum_ns as f64 / WINDOW_NS as f64).max(0.02)
+}
+
+/// Runs the tenants through the disturbances, and then for `ns` from 2 s after the last one on. Returns the largest
+/// deviation of each tenant's share in this time, and the difference between its charge and its GPU time as a share.
+fn run(
+    scheduling: Scheduling,
+    tenants: &[TenantSpec],
+    disturbances: &[(u64, Disturbance)],
+    ns: u64,
+) -> Vec<(Deviation, f64)> {
+    let mut gpu = SimulatedGpu::new(scheduling, tenants);
+    let mut quiet = 0;
+    for (at, disturbance) in disturbances {
+        disturbance.schedule(&mut gpu, tenants, *at);
+        quiet = quiet.max(at + disturbance.lasts_ns());
+    }
+    let from = quiet + SETTLED_NS;
+    let to = from + ns;
+    gpu.run_until(from);
+    let totals = |gpu: &SimulatedGpu| -> Vec<(u64, u64)> {
+        let total = |tenant| (gpu.usage(tenant).charged_ns, gpu.witness.total_ns(tenant));
+        (0..tenants.len()).map(total).collect()
+    };
+    let before = totals(&gpu);
+    gpu.run_until(to);
+    let claims: Vec<Claim> = tenants.iter().map(Claim::from).collect();
+    let differences = before.iter().zip(totals(&gpu)).map(|(before, after)| {
+        let (charged_ns, used_ns) = (after.0 - before.0, after.1 - before.1);
+        (charged_ns as f64 - used_ns as f64) / ns as f64
+    });
+    let deviation = |(tenant, share)| gpu.witness.largest_deviation(tenant, share, WINDOW_NS, (from, to));
+    entitled(&claims).into_iter().enumerate().map(deviation).zip(differences).collect()
+}
+
+/// The failures of all request sums under one kind of disturbance.
+fn failures(scheduling: Scheduling, disturbance: Disturbance) -> Vec<String> {
+    let mut failures = Vec::new();
+    for requests in REQUESTS {
+        let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
+        for (deviation, charge) in run(scheduling, &tenants, &[(5 * S, disturbance)], 120 * S) {
+            if deviation.size() > tolerance() {
+                failures.push(format!("{scheduling:?} {requests:?}: {deviation:?}"));
+            }
+            if charge.abs() > 0.01 {
+                failures.push(format!("{scheduling:?} {requests:?}: charge differs by {charge:.3}"));
+            }
+        }
+    }
+    failures
+}
+
+fn check(which: impl Fn(&Disturbance) -> bool) {
+    for disturbance in EXAMPLES.into_iter().filter(which) {
+        let by_token = failures(Scheduling::Token, disturbance);
+        let by_quanta = failures(Scheduling::Hardware, disturbance);
+        let failures = [by_token, by_quanta].concat();
+        assert!(failures.is_empty(), "{disturbance:?}\n{}", failures.join("\n"));
+    }
+}
+
+#[test]
+fn shares_hold_after_the_manager_stood_still() {
+    check(|d| matches!(d, Disturbance::ManagerStall { .. }));
+}
+
+#[test]
+fn shares_hold_after_one_long_kernel() {
+    check(|d| matches!(d, Disturbance::LongKernel { .. }));
+}
+
+#[test]
+fn shares_hold_after_a_tenant_was_frozen() {
+    check(|d| matches!(d, Disturbance::Freeze { .. }));
+}
+
+#[test]
+fn shares_hold_after_a_process_died_and_another_one_started() {
+    check(|d| matches!(d, Disturbance::Kill { .. }));
+}
+
+#[test]
+fn shares_hold_after_a_change_of_class_and_back() {
+    check(|d| matches!(d, Disturbance::ClassChange { .. }));
+}
+
+#[test]
+fn shares_hold_after_a_reload_with_and_without_a_change() {
+    check(|d| matches!(d, Disturbance::Reload | Disturbance::RequestChange { .. }));
+}
+
+#[test]
+fn shares_hold_after_a_client_joined_or_left() {
+    check(|d| matches!(d, Disturbance::Join { .. } | Disturbance::Leave { .. }));
+}
+
+#[test]
+fn shares_hold_after_controls_failed() {
+    check(|d| matches!(d, Disturbance::ControlFailure { .. }));
+}
+
+/// Two to four best-effort clients of which the requests add up to at most 1; one may have no request.
+fn any_tenants() -> impl Strategy<Value = Vec<TenantSpec>> {
+    let worse = prop::sample::select(Class::ALL[1..].to_vec());
+    let tenant = (0_u32..10, worse);
+    (prop::collection::vec(tenant, 2..5), 0.5..1.0).prop_map(|(weights, sum)| {
+        let total: u32 = weights.iter().map(|(weight, _)| weight).sum();
+        let request = |weight| f64::from(weight) * sum / f64::from(total.max(1));
+        weights.into_iter().map(|(w, class)| TenantSpec::saturating(request(w)).of_class(class)).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn shares_hold_after_random_disturbances(
+        (tenants, disturbances) in any_tenants().prop_flat_map(|tenants| {
+            let sequence = any_sequence(tenants.len());
+            (Just(tenants), sequence)
+        }),
+        hardware in any::<bool>(),
+    ) {
+        let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
+        for (deviation, _) in run(scheduling, &tenants, &disturbances, 4 * S) {
+            prop_assert!(deviation.size() <= tolerance(), "{:?}", deviation);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Changes from outside: to the manager, the driver, the processes and the specifications.
+
+use super::tenant::{Message, Tenant};
+use super::{SimulatedGpu, TenantSpec};
+use sluice_core::ProcessId;
+use sluice_core::channel_groups::{GroupId, Setting};
+
+/// One change at one time. Changes to tenants without a process are ignored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// The manager makes no step before this time.
+    ManagerStops {
+        until: u64,
+    },
+    /// The hooks restore their groups and run without grants, if the manager is still stopped.
+    HooksTakeOver,
+    /// The manager runs again. The hooks give way.
+    ManagerResumes,
+    Freezes(usize),
+    Thaws(usize),
+    Dies(usize),
+    Starts(usize),
+    /// The client is removed from the resource file.
+    Leaves(usize),
+    /// The client is in the resource file again, and its process attaches.
+    Returns(usize),
+    Joins(TenantSpec),
+    Becomes(usize, TenantSpec),
+    /// The next kernel takes so long.
+    LongKernel(usize, u64),
+    ControlsFail {
+        until: u64,
+    },
+}
+
+impl SimulatedGpu {
+    /// Adds a change to be made at a time.
+    pub(crate) fn schedule(&mut self, at: u64, change: Change) {
+        self.changes.push((at, change));
+        self.changes.sort_by_key(|(at, _)| *at);
+    }
+
+    pub(super) fn make_changes(&mut self) {
+        while let Some((_, change)) = self.changes.first().copied().filter(|(at, _)| *at <= self.now) {
+            self.changes.remove(0);
+            let is_configuration = matches!(
+                change,
+                Change::Leaves(_) | Change::Returns(_) | Change::Joins(_) | Change::Becomes(..)
+            );
+            if is_configuration && self.now < self.manager.stopped_until {
+                self.schedule(self.manager.stopped_until, change);
+            } else {
+                self.make(change);
+            }
+        }
+    }
+
+    fn make(&mut self, change: Change) {
+        let now = self.now;
+        match change {
+            Change::ManagerStops { until } => {
+                self.manager.stopped_until = self.manager.stopped_until.max(until);
+            }
+            Change::HooksTakeOver => self.hooks_take_over(),
+            Change::ManagerResumes => self.hooks_give_way(),
+            Change::Freezes(index) => self.tenants[index].frozen = true,
+            Change::Thaws(index) => self.tenants[index].frozen = false,
+            Change::Dies(index) => self.end_process(index),
+            Change::Starts(index) => self.start_process(index),
+            Change::Leaves(index) => {
+                self.end_process(index);
+                self.manager.ledger.remove_client(self.tenants[index].client, now);
+            }
+            Change::Returns(index) => {
+                self.manager.set_client(&self.tenants[index], now);
+                self.start_process(index);
+            }
+            Change::Joins(spec) => self.join(spec),
+            Change::Becomes(index, spec) => {
+                self.tenants[index].spec = spec;
+                self.manager.set_client(&self.tenants[index], now);
+            }
+            Change::LongKernel(index, ns) => self.tenants[index].workload.kernel_left_ns = ns,
+            Change::ControlsFail { until } => {
+                self.driver.fails_until = self.driver.fails_until.max(until);
+            }
+        }
+    }
+
+    /// A new client with one process.
+    pub(super) fn join(&mut self, spec: TenantSpec) {
+        let index = self.tenants.len();
+        self.tenants.push(Tenant::new(index as u64, spec, self.now));
+        self.manager.set_client(&self.tenants[index], self.now);
+        self.start_process(index);
+    }
+
+    fn start_process(&mut self, index: usize) {
+        if self.tenants[index].process.is_some() {
+            return;
+        }
+        self.processes += 1;
+        let (process, group) = (ProcessId(self.processes), GroupId(self.processes));
+        self.tenants[index].start(process, group, self.now);
+        self.driver.create(group);
+        self.manager.inbox.push(Message::Attaches { tenant: index });
+    }
+
+    fn end_process(&mut self, index: usize) {
+        let tenant = &mut self.tenants[index];
+        let Some(process) = tenant.process.take() else { return };
+        tenant.close_page();
+        tenant.hardware_scheduled = false;
+        self.driver.groups.remove(&tenant.group);
+        self.manager.inbox.push(Message::Ended { process, group: tenant.group });
+    }
+
+    /// Each hook restores the default slice of its group before it enables the group.
+    fn hooks_take_over(&mut self) {
+        if self.now >= self.manager.stopped_until {
+            return;
+        }
+        for tenant in self.tenants.iter_mut().filter(|t| t.process.is_some() && !t.frozen) {
+            tenant.free_running = true;
+            self.driver.groups.insert(tenant.group, Setting::FREE);
+        }
+        self.driver.check();
+    }
+
+    /// The manager reads the settings of the groups anew.
+    fn hooks_give_way(&mut self) {
+        if self.now < self.manager.stopped_until {
+            return;
+        }
+        for tenant in &mut self.tenants {
+            if std::mem::take(&mut tenant.free_running) && tenant.hardware_scheduled {
+                self.manager.announce(tenant, self.now);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Managers that hang: the connection exists, and there is no heartbeat.
+
+use super::*;
+
+#[test]
+fn launch_that_waits_for_a_silent_manager_passes() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.link.withholds_answers.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
+        while device.link.sent().is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(!held.is_finished());
+        device.link.silent.store(true, SeqCst);
+        assert!(!held.join().expect("the launch returns"));
+    });
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    assert_eq!(device.link.sent().len(), 1, "no further request is sent");
+}
+
+#[test]
+fn launch_under_a_valid_grant_does_not_depend_on_the_heartbeat() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    device.link.silent.store(true, SeqCst);
+    assert!(device.try_launch(stream(100), &thread).is_ok());
+    device.track();
+    assert!(device.try_launch(stream(100), &thread).is_ok(), "the grant has not ended");
+}
+
+#[test]
+fn launches_after_the_grant_pass_a_silent_manager_until_it_runs_again() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    device.link.silent.store(true, SeqCst);
+    fixture.clock.advance(100 * MS);
+    assert!(device.try_launch(stream(100), &thread).is_err());
+    device.track();
+    device.track();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    assert_eq!(
+        device.link.disconnects.load(SeqCst),
+        0,
+        "the end of the connection would show the manager's death"
+    );
+    // The heartbeat is checked every 50 ms.
+    for _ in 0..10 {
+        let NextStep::At(at) = device.track() else { continue };
+        fixture.clock.set(at);
+    }
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    device.link.silent.store(false, SeqCst);
+    fixture.clock.advance(50 * MS);
+    device.track();
+    let before = device.link.sent().len();
+    assert!(is_governed(&device.launch(stream(100), &thread)));
+    assert_eq!(device.link.sent().len(), before + 1, "it requests a grant again");
+}
+
+#[test]
+fn launches_wait_for_a_silent_manager_with_fail_closed() {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.closed.store(true, SeqCst);
+    device.link.silent.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
+        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            device.track();
+            fixture.clock.advance(100 * MS);
+        }
+        assert!(!held.is_finished());
+        device.link.silent.store(false, SeqCst);
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
+}
+
+#[test]
+fn idle_process_notices_a_silent_manager_at_its_next_check() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.link.silent.store(true, SeqCst);
+    assert_eq!(device.track(), NextStep::Immediately);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    assert_eq!(device.link.sent().len(), 0);
+}
+
+#[test]
+fn recovery_opens_the_way_for_launches_without_the_tracker() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
+    device.link.unlimited.store(true, SeqCst);
+    device.track();
+    assert!(is_governed(&device.launch(stream(100), &thread)));
+    device.lose_silent_manager();
+    assert!(is_governed(&device.launch(stream(100), &thread)), "the manager is not silent");
+    device.link.silent.store(true, SeqCst);
+    device.lose_silent_manager();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+}

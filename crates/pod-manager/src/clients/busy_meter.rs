@@ -1,0 +1,40 @@
+//! GPU time that one process reports, with the part of a burst that still runs.
+
+/// A process adds a burst to its counter when the burst has ended. Bursts of a service that is never idle last for seconds, so the running
+/// one is estimated: the process counts as busy since the burst began, or since the counter last grew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BusyMeter {
+    /// The counter when it was last read, and when it last grew.
+    reported_ns: u64,
+    grew_at: u64,
+    /// The counter's value that was counted so far, with estimates.
+    counted_ns: u64,
+    counted_at: u64,
+}
+
+impl BusyMeter {
+    /// A meter that counts from `now` on, when the counter is `reported_ns`.
+    pub(crate) fn new(reported_ns: u64, now: u64) -> Self {
+        Self { reported_ns, grew_at: now, counted_ns: reported_ns, counted_at: now }
+    }
+
+    /// Reads the counter at `now`, with the time since when the process is busy. Returns what was used and since when; never more than
+    /// that time.
+    pub(crate) fn read(&mut self, reported_ns: u64, busy_since: Option<u64>, now: u64) -> (u64, u64) {
+        if reported_ns != self.reported_ns {
+            (self.reported_ns, self.grew_at) = (reported_ns, now);
+        }
+        let running = busy_since.map_or(0, |since| now.saturating_sub(since.max(self.grew_at)));
+        let estimate = reported_ns.saturating_add(running);
+        let from = self.counted_at;
+        let used = estimate.saturating_sub(self.counted_ns).min(now.saturating_sub(from));
+        if used > 0 {
+            self.counted_ns = estimate;
+            self.counted_at = now;
+        }
+        (from, used)
+    }
+}
+
+#[cfg(test)]
+mod tests;

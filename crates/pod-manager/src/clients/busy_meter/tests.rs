@@ -1,0 +1,24 @@
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn running_burst_counts_before_it_is_reported_and_once() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, Some(10 * MS), 30 * MS), (0, 20 * MS));
+    assert_eq!(meter.read(40 * MS, None, 50 * MS), (30 * MS, 20 * MS));
+}
+
+#[test]
+fn burst_that_used_less_than_estimated_is_made_up_for_by_the_next() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, Some(0), 30 * MS).1, 30 * MS);
+    assert_eq!(meter.read(10 * MS, None, 40 * MS).1, 0);
+    assert_eq!(meter.read(35 * MS, None, 80 * MS).1, 5 * MS);
+}
+
+#[test]
+fn counter_that_jumps_counts_at_most_the_elapsed_time() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(u64::MAX, Some(u64::MAX), 5 * MS).1, 5 * MS);
+}

@@ -1,0 +1,78 @@
+//! The heartbeat on the pages, and what follows when the event loop missed it: hooks have treated the manager as lost.
+
+use super::EventLoop;
+use crate::clients::Process;
+use sluice_comm::HEARTBEAT_INTERVAL_NS;
+use sluice_core::ProcessId;
+use tracing::warn;
+
+/// When the heartbeat was last written.
+pub(super) struct Heartbeat {
+    /// `None` while no process has a page: nothing is written, and the loop is not woken.
+    last: Option<u64>,
+    /// A longer pause counts as a stop of the manager.
+    missed_ns: u64,
+}
+
+impl Heartbeat {
+    pub(super) fn new(missed_ns: u64) -> Self {
+        Self { last: None, missed_ns }
+    }
+
+    /// When the next heartbeat is due.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        Some(self.last?.saturating_add(HEARTBEAT_INTERVAL_NS))
+    }
+
+    /// The last heartbeat, if the pause since then was a stop of the manager.
+    fn stopped_at(&self, now: u64) -> Option<u64> {
+        self.last.filter(|last| now.saturating_sub(*last) > self.missed_ns)
+    }
+}
+
+impl EventLoop {
+    /// Writes the heartbeat if it is due: one store for each process with a page. Called before each event and each decision, so that a
+    /// long round does not delay it.
+    pub(super) fn beat(&mut self) {
+        if !self.shared.processes.iter().any(|(_, process)| process.pages.is_some()) {
+            self.heartbeat.last = None;
+            return;
+        }
+        let now = self.shared.io.now();
+        if let Some(stopped_at) = self.heartbeat.stopped_at(now) {
+            self.rebuild(stopped_at, now);
+        } else if self.heartbeat.next_deadline().is_some_and(|due| now < due) {
+            return;
+        }
+        self.heartbeat.last = Some(now);
+        for (_, process) in self.shared.processes.iter() {
+            if let Some(pages) = &process.pages {
+                pages.beat(now);
+            }
+        }
+    }
+
+    /// The loop did not run from `stopped_at` until `now`. Hooks whose processes waited or were disabled have let them run. So nothing
+    /// is known of the groups, and all grants have ended: no client is charged for the pause.
+    fn rebuild(&mut self, stopped_at: u64, now: u64) {
+        let ms = now.saturating_sub(stopped_at) / 1_000_000;
+        warn!(ms, "the manager did not run: it takes back all grants and sets all channel groups anew");
+        let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
+        groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
+        let is_token_scheduled = |id: ProcessId, process: &Process| {
+            !groups.is_hardware_scheduled(id) && !shared.clients.is_critical(process.client)
+        };
+        let processes = shared.processes.iter().filter(|(id, process)| is_token_scheduled(*id, process));
+        for (id, process) in processes {
+            if !shared.grants.ledger.holds(id) {
+                continue;
+            }
+            // Charged for the time until the stop. The report that the process may have sent meanwhile is ignored.
+            let _ = shared.grants.ledger.returned(id, stopped_at, u64::MAX, 0);
+            if let Some(pages) = &process.pages {
+                pages.grant().close();
+            }
+        }
+        shared.export_unseen(stopped_at, now);
+    }
+}

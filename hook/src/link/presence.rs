@@ -1,0 +1,83 @@
+//! Whether the manager at the other end of a connection is there and runs.
+//!
+//! An attached process reads the manager's heartbeat on its grant page. Before that, and with a manager that writes no heartbeat, a request
+//! that the manager has not read after [`SILENCE_NS`] shows that it does not run: a manager reads requests as they come, also those whose
+//! answer takes long.
+
+use std::ffi::{c_int, c_ulong};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use sluice_comm::SILENCE_NS;
+use sluice_hook_core::platform::{LinkError, TokenLink};
+use sluice_sys::clock::monotonic_ns;
+
+use crate::process;
+
+/// The ioctl for the number of bytes that the peer has not read. Not in libc's constants for this target.
+const SIOCOUTQ: c_ulong = 0x5411;
+
+/// [`TokenLink::presence_left_ns`] of a device's manager at this moment.
+pub(crate) fn presence_left_ns(ordinal: u32) -> Option<u64> {
+    process::device_in_use(ordinal)?.device.link.presence_left_ns(monotonic_ns())
+}
+
+/// Waits until the peer closes a connection, from either side, for at most `ms` milliseconds. Answers that were not read do not matter.
+pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
+    poll(connection, libc::POLLRDHUP, ms).is_some_and(|events| events != 0)
+}
+
+/// Waits until an answer can be read, or until the connection has ended.
+///
+/// With a limit, the request is one that a running manager reads at once, and answers within the limit.
+///
+/// # Errors
+/// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] after the limit.
+pub(super) fn wait_for_answer(
+    fd: BorrowedFd<'_>,
+    ordinal: u32,
+    limit: Option<Duration>,
+) -> Result<(), LinkError> {
+    let begun = monotonic_ns();
+    let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    loop {
+        let waited = monotonic_ns().saturating_sub(begun);
+        let left = limit_ns.unwrap_or(u64::MAX).saturating_sub(waited);
+        let check = match presence_left_ns(ordinal) {
+            Some(0) => return Err(LinkError::Silent),
+            Some(presence_left) => presence_left,
+            None if limit.is_none() => return Ok(()),
+            None if waited < SILENCE_NS => SILENCE_NS - waited,
+            None if has_unread_request(fd) => return Err(LinkError::Silent),
+            None => left,
+        };
+        if left == 0 {
+            return Err(LinkError::Gone);
+        }
+        let ms = c_int::try_from(check.min(left).div_ceil(1_000_000)).unwrap_or(c_int::MAX);
+        match poll(fd.as_raw_fd(), libc::POLLIN, ms) {
+            Some(0) => {}
+            Some(_) => return Ok(()),
+            None => return Err(LinkError::Gone),
+        }
+    }
+}
+
+/// Polls one descriptor. Returns the events, 0 if there were none or a signal interrupted the wait; `None` if the call failed.
+fn poll(fd: RawFd, events: i16, ms: c_int) -> Option<i16> {
+    let mut waited = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one entry is readable and writable.
+    match unsafe { libc::poll(&raw mut waited, 1, ms) } {
+        -1 if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => Some(0),
+        -1 => None,
+        _ => Some(waited.revents),
+    }
+}
+
+/// Whether the manager has left bytes of this connection unread. Over TCP always `false`: there the kernel of the peer takes them.
+fn has_unread_request(fd: BorrowedFd<'_>) -> bool {
+    let mut unread: c_int = 0;
+    // SAFETY: `unread` is writable.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQ, &raw mut unread) };
+    asked == 0 && unread > 0
+}
