@@ -33,8 +33,13 @@ pub(crate) enum Benchmark {
     Hook(Common),
     /// Time of a frame and of a round trip to the pod-manager
     Comm(Common),
-    /// Time from one client's YIELD until the next client may launch
-    Token(Common),
+    /// Time from one client's YIELD until the next client may launch; with `--clients` what many clients cost
+    Token {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        crowd: token::crowd::CrowdArguments,
+    },
     /// Limits, idle tenants, killed tenants, killed managers and full memory, on the simulated GPU
     Scenarios {
         #[command(flatten)]
@@ -96,7 +101,15 @@ pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
         Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::block()?)?)?,
         Benchmark::Comm(common) => common.publish(&comm::measure(common, &Interrupts::block()?)?)?,
-        Benchmark::Token(common) => common.publish(&token::measure(common, &Interrupts::block()?)?)?,
+        Benchmark::Token { common, crowd } => {
+            let interrupts = Interrupts::block()?;
+            match crowd.clients() {
+                Some(clients) => {
+                    common.publish(&token::crowd::measure(common, crowd, clients, &interrupts)?)?
+                }
+                None => common.publish(&token::measure(common, &interrupts)?)?,
+            }
+        }
         Benchmark::Scenarios { common, only } => {
             common.publish(&scenarios::measure(only, &Interrupts::block()?)?)?
         }

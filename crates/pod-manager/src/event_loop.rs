@@ -1,8 +1,9 @@
 //! The event loop: one thread that owns all state of one GPU's manager.
 //!
-//! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide once, and carries out
-//! the [effects](crate::effect::Effect) that the parts return. The loop takes no lock and waits only in the poller. It reads no file
-//! except /proc, once per connection. Other threads reach it by [`Message`]s.
+//! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide, and carries out the
+//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: [`MAX_EVENTS`] events of each kind, a few
+//! frames for each, a few decisions. Requests for memory come first. The loop takes no lock and waits only in the poller. It reads no
+//! file except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
 //! effects and pages, the set of clients, and the end of processes.
@@ -10,6 +11,8 @@
 mod attach;
 mod clients;
 mod connections;
+mod contenders;
+mod decisions;
 mod effects;
 mod frames;
 mod heartbeat;
@@ -27,6 +30,8 @@ use crate::listen::UnixSocket;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
+#[cfg(doc)]
+use crate::poller::MAX_EVENTS;
 use crate::poller::{Event, Poller, Source};
 use crate::resource_file::ReloadRequests;
 use crate::shared::Shared;
@@ -41,6 +46,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use tracing::info;
 
@@ -76,6 +82,10 @@ pub(crate) struct EventLoop {
     unhooked: Unhooked,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
+    /// The last round ended before the ledger had nothing left to decide.
+    undecided: bool,
+    /// Processes whose pages may show contenders, their class or a request for wake-ups.
+    marked: BTreeSet<ProcessId>,
     stopping: bool,
 }
 
@@ -130,6 +140,8 @@ impl EventLoop {
             inbox,
             signals,
             reloads,
+            undecided: false,
+            marked: BTreeSet::new(),
             stopping: false,
         };
         event_loop.load(definitions);
@@ -161,6 +173,8 @@ impl EventLoop {
             Source::UnixListener => self.accept(Listener::Unix),
             Source::TcpListener => self.accept(Listener::Tcp),
             Source::Timer => self.shared.io.clock.acknowledge(),
+            // The events themselves come first in each round.
+            Source::MemoryChannels => {}
             Source::Messages => self.take_messages(),
             Source::Signal => self.take_signal(),
             Source::Connection(id) => self.connection_ready(id, event.flags),
@@ -222,8 +236,11 @@ impl EventLoop {
     }
 
     /// Sets the timer to the earliest deadline of all parts. Returns how long the poller waits: not at all while a grant is about to
-    /// come back for which a client waits.
+    /// come back for which a client waits, or while there is something to decide.
     fn arm_timer(&mut self) -> Result<EpollTimeout> {
+        if self.undecided {
+            return Ok(EpollTimeout::ZERO);
+        }
         let now = self.shared.io.now();
         let busy_poll_from = self.shared.grants.busy_poll_from(now);
         if busy_poll_from.is_some_and(|from| from <= now) {
@@ -258,30 +275,6 @@ impl EventLoop {
         let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);
         let effects = self.channel_groups.announce(id, announcement, unhooked, shared);
         self.carry_out(effects);
-    }
-
-    /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
-    fn decide(&mut self) {
-        loop {
-            self.beat();
-            self.channel_groups.read_activity(&self.shared.processes);
-            self.stream_gates.update(&self.channel_groups, &mut self.shared);
-            let now = self.shared.io.now();
-            let ledger = &mut self.shared.grants.ledger;
-            self.channel_groups.scheduler.request_and_return_grants(ledger, now);
-            let actions = ledger.advance(now);
-            if actions.is_empty() && !self.request_wakeups() {
-                break;
-            }
-            for action in &actions {
-                let effects = self.shared.apply(action, &mut self.channel_groups);
-                self.carry_out(effects);
-            }
-        }
-        let effects = self.channel_groups.take_released(&self.shared.processes);
-        self.carry_out(effects);
-        self.channel_groups.begin_control(&self.shared.io);
-        self.publish_contenders();
     }
 
     /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.

@@ -268,6 +268,11 @@ impl TestBed {
         }
     }
 
+    /// The pod-manager's process id, if it was started.
+    pub fn manager_pid(&self) -> Option<i32> {
+        self.manager.as_ref().map(Process::pid)
+    }
+
     /// Whether the pod-manager runs.
     pub fn is_manager_running(&mut self) -> bool {
         self.manager.as_mut().is_some_and(|manager| manager.check_running().is_ok())

@@ -1,7 +1,7 @@
 //! A client of the pod-manager without the hook, for benchmarks of the wire alone.
 
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +37,20 @@ impl WireClient {
 
     /// Makes this the token channel of this process.
     pub(crate) fn attach(&mut self) -> anyhow::Result<()> {
+        let pages = self.attach_channel(Channel::Token)?;
+        let grant = pages.first().context("the pod-manager gave no grant page")?;
+        self.grant_page =
+            Some(SharedPage::map(grant.as_fd(), Access::ReadOnly).context("cannot map the grant page")?);
+        Ok(())
+    }
+
+    /// Makes this the memory channel of this process.
+    pub(crate) fn attach_memory(&mut self) -> anyhow::Result<()> {
+        self.attach_channel(Channel::Memory).map(drop)
+    }
+
+    /// Returns the descriptors that came with the answer.
+    fn attach_channel(&mut self, channel: Channel) -> anyhow::Result<Vec<OwnedFd>> {
         let payload = AttachPayload {
             pid: std::process::id(),
             device_ordinal: 0,
@@ -45,11 +59,7 @@ impl WireClient {
         };
         let payload =
             memfd::sealed("sluice-attach", &payload.encode()).context("cannot make the attach payload")?;
-        let request = self.request(RequestBody::Attach {
-            version: ATTACH_VERSION,
-            channel: Channel::Token,
-            used_bytes: 0,
-        });
+        let request = self.request(RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes: 0 });
         let frame = request.encode()?;
         let sent = socket::send_with_fds(self.stream.as_fd(), &frame, &[payload.as_fd()])
             .context("cannot attach")?;
@@ -73,10 +83,7 @@ impl WireClient {
         let ResponseBody::Attach { status: AttachStatus::Ok, .. } = answer.body else {
             bail!("the pod-manager refuses: {answer:?}");
         };
-        let grant = pages.first().context("the pod-manager gave no grant page")?;
-        self.grant_page =
-            Some(SharedPage::map(grant.as_fd(), Access::ReadOnly).context("cannot map the grant page")?);
-        Ok(())
+        Ok(pages)
     }
 
     /// Sends a request and waits for the answer. Fails if the answer belongs to another request.

@@ -71,6 +71,10 @@ impl Processes {
         Some(process)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
     pub(crate) fn get(&self, id: ProcessId) -> Option<&Process> {
         self.processes.get(&id)
     }

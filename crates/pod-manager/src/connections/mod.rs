@@ -214,6 +214,17 @@ impl Connections {
         Ok(())
     }
 
+    /// A connection is a memory channel from now on: its requests are read before others. If the kernel refuses that, they are read with
+    /// the others.
+    pub(crate) fn prefer(&self, id: ConnectionId, io: &Io) {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
+        if let Some(connection) = self.open.get(&id)
+            && let Err(error) = io.poller.prefer(connection.fd(), Source::Connection(id), flags)
+        {
+            tracing::warn!(peer = %connection.label, %error, "requests of a memory channel are not read first");
+        }
+    }
+
     /// Reads a connection again that waited for its pod.
     pub(crate) fn resume(&mut self, id: ConnectionId, io: &Io) -> nix::Result<()> {
         let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };

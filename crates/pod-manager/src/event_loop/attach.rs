@@ -177,6 +177,9 @@ impl EventLoop {
             self.end_token_channel(id);
         }
         self.connections.set_role(connection, Role::Attached(id, channel));
+        if channel == Channel::Memory {
+            self.connections.prefer(connection, &self.shared.io);
+        }
         if let Some(before) = before {
             self.drop_connection(before);
         }

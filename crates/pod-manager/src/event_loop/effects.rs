@@ -1,9 +1,8 @@
-//! Carries out the effects that the parts return, requests wake-ups, writes the contenders on the pages and updates the gauges.
+//! Carries out the effects that the parts return, and updates the gauges.
 
 use super::EventLoop;
 use crate::effect::{Effect, Effects};
 use crate::grants::{UNLIMITED_MS, answer_all};
-use crate::shared::Shared;
 use sluice_core::ProcessId;
 
 impl EventLoop {
@@ -54,50 +53,6 @@ impl EventLoop {
         if let Some(pages) = &mut process.pages {
             pages.shows_hardware_grant = false;
             pages.grant().close();
-        }
-    }
-
-    /// Requests a wake-up from every idle process whose work matters to the scheduler or the gates. Returns `true` if one became busy
-    /// before it was asked.
-    pub(super) fn request_wakeups(&mut self) -> bool {
-        let Shared { clients, processes, io, .. } = &mut self.shared;
-        let (now, mut busy) = (io.now(), false);
-        for (id, process) in processes.iter_mut() {
-            let wanted =
-                self.channel_groups.needs_wakeup(id) || self.stream_gates.needs_wakeup(process, clients);
-            if process.pages.is_none() || process.wakeups.requested_since.is_some() == wanted {
-                continue;
-            }
-            process.request_wakeups(wanted.then_some(now));
-            // What it wrote before the request has woken no thread.
-            busy |= wanted && (process.activity().busy || process.has_announced());
-        }
-        busy
-    }
-
-    /// Writes on each page whether the process is latency-critical, and for those that are and for hardware-scheduled ones how many
-    /// others may use the GPU. In each round: processes change that without a decision of the ledger.
-    pub(super) fn publish_contenders(&self) {
-        let Shared { clients, processes, grants, .. } = &self.shared;
-        let state = processes.iter().map(|(id, process)| {
-            let critical = clients.is_critical(process.client);
-            let scheduled = self.channel_groups.is_using_gpu(id);
-            let uses =
-                scheduled.unwrap_or_else(|| grants.ledger.holds(id) || critical && process.is_attached());
-            (process, critical, uses, scheduled.is_some())
-        });
-        let state: Vec<_> = state.collect();
-        let users = state.iter().filter(|(.., uses, _)| *uses).count() as u64;
-        for (process, critical, uses, is_hardware_scheduled) in state {
-            let Some(page) = process.pages.as_ref().map(|pages| pages.grant()) else { continue };
-            let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
-            // Only what changes is written: launches read the words beside it.
-            if page.latency_critical() != critical {
-                page.set_latency_critical(critical);
-            }
-            if page.contenders() != others {
-                page.set_contenders(others);
-            }
         }
     }
 

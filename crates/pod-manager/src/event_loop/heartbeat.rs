@@ -9,7 +9,7 @@ use tracing::warn;
 
 /// When the heartbeat was last written.
 pub(super) struct Heartbeat {
-    /// `None` while no process has a page: nothing is written, and the loop is not woken.
+    /// `None` while there is no process: nothing is written, and the loop is not woken.
     last: Option<u64>,
     /// A longer pause counts as a stop of the manager.
     missed_ns: u64,
@@ -35,7 +35,7 @@ impl EventLoop {
     /// Writes the heartbeat if it is due: one store for each process with a page. Called before each event and each decision, so that a
     /// long round does not delay it.
     pub(super) fn beat(&mut self) {
-        if !self.shared.processes.iter().any(|(_, process)| process.pages.is_some()) {
+        if self.shared.processes.is_empty() {
             self.heartbeat.last = None;
             return;
         }

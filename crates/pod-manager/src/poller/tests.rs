@@ -8,6 +8,7 @@ fn every_source_is_recovered_from_its_registration() {
         Source::Timer,
         Source::Messages,
         Source::Signal,
+        Source::MemoryChannels,
         Source::Connection(ConnectionId(0)),
         Source::Connection(ConnectionId(ID_MASK)),
         Source::Wakeup(ProcessId(7)),

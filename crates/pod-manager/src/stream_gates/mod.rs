@@ -50,8 +50,9 @@ impl StreamGates {
         }
         let Shared { clients, processes, grants, io } = shared;
         let now = io.now();
-        let critical = self.read_critical(clients, processes, now);
-        let is_gated = processes.iter().any(|(id, process)| self.has_gates(id, process, clients, groups));
+        let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
+        let is_gated = self.of != GatedProcesses::Off
+            && processes.iter().any(|(id, process)| self.has_gates(id, process, clients, groups));
         let critical = if is_gated { critical } else { Vec::new() };
         let announced_until = self.announced.values().map(|announced| announced.until).max();
         let state = self.gates.update(now, announced_until, critical.into_iter());
@@ -72,11 +73,20 @@ impl StreamGates {
     }
 
     /// The activity of all latency-critical processes whose hooks report it. Takes note of what they have announced on their pages.
-    fn read_critical(&mut self, clients: &Clients, processes: &mut Processes, now: u64) -> Vec<Activity> {
+    fn read_critical(
+        &mut self,
+        clients: &Clients,
+        processes: &mut Processes,
+        ids: Vec<ProcessId>,
+        now: u64,
+    ) -> Vec<Activity> {
         // Announcements end at their time. The loop below does not visit processes that are no longer latency-critical or attached.
         self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
-        for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {
+        for id in ids {
+            let Some(process) = processes.get_mut(id).filter(|process| process.is_attached()) else {
+                continue;
+            };
             let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else {
                 continue;
             };

@@ -6,6 +6,7 @@ mod support;
 
 mod announcements;
 mod bad_input;
+mod bounded_rounds;
 mod channel_groups;
 mod control;
 mod crowds;

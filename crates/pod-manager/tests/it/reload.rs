@@ -1,9 +1,16 @@
 //! The resource file changes under a running manager.
 
-use crate::support::hook::Line;
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::driver::{Call, Descriptor, context};
+use crate::support::group_processes::{quiet, works};
+use crate::support::hook::{Hook, Line};
+use crate::support::peers::FakeProcess;
 use crate::support::{CLIENTS, GIB, MS, World, logs, until};
+use sluice_comm::{AttachStatus, Channel};
 use sluice_pod_manager::ClientSource;
+use sluice_proto::control::{Class, Client};
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -101,12 +108,72 @@ fn a_removed_client_is_closed_and_forgotten_and_the_others_go_on() {
     let refused = world.metric("sluice_refused_connections_total{reason=\"client_removed\"}");
     assert_eq!(refused, Some(2.0));
     let mut again = Line::open(&world.socket(), &world.peers.process(), "be-a").unwrap();
-    let (status, _) = again.attach(sluice_comm::Channel::Token, 0).unwrap();
-    assert_eq!(status, sluice_comm::AttachStatus::UnknownClient);
+    assert_eq!(again.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);
     // It comes back as a new client.
     fs::write(&world.file, CLIENTS).unwrap();
     until_limit_is(&world, Some(8 * GIB));
     assert_eq!(world.process("be-a").account(), (0, 8 * GIB));
+}
+
+fn attach(world: &World, process: &FakeProcess, client: &str, group: u32) -> (Hook, Descriptor) {
+    let descriptor = Descriptor::new();
+    let announced = (&[context(group)][..], &[descriptor.sent.as_fd()][..]);
+    (Hook::attach_with(&world.socket(), process, client, 0, announced).unwrap(), descriptor)
+}
+
+/// Removes a disabled client with a tiny slice, which `remove` does, and then finds its process without a manager.
+fn removed_process_is_let_go(world: &World, processes: [&FakeProcess; 3], remove: impl FnOnce()) {
+    let (a, _a) = attach(world, processes[0], "be-a", 1);
+    let (mut b, descriptor) = attach(world, processes[1], "be-b", 2);
+    works(world, &a);
+    works(world, &b);
+    let (_lc, _lc_descriptor) = attach(world, processes[2], "lc", 3);
+    quiet(world);
+    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
+    world.driver.take_calls();
+    remove();
+    assert!(b.token.is_closed() && b.memory.is_closed());
+    // Enabled with a tiny slice it would stand in the way of the first client, which has one too.
+    descriptor.closes_in_time(world);
+    assert_eq!(world.driver.take_calls(), [Call::Slice(2, 2048), Call::Start(2)]);
+    assert_eq!(b.page().deadline_ns(), 0);
+    // Its hook attaches again, is refused, and goes by what it is told to do without a manager.
+    let mut again = Line::open(&world.socket(), &b.process, "be-b").unwrap();
+    assert_eq!(again.attach(Channel::Token, 0).unwrap().0, AttachStatus::UnknownClient);
+    // No quantum is kept for it.
+    for _ in 0..4 {
+        world.advance(50 * MS);
+        quiet(world);
+    }
+    assert_eq!(world.driver.calls(), []);
+    assert_eq!(world.metric("sluice_level{level=\"turn\"}"), Some(2.0));
+}
+
+#[test]
+fn process_of_a_removed_client_has_its_groups_set_free_slice_first() {
+    let world = World::new();
+    let processes = [(); 3].map(|()| world.peers.process());
+    removed_process_is_let_go(&world, processes.each_ref(), || {
+        let left: Vec<&str> = CLIENTS.lines().filter(|line| !line.contains("be-b")).collect();
+        fs::write(&world.file, left.join("\n")).unwrap();
+    });
+    let closed = "sluice_refused_connections_total{reason=\"client_removed\"}";
+    assert_eq!(world.metric(closed), Some(2.0));
+}
+
+#[test]
+fn process_of_a_pod_that_the_agent_removes_has_its_groups_set_free_slice_first() {
+    let world = World::for_agent(|_| ());
+    let mut agent = Agent::connect(&world);
+    let pods = [1, 2, 3].map(|n| pod(&uid(n)));
+    let critical = Client { class: Class::LatencyCritical.into(), ..pods[2].clone() };
+    agent.set(&[pods[0].clone(), pods[1].clone(), critical.clone()]);
+    let processes = [1, 2, 3].map(|n| world.peers.process_of(&uid(n)));
+    removed_process_is_let_go(&world, processes.each_ref(), || agent.set(&[pods[0].clone(), critical]));
+    assert_eq!(
+        agent.snapshot().refused,
+        [("client_removed".to_owned(), 2), ("unknown_client".to_owned(), 1)].into()
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Time that stands still until the test moves it.
+//! Time that stands still until the test moves it. The manager's readings of it count its work.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_pod_manager::clock::Clock;
@@ -17,20 +17,21 @@ pub struct ManualClock {
     waits: Arc<AtomicBool>,
     /// The time for which it armed the timer last; 0: none.
     armed: Arc<AtomicU64>,
+    /// How often the manager has read the clock, and how far each reading moves it.
+    readings: Arc<AtomicU64>,
+    step: Arc<AtomicU64>,
+    /// This reading, and those behind it, do not return.
+    last_reading: Arc<AtomicU64>,
 }
 
 impl ManualClock {
     pub fn new() -> Self {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let timer = EventFd::from_value_and_flags(0, flags).unwrap();
-        let (acknowledged, waits, armed) = Default::default();
-        Self {
-            now: Arc::new(AtomicU64::new(1_000_000_000)),
-            timer: Arc::new(timer),
-            acknowledged,
-            waits,
-            armed,
-        }
+        let (acknowledged, waits, armed, readings, step) = Default::default();
+        let (now, last_reading) = (AtomicU64::new(1_000_000_000), AtomicU64::new(u64::MAX));
+        let (now, timer, last_reading) = (Arc::new(now), Arc::new(timer), Arc::new(last_reading));
+        Self { now, timer, acknowledged, waits, armed, readings, step, last_reading }
     }
 
     pub fn now(&self) -> u64 {
@@ -56,6 +57,23 @@ impl ManualClock {
         self.now.fetch_add(ns, Ordering::SeqCst);
     }
 
+    /// From now on each reading moves time on.
+    pub fn step_per_reading(&self, ns: u64) {
+        self.step.store(ns, Ordering::SeqCst);
+    }
+
+    /// Lets the manager read the clock so many times more, and returns when it has: it stands still in the next reading.
+    pub fn let_read(&self, times: u64) {
+        let last = self.readings.load(Ordering::SeqCst) + times;
+        self.last_reading.store(last, Ordering::SeqCst);
+        super::until("the manager reads the clock", || self.readings.load(Ordering::SeqCst) >= last);
+    }
+
+    /// The manager goes on.
+    pub fn let_go(&self) {
+        self.last_reading.store(u64::MAX, Ordering::SeqCst);
+    }
+
     /// Moves time on and wakes the manager.
     pub fn advance(&self, ns: u64) {
         self.pass(ns);
@@ -65,7 +83,12 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
-        self.now()
+        let reading = self.readings.fetch_add(1, Ordering::SeqCst) + 1;
+        while reading >= self.last_reading.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let step = self.step.load(Ordering::SeqCst);
+        self.now.fetch_add(step, Ordering::SeqCst) + step
     }
 
     /// Ten ticks per nanosecond, so that the two cannot be mistaken for each other.

@@ -1,0 +1,37 @@
+//! The decisions of a round: the token ledger decides, the parts carry out what it decided.
+
+use super::EventLoop;
+
+/// How often the ledger decides in one round. A decision takes time, and with short grants the next one is due by then: without a bound
+/// the loop would decide for seconds without reading a request. Most rounds need two, of which the last finds nothing left to decide.
+const DECISIONS_PER_ROUND: usize = 8;
+
+impl EventLoop {
+    /// Lets the ledger decide and carries out its decisions. If there is something left to decide, the next round follows at once.
+    pub(super) fn decide(&mut self) {
+        self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());
+        let effects = self.channel_groups.take_released(&self.shared.processes);
+        self.carry_out(effects);
+        self.channel_groups.begin_control(&self.shared.io);
+        self.publish_contenders();
+    }
+
+    /// Returns `false` if there was nothing to decide.
+    fn decide_once(&mut self) -> bool {
+        self.beat();
+        self.channel_groups.read_activity(&self.shared.processes);
+        self.stream_gates.update(&self.channel_groups, &mut self.shared);
+        let now = self.shared.io.now();
+        let ledger = &mut self.shared.grants.ledger;
+        self.channel_groups.scheduler.request_and_return_grants(ledger, now);
+        let actions = ledger.advance(now);
+        if actions.is_empty() && !self.request_wakeups() {
+            return false;
+        }
+        for action in &actions {
+            let effects = self.shared.apply(action, &mut self.channel_groups);
+            self.carry_out(effects);
+        }
+        true
+    }
+}

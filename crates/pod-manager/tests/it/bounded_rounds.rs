@@ -1,0 +1,62 @@
+//! The work of one round of the event loop is bounded, counted in readings of the clock: each event and each decision needs a few.
+
+use crate::support::hook::{Hook, Line};
+use crate::support::{MS, World};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sluice_comm::RequestBody;
+use std::time::Duration;
+
+/// A manager with so many clients and grants of 1 ms, a process of the first client, and a connection of the old protocol for each.
+fn crowd(clients: usize) -> (World, Hook, Vec<Line>) {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let name = |client| format!("client-{client}");
+    let file =
+        (0..clients).map(|client| format!("  - {{ name: {}, request: 0.0, memory: 1Gi }}\n", name(client)));
+    let world = World::with(&format!("clients:\n{}", file.collect::<String>()), |config| {
+        let ms = Duration::from_millis(1);
+        (config.base_quota, config.min_quota, config.max_quota) = (ms, ms, ms);
+    });
+    let hook = world.process(&name(0));
+    let open = |client| Line::open(&world.socket(), &world.peers.process(), &name(client)).unwrap();
+    let lines = (0..clients).map(open).collect();
+    world.settle();
+    (world, hook, lines)
+}
+
+fn request_grants(lines: &mut [Line]) {
+    for line in lines {
+        line.send(RequestBody::Quota { overuse_ms: 0.0, next_burst_ms: 0.0 });
+    }
+}
+
+/// Whether the manager answers a request for memory before it has read the clock so many times.
+fn answers_within(readings: u64, world: &World, hook: &mut Hook) -> bool {
+    hook.memory.send(RequestBody::MemLimit);
+    world.clock.let_read(readings);
+    let answered = !hook.memory.is_silent();
+    world.clock.step_per_reading(0);
+    world.clock.let_go();
+    answered
+}
+
+/// Each decision takes as long as a grant lasts, so the next one is due at once. The manager would decide a thousand times in a row.
+#[test]
+fn memory_request_is_answered_while_a_thousand_clients_with_short_grants_wait() {
+    let (world, mut hook, mut lines) = crowd(1000);
+    request_grants(&mut lines);
+    world.settle();
+    world.clock.step_per_reading(MS);
+    world.clock.advance(MS);
+    world.clock.let_read(30);
+    assert!(answers_within(200, &world, &mut hook));
+}
+
+#[test]
+fn memory_request_is_read_before_earlier_requests_of_other_connections() {
+    let (world, mut hook, mut lines) = crowd(500);
+    world.clock.advance(MS);
+    world.clock.let_read(1);
+    request_grants(&mut lines);
+    assert!(answers_within(300, &world, &mut hook));
+}
