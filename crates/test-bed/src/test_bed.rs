@@ -262,6 +262,11 @@ impl TestBed {
         }
     }
 
+    /// Process id of the pod-manager, if it was started and not ended here.
+    pub fn manager_pid(&self) -> Option<i32> {
+        self.manager.as_ref().map(Process::pid)
+    }
+
     /// Whether the pod-manager runs.
     pub fn is_manager_running(&mut self) -> bool {
         self.manager.as_mut().is_some_and(|manager| manager.check_running().is_ok())
