@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     list: bool,
     /// How long each scenario is measured, from 2 s after its disturbance on. With less than 8 s, sluice_share still covers the
-    /// disturbance at the end
-    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    /// disturbance at the end; a repetition after the 10 s of a window needs 13 s
+    #[arg(long, value_name = "SECONDS", default_value_t = 13, value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
     /// Scenarios that run at the same time, each with a GPU of its own
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=64))]

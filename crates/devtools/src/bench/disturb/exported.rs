@@ -60,6 +60,14 @@ pub(super) fn compare(samples: &[Sample]) -> Option<Vec<Difference>> {
     Some((0..samples[0].clients.len()).map(of_client).collect())
 }
 
+/// Rate of the exported seconds less the rate of the ledger's between two samples, in points, by client.
+pub(super) fn gained(first: &Sample, last: &Sample) -> Vec<f64> {
+    let seconds = (last.at_ns.saturating_sub(first.at_ns).max(1)) as f64 / 1e9;
+    let ahead = |client: &Exported| client.seconds - client.ledger_seconds;
+    let pairs = first.clients.iter().zip(&last.clients);
+    pairs.map(|(first, last)| 100.0 * (ahead(last) - ahead(first)) / seconds).collect()
+}
+
 /// The largest difference of the rate, and of the share.
 pub(super) fn largest(differences: &[Difference]) -> (f64, f64) {
     let largest =

@@ -8,7 +8,7 @@ use sluice_sim::ledger::Ledger;
 use super::bed::DisturbBed;
 use super::disturbances::{self, Observed};
 use super::entitled::{Terms, entitled_shares};
-use super::exported::{Difference, Exported, Sample, compare};
+use super::exported::{Difference, Exported, Sample, compare, gained};
 use super::host::{HostLoad, HostWatch};
 use super::scenario::{Bar, Scenario};
 use super::waits::Waits;
@@ -41,6 +41,8 @@ pub(super) struct Measured {
     pub(super) by_second: Vec<Vec<f64>>,
     /// Absent if the manager did not serve its figures.
     pub(super) exported: Option<Vec<Difference>>,
+    /// The same for the exported seconds from before the disturbance to the end, in points; not judged.
+    pub(super) exported_whole_run: Option<Vec<f64>>,
     pub(super) observed: Observed,
     /// Median latency of requests at the end, where requests are judged.
     pub(super) latency_ms: Option<f64>,
@@ -51,6 +53,7 @@ pub(super) struct Measured {
 pub(super) fn run(scenario: &Scenario, time: Duration, waits: &Waits<'_>) -> anyhow::Result<Measured> {
     let mut bed = DisturbBed::start(scenario, waits)?;
     waits.rest(WARM_UP)?;
+    let before = read(&bed)?;
     let observed = disturbances::disturb(&mut bed)?;
     waits.rest(SETTLED)?;
     let of_requests = scenario.bar == Bar::RequestsNotDelayed;
@@ -86,6 +89,7 @@ pub(super) fn run(scenario: &Scenario, time: Duration, waits: &Waits<'_>) -> any
         by_second: by_second(&timeline, &clients, count, span),
         entitled,
         exported: compare(&samples),
+        exported_whole_run: before.zip(samples.last()).map(|(first, last)| gained(&first, last)),
         observed,
         latency_ms,
         host,

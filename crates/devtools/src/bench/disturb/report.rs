@@ -40,6 +40,7 @@ struct Details {
     /// The shares of each second.
     by_second: Vec<Vec<f64>>,
     exported: Option<Vec<Difference>>,
+    exported_whole_run: Option<Vec<f64>>,
     observed: Observed,
     latency_ms: Option<f64>,
     host: HostLoad,
@@ -66,6 +67,7 @@ impl Row {
             worst,
             by_second,
             exported,
+            exported_whole_run,
             observed,
             latency_ms,
             host,
@@ -82,6 +84,7 @@ impl Row {
             worst,
             by_second,
             exported,
+            exported_whole_run,
             observed,
             latency_ms,
             host,

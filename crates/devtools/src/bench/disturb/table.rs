@@ -14,6 +14,9 @@ const HALF_BUSY: Load = Load::Requests { kernel: 5.2, period: 10.0 };
 /// Requests of a tenth of the GPU's time, each as long as several quanta of other services.
 const SPARSE: Load = Load::Requests { kernel: 20.0, period: 200.0 };
 
+/// More than the 2 s that a control is awaited.
+const SLOW_NS: u64 = 2_500_000_000;
+
 /// All scenarios, in the order of the issue.
 pub(super) fn all() -> Vec<Scenario> {
     [shares_after_disturbances(), beside_critical(), stopped_clients(), failures(), without_requests()]
@@ -99,14 +102,14 @@ fn failures() -> Vec<Scenario> {
     let starting = Client { load: Load::Idle, ..Client::busy("new", 0.2) };
     let three = [pair[0], pair[1], starting];
     let stopped = Disturbance::AllocationsWhileManagerStopped(Duration::from_secs(3));
-    let slow = ControlFault::Slow { ns: 2_000_000_000 };
+    let slow = ControlFault::Slow { ns: SLOW_NS };
     let failed = |name, fault, seconds| {
         let fails = Disturbance::ControlsFail(fault, Duration::from_secs(seconds));
         scenario(name, Scheduling::Controls, &pair, fails, Bar::LevelRegained)
     };
     BOTH.into_iter()
         .map(|scheduling| scenario("s5-manager-stopped", scheduling, &three, stopped, Bar::Live))
-        .chain([failed("s6-controls-refused", ControlFault::Refused, 3), failed("s6-controls-slow", slow, 5)])
+        .chain([failed("s6-controls-refused", ControlFault::Refused, 3), failed("s6-controls-slow", slow, 6)])
         .collect()
 }
 

@@ -32,6 +32,15 @@ fn a_share_of_everything_beside_a_ledger_of_nothing_is_a_hundred_points_off() {
 }
 
 #[test]
+fn the_gain_over_a_run_contains_what_was_charged_meanwhile() {
+    let samples = samples(0.5, 0.01, (0.5, 0.5));
+    let mut last = samples[39].clone();
+    last.clients[0].seconds += 0.78;
+    let gained = gained(&samples[0], &last)[0];
+    assert!((gained - 10.0).abs() < 0.2, "{gained}");
+}
+
+#[test]
 fn few_samples_are_no_comparison() {
     assert_eq!(compare(&samples(0.5, 0.07, (0.5, 0.5))[..8]), None);
 }

@@ -28,6 +28,7 @@ fn measured(shares: &[f64], switching: f64) -> Measured {
         worst: None,
         by_second: Vec::new(),
         exported: Some(vec![Difference { rate_points: -0.2, share_points: 0.3 }]),
+        exported_whole_run: None,
         observed: Observed::default(),
         latency_ms: None,
         host: HostLoad::default(),
@@ -63,6 +64,9 @@ fn windows_may_be_off_by_a_quantum_and_not_by_more() {
     };
     assert!(failed(&scenario, &with(5.0)).is_empty());
     assert_eq!(failed(&scenario, &with(5.1)), ["worst second off by, points"]);
+    let on_a_busy_host =
+        Measured { host: HostLoad { latest_wakeup_ms: 10.0, ..HostLoad::default() }, ..with(5.9) };
+    assert!(failed(&scenario, &on_a_busy_host).is_empty());
     let unmeasured = Measured { worst: None, ..with(0.0) };
     assert_eq!(failed(&scenario, &unmeasured), ["worst second off by, points"]);
 }
