@@ -9,6 +9,7 @@ mod exported;
 mod host;
 mod judge;
 mod measure;
+mod messages;
 mod program;
 mod report;
 mod scenario;

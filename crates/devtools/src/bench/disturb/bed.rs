@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use sluice_test_bed::{Metrics, TestBed, TestBedOptions, Worker};
 
 use super::super::{start_bed, worker_command};
-use super::program::{Answer, Command};
+use super::messages::{Answer, Command};
 use super::scenario::{Client, Load, Scenario, Scheduling};
 use super::waits::Waits;
 
@@ -71,7 +71,7 @@ impl<'a> DisturbBed<'a> {
         self.bed.set_hook(&mut command, client.name);
         let mut process = Worker::start(client.name, command, self.bed.path())?;
         match answer(&mut process, self.waits)? {
-            Answer::Ready => Ok(process),
+            Answer::Ready { .. } => Ok(process),
             other => bail!("{} answered {other:?} first", client.name),
         }
     }

@@ -11,7 +11,7 @@ use sluice_sys::clock::monotonic_ns;
 use sluice_test_bed::timeline::longest_gap;
 
 use super::bed::DisturbBed;
-use super::program::{Answer, Command};
+use super::messages::{Answer, Command};
 use super::scenario::{Client, Disturbance, Load};
 
 /// Time from the stop of the manager to the calls that are timed.

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nix::sys::signal::{Signal, raise};
-use serde::{Deserialize, Serialize};
 use sluice_load::be::BLOCKS;
 use sluice_load::driver::Error;
 use sluice_load::kernel::iterations;
 use sluice_load::memory::DeviceBuffer;
 use sluice_load::record::write_line;
 use sluice_load::session::{Event, Session, Stream};
+use sluice_sys::clock::monotonic_ns;
+
+use super::messages::{Answer, Command};
 
 /// Words of the buffer that the kernels change, and bytes of a timed allocation.
 const WORDS: u64 = 1024;
@@ -35,34 +37,24 @@ pub(crate) struct Arguments {
     /// A request of one kernel each such time; kernels back to back if absent
     #[arg(long)]
     period_us: Option<u32>,
+    /// Record when each of the kernels back to back ends
+    #[arg(long)]
+    completions: bool,
 }
 
-/// One line of input.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Command {
-    /// Begins the work.
-    Go,
-    /// Launches one kernel of this length, milliseconds.
-    Long(u64),
-    /// Launches a kernel and stops this process (SIGSTOP) before it has ended.
-    Stop,
-    /// Allocates and frees memory; answered with [`Answer::Allocated`].
-    Allocate,
-    /// Answered with [`Answer::Latencies`].
-    Latencies,
+/// What the working thread records and the reading thread reports.
+#[derive(Debug, Default)]
+struct Records {
+    latencies: Mutex<Vec<f64>>,
+    completions: Mutex<Vec<u64>>,
 }
 
-/// One line of output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
-    /// The first allocation was made; nothing was launched.
-    Ready,
-    /// Time of the call, milliseconds.
-    Allocated(f64),
-    /// Time of each request since the last such answer, from when it was due, milliseconds.
-    Latencies(Vec<f64>),
+fn add<T>(list: &Mutex<Vec<T>>, value: T) {
+    list.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+}
+
+fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs until the input ends or the driver fails.
@@ -70,27 +62,23 @@ pub(crate) fn run(flags: &Arguments) -> anyhow::Result<()> {
     let session = Session::open(0)?;
     let buffer = DeviceBuffer::new(&session, 8 * WORDS)?;
     let (sender, commands) = channel();
-    let latencies = Mutex::new(Vec::new());
-    write_line(&Answer::Ready, &mut io::stdout())?;
+    let records = Records::default();
+    write_line(&Answer::Ready { pid: std::process::id() }, &mut io::stdout())?;
     thread::scope(|scope| {
         scope.spawn(|| {
-            if let Err(why) = read_commands(&session, &latencies, sender) {
+            if let Err(why) = read_commands(&session, &records, sender) {
                 eprintln!("{why:#}");
             }
             // Work that hangs cannot be ended in another way.
             std::process::exit(0);
         });
         let stream = session.stream()?;
-        let process = Program { flags, session: &session, stream, buffer, commands, latencies: &latencies };
+        let process = Program { flags, session: &session, stream, buffer, commands, records: &records };
         Ok(process.work()?)
     })
 }
 
-fn read_commands(
-    session: &Session,
-    latencies: &Mutex<Vec<f64>>,
-    work: Sender<Command>,
-) -> anyhow::Result<()> {
+fn read_commands(session: &Session, records: &Records, work: Sender<Command>) -> anyhow::Result<()> {
     session.use_on_this_thread()?;
     for line in io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
@@ -101,8 +89,10 @@ fn read_commands(
                 drop(allocated);
             }
             Command::Latencies => {
-                let taken = std::mem::take(&mut *latencies.lock().unwrap_or_else(PoisonError::into_inner));
-                write_line(&Answer::Latencies(taken), &mut io::stdout())?;
+                write_line(&Answer::Latencies(take(&records.latencies)), &mut io::stdout())?;
+            }
+            Command::Completions => {
+                write_line(&Answer::Completions(take(&records.completions)), &mut io::stdout())?;
             }
             command => work.send(command)?,
         }
@@ -116,7 +106,7 @@ struct Program<'s> {
     stream: Stream<'s>,
     buffer: DeviceBuffer<'s>,
     commands: Receiver<Command>,
-    latencies: &'s Mutex<Vec<f64>>,
+    records: &'s Records,
 }
 
 impl Program<'_> {
@@ -133,6 +123,9 @@ impl Program<'_> {
         for (launched, event) in events.iter().cycle().enumerate() {
             if launched >= events.len() {
                 event.wait()?;
+                if self.flags.completions {
+                    add(&self.records.completions, monotonic_ns());
+                }
             }
             self.launch_next()?;
             event.record(&self.stream)?;
@@ -148,7 +141,7 @@ impl Program<'_> {
             self.launch_next()?;
             self.stream.synchronize()?;
             let took = ms(due.elapsed());
-            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+            add(&self.records.latencies, took);
             due = (due + period).max(Instant::now());
         }
     }

@@ -121,3 +121,6 @@ fn without_requests() -> Vec<Scenario> {
     })
     .to_vec()
 }
+
+#[cfg(test)]
+mod tests;

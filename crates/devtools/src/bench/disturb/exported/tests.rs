@@ -2,11 +2,11 @@ use super::*;
 
 /// Samples each 0.2 s of a client that has half of the GPU, with exported seconds that grow at `rate` in steps of `step` seconds.
 fn samples(rate: f64, step: f64, (share, ledger_share): (f64, f64)) -> Vec<Sample> {
-    let sample = |number: u32| {
-        let at = f64::from(number) * 0.2;
+    let sample = |number: u64| {
+        let at = number as f64 * 0.2;
         let seconds = (at * rate / step).floor() * step;
         let clients = vec![Exported { seconds, share, ledger_seconds: at * 0.5, ledger_share }];
-        Sample { at_ns: (at * 1e9) as u64, clients }
+        Sample { at_ns: number * 200_000_000, clients }
     };
     (0..40).map(sample).collect()
 }
