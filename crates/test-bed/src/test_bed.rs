@@ -268,7 +268,7 @@ impl TestBed {
         }
     }
 
-    /// The pod-manager's process id, if it was started.
+    /// Process id of the pod-manager, if it was started and not ended here.
     pub fn manager_pid(&self) -> Option<i32> {
         self.manager.as_ref().map(Process::pid)
     }
