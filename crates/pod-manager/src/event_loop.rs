@@ -226,6 +226,8 @@ impl EventLoop {
 
     /// Lets the ledger decide and carries out its decisions, until there is nothing left to decide.
     fn decide(&mut self) {
+        let effects = self.channel_groups.end_probation(&mut self.shared);
+        self.carry_out(effects);
         loop {
             self.channel_groups.read_activity(&self.shared.processes);
             self.stream_gates.update(&self.channel_groups, &mut self.shared);
@@ -241,7 +243,7 @@ impl EventLoop {
                 self.carry_out(effects);
             }
         }
-        let effects = self.channel_groups.take_released(&self.shared.processes);
+        let effects = self.channel_groups.take_released();
         self.carry_out(effects);
         self.channel_groups.begin_control(&self.shared.io);
         self.publish_contenders();

@@ -13,6 +13,7 @@ mod escrow;
 mod gemini;
 mod memory;
 mod pending_attaches;
+mod probation;
 mod processes;
 mod reload;
 mod stream_gates;

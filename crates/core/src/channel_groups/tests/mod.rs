@@ -5,6 +5,7 @@ mod failures;
 mod hand_offs;
 mod invariant;
 mod model_check;
+mod probation;
 mod release_sequence;
 mod shares;
 mod simulation;

@@ -3,7 +3,7 @@
 
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Reconciler, Released, Setting,
+    Reconciler, Setting,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -77,11 +77,9 @@ pub(super) struct Simulation {
     /// GPU time that each process used, nanoseconds.
     pub(super) gpu_time: BTreeMap<ProcessId, u64>,
     pub(super) controls: Vec<(u64, u64, Control)>,
-    /// Controls that failed while their groups were being released, since the last announcement of each group.
-    pub(super) release_failures: Vec<Control>,
-    /// Groups of which the release was reported as failed, since the last announcement of each group.
-    given_up: BTreeSet<GroupId>,
     pub(super) events: Vec<Event>,
+    /// Processes whose probation has ended, with the time.
+    pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
     /// The result of each control, by its number.
@@ -109,9 +107,8 @@ impl Simulation {
             gpu: BTreeMap::new(),
             gpu_time: BTreeMap::new(),
             controls: Vec::new(),
-            release_failures: Vec::new(),
-            given_up: BTreeSet::new(),
             events: Vec::new(),
+            restored: Vec::new(),
             false_idle: BTreeSet::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
             failures_take_effect: false,
@@ -149,8 +146,6 @@ impl Simulation {
         self.tokens.add_process(process, client, ReturnKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
-        self.release_failures.retain(|control| !groups.contains(&control.group));
-        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(
             process,
             (client, class),
@@ -167,8 +162,6 @@ impl Simulation {
         process.groups.truncate(left);
         let (groups, class) = (process.groups.clone(), process.class);
         let owner = (process.client, class);
-        self.release_failures.retain(|control| !groups.contains(&control.group));
-        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
@@ -208,6 +201,8 @@ impl Simulation {
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
             self.scheduler.set_activity(*id, activity);
         }
+        let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
+        self.restored.extend(restored.into_iter().map(|id| (id, self.now)));
         for _ in 0..8 {
             self.scheduler.request_and_return_grants(&mut self.tokens, self.now);
             let actions = self.tokens.advance(self.now);
@@ -276,30 +271,13 @@ impl Simulation {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
             self.controls.push((begun, self.now, control));
-            let group = self.scheduler.reconciler.groups.get(&control.group);
-            if outcome == ControlOutcome::Failed && group.is_some_and(|group| group.releasing) {
-                self.release_failures.push(control);
-            }
             let events = self.scheduler.finish_control(outcome, &mut self.tokens, self.now);
-            for event in &events {
-                if let Event::Released(Released { group, is_free: false }) = event {
-                    self.given_up.insert(*group);
-                }
-            }
             self.events.extend(events);
         }
     }
 
     pub(super) fn is_settled(&self) -> bool {
         is_settled(&self.scheduler.reconciler)
-    }
-
-    /// Whether two controls of one kind failed while a group was being released, and the release was reported as failed.
-    pub(super) fn was_given_up(&self, group: GroupId) -> bool {
-        let failures = self.release_failures.iter().filter(|control| control.group == group);
-        let is_slice = |control: &&Control| matches!(control.op, ControlOp::SetSlice(_));
-        let (all, slices) = (failures.clone().count(), failures.filter(is_slice).count());
-        slices.max(all - slices) >= 2 && self.given_up.contains(&group)
     }
 
     /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only
