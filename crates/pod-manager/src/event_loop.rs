@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::shared::Shared;
+use crate::stalled::StalledProcesses;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
@@ -66,6 +67,7 @@ pub(crate) struct EventLoop {
     connections: Connections,
     channel_groups: ChannelGroups,
     stream_gates: StreamGates,
+    stalled: StalledProcesses,
     unhooked: Unhooked,
     agent_api: AgentApi,
     stopping: bool,
@@ -104,6 +106,7 @@ impl EventLoop {
             connections,
             channel_groups: ChannelGroups::new(scheduler, driver, executor),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
+            stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
             inbox,
@@ -200,6 +203,7 @@ impl EventLoop {
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
+            self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
@@ -228,6 +232,7 @@ impl EventLoop {
     fn decide(&mut self) {
         let effects = self.channel_groups.end_probation(&mut self.shared);
         self.carry_out(effects);
+        self.stalled.update(&mut *self.connections.peers, &self.channel_groups, &mut self.shared);
         loop {
             self.channel_groups.read_activity(&self.shared.processes);
             self.stream_gates.update(&self.channel_groups, &mut self.shared);

@@ -30,6 +30,7 @@ mod quanta;
 mod reconciler;
 mod release_sequence;
 mod scheduler;
+mod stalled;
 #[cfg(test)]
 mod tests;
 
@@ -39,3 +40,4 @@ pub use process::{Activity, QuantumState};
 pub use reconciler::Reconciler;
 pub use release_sequence::{KnownSetting, ReleaseSequence};
 pub use scheduler::{ChannelGroupScheduler, Event};
+pub use stalled::{Progress, StallDetector};

@@ -77,6 +77,7 @@ impl StreamGates {
         self.announced.retain(|_, announced| now < announced.until);
         let mut critical = Vec::new();
         for (id, process) in processes.iter_mut().filter(|(_, process)| process.is_attached()) {
+            let activity = process.activity();
             let Some(pages) = process.pages.as_mut().filter(|pages| pages.is_current()) else { continue };
             if !clients.is_critical(process.client) {
                 continue;
@@ -86,7 +87,6 @@ impl StreamGates {
                 self.announced
                     .extend(Announced::on_page(now, pages.announced_seen).map(|announced| (id, announced)));
             }
-            let activity = pages.activity();
             if self.announced.get(&id).is_some_and(|announced| announced.is_over(now, activity)) {
                 self.announced.remove(&id);
             }

@@ -16,6 +16,7 @@ mod pending_attaches;
 mod probation;
 mod processes;
 mod reload;
+mod stalled;
 mod stream_gates;
 mod tokens;
 mod unhooked;

@@ -9,3 +9,4 @@ mod probation;
 mod release_sequence;
 mod shares;
 mod simulation;
+mod stalled;

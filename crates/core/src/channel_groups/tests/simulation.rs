@@ -3,7 +3,7 @@
 
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Reconciler, Setting,
+    Progress, Reconciler, Setting, StallDetector,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -82,6 +82,9 @@ pub(super) struct Simulation {
     pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
+    /// Processes that neither work nor change their reports.
+    pub(super) frozen: BTreeSet<ProcessId>,
+    detectors: BTreeMap<ProcessId, StallDetector>,
     /// The result of each control, by its number.
     pub(super) fails: Box<dyn Fn(u64, Control) -> ControlOutcome>,
     pub(super) failures_take_effect: bool,
@@ -110,6 +113,8 @@ impl Simulation {
             events: Vec::new(),
             restored: Vec::new(),
             false_idle: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+            detectors: BTreeMap::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
             failures_take_effect: false,
             hangs: false,
@@ -199,7 +204,15 @@ impl Simulation {
             let reports_idle = self.false_idle.contains(id);
             let activity =
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
-            self.scheduler.set_activity(*id, activity);
+            let detector = self.detectors.entry(*id).or_default();
+            let can_run = process.groups.iter().any(|group| self.scheduler.reconciler.may_run(*group));
+            detector.set_running(can_run, self.now);
+            if detector.is_due(self.now) {
+                let cpu_ns = if self.frozen.contains(id) { 0 } else { self.now };
+                let progress = Progress { cpu_ns, gpu_ns: 0, activity };
+                detector.observe(progress, || false, self.now);
+            }
+            self.scheduler.set_activity(*id, detector.activity(activity));
         }
         let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
         self.restored.extend(restored.into_iter().map(|id| (id, self.now)));
@@ -284,15 +297,16 @@ impl Simulation {
     /// among those.
     fn share_gpu(&mut self, until: u64) {
         let span = until - self.now;
-        let runs = |process: &Process| {
+        let runs = |id: &ProcessId, process: &Process| {
             process.work.at(self.now).0
+                && !self.frozen.contains(id)
                 && process
                     .groups
                     .iter()
                     .any(|group| self.gpu.get(group).is_some_and(|setting| setting.enabled))
         };
         let ready: Vec<ProcessId> =
-            self.processes.iter().filter(|(_, process)| runs(process)).map(|(id, _)| *id).collect();
+            self.processes.iter().filter(|(id, process)| runs(id, process)).map(|(id, _)| *id).collect();
         let critical = |id: &&ProcessId| self.processes[*id].class == Class::LatencyCritical;
         let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
         let served = if first.is_empty() { ready } else { first };
