@@ -65,8 +65,8 @@ impl SimulatedGpu {
             }
             Change::HooksTakeOver => self.hooks_take_over(),
             Change::ManagerResumes { since } => {
-                self.manager.ledger.was_stopped(since, now);
                 self.hooks_give_way();
+                self.rebuild(since);
             }
             Change::Freezes(index) => self.tenants[index].frozen = true,
             Change::Thaws(index) => self.tenants[index].frozen = false,

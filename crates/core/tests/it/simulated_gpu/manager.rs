@@ -5,7 +5,7 @@ use super::tenant::{Message, Tenant};
 use super::{Scheduling, SimulatedGpu, clients};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{
-    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, Event, GroupId, Released, Setting,
+    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, GroupId,
 };
 use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
 use sluice_core::stream_gates::{GatePolicy, Gates};
@@ -98,11 +98,7 @@ impl SimulatedGpu {
         }
         if let Some(outcome) = self.manager.outcome.take() {
             let Manager { scheduler, ledger, .. } = &mut self.manager;
-            for event in scheduler.finish_control(outcome, ledger, self.now) {
-                if let Event::Released(released) = event {
-                    self.restore(released);
-                }
-            }
+            scheduler.finish_control(outcome, ledger, self.now);
         }
         for _ in 0..16 {
             self.read_activity();
@@ -118,22 +114,28 @@ impl SimulatedGpu {
                 }
             }
         }
-        for released in self.manager.scheduler.take_released() {
-            self.restore(released);
-        }
+        let Manager { scheduler, ledger, .. } = &mut self.manager;
+        scheduler.end_probation(ledger, self.now);
+        scheduler.take_released();
         if let Some(control) = self.manager.scheduler.begin_control(self.now) {
             self.driver.begin(control, self.now);
         }
         self.update_scheduling();
     }
 
-    /// A group that the manager cannot set free is set free by its own process, which attaches again.
-    fn restore(&mut self, released: Released) {
-        let owns = |tenant: &Tenant| tenant.process.is_some() && tenant.group == released.group;
-        let Some(tenant) = self.tenants.iter().position(owns).filter(|_| !released.is_free) else { return };
-        self.driver.groups.insert(released.group, Setting::FREE);
-        self.manager.scheduler.forget_group(released.group);
-        self.manager.inbox.push(Message::Attaches { tenant });
+    /// The manager did not run from `since` on: it takes back all grants, and no setting of a group is known.
+    pub(super) fn rebuild(&mut self, since: u64) {
+        let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
+        scheduler.rebuild(ledger, since, now);
+        let by_token = |tenant: &&mut Tenant| !tenant.hardware_scheduled && !tenant.is_critical();
+        for tenant in self.tenants.iter_mut().filter(by_token) {
+            let Some(process) = tenant.process else { continue };
+            ledger.withdraw(process, since);
+            tenant.close_page();
+            if tenant.waits {
+                let _ = ledger.request(process, now, GrantRequest::default());
+            }
+        }
     }
 
     fn deliver(&mut self, message: Message) {
