@@ -9,6 +9,7 @@ impl TokenLedger {
     /// Decides everything that can be decided at `now` and returns the actions in order.
     pub fn advance(&mut self, now: u64) -> Vec<Action> {
         let now = self.at(now);
+        self.end_short_pauses(now);
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);

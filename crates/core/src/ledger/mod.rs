@@ -86,6 +86,8 @@ pub struct TokenLedger {
     queue: ReadyQueue,
     /// What the active clients request.
     demand: ActiveDemand,
+    /// Clients that became idle, with the time from which they no longer count in the demand.
+    leaving: BTreeSet<(u64, ClientId)>,
     /// When the weights that follow from it were last applied to waiting clients.
     weights_applied_at: u64,
     /// Virtual time of the GPU: that of the client granted last.
@@ -114,6 +116,7 @@ impl TokenLedger {
             waiting: BTreeSet::new(),
             queue: ReadyQueue::default(),
             demand: ActiveDemand::default(),
+            leaving: BTreeSet::new(),
             weights_applied_at: 0,
             virtual_now: 0,
             lingering: Vec::new(),
@@ -139,14 +142,19 @@ impl TokenLedger {
             self.revoke_all(client, now);
             requests = self.take_requests(client, now);
         }
-        self.leave_demand(client);
+        let in_demand = self.leave_demand(client);
         let policy = self.policy;
         self.clients
             .entry(client)
             .and_modify(|known| known.set_spec(spec, &policy, now))
             .or_insert_with(|| Client::new(spec, &policy, now));
-        self.enter_demand(client);
-        if spec.class.is_latency_critical() {
+        let critical = spec.class.is_latency_critical();
+        let has_processes = self.clients.get(&client).is_some_and(|client| !client.processes.is_empty());
+        let counts = if critical { has_processes } else { in_demand && !kind_changes };
+        if counts {
+            self.enter_demand(client);
+        }
+        if critical {
             self.critical.set(client, &spec, &policy, now);
         } else {
             self.critical.remove(client);
@@ -288,7 +296,7 @@ impl TokenLedger {
         if let Some(client) = self.clients.get_mut(&entry.client) {
             client.processes.remove(&process);
             if client.is_critical() && client.processes.is_empty() {
-                self.demand.remove(&client.spec);
+                self.leave_demand(entry.client);
             }
         }
         self.mark_idle_if_quiet(entry.client, now);

@@ -4,9 +4,7 @@
 use super::tenant::{Message, Tenant};
 use super::{Scheduling, SimulatedGpu, clients};
 use sluice_core::ProcessId;
-use sluice_core::channel_groups::{
-    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, GroupId,
-};
+use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, GroupId};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
 use sluice_core::stream_gates::{GatePolicy, Gates};
 use std::collections::{BTreeMap, BTreeSet};
