@@ -5,6 +5,9 @@ use super::virtual_time::virtual_ns;
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 
+/// How many clients are brought within the lag bound with each decision.
+const LEADS_PER_DECISION: usize = 4;
+
 impl TokenLedger {
     /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
     /// moment. A `holder` counts as waiting since now.
@@ -13,6 +16,7 @@ impl TokenLedger {
             self.reenter(client);
             self.update_place(client, now.max(at));
         }
+        self.bound_leads(now);
         let ready = self.queue.first(self.is_withheld());
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
         let holder = holder.filter(|(_, client)| client.limit.ready_at(now) == Some(now));
@@ -33,6 +37,28 @@ impl TokenLedger {
         let bound = self.lag_bound(id);
         if let Some(client) = self.clients.get_mut(&id) {
             client.start = client.start.max(self.virtual_now.saturating_sub(bound));
+        }
+    }
+
+    /// Brings the clients that are furthest ahead within the bound. They exceed it when their weights have grown since they
+    /// were charged.
+    fn bound_leads(&mut self, now: u64) {
+        for _ in 0..LEADS_PER_DECISION {
+            let Some(last) = self.queue.last() else { return };
+            let latest = self.virtual_now.saturating_add(self.lag_bound(last.client));
+            if last.start <= latest {
+                return;
+            }
+            self.bound_lag(last.client);
+            self.update_place(last.client, now);
+        }
+    }
+
+    /// Brings the virtual time of a client within the lag bound of the others'.
+    pub(super) fn bound_lag(&mut self, id: ClientId) {
+        let (bound, now) = (self.lag_bound(id), self.virtual_now);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.start = client.start.clamp(now.saturating_sub(bound), now.saturating_add(bound));
         }
     }
 

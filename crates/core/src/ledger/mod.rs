@@ -150,6 +150,7 @@ impl TokenLedger {
         } else {
             self.critical.remove(client);
         }
+        self.bound_lag(client);
         self.update_place(client, now);
         // A process that waits for an answer does not request again.
         for (process, ask) in unanswered {
