@@ -1,14 +1,12 @@
 //! Which client is granted next, and what its virtual time is charged.
 
 use super::ready_queue::{Key, Place};
-use super::virtual_time::{VirtualNs, virtual_ns};
+use super::virtual_time::virtual_ns;
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 
-/// How often changed weights are applied to clients that wait.
-const WEIGHTS_INTERVAL_NS: u64 = 100_000_000;
-/// A client that is ahead by more than this is far ahead. With a weight above one tenth no single grant leads so far.
-const FAR_AHEAD: VirtualNs = 500_000_000;
+/// How many clients are brought within the lag bound with each decision.
+const LEADS_PER_DECISION: usize = 4;
 
 impl TokenLedger {
     /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
@@ -18,7 +16,7 @@ impl TokenLedger {
             self.reenter(client);
             self.update_place(client, now.max(at));
         }
-        self.apply_weights(now);
+        self.bound_leads(now);
         let ready = self.queue.first(self.is_withheld());
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
         let holder = holder.filter(|(_, client)| client.limit.ready_at(now) == Some(now));
@@ -34,32 +32,33 @@ impl TokenLedger {
         Some(best.client)
     }
 
-    /// Applies the present weights to waiting clients that are far ahead in virtual time. One with a small weight may be
-    /// ahead by seconds after one grant. If its weight grows, it must not wait for so long.
-    fn apply_weights(&mut self, now: u64) {
-        if !self.demand.changed || now < self.weights_applied_at.saturating_add(WEIGHTS_INTERVAL_NS) {
-            return;
-        }
-        (self.demand.changed, self.weights_applied_at) = (false, now);
-        let virtual_now = self.virtual_now;
-        for id in self.queue.starting_after(virtual_now.saturating_add(FAR_AHEAD)) {
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            let (before, weight) = (client.weight_ppm, self.demand.weight_ppm(&client.spec));
-            if weight > before {
-                let ahead = client.start.saturating_sub(virtual_now);
-                let ahead = u128::from(ahead) * u128::from(before) / u128::from(weight);
-                client.start = virtual_now.saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
-                client.weight_ppm = weight;
-                self.update_place(id, now);
-            }
-        }
-    }
-
     /// A client that waited for its limit competes again: it is behind the others by at most the lag bound.
     fn reenter(&mut self, id: ClientId) {
         let bound = self.lag_bound(id);
         if let Some(client) = self.clients.get_mut(&id) {
             client.start = client.start.max(self.virtual_now.saturating_sub(bound));
+        }
+    }
+
+    /// Brings the clients that are furthest ahead within the bound. They exceed it when their weights have grown since they
+    /// were charged.
+    fn bound_leads(&mut self, now: u64) {
+        for _ in 0..LEADS_PER_DECISION {
+            let Some(last) = self.queue.last() else { return };
+            let latest = self.virtual_now.saturating_add(self.lag_bound(last.client));
+            if last.start <= latest {
+                return;
+            }
+            self.bound_lag(last.client);
+            self.update_place(last.client, now);
+        }
+    }
+
+    /// Brings the virtual time of a client within the lag bound of the others'.
+    pub(super) fn bound_lag(&mut self, id: ClientId) {
+        let (bound, now) = (self.lag_bound(id), self.virtual_now);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.start = client.start.clamp(now.saturating_sub(bound), now.saturating_add(bound));
         }
     }
 
@@ -116,7 +115,6 @@ impl TokenLedger {
         let weight = self.demand.weight_ppm(&client.spec);
         let start = client.start.saturating_add(virtual_ns(gpu_ns, weight));
         client.start = start.min(self.virtual_now.saturating_add(bound));
-        client.weight_ppm = weight;
     }
 
     fn lag_bound(&self, id: ClientId) -> u64 {

@@ -17,8 +17,6 @@ pub(super) struct Client {
     pub(super) limit: LimitBucket,
     /// Virtual time at which its next grant begins.
     pub(super) start: VirtualNs,
-    /// The weight by which its virtual time advanced last, parts per million.
-    pub(super) weight_ppm: u64,
     /// Where it waits; `None` if it does not wait, holds a grant or is latency-critical.
     pub(super) place: Option<Place>,
     /// Since when it neither waits nor holds a grant; `None` while it is active. Unused for latency-critical clients.
@@ -44,7 +42,6 @@ impl Client {
             quota: AdaptiveQuota::new(&policy.quota),
             limit: limit_bucket(spec, policy, now),
             start: 0,
-            weight_ppm: 1,
             place: None,
             idle_since: Some(now),
             in_demand: false,

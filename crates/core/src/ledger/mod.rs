@@ -88,8 +88,6 @@ pub struct TokenLedger {
     demand: ActiveDemand,
     /// Clients that became idle, with the time from which they no longer count in the demand.
     leaving: BTreeSet<(u64, ClientId)>,
-    /// When the weights that follow from it were last applied to waiting clients.
-    weights_applied_at: u64,
     /// Virtual time of the GPU: that of the client granted last.
     virtual_now: VirtualNs,
     /// Clients that returned a grant at its deadline, and until when the ledger waits for their next requests.
@@ -117,7 +115,6 @@ impl TokenLedger {
             queue: ReadyQueue::default(),
             demand: ActiveDemand::default(),
             leaving: BTreeSet::new(),
-            weights_applied_at: 0,
             virtual_now: 0,
             lingering: Vec::new(),
             critical: CriticalClients::default(),
@@ -159,6 +156,7 @@ impl TokenLedger {
         } else {
             self.critical.remove(client);
         }
+        self.bound_lag(client);
         self.update_place(client, now);
         for (process, burst_ns) in requests {
             // The process and its client exist.

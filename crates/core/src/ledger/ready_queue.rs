@@ -57,14 +57,9 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
-    /// The ready clients that start after this virtual time.
-    pub(super) fn starting_after(&self, start: VirtualNs) -> Vec<ClientId> {
-        let after = |set: &BTreeSet<Key>| -> Vec<ClientId> {
-            set.iter().rev().take_while(|key| key.start > start).map(|key| key.client).collect()
-        };
-        let mut clients = after(&self.hardware);
-        clients.extend(after(&self.token));
-        clients
+    /// The ready client with the largest virtual time.
+    pub(super) fn last(&self) -> Option<Key> {
+        self.hardware.last().into_iter().chain(self.token.last()).max().copied()
     }
 
     /// The client whose limit allows a grant next, and when.

@@ -26,14 +26,11 @@ struct LevelDemand {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ActiveDemand {
     levels: [LevelDemand; Class::ALL.len()],
-    /// It has changed since the owner cleared this.
-    pub(super) changed: bool,
 }
 
 impl ActiveDemand {
     /// A client becomes active.
     pub(super) fn add(&mut self, spec: &ClientSpec) {
-        self.changed = true;
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm += u64::from(spec.request.ppm());
         level.headroom_ppm += headroom_ppm(spec);
@@ -42,7 +39,6 @@ impl ActiveDemand {
 
     /// A client that was [added](Self::add) with this specification is no longer active.
     pub(super) fn remove(&mut self, spec: &ClientSpec) {
-        self.changed = true;
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm = level.requests_ppm.saturating_sub(u64::from(spec.request.ppm()));
         level.headroom_ppm = level.headroom_ppm.saturating_sub(headroom_ppm(spec));

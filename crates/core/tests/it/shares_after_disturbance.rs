@@ -148,7 +148,7 @@ fn any_tenants() -> impl Strategy<Value = Vec<TenantSpec>> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 3000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 64, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn shares_hold_after_random_disturbances(

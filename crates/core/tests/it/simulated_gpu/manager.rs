@@ -48,7 +48,7 @@ impl Manager {
     }
 
     /// The client's specification is new or has changed. Latency-critical processes need not request.
-    pub(crate) fn set_client(&mut self, tenant: &Tenant, now: u64) {
+    fn set_client(&mut self, tenant: &Tenant, now: u64) {
         self.ledger.set_client(tenant.client, clients::client_spec(&tenant.spec), now);
         self.scheduler.set_class(tenant.client, tenant.spec.class, &mut self.ledger, now);
         if let Some(process) =
@@ -140,6 +140,10 @@ impl SimulatedGpu {
         let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
         // The process or its client may have gone since.
         match message {
+            Message::Configures { tenant } if self.tenants[tenant].is_listed => {
+                self.manager.set_client(&self.tenants[tenant], now);
+            }
+            Message::Configures { tenant } => ledger.remove_client(self.tenants[tenant].client, now),
             Message::Attaches { tenant } => {
                 let tenant = &self.tenants[tenant];
                 let Some(process) = tenant.process else { return };

@@ -14,16 +14,32 @@ const IDLE_NS: (u64, u64) = (2_000_000, 20_000_000);
 /// What a tenant sends to the manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    Attaches { tenant: usize },
-    Requests { process: ProcessId },
-    Returns { process: ProcessId, used_ns: u64 },
-    Ended { process: ProcessId, group: GroupId },
+    /// The resource file has changed for a tenant's client.
+    Configures {
+        tenant: usize,
+    },
+    Attaches {
+        tenant: usize,
+    },
+    Requests {
+        process: ProcessId,
+    },
+    Returns {
+        process: ProcessId,
+        used_ns: u64,
+    },
+    Ended {
+        process: ProcessId,
+        group: GroupId,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) spec: TenantSpec,
     pub(crate) client: ClientId,
+    /// Its client is in the resource file.
+    pub(crate) is_listed: bool,
     /// Its process; `None` while it has none.
     pub(crate) process: Option<ProcessId>,
     pub(crate) group: GroupId,
@@ -48,6 +64,7 @@ impl Tenant {
         Self {
             spec,
             client: ClientId(number),
+            is_listed: true,
             process: None,
             group: GroupId(0),
             workload: Workload::new(spec.arrivals, now),
