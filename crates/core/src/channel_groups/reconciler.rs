@@ -75,9 +75,8 @@ impl Reconciler {
 
     /// Whether a group is free, and the delay after its last failure has passed.
     pub fn is_proven(&self, group: GroupId, now: u64) -> bool {
-        let tiny_counts = self.tiny_counts();
-        let is_free = |known: &Group| known.is_free(tiny_counts.without(known));
-        self.groups.get(&group).is_some_and(is_free) && !self.is_delayed(group, now)
+        let is_free = |known: &Group| known.is_free(self.tiny_counts().without(known));
+        !self.is_delayed(group, now) && self.groups.get(&group).is_some_and(is_free)
     }
 
     /// Makes no further control for a group until it is added or forgotten, or [released](Self::release_frozen) after `until`.

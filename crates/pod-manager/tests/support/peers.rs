@@ -36,9 +36,11 @@ impl FakeProcess {
         self.script.clocks.lock().unwrap().insert(self.pid, (1, stopped));
     }
 
-    /// It continues.
+    /// It continues: its CPU clock moves on.
     pub fn thaw(&self) {
-        self.script.clocks.lock().unwrap().insert(self.pid, (2, false));
+        let mut clocks = self.script.clocks.lock().unwrap();
+        let clock = clocks.entry(self.pid).or_default();
+        *clock = (clock.0 + 1, false);
     }
 
     /// Connects as this process.

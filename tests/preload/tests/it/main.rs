@@ -12,6 +12,7 @@ mod channel_group_scheduling;
 mod contract;
 mod doctor;
 mod driver_lookup;
+mod frozen_tenants;
 mod gemini_protocol;
 mod hold_command;
 mod hold_kernels;
