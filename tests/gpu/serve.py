@@ -76,7 +76,8 @@ class Stage:
         training = gpu.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
         service = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_serve.py", "--staged")]
         clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
-        clients += [{"name": n, "request": 0.05, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
+        # Requests of 1.2 ms each 10 ms need 0.12. Beyond its request a latency-critical client would be delayed for the trainings.
+        clients += [{"name": n, "request": 0.2, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
         self.manager = rig.Manager(clients, [f"--controls={gpu.controls}", *options.manager])
         self.mps = None
         wanted = set(options.arms)
@@ -141,7 +142,7 @@ def main():
     parser.add_argument("--short-requests", type=int, default=300, help="of an arm in a round where no request is judged: trainings alone, the hook's cost")
     parser.add_argument("--warm", type=int, default=100, help="requests of each service before the first round, not counted")
     parser.add_argument("--period", type=float, default=10_000, help="us between arrivals")
-    parser.add_argument("--quota", type=float, nargs=2, default=[0.3, 0.6], help="of the two trainings")
+    parser.add_argument("--quota", type=float, nargs=2, default=[0.2, 0.4], help="of the two trainings; the two services request 0.2 each")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--seed", type=int, default=1, help="of the arms' order")

@@ -198,10 +198,13 @@ fn introduction(simulated: bool, seconds: u32, tenants: &[TenantPlan]) -> String
     for tenant in tenants {
         let promise = match tenant.class {
             Class::BestEffort => {
-                format!("always has work; is promised {:.0} % of the GPU", tenant.quota * 100.0)
+                format!("always has work; is promised {:.0} % of what lc leaves", tenant.quota * 100.0)
             }
             Class::LatencyCritical => {
-                "has a small request every 10 ms and never waits for a token".to_owned()
+                format!(
+                    "has a small request every 10 ms, goes first; is promised {:.0} %",
+                    tenant.quota * 100.0
+                )
             }
         };
         let (name, class, memory) = (tenant.name, tenant.class.name(), bytes(tenant.memory_limit));

@@ -12,6 +12,10 @@ use super::report::Outcome;
 /// Limit of each tenant's share of the GPU time, 0..=1.
 pub(crate) const LIMIT: f64 = 1.0;
 
+/// Share of the GPU that the latency-critical tenant requests: several times what its requests need. Beyond its request it would be
+/// delayed for the best-effort ones.
+pub(crate) const CRITICAL_REQUEST: f64 = 0.1;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Runs by token, within its quota.
@@ -35,7 +39,7 @@ impl Class {
 pub(crate) struct TenantPlan {
     pub(crate) name: &'static str,
     pub(crate) class: Class,
-    /// Guaranteed share of the GPU time of the best-effort tenants, 0..=1.
+    /// Guaranteed share, 0..=1: of the GPU for the latency-critical tenant, of what its request leaves for the others.
     pub(crate) quota: f64,
     /// Bytes.
     pub(crate) memory_limit: u64,
@@ -48,6 +52,14 @@ pub(crate) struct TenantPlan {
 }
 
 impl TenantPlan {
+    /// Its request in the resource file. All requests add up to 1.
+    fn request(&self) -> f64 {
+        match self.class {
+            Class::BestEffort => self.quota * (1.0 - CRITICAL_REQUEST),
+            Class::LatencyCritical => self.quota,
+        }
+    }
+
     /// Arguments of `sluice load`. Best-effort tenants wait for a mark before they work.
     pub(crate) fn load(&self) -> Vec<String> {
         let mut arguments = match self.class {
@@ -82,7 +94,7 @@ pub(crate) fn plans() -> Vec<TenantPlan> {
     let critical = TenantPlan {
         name: "lc",
         class: Class::LatencyCritical,
-        quota: 0.0,
+        quota: CRITICAL_REQUEST,
         memory_limit: 1 << 30,
         kernel_us: 100,
         ..others
@@ -94,11 +106,11 @@ pub(crate) fn plans() -> Vec<TenantPlan> {
 pub(crate) fn resource_file(tenants: &[TenantPlan]) -> String {
     let mut text = String::from("clients:\n");
     for tenant in tenants {
-        let TenantPlan { name, quota, memory_limit, class, .. } = tenant;
-        let class = class.name();
+        let TenantPlan { name, memory_limit, class, .. } = tenant;
+        let (class, request) = (class.name(), tenant.request());
         let _ = writeln!(
             text,
-            "  - {{ name: {name}, request: {quota}, limit: {LIMIT}, memory: {memory_limit}, class: {class} }}"
+            "  - {{ name: {name}, request: {request:.2}, limit: {LIMIT}, memory: {memory_limit}, class: {class} }}"
         );
     }
     text

@@ -32,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) metrics: Arc<ClientMetrics>,
     /// Time that granted requests had waited, nanoseconds.
     pub(crate) wait_ns: u64,
+    /// Time for which it was delayed although it is latency-critical, as far as that was exported, nanoseconds.
+    pub(crate) delayed_ns: u64,
     /// GPU time that it used.
     pub(crate) gpu_time: GpuTime,
     /// Calls around the gate by processes that have ended.
@@ -138,6 +140,7 @@ impl Clients {
             definition,
             metrics,
             wait_ns: 0,
+            delayed_ns: 0,
             gpu_time,
             bypasses: Bypasses::default(),
             contended: false,

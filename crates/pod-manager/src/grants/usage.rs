@@ -52,6 +52,9 @@ impl Shared {
         processes.iter().for_each(|process| self.read_usage(*process));
         let Some(usage) = self.grants.ledger.usage(id, now) else { return };
         let Some(client) = self.clients.get_mut(id) else { return };
+        let delayed_ns =
+            usage.delayed_ns.saturating_sub(std::mem::replace(&mut client.delayed_ns, usage.delayed_ns));
+        client.metrics.grants.delayed_seconds.inc_by(seconds(delayed_ns));
         // Token-scheduled processes are charged what they measured. Hardware-scheduled ones are charged the time for which they were enabled,
         // and may have been idle for a part of it.
         let shows_hardware_grant = |process: &ProcessId| {

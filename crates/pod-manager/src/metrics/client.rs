@@ -19,6 +19,7 @@ pub(crate) struct GrantSeries {
     pub(crate) held_seconds: Counter,
     pub(crate) gpu_seconds: Counter,
     pub(crate) hold_seconds: Counter,
+    pub(crate) delayed_seconds: Counter,
     pub(crate) overrun_seconds: Counter,
     pub(crate) not_returned: IntCounter,
     pub(crate) granted: IntCounter,
@@ -44,16 +45,32 @@ pub(crate) struct ClientMetrics {
     collectors: Vec<Box<dyn Collector>>,
 }
 
-/// All series of a client as one collector.
-pub(super) struct ClientCollector(pub(super) Arc<ClientMetrics>);
+/// One metric of a client. Each is registered by itself: the registry identifies a collector by the sum of its metrics' hashes, and the
+/// sums of two clients whose names differ in the last character are often equal.
+pub(super) struct ClientCollector {
+    client: Arc<ClientMetrics>,
+    index: usize,
+}
+
+impl ClientCollector {
+    /// The collectors of all metrics of a client.
+    pub(super) fn all(client: &Arc<ClientMetrics>) -> impl Iterator<Item = Box<dyn Collector>> {
+        let collector = |index| Self { client: Arc::clone(client), index };
+        (0..client.collectors.len()).map(move |index| Box::new(collector(index)) as _)
+    }
+
+    fn metric(&self) -> Option<&dyn Collector> {
+        self.client.collectors.get(self.index).map(|metric| &**metric)
+    }
+}
 
 impl Collector for ClientCollector {
     fn desc(&self) -> Vec<&Desc> {
-        self.0.collectors.iter().flat_map(|collector| collector.desc()).collect()
+        self.metric().map(Collector::desc).unwrap_or_default()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.0.collectors.iter().flat_map(|collector| collector.collect()).collect()
+        self.metric().map(Collector::collect).unwrap_or_default()
     }
 }
 
@@ -72,6 +89,10 @@ impl GrantSeries {
             hold_seconds: series.seconds(
                 "sluice_hold_seconds_total",
                 "GPU time of hold kernels between requests, not charged, seconds",
+            )?,
+            delayed_seconds: series.seconds(
+                "sluice_delayed_seconds_total",
+                "Time that requests of a latency-critical client waited because it had used its limit, or more than its request while another client lagged, seconds",
             )?,
             overrun_seconds: series.seconds(
                 "sluice_token_overrun_seconds_total",

@@ -64,8 +64,12 @@ impl Exposition {
     pub(crate) fn text(&self) -> prometheus::Result<String> {
         for notice in self.notices.try_iter() {
             match notice {
-                Notice::Add(metrics) => self.registry.register(Box::new(ClientCollector(metrics)))?,
-                Notice::Remove(metrics) => self.registry.unregister(Box::new(ClientCollector(metrics)))?,
+                Notice::Add(client) => {
+                    ClientCollector::all(&client).try_for_each(|metric| self.registry.register(metric))?;
+                }
+                Notice::Remove(client) => {
+                    ClientCollector::all(&client).try_for_each(|metric| self.registry.unregister(metric))?;
+                }
             }
         }
         TextEncoder::new().encode_to_string(&self.registry.gather())
@@ -140,3 +144,6 @@ impl Series {
         Ok(values.map(|value| outcomes.map(|outcome| family.with_label_values(&[value, outcome]))))
     }
 }
+
+#[cfg(test)]
+mod tests;

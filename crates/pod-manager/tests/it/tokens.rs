@@ -1,7 +1,7 @@
 //! Tokens over real sockets and pages, on a clock that the test moves.
 
 use crate::support::hook::Hook;
-use crate::support::{CLIENTS, MS, World};
+use crate::support::{CLIENTS, MS, World, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::OnManagerLoss;
 use std::time::Duration;
@@ -217,4 +217,31 @@ fn polling_around_the_deadline_changes_nothing_but_the_wait() {
     world.advance(48 * MS);
     a.give_back(48.0);
     assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn time_that_a_request_of_a_delayed_latency_critical_client_waits_is_exported() {
+    let client =
+        "clients:\n  - { name: lc, request: 0.3, limit: 0.3, memory: 1Gi, class: latency-critical }\n";
+    let world = World::with(client, |_| ());
+    let delayed = || world.metric("sluice_delayed_seconds_total{client=\"lc\"}").unwrap();
+    let mut lc = world.process("lc");
+    world.settle();
+    // It works all the time, until it has used its limit.
+    let has_grant = |lc: &Hook| lc.page().deadline_ns() != 0;
+    until("its grant is revoked", || {
+        lc.report().add_busy_ns(5 * MS);
+        world.advance(5 * MS);
+        !has_grant(&lc)
+    });
+    assert_eq!(delayed(), 0.0);
+    lc.want();
+    world.settle();
+    let asked = world.clock.now();
+    until("it has earned a grant", || {
+        world.advance(MS);
+        has_grant(&lc)
+    });
+    let waited = (world.clock.now() - asked) as f64 / 1e9;
+    assert!(waited > 0.0 && (delayed() - waited).abs() < 0.001, "{} of {waited} s", delayed());
 }
