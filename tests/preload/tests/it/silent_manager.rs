@@ -23,6 +23,13 @@ fn when_granted(node: &Node, metric: &str, more: f64) {
     }
 }
 
+/// Waits until so many processes are hardware-scheduled.
+fn when_hardware_scheduled(node: &Node, processes: f64) {
+    eventually("hardware-scheduled processes", || {
+        (node.metrics().sum("sluice_level", &["level=\"turn\""]) == Some(processes)).then_some(())
+    });
+}
+
 /// Stops the manager and checks that each process has run within a second.
 fn check_run_without_manager(node: &Node, tenants: &[Tenant]) {
     let host = HostTime::begin();
@@ -67,14 +74,10 @@ fn disabled_tenants_run_while_the_manager_is_stopped_and_are_scheduled_afterward
     let _lock = shared();
     let node = Node::with(TWO).manager_arguments("--controls simulated").start();
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
-    eventually("both to be hardware-scheduled", || {
-        (node.metrics().sum("sluice_level", &["level=\"turn\""]) == Some(2.0)).then_some(())
-    });
+    when_hardware_scheduled(&node, 2.0);
     check_run_without_manager(&node, &tenants);
     node.resume_manager();
-    eventually("both to be hardware-scheduled again", || {
-        (node.metrics().sum("sluice_level", &["level=\"turn\""]) == Some(2.0)).then_some(())
-    });
+    when_hardware_scheduled(&node, 2.0);
     when_granted(&node, "sluice_grants_total", 5.0);
     check_shares(&node, &tenants);
     assert_eq!(node.metrics().sum("sluice_steering_given_up_total", &[]), Some(0.0));
@@ -91,6 +94,7 @@ fn tenants_with_the_shortest_slice_run_while_the_manager_is_stopped() {
     service.expect("ready");
     assert_eq!(service.ask("launch 1 1000"), "launched");
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
+    when_hardware_scheduled(&node, 3.0);
     check_run_without_manager(&node, &tenants);
     assert_eq!(service.ask("launch 1 1000"), "launched");
     assert_eq!(service.ask("sync"), "synced");
@@ -143,6 +147,7 @@ fn fail_closed_tenants_hold_while_the_manager_is_stopped() {
     let _lock = shared();
     let node = Node::with(TWO).manager_arguments("--on-manager-loss closed --controls simulated").start();
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
+    when_hardware_scheduled(&node, 2.0);
     node.stop_manager();
     // Work that was submitted before runs to its end.
     node.let_pass(2 * SECOND);
