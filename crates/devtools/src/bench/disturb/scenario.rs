@@ -35,9 +35,10 @@ impl Scheduling {
         }
     }
 
-    /// The pod-manager's default quantum, or its longest grant.
+    /// The longest turn of a client: the pod-manager's default quantum, or its longest grant, and 2 ms for the hand-off or for the last
+    /// kernel.
     pub(super) fn quantum(self) -> Duration {
-        Duration::from_millis(if self == Self::Controls { 50 } else { 100 })
+        Duration::from_millis(if self == Self::Controls { 52 } else { 102 })
     }
 }
 

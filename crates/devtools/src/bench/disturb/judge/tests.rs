@@ -62,10 +62,10 @@ fn windows_may_be_off_by_a_quantum_and_not_by_more() {
         let worst = Worst { off_points, client: 0, share: 0.0, entitled: 0.5, at_s: 0.0 };
         Measured { worst: Some(worst), ..measured(&[0.5, 0.5], 0.0) }
     };
-    assert!(failed(&scenario, &with(5.0)).is_empty());
-    assert_eq!(failed(&scenario, &with(5.1)), ["worst second off by, points"]);
+    assert!(failed(&scenario, &with(5.2)).is_empty());
+    assert_eq!(failed(&scenario, &with(5.3)), ["worst second off by, points"]);
     let on_a_busy_host =
-        Measured { host: HostLoad { latest_wakeup_ms: 10.0, ..HostLoad::default() }, ..with(5.9) };
+        Measured { host: HostLoad { latest_wakeup_ms: 10.0, ..HostLoad::default() }, ..with(6.1) };
     assert!(failed(&scenario, &on_a_busy_host).is_empty());
     let unmeasured = Measured { worst: None, ..with(0.0) };
     assert_eq!(failed(&scenario, &unmeasured), ["worst second off by, points"]);
