@@ -20,7 +20,7 @@ fn share(node: &Node, tenant: &Tenant) -> (f64, f64) {
 /// Four of five clients are stopped for some seconds. Without a remedy the fifth has .19 of the GPU and the rest is idle.
 fn four_of_five_are_stopped(node: &Node) {
     let mut tenants = busy(node, &["a", "b", "c", "d", "e"], "2000 50");
-    let fifth = tenants.pop().unwrap();
+    let fifth = tenants.remove(4);
     node.let_pass(SECOND);
     signal(&tenants, Signal::SIGSTOP);
     // Each of the four may have one more quantum, after which it is found to be stopped.
