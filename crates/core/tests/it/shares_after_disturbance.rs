@@ -77,7 +77,7 @@ fn failures(scheduling: Scheduling, disturbance: Disturbance) -> Vec<String> {
         let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
         for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], 120 * S) {
             if deviation.size() > tolerance() {
-                failures.push(format!("{scheduling:?} {requests:?}: {deviation:?}"));
+                failures.push(format!("{scheduling:?} {requests:?}: {deviation}"));
             }
             if mean.charge_error.abs() > 0.01 {
                 failures.push(format!("{scheduling:?} {requests:?}: {mean:?}"));
@@ -161,8 +161,8 @@ proptest! {
         let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
         for (deviation, mean) in run(scheduling, &tenants, &disturbances, 8 * S) {
             // Every client's quanta are whole ones, at both ends of the window.
-            prop_assert!(deviation.size() <= 2.0 * tolerance(), "{:?}", deviation);
-            prop_assert!(mean.share_error.abs() <= 0.02, "{:?}: {:?}", deviation, mean);
+            prop_assert!(deviation.size() <= 2.0 * tolerance(), "{}", deviation);
+            prop_assert!(mean.share_error.abs() <= 0.02, "{}: {:?}", deviation, mean);
         }
     }
 }
