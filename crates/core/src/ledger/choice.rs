@@ -5,7 +5,7 @@ use super::virtual_time::virtual_ns;
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 
-/// How many clients are brought within the lag bound with each decision.
+/// How many clients of each kind are brought within the lag bound with each decision.
 const LEADS_PER_DECISION: usize = 4;
 
 impl TokenLedger {
@@ -43,14 +43,11 @@ impl TokenLedger {
     /// Brings the clients that are furthest ahead within the bound. They exceed it when their weights have grown since they
     /// were charged.
     fn bound_leads(&mut self, now: u64) {
-        for _ in 0..LEADS_PER_DECISION {
-            let Some(last) = self.queue.last() else { return };
-            let latest = self.virtual_now.saturating_add(self.lag_bound(last.client));
-            if last.start <= latest {
-                return;
+        for key in self.queue.last(LEADS_PER_DECISION) {
+            if key.start > self.virtual_now.saturating_add(self.lag_bound(key.client)) {
+                self.bound_lag(key.client);
+                self.update_place(key.client, now);
             }
-            self.bound_lag(last.client);
-            self.update_place(last.client, now);
         }
     }
 

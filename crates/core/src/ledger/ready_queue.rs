@@ -57,9 +57,10 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
-    /// The ready client with the largest virtual time.
-    pub(super) fn last(&self) -> Option<Key> {
-        self.hardware.last().into_iter().chain(self.token.last()).max().copied()
+    /// The ready clients with the largest virtual times: at most `count` of each kind.
+    pub(super) fn last(&self, count: usize) -> Vec<Key> {
+        let (hardware, token) = (self.hardware.iter().rev(), self.token.iter().rev());
+        hardware.take(count).chain(token.take(count)).copied().collect()
     }
 
     /// The client whose limit allows a grant next, and when.

@@ -5,7 +5,7 @@ use crate::simulated_gpu::{
     Claim, Deviation, MS, S, Scheduling, SimulatedGpu, TenantSpec, entitled, ledger_policy,
 };
 use proptest::prelude::*;
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, RngSeed};
 use sluice_core::ledger::Class;
 
 /// From this time after the end of the last disturbance on, shares are those entitled to.
@@ -47,8 +47,9 @@ fn run(
         quiet = quiet.max(at + disturbance.lasts_ns());
     }
     if disturbances.len() > 1 {
-        // Kernels of several tenants run at the same time, and each of them takes longer.
-        quiet += disturbances.iter().map(|(_, disturbance)| disturbance.kernel_ns()).sum::<u64>();
+        // A kernel begins after another disturbance has ended, and runs beside the other tenants.
+        let kernels_ns: u64 = disturbances.iter().map(|(_, disturbance)| disturbance.kernel_ns()).sum();
+        quiet += kernels_ns * tenants.len() as u64;
     }
     let from = quiet.next_multiple_of(10 * MS) + SETTLED_NS;
     let to = from + ns;
@@ -77,7 +78,7 @@ fn failures(scheduling: Scheduling, disturbance: Disturbance) -> Vec<String> {
         let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
         for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], 120 * S) {
             if deviation.size() > tolerance() {
-                failures.push(format!("{scheduling:?} {requests:?}: {deviation:?}"));
+                failures.push(format!("{scheduling:?} {requests:?}: {deviation}"));
             }
             if mean.charge_error.abs() > 0.01 {
                 failures.push(format!("{scheduling:?} {requests:?}: {mean:?}"));
@@ -148,7 +149,7 @@ fn any_tenants() -> impl Strategy<Value = Vec<TenantSpec>> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 64, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 150, failure_persistence: None, rng_seed: RngSeed::Fixed(14), ..Config::default() })]
 
     #[test]
     fn shares_hold_after_random_disturbances(
@@ -161,8 +162,8 @@ proptest! {
         let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
         for (deviation, mean) in run(scheduling, &tenants, &disturbances, 8 * S) {
             // Every client's quanta are whole ones, at both ends of the window.
-            prop_assert!(deviation.size() <= 2.0 * tolerance(), "{:?}", deviation);
-            prop_assert!(mean.share_error.abs() <= 0.02, "{:?}: {:?}", deviation, mean);
+            prop_assert!(deviation.size() <= 2.0 * tolerance(), "{}", deviation);
+            prop_assert!(mean.share_error.abs() <= 0.02, "{}: {:?}", deviation, mean);
         }
     }
 }

@@ -148,3 +148,16 @@ fn time_beyond_a_limit_goes_to_the_others_in_proportion() {
     let limited = TenantSpec::saturating(0.3).limited(0.3);
     assert_entitled(&[limited, TenantSpec::saturating(0.1), TenantSpec::saturating(0.2)]);
 }
+
+#[test]
+fn client_with_short_pauses_gets_its_request() {
+    // It could use 80 % of the GPU if it never waited. A quantum ends after 3 ms without work, which count as its own.
+    let pausing = Arrivals::Pausing { work_ns: 40 * MS, pause_ns: 10 * MS };
+    let tenants = [TenantSpec::saturating(0.4).with(pausing), TenantSpec::saturating(0.6)];
+    for scheduling in BOTH {
+        let mut gpu = SimulatedGpu::new(scheduling, &tenants);
+        gpu.run_until(TO);
+        let shares = [0, 1].map(|tenant| gpu.witness.share(tenant, FROM, TO));
+        assert!(shares[0] >= 0.36 && shares[0] + shares[1] >= 0.95, "{scheduling:?}: {shares:?}");
+    }
+}

@@ -336,6 +336,10 @@ impl World {
         let critical = self.is_critical(index);
         self.processes[index].class = if critical { Class::BestEffort } else { Class::LatencyCritical };
         self.set_client(index, index);
+        if !critical {
+            // A latency-critical process need not request.
+            let _ = self.ledger.request(id(index), self.now, GrantRequest::default());
+        }
     }
 
     /// The specifications are read again.

@@ -14,8 +14,6 @@ pub(crate) enum Arrivals {
     Periodic { period_ns: u64, work_ns: u64 },
     /// Uses the GPU for `work_ns`, then pauses for `pause_ns`.
     Pausing { work_ns: u64, pause_ns: u64 },
-    /// Starts one kernel of `work_ns` at the time `at`.
-    OneKernel { at: u64, work_ns: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +39,6 @@ impl Workload {
         let next = match arrivals {
             Arrivals::Saturating => None,
             Arrivals::Periodic { .. } | Arrivals::Pausing { .. } => Some(now),
-            Arrivals::OneKernel { at, .. } => (at >= now).then_some(at),
         };
         Self { arrivals, queue: VecDeque::new(), next, kernel_left_ns: 0, finished: Vec::new() }
     }
@@ -57,10 +54,6 @@ impl Workload {
                 Arrivals::Saturating => (0, None),
                 Arrivals::Periodic { period_ns, work_ns } => (work_ns, Some(arrived + period_ns)),
                 Arrivals::Pausing { work_ns, .. } => (work_ns, None),
-                Arrivals::OneKernel { work_ns, .. } => {
-                    self.kernel_left_ns = work_ns;
-                    (0, None)
-                }
             };
             self.next = next;
             if work_ns > 0 && self.queue.len() < QUEUE {

@@ -50,7 +50,6 @@ impl SimulatedGpu {
     }
 
     fn make(&mut self, change: Change) {
-        let now = self.now;
         match change {
             Change::ManagerStops { until } => {
                 self.manager.stopped_until = self.manager.stopped_until.max(until);

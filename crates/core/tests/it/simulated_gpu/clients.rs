@@ -75,10 +75,6 @@ impl Claim {
 /// Entitled shares of clients that all have work. The levels are served from the best one on. Each leaves to the levels
 /// below what they have requested, and one percent to a client without a request.
 pub(crate) fn entitled(claims: &[Claim]) -> Vec<f64> {
-    let requests: f64 = claims.iter().map(|claim| claim.request).sum();
-    let without = claims.iter().filter(|claim| claim.request == 0.0).count();
-    let unrequested = ((1.0 - requests) / without.max(1) as f64).max(LEAST_WEIGHT);
-    let weight = |claim: &Claim| if claim.request > 0.0 { claim.request } else { unrequested };
     let mut shares = vec![0.0; claims.len()];
     let mut left = 1.0;
     for class in Class::ALL {
@@ -87,9 +83,14 @@ pub(crate) fn entitled(claims: &[Claim]) -> Vec<f64> {
         };
         let below: f64 = claims.iter().map(guaranteed).sum();
         let members: Vec<usize> = (0..claims.len()).filter(|index| claims[*index].class == class).collect();
+        let total = (left - below).max(0.0);
+        let requests: f64 = members.iter().map(|index| claims[*index].request).sum();
+        let without = members.iter().filter(|index| claims[**index].request == 0.0).count();
+        let unrequested = ((total - requests) / without.max(1) as f64).max(LEAST_WEIGHT);
+        let weight = |claim: &Claim| if claim.request > 0.0 { claim.request } else { unrequested };
         let weights: Vec<f64> = members.iter().map(|index| weight(&claims[*index])).collect();
         let most: Vec<f64> = members.iter().map(|index| claims[*index].most()).collect();
-        for (index, share) in members.iter().zip(divide((left - below).max(0.0), &weights, &most)) {
+        for (index, share) in members.iter().zip(divide(total, &weights, &most)) {
             shares[*index] = share;
             left -= share;
         }

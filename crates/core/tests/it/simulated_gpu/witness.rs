@@ -1,5 +1,7 @@
 //! The simulation's own account of GPU time: who ran when. The ledger under test has no part in it.
 
+use std::fmt;
+
 /// Resolution of the account.
 const STEP_NS: u64 = 10_000_000;
 
@@ -19,6 +21,17 @@ pub(crate) struct Deviation {
     pub(crate) from: u64,
     pub(crate) share: f64,
     pub(crate) expected: f64,
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tenant, from, share, expected } = self;
+        let seconds = *from as f64 / 1e9;
+        write!(
+            f,
+            "tenant {tenant} got {share:.3} instead of {expected:.3} in the window from {seconds:.2} s on"
+        )
+    }
 }
 
 impl Deviation {
