@@ -5,6 +5,10 @@ use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
+/// At least one part in this of the time that a client held the GPU counts in its virtual time, whatever latency-critical
+/// clients report to have used of it.
+const LEAST_PART: u64 = 10;
+
 impl TokenLedger {
     /// Decides everything that can be decided at `now` and returns the actions in order.
     pub fn advance(&mut self, now: u64) -> Vec<Action> {
@@ -64,7 +68,9 @@ impl TokenLedger {
     pub(super) fn charge_grant(&mut self, grant: &Grant, overrun_ns: u64, how: GrantEnd) {
         let (held_ns, charged_ns) = (grant.held(), grant.charge());
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held_ns);
-        let disposal = disposal.saturating_sub(grant.preempted_ns);
+        // The report of a latency-critical client must not keep the virtual time of others from advancing.
+        let least = disposal / LEAST_PART;
+        let disposal = disposal.saturating_sub(grant.preempted_ns).max(least);
         let ended = grant.ended.max(grant.start);
         self.charge(grant.client, (grant.start, ended), charged_ns, disposal, grant.counted_ns);
         let client = grant.client;

@@ -8,6 +8,13 @@ use crate::limit_bucket::{Depth, LimitBucket};
 use crate::share::Share;
 use std::collections::BTreeMap;
 
+/// What each of two processes gets of a time in which the GPU alternates between them by the default time slice: of 2048 µs
+/// and a switch of 230 µs (docs/reference/gpu.md).
+const ALTERNATING: Share = match Share::from_ppm(450_000) {
+    Some(share) => share,
+    None => Share::ZERO,
+};
+
 /// Why a latency-critical client is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cause {
@@ -69,7 +76,7 @@ impl TokenLedger {
     /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
     ///
     /// Grants of other clients that ran in this span are not charged for that time. If work of a token-scheduled grant
-    /// ran beside it, the GPU alternated between both by time slice: each is charged one half.
+    /// ran beside it, the GPU alternated between both by time slice: each is charged [`ALTERNATING`] of the time.
     pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         let Some(entry) = self.clients.get_mut(&client) else { return };
@@ -85,8 +92,9 @@ impl TokenLedger {
             if grant.hardware_scheduled {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
-                grant.preempted_ns = grant.preempted_ns.saturating_add(beside / 2);
-                own = own.saturating_sub(beside / 2);
+                let lost = beside - ALTERNATING.of(beside);
+                grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
+                own = own.saturating_sub(lost);
             }
         }
         entry.charged_ns = entry.charged_ns.saturating_add(own);

@@ -10,24 +10,27 @@ pub(crate) struct BusyMeter {
     /// The counter's value that was counted so far, with estimates.
     counted_ns: u64,
     counted_at: u64,
+    read_at: u64,
 }
 
 impl BusyMeter {
     /// A meter that counts from `now` on, when the counter is `reported_ns`.
     pub(crate) fn new(reported_ns: u64, now: u64) -> Self {
-        Self { reported_ns, grew_at: now, counted_ns: reported_ns, counted_at: now }
+        Self { reported_ns, grew_at: now, counted_ns: reported_ns, counted_at: now, read_at: now }
     }
 
-    /// Reads the counter at `now`, with the time since when the process is busy. Returns what was used and since when; never more than
-    /// that time.
+    /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long; never
+    /// longer than that time.
     pub(crate) fn read(&mut self, reported_ns: u64, busy_since: Option<u64>, now: u64) -> (u64, u64) {
         if reported_ns != self.reported_ns {
             (self.reported_ns, self.grew_at) = (reported_ns, now);
         }
         let running = busy_since.map_or(0, |since| now.saturating_sub(since.max(self.grew_at)));
         let estimate = reported_ns.saturating_add(running);
-        let from = self.counted_at;
-        let used = estimate.saturating_sub(self.counted_ns).min(now.saturating_sub(from));
+        let used = estimate.saturating_sub(self.counted_ns).min(now.saturating_sub(self.counted_at));
+        // Since the last reading, or earlier if the process has reported late.
+        let from = now.saturating_sub(used).min(self.read_at).max(self.counted_at);
+        self.read_at = now;
         if used > 0 {
             self.counted_ns = estimate;
             self.counted_at = now;

@@ -109,11 +109,11 @@ impl Pages {
         Activity { busy, since_ns }
     }
 
-    /// GPU time that the process reports to have used, and since when, nanoseconds.
-    pub(crate) fn read_busy(&mut self, now: u64) -> (u64, u64) {
-        let (busy, since) = self.report().activity();
+    /// Since when the process has used the GPU, and for how long, nanoseconds, if its activity is this.
+    pub(crate) fn read_busy(&mut self, activity: Activity, now: u64) -> (u64, u64) {
         let reported_ns = self.report().busy_ns();
-        self.busy.read(reported_ns, (busy && self.reports_activity()).then_some(since), now)
+        let busy = activity.busy && self.reports_activity();
+        self.busy.read(reported_ns, busy.then_some(activity.since_ns), now)
     }
 
     /// Forgets what the process has used so far.

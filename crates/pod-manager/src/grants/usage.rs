@@ -20,8 +20,10 @@ impl Shared {
         let Some(process) = self.processes.get_mut(id) else { return };
         let critical = self.clients.is_critical(process.client);
         let Some(client) = self.clients.get_mut(process.client) else { return };
+        // A process that is frozen in a burst does not count as busy.
+        let activity = process.activity();
         let Some(pages) = process.pages.as_mut() else { return };
-        let (from, busy_ns) = pages.read_busy(now);
+        let (from, busy_ns) = pages.read_busy(activity, now);
         if critical {
             let hold_ns = pages.read_holds(now);
             client.metrics.grants.hold_seconds.inc_by(seconds(hold_ns));
@@ -74,7 +76,8 @@ impl Shared {
             if self.clients.is_critical(process.client) {
                 continue;
             }
-            let busy_ns = process.pages.as_mut().map_or(0, |pages| pages.read_busy(to).1);
+            let activity = process.activity();
+            let busy_ns = process.pages.as_mut().map_or(0, |pages| pages.read_busy(activity, to).1);
             *reported.entry(process.client).or_default() += busy_ns;
         }
         reported.retain(|_, busy_ns| *busy_ns > 0);

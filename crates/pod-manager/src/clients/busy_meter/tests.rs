@@ -10,6 +10,14 @@ fn running_burst_counts_before_it_is_reported_and_once() {
 }
 
 #[test]
+fn use_after_a_pause_counts_from_the_last_reading() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, None, 90 * MS).1, 0);
+    assert_eq!(meter.read(0, Some(95 * MS), 100 * MS), (90 * MS, 5 * MS));
+    assert_eq!(meter.read(20 * MS, None, 105 * MS), (100 * MS - 10 * MS, 15 * MS), "reported late");
+}
+
+#[test]
 fn burst_that_used_less_than_estimated_is_made_up_for_by_the_next() {
     let mut meter = BusyMeter::new(0, 0);
     assert_eq!(meter.read(0, Some(0), 30 * MS).1, 30 * MS);
