@@ -161,8 +161,9 @@ proptest! {
     ) {
         let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
         for (deviation, mean) in run(scheduling, &tenants, &disturbances, 8 * S) {
-            // Every client's quanta are whole ones, at both ends of the window.
-            prop_assert!(deviation.size() <= 2.0 * tolerance(), "{}", deviation);
+            // Each of the other clients may have one quantum more or less in the window.
+            let others = (tenants.len() - 1) as f64;
+            prop_assert!(deviation.size() <= others * tolerance(), "{}", deviation);
             prop_assert!(mean.share_error.abs() <= 0.02, "{}: {:?}", deviation, mean);
         }
     }

@@ -53,8 +53,8 @@ impl World {
             }
             let served = world.calm_tick();
             waits.retain(|index| served[*index] == 0);
-            for (index, served_ns) in served.iter().enumerate() {
-                if *served_ns > 0 && world.processes[index].class == Class::LatencyCritical {
+            for (index, ran) in served.iter().enumerate() {
+                if *ran > 0 && world.processes[index].class == Class::LatencyCritical {
                     world.set_work(index, false);
                     world.manage();
                     world.end_controls();
