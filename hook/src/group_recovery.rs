@@ -4,6 +4,8 @@
 //! thread waits for the end of the connection and reads the manager's heartbeat. The thread does nothing else and makes no CUDA call: any
 //! other thread may be waiting for work that does not run because its group is disabled.
 
+mod own_group;
+
 use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,18 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
-use sluice_hook_core::group_recovery::{OwnGroup, Recovery, RecoveryError};
+use sluice_hook_core::group_recovery::Recovery;
 use sluice_hook_core::lock;
-use sluice_nvrm::ioctl_observation::ComputeGroup;
-use sluice_nvrm::{ControlError, Controls};
 
 use crate::descriptor::Descriptor;
 use crate::link::{has_ended_within, presence_left_ns};
-use crate::{channel_groups, process, real, thread};
-
-/// The driver's default time slice for compute groups, used if the program's own is not known.
-const DEFAULT_SLICE_US: u64 = 2048;
+use crate::{channel_groups, process, thread};
+use own_group::OwnComputeGroup;
 
 /// How often the copy of the connection is checked: the program may have closed it, which poll does not report.
 const CHECK_MS: c_int = 1000;
@@ -233,45 +230,4 @@ impl GroupRecovery {
 fn count_panic() -> bool {
     process::COUNTERS.panics.fetch_add(1, Relaxed);
     true
-}
-
-/// A group of this process, controlled through one of its own descriptors.
-#[derive(Debug)]
-struct OwnComputeGroup(ComputeGroup);
-
-impl OwnGroup for OwnComputeGroup {
-    fn restore_slice(&self) -> Result<(), RecoveryError> {
-        let ContextHandles { client, channel_group, .. } = self.0.handles;
-        let slice_us = self.0.timeslice_us.unwrap_or(DEFAULT_SLICE_US);
-        controls(&self.0)?.set_timeslice(client, channel_group, slice_us).map_err(of_control)
-    }
-
-    fn enable(&self) -> Result<(), RecoveryError> {
-        let ContextHandles { client, subdevice, channels, .. } = &self.0.handles;
-        let controls = controls(&self.0)?;
-        let mut outcome = Ok(());
-        for some in channels.chunks(MAX_CHANNELS) {
-            if controls.enable(*client, *subdevice, some).is_err() {
-                // A channel that no longer exists makes the whole list fail.
-                for channel in some {
-                    let enabled = controls.enable(*client, *subdevice, std::slice::from_ref(channel));
-                    if let Err(error) = enabled.map_err(of_control)
-                        && outcome != Err(RecoveryError::Failed)
-                    {
-                        outcome = Err(error);
-                    }
-                }
-            }
-        }
-        outcome
-    }
-}
-
-fn controls(group: &ComputeGroup) -> Result<Controls, RecoveryError> {
-    let control = channel_groups::copy_control_descriptor(group.fd).ok_or(RecoveryError::Failed)?;
-    Controls::from_descriptor(control, real::simulated_ioctl().is_some()).map_err(|_| RecoveryError::Failed)
-}
-
-fn of_control(error: ControlError) -> RecoveryError {
-    if error.is_gone() { RecoveryError::Gone } else { RecoveryError::Failed }
 }

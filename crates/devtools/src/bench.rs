@@ -1,9 +1,11 @@
 //! `sluice-dev bench`: what Sluice costs, and how it behaves when a process fails. Each benchmark starts a test bed of its own.
 
 mod comm;
+mod disturb;
 mod hook;
 mod launch_worker;
 mod preempt;
+mod provenance;
 mod request_worker;
 mod requests;
 mod scenarios;
@@ -48,6 +50,11 @@ pub(crate) enum Benchmark {
         #[arg(value_enum)]
         only: Vec<scenarios::Scenario>,
     },
+    /// Shares, limits and liveness after disturbances of the pod-manager, of clients and of the driver, on simulated GPUs
+    Disturb(disturb::Arguments),
+    /// The process of a client of `disturb`
+    #[command(hide = true)]
+    DisturbProcess(disturb::ProcessArguments),
     /// Latency of requests beside kernels of several lengths, at each level of preemption: alone, time-sliced, with Sluice
     Preempt(preempt::Arguments),
     /// The process that serves `preempt`'s requests
@@ -93,6 +100,8 @@ pub(crate) enum Gpu {
 pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
     match benchmark {
         Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::block()?),
+        Benchmark::Disturb(flags) => return disturb::run(flags, &Interrupts::block()?),
+        Benchmark::DisturbProcess(flags) => disturb::run_process(flags)?,
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
         Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,

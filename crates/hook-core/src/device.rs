@@ -11,6 +11,7 @@
 //! yields.
 
 mod acquire;
+mod counter_check;
 mod drain;
 mod host_waits;
 mod state;

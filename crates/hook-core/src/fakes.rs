@@ -1,18 +1,23 @@
 //! Fakes of driver, manager and clock for the tests of this crate.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use crate::lock;
 use crate::platform::*;
 
-/// A clock that stands still until it is set; ticks are nanoseconds.
+/// A clock that stands still until it is set; ticks are nanoseconds, less those by which the counter was set back.
 #[derive(Debug, Default)]
-pub(crate) struct ManualClock(AtomicU64);
+pub(crate) struct ManualClock(AtomicU64, AtomicI64);
 
 impl ManualClock {
     pub(crate) fn set(&self, ns: u64) {
         self.0.store(ns, SeqCst);
+    }
+
+    /// Sets the counter back by so many ticks, or forward.
+    pub(crate) fn set_ticks_back(&self, ticks: i64) {
+        self.1.store(ticks, SeqCst);
     }
 
     pub(crate) fn advance(&self, ns: u64) {
@@ -26,7 +31,7 @@ impl Clock for ManualClock {
     }
 
     fn ticks(&self) -> u64 {
-        self.now_ns()
+        self.now_ns().saturating_add_signed(-self.1.load(SeqCst))
     }
 
     fn pause(&self, ns: u64) {

@@ -103,6 +103,11 @@ impl LaunchGate {
         self.next_epoch();
     }
 
+    /// Whether deadlines are compared as ticks.
+    pub fn compares_ticks(&self) -> bool {
+        self.deadline_in_ticks.load(Relaxed)
+    }
+
     /// Chooses whether deadlines are compared as ticks or as nanoseconds.
     pub fn set_deadline_in_ticks(&self, by_ticks: bool) {
         self.deadline_in_ticks.store(by_ticks, Relaxed);

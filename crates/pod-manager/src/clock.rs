@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// How long a calibration of the counter against the clock is used, nanoseconds.
 const CALIBRATION_LIFE_NS: u64 = 1_000_000_000;
 
+/// The same while the counter's rate is not certain, because the counter was set.
+const UNCERTAIN_LIFE_NS: u64 = 20_000_000;
+
 /// A monotonic clock with a timer.
 pub trait Clock: Send {
     /// Nanoseconds; never goes back. Processes compare the deadlines on their pages with the same clock: CLOCK_MONOTONIC.
@@ -52,7 +55,8 @@ impl Clock for SystemClock {
     fn ticks_at(&mut self, ns: u64) -> Option<u64> {
         let calibration = self.calibration.as_mut()?;
         let now = clock::monotonic_ns();
-        if now.saturating_sub(self.calibrated_at) > CALIBRATION_LIFE_NS {
+        let life_ns = if calibration.is_rate_uncertain() { UNCERTAIN_LIFE_NS } else { CALIBRATION_LIFE_NS };
+        if now.saturating_sub(self.calibrated_at) > life_ns {
             calibration.refresh();
             self.calibrated_at = now;
         }

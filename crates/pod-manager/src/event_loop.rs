@@ -33,6 +33,7 @@ use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
 use crate::resource_file::ReloadRequests;
 use crate::shared::Shared;
+use crate::stalled::StalledProcesses;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
@@ -77,6 +78,7 @@ pub(crate) struct EventLoop {
     connections: Connections,
     channel_groups: ChannelGroups,
     stream_gates: StreamGates,
+    stalled: StalledProcesses,
     unhooked: Unhooked,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
@@ -132,6 +134,7 @@ impl EventLoop {
             connections,
             channel_groups: ChannelGroups::new(scheduler, driver, executor),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
+            stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
@@ -250,6 +253,7 @@ impl EventLoop {
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
+            self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
             self.heartbeat.next_deadline(),
         ];

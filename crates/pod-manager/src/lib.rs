@@ -50,6 +50,7 @@ mod resource_file;
 mod server;
 mod shared;
 mod side_thread;
+mod stalled;
 mod stream_gates;
 pub mod unhooked;
 

@@ -1,4 +1,4 @@
-//! Faults of a GPU: the lasting effect of an Xid, until the GPU is repaired.
+//! Faults of a GPU: the lasting effect of an Xid, until the GPU is repaired, and faults of its driver's controls.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,18 @@ pub enum Effect {
     NeedsReset,
     /// The GPU continues to work. The driver asks for a reset when its work is done.
     Degraded,
+}
+
+/// A fault of the driver's controls of channel groups. It lasts until it is removed; no work is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlFault {
+    /// The driver refuses each control with `INVALID_STATE`.
+    Refused,
+    /// The driver waits this long, in nanoseconds, before it makes each control.
+    Slow {
+        /// The wait.
+        ns: u64,
+    },
 }
 
 impl Fault {

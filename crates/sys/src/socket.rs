@@ -73,7 +73,7 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     }
     // SAFETY: zeroes are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);
     let bytes = path.as_os_str().as_bytes();
     // The last byte stays the NUL.
     if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {

@@ -42,7 +42,17 @@ pub struct Calibration {
     ticks: u64,
     /// ... in this many nanoseconds. Both below 2^48 and above 0.
     ns: u64,
+    /// The counter was set since the rate was measured, and may run at another rate.
+    is_rate_uncertain: bool,
 }
+
+/// A refresh less than this after the last one is too close to measure a rate, in nanoseconds.
+const REFRESH_NS: u64 = 10_000_000;
+
+/// The largest difference between counter and clock since the last refresh that is taken for drift, in nanoseconds, besides
+/// a thousandth of the time between. NTP adjusts the clock by at most half a thousandth. A larger difference means that the
+/// counter was set: a virtual machine was moved to another host, or suspended.
+const DRIFT_NS: u64 = 1_000_000;
 
 /// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +99,7 @@ impl Calibration {
         // 48 bits leave the rate exact to 10^-14 and the products below within 128 bits.
         let spare = (u64::BITS - (ticks | ns).leading_zeros()).saturating_sub(48);
         let (ticks, ns) = (ticks >> spare, ns >> spare);
-        (ticks > 0 && ns > 0).then_some(Self { base: second, ticks, ns })
+        (ticks > 0 && ns > 0).then_some(Self { base: second, ticks, ns, is_rate_uncertain: false })
     }
 
     /// Takes the present moment as the one to convert from, and the rate since the last as the rate, unless the two are
@@ -99,12 +109,24 @@ impl Calibration {
     }
 
     /// [`refresh`](Self::refresh) for a moment read elsewhere.
+    ///
+    /// If the counter was set since the last refresh, also to a lower value, conversions start from this moment with the
+    /// rate from before. The next refresh measures the rate.
     pub fn refresh_at(&mut self, moment: Moment) {
-        if moment.ns.saturating_sub(self.base.ns) >= 10_000_000
-            && let Some(fresh) = Self::between(self.base, moment)
-        {
-            *self = fresh;
+        let elapsed = moment.ns.saturating_sub(self.base.ns);
+        if elapsed < REFRESH_NS {
+            return;
         }
+        let expected = self.ns_at(moment.ticks).abs_diff(moment.ns) <= DRIFT_NS + elapsed / 1000;
+        match Self::between(self.base, moment) {
+            Some(fresh) if expected || self.is_rate_uncertain => *self = fresh,
+            _ => (self.base, self.is_rate_uncertain) = (moment, true),
+        }
+    }
+
+    /// Whether the counter was set since the rate was measured: [`refresh`](Self::refresh) soon measures it.
+    pub fn is_rate_uncertain(&self) -> bool {
+        self.is_rate_uncertain
     }
 
     /// The counter's value when CLOCK_MONOTONIC shows `monotonic_ns`; 0 or `u64::MAX` if it is outside its range.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sluice_sim::client;
+use sluice_sim::fault::ControlFault;
 use sluice_sim::ledger::{Interval, Ledger, Window};
 
 use crate::process::{Output, Process};
@@ -31,6 +32,11 @@ impl SimulatedGpu {
     /// real.
     pub fn advance(&self, ns: u64) -> anyhow::Result<()> {
         client::advance(&self.socket, ns).context("the simulator's clock was not advanced")
+    }
+
+    /// Sets or removes a fault of the driver's controls of channel groups.
+    pub fn set_control_fault(&self, fault: Option<ControlFault>) -> anyhow::Result<()> {
+        client::set_control_fault(&self.socket, fault).context("the simulator did not take the fault")
     }
 
     /// Use of the GPU between two times of its clock in nanoseconds. A real clock is CLOCK_MONOTONIC.

@@ -246,6 +246,12 @@ impl TestBed {
         Ok(())
     }
 
+    /// Sends the pod-manager a signal: SIGSTOP makes it hang, SIGCONT lets it run again.
+    pub fn signal_manager(&self, signal: Signal) -> anyhow::Result<()> {
+        let manager = self.manager.as_ref().context("there is no pod-manager")?;
+        kill(Pid::from_raw(manager.pid()), signal).context("cannot send the pod-manager a signal")
+    }
+
     /// Kills the pod-manager with SIGKILL, as an out-of-memory killer does, and waits until it is gone.
     pub fn kill_manager(&mut self) {
         self.manager = None;
@@ -262,7 +268,7 @@ impl TestBed {
         }
     }
 
-    /// The pod-manager's process id, if it was started.
+    /// Process id of the pod-manager, if it was started and not ended here.
     pub fn manager_pid(&self) -> Option<i32> {
         self.manager.as_ref().map(Process::pid)
     }

@@ -6,6 +6,7 @@ use crate::host_time::HostTime;
 use crate::stepped_clock::SteppedClock;
 use crate::tenant::{Tenant, TenantOptions};
 use crate::waiting::{TIMEOUT, eventually, pause, polling};
+use nix::sys::signal::Signal;
 use sluice_sim::ledger::{Interval, Ledger, ProcessLedger, Window};
 use sluice_test_bed::{Metrics, SimulatedGpu, TestBed, TestBedOptions};
 use std::cell::Cell;
@@ -312,6 +313,22 @@ impl Node {
     /// When it does not start.
     pub fn start_manager(&mut self) {
         self.bed.start_manager(between_polls).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Stops the pod-manager with SIGSTOP: it hangs, and its connections stay open.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn stop_manager(&self) {
+        self.bed.signal_manager(Signal::SIGSTOP).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Lets a stopped pod-manager run again.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn resume_manager(&self) {
+        self.bed.signal_manager(Signal::SIGCONT).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Kills the pod-manager as an out-of-memory killer does, and waits until it is gone.

@@ -24,6 +24,8 @@ use crate::waiting::eventually;
 pub enum Understands {
     /// Contexts with descriptors, at ATTACH and later.
     Contexts,
+    /// The same, before there was a heartbeat: the second version of payload and pages.
+    SecondVersion,
     /// The first version of the payload only; any other announcement ends the connection.
     FirstVersion,
 }
@@ -124,6 +126,13 @@ impl RecordingManager {
         lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).gates())
     }
 
+    /// Writes the heartbeat of all clients once. It is the last one: afterwards the manager is silent.
+    pub fn beat_once(&self) {
+        let now = sluice_sys::clock::monotonic_ns();
+        let state = lock(&self.state);
+        state.pages.iter().step_by(2).for_each(|grant| GrantView::new(grant.words()).set_heartbeat(now));
+    }
+
     /// Requests stream gates from all present and future clients, closed (`Some(true)`) or open; `None` requests no gates.
     pub fn gates(&self, closed: Option<bool>) {
         let mut state = lock(&self.state);
@@ -174,13 +183,13 @@ impl RecordingManager {
 impl State {
     /// Records the announcement of a new client, and returns its pages with an unlimited grant. Both happen under one lock: a test that
     /// sees the announcement and then changes the gate word changes it on these pages too.
-    fn attach(&mut self, announced: Announced) -> io::Result<Vec<OwnedFd>> {
+    fn attach(&mut self, announced: Announced, page_version: u32) -> io::Result<Vec<OwnedFd>> {
         let (grant, writable) = SharedPage::create("grant")?;
-        GrantView::new(grant.words()).init();
+        GrantView::new(grant.words()).init_as(page_version);
         self.write_page(&grant);
         GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
         let (report, report_fd) = SharedPage::create("report")?;
-        ReportView::new(report.words()).init();
+        ReportView::new(report.words()).init_as(page_version);
         let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
         self.pages.extend([grant, report]);
         self.announced.push(Arc::new(announced));
@@ -209,6 +218,7 @@ fn serve(
     lock(state).connections.push(stream.try_clone()?);
     let mut frames = FrameReader::<REQUEST_LEN>::new();
     let mut fds = Vec::new();
+    let page_version = if understands == Understands::SecondVersion { 2 } else { PAGE_VERSION };
     loop {
         let (read, came) = socket::recv_with_fds(stream.as_fd(), frames.spare())?;
         if read == 0 {
@@ -227,11 +237,11 @@ fn serve(
                     None => status = AttachStatus::BadPayload,
                     Some(announced) if channel == Channel::Token => {
                         *is_token = true;
-                        pages = lock(state).attach(announced)?;
+                        pages = lock(state).attach(announced, page_version)?;
                     }
                     Some(_) => {}
                 }
-                ResponseBody::Attach { status, page_version: PAGE_VERSION }
+                ResponseBody::Attach { status, page_version }
             }
             RequestBody::Contexts { .. } => {
                 let announced = read_announcement(How::Contexts, fds, understands)?;
@@ -261,6 +271,9 @@ fn read_announcement(how: How, fds: Vec<OwnedFd>, understands: Understands) -> i
     let bytes = memfd::read_sealed(payload.as_fd(), MAX_LEN)?;
     let version = bytes.get(4).copied().unwrap_or(0);
     if understands == Understands::FirstVersion && (version != 1 || how == How::Contexts) {
+        return Ok(None);
+    }
+    if understands == Understands::SecondVersion && version > 2 {
         return Ok(None);
     }
     let contexts = AttachPayload::decode(&bytes).map_err(io::Error::other)?.contexts;

@@ -35,6 +35,11 @@ impl<'a> ReportView<'a> {
         (word & report::BUSY != 0, read(self.0, report::ACTIVITY_NS))
     }
 
+    /// How often the activity has changed since the process attached. The counter wraps.
+    pub fn activity_changes(&self) -> u64 {
+        read(self.0, report::ACTIVITY) >> 1
+    }
+
     /// Reports the activity. Reporting the same state again changes nothing. One thread at a time.
     pub fn set_activity(&self, busy: bool, now_ns: u64) {
         let before = self.0[report::ACTIVITY].load(Ordering::Relaxed);

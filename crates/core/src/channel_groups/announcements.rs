@@ -11,8 +11,8 @@ impl ChannelGroupScheduler {
     /// A process announces all its groups, in place of those that it announced before.
     ///
     /// A latency-critical process is announced even without a group that can be controlled. A best-effort process
-    /// without one is not hardware-scheduled. Returns `false` if the process is not; its groups are released then. The
-    /// known setting of a group is kept if the group is the process's and among those that have `stayed`.
+    /// without one is not hardware-scheduled. Returns `false` if the process is not, or is on probation. The known setting
+    /// of a group is kept if the group is the process's and among those that have `stayed`.
     pub fn announce(
         &mut self,
         id: ProcessId,
@@ -21,24 +21,22 @@ impl ChannelGroupScheduler {
         tokens: &mut TokenLedger,
         now: u64,
     ) -> bool {
-        let refused = self.failed_clients.contains(&client) || groups.is_empty();
         let stays = |group: &GroupId| stayed.contains(group) && self.owns(id, *group);
         let unknown: Vec<GroupId> = groups.iter().copied().filter(|group| !stays(group)).collect();
         self.take_over(id, &groups);
         unknown.into_iter().for_each(|group| self.reconciler.add(group));
-        if refused {
-            groups.iter().for_each(|group| self.reconciler.release(*group));
-        }
-        if refused && !class.is_latency_critical() {
+        if groups.is_empty() && !class.is_latency_critical() {
             self.remove_process(id, tokens, now);
             return false;
         }
-        let groups = if refused { Vec::new() } else { groups };
+        // A group that failed lately is not relied on, whichever connection of its process announces it.
+        let on_probation = groups.iter().any(|group| self.reconciler.is_delayed(*group, now));
         let new = Process {
             client,
             class,
             limited: tokens.is_limited(client),
             groups: Vec::new(),
+            on_probation,
             activity: Activity::UNKNOWN,
             quantum: QuantumState::Idle,
             ended_at: None,
@@ -48,11 +46,9 @@ impl ChannelGroupScheduler {
         };
         let process = self.processes.entry(id).or_insert(new);
         process.groups = groups;
-        if !class.is_latency_critical() && tokens.set_kind(id, ReturnKind::HardwareScheduled, now).is_ok() {
-            process.quantum = if tokens.holds(id) { QuantumState::Granted } else { process.quantum };
-        }
-        self.update_running(id, tokens, now);
-        true
+        let on_probation = process.on_probation;
+        self.schedule_by_quanta(id, tokens, now);
+        !on_probation
     }
 
     /// Releases the process's groups that it does not announce again. Removes the announced ones from any other process
@@ -102,31 +98,5 @@ impl ChannelGroupScheduler {
         for process in self.processes.values_mut() {
             process.groups.retain(|other| *other != group);
         }
-    }
-
-    /// As [`Self::announce`], but accepts the groups even if a control of another process of the client has failed.
-    pub fn announce_despite_failure(
-        &mut self,
-        id: ProcessId,
-        owner: (ClientId, Class),
-        groups: (Vec<GroupId>, &BTreeSet<GroupId>),
-        tokens: &mut TokenLedger,
-        now: u64,
-    ) {
-        let had_failed = self.failed_clients.remove(&owner.0);
-        self.announce(id, owner, groups, tokens, now);
-        if had_failed {
-            self.failed_clients.insert(owner.0);
-        }
-    }
-
-    /// Clears the failure of a client, so that it may announce groups again.
-    pub fn clear_failure(&mut self, client: ClientId) {
-        self.failed_clients.remove(&client);
-    }
-
-    /// Whether a control of a client has failed, so that its processes are not hardware-scheduled.
-    pub fn has_failed(&self, client: ClientId) -> bool {
-        self.failed_clients.contains(&client)
     }
 }

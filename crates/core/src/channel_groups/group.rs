@@ -1,10 +1,8 @@
 //! One channel group: its wanted setting, its known setting, and the next control that brings them together.
 
 use super::control::{ControlOp, ControlOutcome, Setting};
+use super::failures::Failures;
 use super::policy::{DEFAULT_SLICE_US, TINY_SLICE_US};
-
-/// How often each operation is tried on a group that is being released.
-const TRIES: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group {
@@ -18,15 +16,11 @@ pub(super) struct Group {
     pub(super) frozen_until: Option<u64>,
     /// Its owner has ended: removed as soon as no control of it is in flight.
     pub(super) owner_gone: bool,
-    /// Its release has been reported.
-    pub(super) release_reported: bool,
     /// It was announced again while a control of it was in flight, so that the effect of that control is unknown.
     pub(super) reannounced: bool,
     /// Its slice was set at least once.
     slice_was_set: bool,
-    /// Failures since its release began.
-    slice_failures: u8,
-    run_failures: u8,
+    pub(super) failures: Failures,
 }
 
 /// Facts about the other groups that matter for one group.
@@ -34,8 +28,8 @@ pub(super) struct Group {
 pub(super) struct Others {
     /// One of them may be enabled with a tiny slice.
     pub(super) tiny: bool,
-    /// One of them keeps a tiny slice because its slice cannot be set.
-    pub(super) permanent: bool,
+    /// One of them may keep a tiny slice because its slice cannot be set.
+    pub(super) unsliceable: bool,
     /// Slices are not set and never were.
     pub(super) no_slices: bool,
 }
@@ -64,11 +58,9 @@ impl Group {
             releasing: false,
             frozen_until: None,
             owner_gone: false,
-            release_reported: false,
             reannounced: false,
             slice_was_set: false,
-            slice_failures: 0,
-            run_failures: 0,
+            failures: Failures::none(),
         }
     }
 
@@ -80,9 +72,9 @@ impl Group {
         self.may_run() && self.may_be_tiny()
     }
 
-    /// Its tiny slice cannot be changed, and it is enabled or may yet be.
-    pub(super) fn is_permanently_tiny(&self) -> bool {
-        self.slice_failures >= TRIES && self.may_be_tiny() && (self.may_run() || self.run_failures < TRIES)
+    /// It may have a tiny slice, which could not be changed: others have safe slices, so that it can be enabled.
+    pub(super) fn is_unsliceable(&self) -> bool {
+        self.failures.slice_failed() && self.may_be_tiny()
     }
 
     /// It has the setting that the driver gives to a new group.
@@ -92,9 +84,8 @@ impl Group {
 
     /// It was announced: it is under control from now on, and its setting is unknown.
     pub(super) fn announced(&mut self, in_flight: bool) {
-        (self.releasing, self.owner_gone, self.release_reported) = (false, false, false);
-        self.frozen_until = None;
-        (self.slice_failures, self.run_failures) = (0, 0);
+        (self.releasing, self.owner_gone, self.frozen_until) = (false, false, None);
+        self.failures.restart();
         self.reannounced = in_flight;
         self.clear_known();
     }
@@ -115,10 +106,10 @@ impl Group {
             return None;
         }
         let Setting { enabled, slice_us } = self.want;
-        let safe_only = others.permanent || !self.slice_was_set;
+        let safe_only = others.unsliceable || !self.slice_was_set;
         let slice_us = if safe_only { slice_us.max(TINY_SLICE_US) } else { slice_us };
-        let slice_done = others.no_slices || self.slice_us == Some(slice_us) || self.slice_failures >= TRIES;
-        let enabled_done = self.enabled == Some(enabled) || self.run_failures >= TRIES;
+        let slice_done = others.no_slices || self.slice_us == Some(slice_us) || self.failures.slice_waits();
+        let enabled_done = self.enabled == Some(enabled) || self.failures.run_waits();
         if !enabled && !enabled_done {
             return Some((Urgency::Stop, ControlOp::Disable));
         }
@@ -141,7 +132,7 @@ impl Group {
     }
 
     /// Records the result of a control.
-    pub(super) fn done(&mut self, op: ControlOp, outcome: ControlOutcome) {
+    pub(super) fn done(&mut self, op: ControlOp, outcome: ControlOutcome, now: u64) {
         let failed = outcome == ControlOutcome::Failed;
         match op {
             ControlOp::SetSlice(us) => {
@@ -151,12 +142,7 @@ impl Group {
             ControlOp::Disable => self.enabled = (!failed).then_some(false),
             ControlOp::Enable => self.enabled = (!failed).then_some(true),
         }
-        if failed && self.releasing {
-            match op {
-                ControlOp::SetSlice(_) => self.slice_failures += 1,
-                ControlOp::Disable | ControlOp::Enable => self.run_failures += 1,
-            }
-        }
+        self.failures.record(op, !failed, now);
         if std::mem::take(&mut self.reannounced) {
             self.clear_known();
         }

@@ -19,22 +19,26 @@
 
 mod announcements;
 mod control;
+mod failures;
 mod group;
 mod hand_off_window;
 mod plan;
 mod policy;
+mod probation;
 mod process;
 mod quanta;
 mod rebuild;
 mod reconciler;
 mod release_sequence;
 mod scheduler;
+mod stalled;
 #[cfg(test)]
 mod tests;
 
 pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
 pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};
 pub use process::{Activity, QuantumState};
-pub use reconciler::{Reconciler, Released};
+pub use reconciler::Reconciler;
 pub use release_sequence::{KnownSetting, ReleaseSequence};
 pub use scheduler::{ChannelGroupScheduler, Event};
+pub use stalled::{Progress, StallDetector};

@@ -13,7 +13,8 @@ impl ChannelGroupScheduler {
             process.ended_at = (process.quantum == QuantumState::Ending).then_some(ended_at);
         }
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        let critical_groups = critical.clone().map(|process| process.groups.len()).sum::<usize>();
+        let critical_groups =
+            critical.clone().map(|process| process.controlled_groups().len()).sum::<usize>();
         let critical_attached = critical.count() > 0;
         if critical_attached {
             self.choose_enabled_group(now);
@@ -25,7 +26,9 @@ impl ChannelGroupScheduler {
         let long = if critical_groups > 1 { self.policy.shared_us } else { self.policy.long_us };
         for process in self.processes.values() {
             for group in &process.groups {
-                let setting = if !process.is_best_effort() {
+                let setting = if process.on_probation {
+                    Setting::FREE
+                } else if !process.is_best_effort() {
                     Setting { enabled: true, slice_us: long }
                 } else if critical_attached {
                     let enabled = self.enabled_group == Some(*group);
@@ -101,13 +104,13 @@ impl ChannelGroupScheduler {
             return self.enabled_group;
         }
         let granted =
-            |process: &&Process| process.is_best_effort() && process.quantum == QuantumState::Granted;
+            |process: &&Process| process.is_hardware_scheduled() && process.quantum == QuantumState::Granted;
         if let Some(group) = self.least_recently_chosen(self.processes.values().filter(granted)) {
             return Some(group);
         }
         // No process has a quantum. The group that ran last stays enabled unless another one is to run.
         let may_stay = |process: &&Process| {
-            process.is_best_effort()
+            process.is_hardware_scheduled()
                 && process.quantum == QuantumState::Idle
                 && self.may_stay_enabled(process)
         };

@@ -52,6 +52,8 @@ pub(super) struct Process {
     /// Its client has a limit below the whole GPU, which holds even while no other client wants the GPU.
     pub(super) limited: bool,
     pub(super) groups: Vec<GroupId>,
+    /// A control of it has failed: its groups are set free and not relied on.
+    pub(super) on_probation: bool,
     pub(super) activity: Activity,
     pub(super) quantum: QuantumState,
     /// When its quantum ended, while its groups are being disabled.
@@ -69,9 +71,14 @@ impl Process {
         !self.class.is_latency_critical()
     }
 
+    /// Its groups that are relied on: none while it is on probation.
+    pub(super) fn controlled_groups(&self) -> &[GroupId] {
+        if self.on_probation { &[] } else { &self.groups }
+    }
+
     /// Whether its quanta are enforced through its channel groups.
     pub(super) fn is_hardware_scheduled(&self) -> bool {
-        self.is_best_effort() && !self.groups.is_empty()
+        self.is_best_effort() && !self.controlled_groups().is_empty()
     }
 
     /// When a disabled process that reports idle is probed next: enabled for a moment, less often with each probe that

@@ -102,7 +102,8 @@ impl ChannelGroupScheduler {
             QuantumState::Waiting => None,
         });
         let disconnected = self.reconciler.frozen_until().filter(|_| can_begin);
-        processes.chain(window).chain(disconnected).min()
+        let retry = self.reconciler.retry_at(now).filter(|_| can_begin);
+        processes.chain(window).chain(disconnected).chain(retry).min()
     }
 
     /// The hardware-scheduled processes.

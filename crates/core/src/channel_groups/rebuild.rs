@@ -11,9 +11,9 @@ use crate::ledger::TokenLedger;
 use std::collections::BTreeSet;
 
 impl ChannelGroupScheduler {
-    /// The manager did not run from `stopped_at` until `now`. Marks the setting of every group as unknown, and returns
-    /// the grants of the hardware-scheduled processes as of `stopped_at`: the pause is charged to no client. Processes that
-    /// are busy request a grant again.
+    /// The manager did not run from `stopped_at` until `now`. Marks the setting of every group as unknown, and withdraws
+    /// the grants and requests of the hardware-scheduled processes as of `stopped_at`: the pause is charged to no client,
+    /// and no client counts as having waited for it. Processes that are busy request a grant again.
     ///
     /// Groups that are being released keep what is known of them: their hooks set them to what the release aims at.
     /// Groups of disconnected processes stay frozen.
@@ -26,10 +26,8 @@ impl ChannelGroupScheduler {
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
         for id in ids {
             let Some(process) = self.processes.get_mut(&id) else { continue };
-            if matches!(process.quantum, QuantumState::Granted | QuantumState::Ending) {
-                process.quantum = QuantumState::Idle;
-                let _ = tokens.returned(id, stopped_at, 0, 0);
-            }
+            process.quantum = QuantumState::Idle;
+            tokens.withdraw(id, stopped_at);
         }
         let groups = self.processes.values().flat_map(|process| process.groups.iter().copied());
         for group in groups.collect::<Vec<GroupId>>() {

@@ -8,15 +8,6 @@ use super::control::{Control, ControlOutcome, GroupId, Setting};
 use super::group::{Group, Others};
 use std::collections::BTreeMap;
 
-/// A group that was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Released {
-    /// The group.
-    pub group: GroupId,
-    /// It has the driver's default setting, or does not exist any more. If false, no control can set it free.
-    pub is_free: bool,
-}
-
 /// All groups of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reconciler {
@@ -46,11 +37,46 @@ impl Reconciler {
         }
     }
 
-    /// Releases a group: it is set free as far as possible and then appears in [`Self::take_released`].
+    /// Releases a group: it is set free and then appears in [`Self::take_released`]. If that fails it is tried again.
     pub fn release(&mut self, group: GroupId) {
-        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
-            (group.want, group.releasing, group.frozen_until) = (Setting::FREE, true, None);
+        self.set_free(group);
+        if let Some(group) = self.groups.get_mut(&group) {
+            (group.releasing, group.frozen_until) = (true, None);
         }
+    }
+
+    /// Sets the wanted setting to free, and tries the controls at once that wait after a failure.
+    pub fn set_free(&mut self, group: GroupId) {
+        if let Some(group) = self.groups.get_mut(&group).filter(|group| !group.releasing) {
+            group.want = Setting::FREE;
+            group.failures.restart();
+        }
+    }
+
+    /// Tries the controls again whose delay after a failure has passed.
+    pub fn retry(&mut self, now: u64) {
+        self.groups.values_mut().for_each(|group| group.failures.retry(now));
+    }
+
+    /// When the next delay after a failure ends.
+    pub fn retry_at(&self, now: u64) -> Option<u64> {
+        self.groups.values().map(|group| group.failures.wait_until()).filter(|until| *until > now).min()
+    }
+
+    /// Whether a control of a group has failed as often as it is tried in a row.
+    pub fn has_failed(&self, group: GroupId) -> bool {
+        self.groups.get(&group).is_some_and(|group| group.failures.any())
+    }
+
+    /// Whether the delay after the last failure of a group has not passed.
+    pub fn is_delayed(&self, group: GroupId, now: u64) -> bool {
+        self.groups.get(&group).is_some_and(|group| group.failures.wait_until() > now)
+    }
+
+    /// Whether a group is free, and the delay after its last failure has passed.
+    pub fn is_proven(&self, group: GroupId, now: u64) -> bool {
+        let is_free = |known: &Group| known.is_free(self.tiny_counts().without(known));
+        !self.is_delayed(group, now) && self.groups.get(&group).is_some_and(is_free)
     }
 
     /// Makes no further control for a group until it is added or forgotten, or [released](Self::release_frozen) after `until`.
@@ -93,42 +119,26 @@ impl Reconciler {
 
     /// Records the result of the control in flight, and removes a group that has gone. Returns the control, unless the
     /// group was forgotten meanwhile.
-    pub fn done(&mut self, outcome: ControlOutcome) -> Option<Control> {
+    pub fn done(&mut self, outcome: ControlOutcome, now: u64) -> Option<Control> {
         let control = self.in_flight.take()?;
         let group = self.groups.get_mut(&control.group)?;
         let owner_gone = group.owner_gone;
         if owner_gone || outcome == ControlOutcome::Gone {
             self.groups.remove(&control.group);
         } else {
-            group.done(control.op, outcome);
+            group.done(control.op, outcome, now);
         }
         (!owner_gone).then_some(control)
     }
 
-    /// The released groups that are free, or cannot be set free. One that cannot is kept until it is
-    /// [forgotten](Self::forget), because it may limit the slices of others.
-    pub fn take_released(&mut self) -> Vec<Released> {
-        let releasing = self.groups.iter().filter(|(_, group)| group.releasing && !group.release_reported);
-        let ids: Vec<GroupId> = releasing.map(|(id, _)| *id).collect();
-        let mut released = Vec::new();
-        for id in ids {
-            let in_flight = self.in_flight.is_some_and(|control| control.group == id);
-            let tiny_counts = self.tiny_counts();
-            let Some(group) = self.groups.get_mut(&id) else { continue };
-            let others = tiny_counts.without(group);
-            // A group that waits for another one's slice has a control left, unless that slice cannot be set.
-            let finished = group.step(Others { tiny: others.permanent, ..others }).is_none();
-            if in_flight || !finished {
-                continue;
-            }
-            group.release_reported = true;
-            let is_free = group.is_free(others);
-            released.push(Released { group: id, is_free });
-            if is_free {
-                self.groups.remove(&id);
-            }
-        }
-        released
+    /// The released groups that are free. They are removed.
+    pub fn take_released(&mut self) -> Vec<GroupId> {
+        let tiny_counts = self.tiny_counts();
+        let in_flight = self.in_flight.map(|control| control.group);
+        let is_done = |id: &GroupId, group: &mut Group| {
+            group.releasing && in_flight != Some(*id) && group.is_free(tiny_counts.without(group))
+        };
+        self.groups.extract_if(.., is_done).map(|(id, _)| id).collect()
     }
 
     /// Whether a group may be enabled, as far as is known.
@@ -156,8 +166,8 @@ impl Reconciler {
 
     fn tiny_counts(&self) -> TinyCounts {
         let count = |which: fn(&Group) -> bool| self.groups.values().filter(|group| which(group)).count();
-        let (tiny, permanent) = (count(Group::is_tiny), count(Group::is_permanently_tiny));
-        TinyCounts { tiny, permanent, no_slices: self.no_slices }
+        let (tiny, unsliceable) = (count(Group::is_tiny), count(Group::is_unsliceable));
+        TinyCounts { tiny, unsliceable, no_slices: self.no_slices }
     }
 }
 
@@ -165,7 +175,7 @@ impl Reconciler {
 #[derive(Clone, Copy)]
 struct TinyCounts {
     tiny: usize,
-    permanent: usize,
+    unsliceable: usize,
     no_slices: bool,
 }
 
@@ -174,7 +184,7 @@ impl TinyCounts {
     fn without(self, group: &Group) -> Others {
         Others {
             tiny: self.tiny > usize::from(group.is_tiny()),
-            permanent: self.permanent > usize::from(group.is_permanently_tiny()),
+            unsliceable: self.unsliceable > usize::from(group.is_unsliceable()),
             no_slices: self.no_slices,
         }
     }

@@ -4,7 +4,7 @@ use super::control::{Control, ControlOp, ControlOutcome, GroupId};
 use super::hand_off_window::HandOffWindow;
 use super::policy::ChannelGroupPolicy;
 use super::process::{Activity, Process, QuantumState};
-use super::reconciler::{Reconciler, Released};
+use super::reconciler::Reconciler;
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
 use sluice_rate_limiter::{Rate, RateLimiter};
@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the caller has to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A control of the process's client failed. The process is token-scheduled from now on.
-    ControlFailed(ProcessId),
+    /// A control of the process failed repeatedly. The process is token-scheduled until
+    /// [`ChannelGroupScheduler::end_probation`] returns it.
+    ProbationBegan(ProcessId),
     /// The last group of the process was destroyed. The process is token-scheduled until it announces others.
     GroupsDestroyed(ProcessId),
     /// A group is not controlled any more.
-    Released(Released),
+    Released(GroupId),
 }
 
 /// The channel-group scheduler of one GPU.
@@ -26,8 +27,6 @@ pub enum Event {
 pub struct ChannelGroupScheduler {
     pub(super) policy: ChannelGroupPolicy,
     pub(super) processes: BTreeMap<ProcessId, Process>,
-    /// Clients of which a control failed.
-    pub(super) failed_clients: BTreeSet<ClientId>,
     pub(super) reconciler: Reconciler,
     pub(super) window: HandOffWindow,
     /// Controls that enable or disable best-effort groups; a token is a nanosecond in which controls are earned. A
@@ -54,7 +53,6 @@ impl ChannelGroupScheduler {
         Self {
             policy,
             processes: BTreeMap::new(),
-            failed_clients: BTreeSet::new(),
             reconciler: Reconciler::new(policy.slices),
             window: HandOffWindow::default(),
             controls: RateLimiter::full(Rate::one_per(burst, 1)),
@@ -80,6 +78,7 @@ impl ChannelGroupScheduler {
             return None;
         }
         self.reconciler.release_frozen(now);
+        self.reconciler.retry(now);
         self.plan(now);
         let control = self.reconciler.begin()?;
         let best_effort = |id| self.processes.get(&id).is_some_and(Process::is_best_effort);
@@ -110,7 +109,7 @@ impl ChannelGroupScheduler {
         now: u64,
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        let control = self.reconciler.done(outcome);
+        let control = self.reconciler.done(outcome, now);
         let owner = control.and_then(|control| self.owner(control.group));
         match (control, outcome) {
             (Some(Control { op: ControlOp::SetSlice(_), .. }), ControlOutcome::Done) | (None, _) => {}
@@ -129,12 +128,15 @@ impl ChannelGroupScheduler {
                         events.push(Event::GroupsDestroyed(id));
                     }
                 }
-                events.push(Event::Released(Released { group, is_free: true }));
+                events.push(Event::Released(group));
             }
             // A group without an owner is being released already.
-            (Some(_), ControlOutcome::Failed) => {
-                if let Some(id) = owner {
-                    events.extend(self.give_up(id, tokens, now));
+            (Some(Control { group, .. }), ControlOutcome::Failed) => {
+                if let Some(id) = owner
+                    && self.reconciler.has_failed(group)
+                    && self.begin_probation(id, tokens, now)
+                {
+                    events.push(Event::ProbationBegan(id));
                 }
             }
         }
@@ -143,35 +145,15 @@ impl ChannelGroupScheduler {
     }
 
     /// The groups that were released since the last call. Some need no control for that.
-    pub fn take_released(&mut self) -> Vec<Released> {
+    pub fn take_released(&mut self) -> Vec<GroupId> {
         self.reconciler.take_released()
-    }
-
-    /// Stops hardware-scheduling a client: a control that failed once is not relied on again.
-    fn give_up(&mut self, owner: ProcessId, tokens: &mut TokenLedger, now: u64) -> Vec<Event> {
-        let Some(client) = self.processes.get(&owner).map(|process| process.client) else {
-            return Vec::new();
-        };
-        self.failed_clients.insert(client);
-        let processes = self.processes.iter().filter(|(_, process)| process.client == client);
-        let ids: Vec<ProcessId> = processes.map(|(id, _)| *id).collect();
-        for id in &ids {
-            let Some(process) = self.processes.get_mut(id) else { continue };
-            for group in std::mem::take(&mut process.groups) {
-                self.reconciler.release(group);
-            }
-            if process.is_best_effort() {
-                self.remove_process(*id, tokens, now);
-            }
-        }
-        ids.into_iter().map(Event::ControlFailed).collect()
     }
 
     /// Updates since when a process is enabled, and reports to the ledger whether its client is.
     pub(super) fn update_running(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
         let best_effort = |process: &&mut Process| process.is_best_effort();
         let Some(process) = self.processes.get_mut(&id).filter(best_effort) else { return };
-        let enabled = process.groups.iter().any(|group| self.reconciler.may_run(*group));
+        let enabled = process.controlled_groups().iter().any(|group| self.reconciler.may_run(*group));
         if process.enabled_since.is_some() && !enabled {
             process.disabled_at = now;
         }
@@ -181,8 +163,8 @@ impl ChannelGroupScheduler {
     }
 
     pub(super) fn update_client_running(&self, client: ClientId, tokens: &mut TokenLedger, now: u64) {
-        let mut groups =
-            self.processes.values().filter(|process| process.client == client).flat_map(|p| &p.groups);
+        let processes = self.processes.values().filter(|process| process.client == client);
+        let mut groups = processes.flat_map(Process::controlled_groups);
         let enabled = groups.any(|group| self.reconciler.may_run(*group));
         tokens.set_enabled(client, enabled, now);
     }
@@ -201,12 +183,12 @@ impl ChannelGroupScheduler {
         self.processes.values().any(|process| !process.is_best_effort())
     }
 
-    /// Whether channel groups of a process are under control.
+    /// Whether channel groups of a process are under control and relied on.
     pub fn has_controlled_groups(&self, id: ProcessId) -> bool {
-        self.processes.get(&id).is_some_and(|process| !process.groups.is_empty())
+        self.processes.get(&id).is_some_and(|process| !process.controlled_groups().is_empty())
     }
 
-    /// Whether a group belongs to a process and is under control.
+    /// Whether a group belongs to a process and is under control, be it on probation.
     pub fn owns(&self, id: ProcessId, group: GroupId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.groups.contains(&group))
     }

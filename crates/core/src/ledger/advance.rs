@@ -2,13 +2,14 @@
 
 use super::grant::Member;
 use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
-use crate::ids::ClientId;
+use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
 impl TokenLedger {
     /// Decides everything that can be decided at `now` and returns the actions in order.
     pub fn advance(&mut self, now: u64) -> Vec<Action> {
         let now = self.at(now);
+        self.end_short_pauses(now);
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);
@@ -85,18 +86,26 @@ impl TokenLedger {
         self.mark_idle_if_quiet(client, now);
     }
 
-    /// Forgets what the processes of a client have requested.
-    pub(super) fn clear_requests(&mut self, id: ClientId, now: u64) {
+    /// Takes back what the processes of a client have requested. Returns those that wait for an answer, and the longest burst
+    /// of each. The channel-group scheduler requests anew for hardware-scheduled ones.
+    pub(super) fn take_requests(&mut self, id: ClientId, now: u64) -> Vec<(ProcessId, u64)> {
+        let mut taken = Vec::new();
         let processes = self.clients.get(&id).map(|client| client.processes.clone()).unwrap_or_default();
         for process_id in processes {
             self.waiting.remove(&process_id);
             self.critical.no_longer_waits(process_id);
             if let Some(process) = self.processes.get_mut(&process_id) {
-                (process.waiting, process.requested) = (None, false);
+                let waits = process.waiting.take().is_some();
+                if process.kind != ReturnKind::HardwareScheduled
+                    && (std::mem::take(&mut process.requested) || waits)
+                {
+                    taken.push((process_id, process.burst_ns));
+                }
             }
         }
         self.mark_idle_if_quiet(id, now);
         self.update_place(id, now);
+        taken
     }
 
     /// Keeps the GPU free for the client's next request until `until`, if the client would be chosen.

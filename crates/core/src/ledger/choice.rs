@@ -5,6 +5,9 @@ use super::virtual_time::virtual_ns;
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 
+/// How many clients are brought within the lag bound with each decision.
+const LEADS_PER_DECISION: usize = 4;
+
 impl TokenLedger {
     /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
     /// moment. A `holder` counts as waiting since now.
@@ -13,6 +16,7 @@ impl TokenLedger {
             self.reenter(client);
             self.update_place(client, now.max(at));
         }
+        self.bound_leads(now);
         let ready = self.queue.first(self.is_withheld());
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
         let holder = holder.filter(|(_, client)| client.limit.ready_at(now) == Some(now));
@@ -33,6 +37,28 @@ impl TokenLedger {
         let bound = self.lag_bound(id);
         if let Some(client) = self.clients.get_mut(&id) {
             client.start = client.start.max(self.virtual_now.saturating_sub(bound));
+        }
+    }
+
+    /// Brings the clients that are furthest ahead within the bound. They exceed it when their weights have grown since they
+    /// were charged.
+    fn bound_leads(&mut self, now: u64) {
+        for _ in 0..LEADS_PER_DECISION {
+            let Some(last) = self.queue.last() else { return };
+            let latest = self.virtual_now.saturating_add(self.lag_bound(last.client));
+            if last.start <= latest {
+                return;
+            }
+            self.bound_lag(last.client);
+            self.update_place(last.client, now);
+        }
+    }
+
+    /// Brings the virtual time of a client within the lag bound of the others'.
+    pub(super) fn bound_lag(&mut self, id: ClientId) {
+        let (bound, now) = (self.lag_bound(id), self.virtual_now);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.start = client.start.clamp(now.saturating_sub(bound), now.saturating_add(bound));
         }
     }
 
@@ -101,12 +127,13 @@ impl TokenLedger {
     pub(super) fn becomes_active(&mut self, id: ClientId, now: u64) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let Some(idle_since) = client.idle_since.take() else { return };
-        self.demand.add(&client.spec);
+        self.leaving.remove(&(idle_since.saturating_add(self.policy.idle_credit_ns), id));
         let short = now.saturating_sub(idle_since) <= self.policy.idle_credit_ns;
         client.lag.becomes_active(short, now);
         if !short {
             client.limit.was_idle(now);
         }
+        self.enter_demand(id);
         let bound = self.lag_bound(id);
         let virtual_now = self.virtual_now;
         let earliest = if short { virtual_now.saturating_sub(bound) } else { virtual_now };
@@ -126,27 +153,40 @@ impl TokenLedger {
         if client.idle_since.is_none() && !client.processes.iter().any(waits) {
             client.lag.charge(client.spec.request, 0, self.policy.lag_ns, now);
             client.idle_since = Some(now);
-            self.demand.remove(&client.spec);
+            self.leaving.insert((now.saturating_add(self.policy.idle_credit_ns), id));
         }
     }
 
-    /// Counts a client among those that are active, if it is. A latency-critical one is as long as it has processes.
+    /// Counts a client in the demand from here on.
     pub(super) fn enter_demand(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(&id) else { return };
-        let active =
-            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
-        if active {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !std::mem::replace(&mut client.in_demand, true) {
             self.demand.add(&client.spec);
         }
+        if let Some(since) = client.idle_since.filter(|_| !client.is_critical()) {
+            self.leaving.insert((since.saturating_add(self.policy.idle_credit_ns), id));
+        }
     }
 
-    /// Reverses [`Self::enter_demand`].
-    pub(super) fn leave_demand(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(&id) else { return };
-        let active =
-            if client.is_critical() { !client.processes.is_empty() } else { client.idle_since.is_none() };
-        if active {
+    /// Counts a client in the demand no longer. Returns whether it was counted.
+    pub(super) fn leave_demand(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        let counted = std::mem::take(&mut client.in_demand);
+        if let Some(since) = client.idle_since {
+            self.leaving.remove(&(since.saturating_add(self.policy.idle_credit_ns), id));
+        }
+        if counted {
             self.demand.remove(&client.spec);
+        }
+        counted
+    }
+
+    /// Removes the clients from the demand that have been idle for longer than a short pause. A client that pauses between
+    /// its bursts wants its share all the same.
+    pub(super) fn end_short_pauses(&mut self, now: u64) {
+        while let Some((at, client)) = self.leaving.first().copied().filter(|(at, _)| *at <= now) {
+            self.leaving.remove(&(at, client));
+            self.leave_demand(client);
         }
     }
 }

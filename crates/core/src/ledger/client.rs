@@ -21,6 +21,8 @@ pub(super) struct Client {
     pub(super) place: Option<Place>,
     /// Since when it neither waits nor holds a grant; `None` while it is active. Unused for latency-critical clients.
     pub(super) idle_since: Option<u64>,
+    /// Its specification is part of the demand.
+    pub(super) in_demand: bool,
     pub(super) lag: Lag,
     /// One of its channel groups is enabled.
     pub(super) running: bool,
@@ -42,6 +44,7 @@ impl Client {
             start: 0,
             place: None,
             idle_since: Some(now),
+            in_demand: false,
             lag: Lag::default(),
             running: false,
             charged_ns: 0,

@@ -27,9 +27,11 @@ mod advance;
 mod choice;
 mod client;
 mod critical;
+mod delays;
 mod grant;
 mod hardware_scheduled;
 mod lag;
+mod members;
 mod policy;
 mod ready_queue;
 #[cfg(test)]
@@ -86,6 +88,8 @@ pub struct TokenLedger {
     queue: ReadyQueue,
     /// What the active clients request.
     demand: ActiveDemand,
+    /// Clients that became idle, with the time from which they no longer count in the demand.
+    leaving: BTreeSet<(u64, ClientId)>,
     /// Virtual time of the GPU: that of the client granted last.
     virtual_now: VirtualNs,
     /// Clients that returned a grant at its deadline, and until when the ledger waits for their next requests.
@@ -112,6 +116,7 @@ impl TokenLedger {
             waiting: BTreeSet::new(),
             queue: ReadyQueue::default(),
             demand: ActiveDemand::default(),
+            leaving: BTreeSet::new(),
             virtual_now: 0,
             lingering: Vec::new(),
             critical: CriticalClients::default(),
@@ -122,78 +127,6 @@ impl TokenLedger {
             actions: Vec::new(),
             withheld_since: None,
         }
-    }
-
-    /// Adds a client, or changes the specification of an existing one from `now` on. A change from or to
-    /// latency-critical revokes the grants of its processes, which then request again.
-    pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
-        let now = self.at(now);
-        let known = self.clients.get(&client).map(|known| known.spec);
-        let was_critical = known.is_some_and(|known| known.class.is_latency_critical());
-        let kind_changes = known.is_some_and(|_| was_critical != spec.class.is_latency_critical());
-        if kind_changes {
-            self.revoke_all(client, now);
-            self.clear_requests(client, now);
-        }
-        self.leave_demand(client);
-        let policy = self.policy;
-        self.clients
-            .entry(client)
-            .and_modify(|known| known.set_spec(spec, &policy, now))
-            .or_insert_with(|| Client::new(spec, &policy, now));
-        self.enter_demand(client);
-        if spec.class.is_latency_critical() {
-            self.critical.set(client, &spec, &policy, now);
-        } else {
-            self.critical.remove(client);
-        }
-        self.update_place(client, now);
-    }
-
-    /// Removes a client and its processes, and revokes their grants.
-    pub fn remove_client(&mut self, client: ClientId, now: u64) {
-        let now = self.at(now);
-        self.revoke_all(client, now);
-        self.clear_requests(client, now);
-        self.leave_demand(client);
-        self.critical.remove(client);
-        for process in self.clients.remove(&client).map(|client| client.processes).unwrap_or_default() {
-            self.processes.remove(&process);
-        }
-    }
-
-    /// Adds a process of a client; adding it twice changes nothing.
-    ///
-    /// # Errors
-    /// When the client is unknown.
-    pub fn add_process(
-        &mut self,
-        process: ProcessId,
-        client: ClientId,
-        kind: ReturnKind,
-    ) -> Result<(), Refused> {
-        let entry = self.clients.get_mut(&client).ok_or(Refused::UnknownClient(client))?;
-        if self.processes.contains_key(&process) {
-            return Ok(());
-        }
-        let joins_demand = entry.is_critical() && entry.processes.is_empty();
-        entry.processes.insert(process);
-        let new = Process {
-            client,
-            kind,
-            waiting: None,
-            burst_ns: 0,
-            unlimited: false,
-            requested: false,
-            gated: false,
-            timer_ended: None,
-        };
-        self.processes.insert(process, new);
-        if joins_demand {
-            self.enter_demand(client);
-            self.critical.check_at = Some(self.now);
-        }
-        Ok(())
     }
 
     /// A process requests a grant. If it holds one, the request returns it, unless the process is a peer that cannot
@@ -266,33 +199,20 @@ impl TokenLedger {
         Ok(Returned::Accepted)
     }
 
-    /// A process has ended, or its connection has. Its grant is returned at once.
-    pub fn process_gone(&mut self, process: ProcessId, now: u64) {
+    /// Takes back the grant and the request of a process at `now`. It is charged for the time held.
+    pub fn withdraw(&mut self, process: ProcessId, now: u64) {
         let now = self.at(now);
-        let Some(entry) = self.processes.remove(&process) else { return };
+        let Some(entry) = self.processes.get_mut(&process) else { return };
+        let client = entry.client;
+        entry.waiting = None;
         self.waiting.remove(&process);
-        self.critical.no_longer_waits(process);
-        if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)
+        if let Some(index) = self.grants.iter().position(|g| g.client == client)
             && self.grants[index].leave(process, now, None)
         {
-            self.finish_if_empty(index, GrantEnd::ProcessGone);
+            self.finish_if_empty(index, GrantEnd::Withdrawn);
         }
-        if let Some(client) = self.clients.get_mut(&entry.client) {
-            client.processes.remove(&process);
-            if client.is_critical() && client.processes.is_empty() {
-                self.demand.remove(&client.spec);
-            }
-        }
-        self.mark_idle_if_quiet(entry.client, now);
-        self.update_place(entry.client, now);
-    }
-
-    /// The grants that run are neither charged nor overdue for the time from `from` to `to`: their owner could not act.
-    pub fn was_stopped(&mut self, from: u64, to: u64) {
-        self.at(to);
-        for grant in &mut self.grants {
-            grant.suspend(from, to);
-        }
+        self.mark_idle_if_quiet(client, now);
+        self.update_place(client, now);
     }
 
     /// Clients that hold a grant with a deadline, with the deadlines.

@@ -57,6 +57,11 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
+    /// The ready client with the largest virtual time.
+    pub(super) fn last(&self) -> Option<Key> {
+        self.hardware.last().into_iter().chain(self.token.last()).max().copied()
+    }
+
     /// The client whose limit allows a grant next, and when.
     pub(super) fn first_limited(&self) -> Option<(u64, ClientId)> {
         self.limited.first().copied()

@@ -17,7 +17,8 @@ pub(super) type VirtualNs = u64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct LevelDemand {
     requests_ppm: u64,
-    with_request: u32,
+    /// What their limits allow beyond their requests.
+    headroom_ppm: u64,
     without_request: u32,
 }
 
@@ -32,49 +33,45 @@ impl ActiveDemand {
     pub(super) fn add(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm += u64::from(spec.request.ppm());
-        *level.count_of(spec) += 1;
+        level.headroom_ppm += headroom_ppm(spec);
+        level.without_request += u32::from(spec.request.ppm() == 0);
     }
 
     /// A client that was [added](Self::add) with this specification is no longer active.
     pub(super) fn remove(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm = level.requests_ppm.saturating_sub(u64::from(spec.request.ppm()));
-        let count = level.count_of(spec);
-        *count = count.saturating_sub(1);
+        level.headroom_ppm = level.headroom_ppm.saturating_sub(headroom_ppm(spec));
+        level.without_request = level.without_request.saturating_sub(u32::from(spec.request.ppm() == 0));
     }
 
-    /// The share to which an active client is entitled, in parts per million, before limits. It is never zero.
+    /// The share to which an active client is entitled, in parts per million. It is never zero.
     ///
-    /// Every client is entitled to its request. Unrequested time goes to the best level that waits for grants: equally to
-    /// its clients without a request; if all have one, in proportion to the requests. All others without a request have
-    /// the least weight.
+    /// Every client is entitled to its request. Unrequested time goes to the levels in their order, to each as much as the
+    /// limits of its clients allow. Inside a level it goes equally to the clients without a request; if all have one, in
+    /// proportion to the requests. A client without a request has at least the least weight.
     pub(super) fn weight_ppm(&self, spec: &ClientSpec) -> u64 {
         let requested: u64 = self.levels.iter().map(|level| level.requests_ppm).sum();
         let unrequested = u64::from(WHOLE_PPM).saturating_sub(requested);
-        let waiting_levels = &self.levels[1..];
-        let best = waiting_levels.iter().position(LevelDemand::is_present).map(|index| index + 1);
+        let (own, better) = (spec.class.level(), 1..spec.class.level());
+        let taken: u64 = better.map(|level| self.levels[level].headroom_ppm).sum();
+        let left = unrequested.saturating_sub(taken);
         let request = u64::from(spec.request.ppm());
-        let is_best = best == Some(spec.class.level());
-        let level = self.levels[spec.class.level()];
-        let extra = match (is_best, level.without_request) {
-            (false, _) => 0,
-            (true, 0) => unrequested * request / level.requests_ppm.max(1),
-            (true, _) if request > 0 => 0,
-            (true, sharers) => unrequested / u64::from(sharers),
+        let level = self.levels[own];
+        let extra = match level.without_request {
+            _ if level.headroom_ppm <= left => headroom_ppm(spec),
+            0 => left * request / level.requests_ppm.max(1),
+            _ if request > 0 => 0,
+            sharers => left / u64::from(sharers),
         };
         let weight = request + extra;
         if request == 0 { weight.max(LEAST_WEIGHT_PPM) } else { weight }
     }
 }
 
-impl LevelDemand {
-    fn count_of(&mut self, spec: &ClientSpec) -> &mut u32 {
-        if spec.request.ppm() == 0 { &mut self.without_request } else { &mut self.with_request }
-    }
-
-    fn is_present(&self) -> bool {
-        self.with_request + self.without_request > 0
-    }
+/// What a client's limit allows beyond its request, in parts per million.
+fn headroom_ppm(spec: &ClientSpec) -> u64 {
+    u64::from(spec.limit.ppm().saturating_sub(spec.request.ppm()))
 }
 
 /// GPU time as virtual time of a client with this weight.

@@ -62,12 +62,7 @@ impl Grant {
     /// Adds a time in which grants were withheld, if the grant is suspended then.
     pub(super) fn add_withheld(&mut self, from: u64, to: u64) {
         if self.can_be_suspended() {
-            self.suspend(from, to);
+            self.suspended_ns = self.suspended_ns.saturating_add(to.saturating_sub(from.max(self.start)));
         }
-    }
-
-    /// Adds a time that is neither charged nor counted towards its return timeout.
-    pub(super) fn suspend(&mut self, from: u64, to: u64) {
-        self.suspended_ns = self.suspended_ns.saturating_add(to.saturating_sub(from.max(self.start)));
     }
 }

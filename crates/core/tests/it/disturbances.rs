@@ -49,6 +49,11 @@ impl Disturbance {
         }
     }
 
+    /// GPU time of the kernel that it starts.
+    pub(crate) const fn kernel_ns(&self) -> u64 {
+        if let Self::LongKernel { ns, .. } = self { *ns } else { 0 }
+    }
+
     /// Has it happen to these tenants at a time.
     pub(crate) fn schedule(self, gpu: &mut SimulatedGpu, tenants: &[TenantSpec], at: u64) {
         let end = at + self.lasts_ns();
@@ -59,7 +64,7 @@ impl Disturbance {
         };
         match self {
             Self::ManagerStall { hooks_take_over, .. } => {
-                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes);
+                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes { since: at });
                 if hooks_take_over {
                     gpu.schedule(at + MANAGER_LOSS_NS, Change::HooksTakeOver);
                 }

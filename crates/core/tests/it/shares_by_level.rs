@@ -20,7 +20,7 @@ fn stream(request: f64, period_ns: u64) -> TenantSpec {
 /// The shares of the tenants in the measured span. The ledger's charges must equal them within one point.
 fn shares(gpu: &mut SimulatedGpu, tenants: &[TenantSpec]) -> Vec<f64> {
     let charged = |gpu: &SimulatedGpu| -> Vec<u64> {
-        (0..tenants.len()).map(|tenant| gpu.usage(tenant).charged_ns).collect()
+        (0..tenants.len()).map(|tenant| gpu.charged_ns(tenant)).collect()
     };
     gpu.run_until(FROM);
     let before = charged(gpu);

@@ -159,6 +159,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state = match state.phase {
                 Phase::Open if self.is_open() => break Ok(()),
                 Phase::Open => {
+                    self.check_counter();
+                    if self.is_open() {
+                        break Ok(());
+                    }
                     self.begin_drain(&mut state);
                     self.wait_for_drain(state)
                 }

@@ -1,6 +1,7 @@
 //! Fixtures of the device's tests.
 
 mod activity;
+mod counter;
 mod environment;
 mod grants;
 mod idleness;

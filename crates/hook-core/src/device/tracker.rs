@@ -89,6 +89,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.handle_loss(&mut state, error);
             return NextStep::Immediately;
         }
+        if state.phase == Phase::Open {
+            self.check_counter();
+        }
         match state.phase {
             Phase::Detached => self.connect(state),
             Phase::Lost { retry_ns } if now >= retry_ns => self.connect(state),

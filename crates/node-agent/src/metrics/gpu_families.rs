@@ -74,7 +74,7 @@ fn add_scheduling(families: &mut Families, own: &Labels<'_>, reported: &Steering
             ),
             (
                 "sluice_steering_given_up_total",
-                "Processes scheduled by token because a driver control of their pod failed",
+                "Times that a process became token-scheduled for a while because a control of it failed",
                 reported.given_up as f64,
             ),
             (

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Transport, blank_pointer, wire};
@@ -11,21 +11,25 @@ use super::{Transport, blank_pointer, wire};
 /// Limit for a request and its answer together: longer than any control that the simulator models.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// No request is sent for this time after one that was not answered.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// A packet socket to the simulator's daemon.
 ///
 /// It may be shared with the process that sent it, like an open file of the real driver. Another user of the shared socket could read
 /// an answer from it, so each request carries a socket of its own for the answer. Nothing proves that a daemon is at the other end:
-/// after one answer that did not come in time, no request is sent any more.
+/// after an answer that did not come in time, requests fail at once for [`PAUSE`]. So the repetition of a control and the controls of
+/// other groups do not wait as well.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    /// An answer did not come in time.
-    timed_out: AtomicBool,
+    /// When the last request failed whose answer did not come in time.
+    timed_out: Mutex<Option<Instant>>,
 }
 
 impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, timed_out: AtomicBool::new(false) }
+        Self { fd, timed_out: Mutex::new(None) }
     }
 
     fn exchange(&self, request: &[u8], answer: &mut [u8]) -> io::Result<()> {
@@ -58,7 +62,8 @@ impl Socket {
 
 impl Transport for Socket {
     fn escape(&self, nr: u8, block: &mut [u8], params: &mut [u8]) -> io::Result<()> {
-        if self.timed_out.load(Ordering::Relaxed) {
+        let timed_out = *self.timed_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if timed_out.is_some_and(|at| at.elapsed() < PAUSE) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         blank_pointer(block, !params.is_empty())?;
@@ -67,7 +72,9 @@ impl Transport for Socket {
         let mut answer = vec![0; wire::answer_len(block, params)];
         self.exchange(&request, &mut answer).inspect_err(|error| {
             let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            self.timed_out.fetch_or(timed_out, Ordering::Relaxed);
+            if timed_out {
+                *self.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            }
         })?;
         wire::read_answer(&answer, block, params)
     }
@@ -93,3 +100,6 @@ fn wait_until_writable(fd: &OwnedFd, timeout: Duration) -> io::Result<()> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

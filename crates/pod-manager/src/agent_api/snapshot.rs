@@ -60,8 +60,8 @@ fn usage_of(
         })
         .collect();
     listed.sort_by_key(|process| process.pid);
-    let unscheduled =
-        ObstacleKind::LABELS.iter().zip(unhooked.unscheduled(id)).filter(|(_, count)| *count > 0);
+    let unscheduled = unhooked.unscheduled(id, processes, groups);
+    let unscheduled = ObstacleKind::LABELS.iter().zip(unscheduled).filter(|(_, count)| *count > 0);
     ClientUsage {
         client: Some(as_in_force(client)),
         processes: listed,

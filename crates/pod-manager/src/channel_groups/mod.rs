@@ -18,7 +18,6 @@ pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
 pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
 
-use crate::clients::Processes;
 use crate::effect::{Effect, Effects};
 use crate::shared::Shared;
 use sluice_comm::attach::ContextHandles;
@@ -40,8 +39,6 @@ pub(crate) struct ControlledGroup {
     pub(crate) pid: Option<i32>,
     /// As it was announced last.
     pub(crate) context: ContextHandles,
-    /// It was released, and its defaults could not be restored.
-    pub(crate) stuck: bool,
 }
 
 /// All channel groups of one GPU that the manager knows.
@@ -51,9 +48,6 @@ pub(crate) struct ChannelGroups {
     driver: Option<Box<dyn ControlDriver>>,
     pub(crate) executor: ControlExecutor,
     groups: HashMap<GroupId, ControlledGroup>,
-    /// Processes that were disconnected so that their hooks free their groups, by client and pid as far as that is known. Each is
-    /// disconnected once.
-    disconnected: HashSet<(ClientId, Option<i32>)>,
     /// How many groups each client may still announce.
     announcement_limits: HashMap<ClientId, RateLimiter>,
     postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
@@ -72,7 +66,6 @@ impl ChannelGroups {
             driver,
             executor,
             groups: HashMap::new(),
-            disconnected: HashSet::new(),
             announcement_limits: HashMap::new(),
             postponed: HashMap::new(),
             last: 0,
@@ -96,8 +89,6 @@ impl ChannelGroups {
     /// Forgets a client that will not come back.
     pub(crate) fn forget_client(&mut self, id: ClientId) {
         self.announcement_limits.remove(&id);
-        self.disconnected.retain(|(client, _)| *client != id);
-        self.scheduler.clear_failure(id);
     }
 
     /// The groups of a process.
@@ -108,11 +99,6 @@ impl ChannelGroups {
 
     pub(crate) fn has_groups(&self, id: ProcessId) -> bool {
         self.of_process(id).next().is_some()
-    }
-
-    /// Whether a process has a group that is controlled or can be released.
-    pub(crate) fn has_working_group(&self, id: ProcessId) -> bool {
-        self.of_process(id).any(|(_, group)| !group.stuck)
     }
 
     /// The groups of other processes, or of all without an id.
@@ -187,7 +173,7 @@ impl ChannelGroups {
             self.last += 1;
             GroupId(self.last)
         });
-        let group = ControlledGroup { process: id, pid, context: context.clone(), stuck: false };
+        let group = ControlledGroup { process: id, pid, context: context.clone() };
         self.groups.insert(number, group);
         self.executor.request(ControlRequest::Add(number, descriptor, context));
         number
@@ -201,19 +187,9 @@ impl ChannelGroups {
     }
 
     /// Forgets all groups of a process that has ended: the driver has freed them.
-    pub(crate) fn forget_process(&mut self, id: ProcessId, processes: &Processes) -> Effects {
-        if let Some(process) = processes.get(id) {
-            self.disconnected.remove(&(process.client, process.pid));
-        }
+    pub(crate) fn forget_process(&mut self, id: ProcessId) -> Effects {
         let its: Vec<GroupId> = self.of_process(id).map(|(group, _)| group).collect();
         its.into_iter().filter_map(|group| self.forget_group(group)).collect()
-    }
-
-    /// Forgets the groups of a disconnected process that could not be freed from here: its hook frees them.
-    pub(crate) fn forget_stuck(&mut self, id: ProcessId) -> Effects {
-        let stuck = self.of_process(id).filter(|(_, group)| group.stuck);
-        let stuck: Vec<GroupId> = stuck.map(|(group, _)| group).collect();
-        stuck.into_iter().filter_map(|group| self.forget_group(group)).collect()
     }
 
     /// A process has closed its channel: its groups are released unless it ends.
@@ -228,16 +204,6 @@ impl ChannelGroups {
         self.scheduler.remove_process(id, &mut shared.grants.ledger, shared.io.now());
     }
 
-    /// Whether the end of a departed process matters: it has groups, or was disconnected to free them.
-    pub(crate) fn needs_end_of(&self, id: ProcessId, client: ClientId, pid: Option<i32>) -> bool {
-        self.has_groups(id) || self.disconnected.contains(&(client, pid))
-    }
-
-    /// A process that was disconnected has ended, or is waited for no longer: one with its pid may be disconnected again.
-    pub(crate) fn forget_disconnected(&mut self, client: ClientId, pid: Option<i32>) {
-        self.disconnected.remove(&(client, pid));
-    }
-
     /// Returns all groups to the driver's defaults, at the end of the manager.
     pub(crate) fn restore(self) {
         if !self.executor.restore(RESTORE_TIMEOUT) {
@@ -247,10 +213,11 @@ impl ChannelGroups {
         }
     }
 
-    /// Updates the gauges of postponed announcements and of enforcement levels.
+    /// Updates the gauges of postponed announcements, processes on probation and enforcement levels.
     pub(crate) fn refresh_gauges(&self, Shared { processes, io, .. }: &Shared) {
         let metrics = &io.metrics.channel_groups;
         metrics.announcements_waiting.set(i64::try_from(self.postponed.len()).unwrap_or(i64::MAX));
+        metrics.on_probation.set(i64::try_from(self.scheduler.on_probation()).unwrap_or(i64::MAX));
         let controlled = |id: ProcessId| self.scheduler.has_controlled_groups(id);
         let levels = processes.iter().filter_map(|(id, process)| process.enforcement_level(controlled(id)));
         metrics.set_levels(levels);

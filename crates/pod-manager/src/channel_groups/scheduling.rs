@@ -2,14 +2,13 @@
 
 use super::{ChannelGroups, ControlFailure, ControlReport, ControlRequest};
 use crate::clients::Processes;
-use crate::connections::Reason;
 use crate::effect::{Effect, Effects};
 use crate::io::Io;
 use crate::shared::Shared;
 use sluice_core::ProcessId;
-use sluice_core::channel_groups::{Activity, ControlOp, ControlOutcome, Event, QuantumState, Released};
+use sluice_core::channel_groups::{Activity, ControlOp, ControlOutcome, Event, QuantumState};
 use sluice_core::ledger::Action;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 impl ChannelGroups {
     /// Reads the activity of all processes that matter to the scheduler.
@@ -53,9 +52,9 @@ impl ChannelGroups {
     }
 
     /// Finishes the groups that were released, whether that took a control or not.
-    pub(crate) fn take_released(&mut self, processes: &Processes) -> Effects {
+    pub(crate) fn take_released(&mut self) -> Effects {
         let released = self.scheduler.take_released().into_iter();
-        released.filter_map(|group| self.released(group, processes)).collect()
+        released.filter_map(|group| self.forget_group(group)).collect()
     }
 
     /// A control has ended.
@@ -80,41 +79,39 @@ impl ChannelGroups {
             let client = clients.name_or_removed(client);
             warn!(client, op = ?control.op, "control failed: {why}");
         }
-        let had_failed = client.is_some_and(|client| self.scheduler.has_failed(client));
         let mut effects = Effects::new();
         for event in self.scheduler.finish_control(outcome, &mut grants.ledger, io.now()) {
             match event {
-                Event::ControlFailed(id) => {
-                    effects.push(if owner == Some(id) {
-                        Effect::ControlFailed { process: id, had_failed }
-                    } else {
-                        Effect::InspectAgain(id)
-                    });
+                Event::ProbationBegan(id) => {
                     io.metrics.channel_groups.given_up.inc();
-                    let client = clients.name_or_removed(processes.client_of(id));
-                    warn!(client, "a control of the client failed: it is scheduled by token from now on");
+                    if io.may_log("probation").is_some() {
+                        let client = clients.name_or_removed(processes.client_of(id));
+                        let peer = processes.label(id);
+                        warn!(
+                            client,
+                            peer, "controls of the process fail: it is scheduled by token meanwhile"
+                        );
+                    }
                     effects.push(Effect::SchedulingChanged(id));
                 }
                 Event::GroupsDestroyed(id) => effects.push(Effect::SchedulingChanged(id)),
-                Event::Released(released) => effects.extend(self.released(released, processes)),
+                Event::Released(group) => effects.extend(self.forget_group(group)),
             }
         }
         effects
     }
 
-    /// A group was released. One that could not be freed can be freed by its own process only, which does so when it loses the
-    /// connection.
-    fn released(&mut self, released: Released, processes: &Processes) -> Option<Effect> {
-        let Released { group, is_free } = released;
-        let owner = self.groups.get(&group).and_then(|controlled| processes.get(controlled.process));
-        let Some(owner) = owner.filter(|_| !is_free) else { return self.forget_group(group) };
-        self.executor.request(ControlRequest::Forget(group));
-        if let Some(controlled) = self.groups.get_mut(&group) {
-            controlled.stuck = true;
+    /// Takes the processes from probation whose groups can be controlled again.
+    pub(crate) fn end_probation(&mut self, shared: &mut Shared) -> Effects {
+        let Shared { clients, processes, grants, io } = shared;
+        let ended = self.scheduler.end_probation(&mut grants.ledger, io.now());
+        for id in &ended {
+            if io.may_log("probation").is_some() {
+                let client = clients.name_or_removed(processes.client_of(*id));
+                let peer = processes.label(*id);
+                info!(client, peer, "the process can be controlled again");
+            }
         }
-        let connection = owner.token?;
-        // The process attaches again. If that did not help, disconnecting it again would not either.
-        let is_first = self.disconnected.insert((owner.client, owner.pid));
-        is_first.then_some(Effect::Close { connection, reason: Reason::NotFreed })
+        ended.into_iter().map(Effect::SchedulingChanged).collect()
     }
 }

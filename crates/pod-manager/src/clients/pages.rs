@@ -8,6 +8,9 @@ use sluice_sys::page::SharedPage;
 use std::io;
 use std::os::fd::OwnedFd;
 
+/// The time of a context switch of the GPU, nanoseconds.
+const CONTEXT_SWITCH_NS: u64 = 190_000;
+
 /// The grant page, which the manager writes, and the report page, which the process writes.
 #[derive(Debug)]
 pub(crate) struct Pages {
@@ -21,6 +24,8 @@ pub(crate) struct Pages {
     busy: BusyMeter,
     /// GPU time of its hold kernels.
     holds: BusyMeter,
+    /// How often its activity had changed when that was last read, and when.
+    changes_seen: (u64, u64),
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
@@ -45,6 +50,7 @@ impl Pages {
             version,
             busy: BusyMeter::new(0, now),
             holds: BusyMeter::new(0, now),
+            changes_seen: (0, now),
             announced_seen: 0,
             shows_hardware_grant: false,
         };
@@ -119,6 +125,13 @@ impl Pages {
     pub(crate) fn read_holds(&mut self, now: u64) -> u64 {
         let reported_ns = self.report().hold_ns();
         self.holds.read(reported_ns, None, now).1
+    }
+
+    /// How often work of the process has begun since the last call: at most once in the time of a context switch.
+    pub(crate) fn read_bursts(&mut self, now: u64) -> u64 {
+        let changes = self.report().activity_changes();
+        let (before, at) = std::mem::replace(&mut self.changes_seen, (changes, now));
+        changes.wrapping_sub(before).div_ceil(2).min(now.saturating_sub(at) / CONTEXT_SWITCH_NS)
     }
 
     /// Whether the process has announced work since that was last read.

@@ -9,7 +9,7 @@ use nix::sys::epoll::EpollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_comm::Channel;
 use sluice_comm::page::{FIRST_WITH_ACTIVITY, Flags, report};
-use sluice_core::channel_groups::Activity;
+use sluice_core::channel_groups::{Activity, StallDetector};
 use sluice_core::{ClientId, ProcessId};
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::io;
@@ -42,6 +42,8 @@ pub(crate) struct Process {
     /// Only attached processes have pages.
     pub(crate) pages: Option<Pages>,
     pub(crate) wakeups: Wakeups,
+    /// Whether it makes progress while it reports work.
+    pub(crate) stall: StallDetector,
 }
 
 impl Process {
@@ -60,6 +62,7 @@ impl Process {
             unanswered: Vec::new(),
             pages: None,
             wakeups: Wakeups::default(),
+            stall: StallDetector::default(),
         }
     }
 
@@ -94,9 +97,9 @@ impl Process {
         })
     }
 
-    /// The activity that it reports. One without pages, or whose hook does not report it, counts as busy.
+    /// The activity that it reports. One without pages, or whose hook does not report it, counts as busy, a stalled one as idle.
     pub(crate) fn activity(&self) -> Activity {
-        self.pages.as_ref().map_or(Activity::UNKNOWN, Pages::activity)
+        self.stall.activity(self.pages.as_ref().map_or(Activity::UNKNOWN, Pages::activity))
     }
 
     /// Whether it has announced work since that was last read.

@@ -13,14 +13,6 @@ use tracing::warn;
 /// Departed processes whose end the manager waits for. It remembers nothing of those beyond.
 const MAX_DEPARTED: usize = 1024;
 
-/// A process that has closed its connections, but has groups under control still, or was disconnected to free them.
-pub(crate) struct Departed {
-    pub(crate) client: ClientId,
-    pub(crate) pid: Option<i32>,
-    /// Readable when it ends, and polled.
-    pidfd: OwnedFd,
-}
-
 /// All processes by id, by kernel identity and by client.
 #[derive(Default)]
 pub(crate) struct Processes {
@@ -28,7 +20,8 @@ pub(crate) struct Processes {
     /// By pid and start time.
     by_key: HashMap<(i32, u64), ProcessId>,
     by_client: HashMap<ClientId, BTreeSet<ProcessId>>,
-    departed: HashMap<ProcessId, Departed>,
+    /// Processes that have closed their connections and have groups under control still, with their pidfds, which are polled.
+    departed: HashMap<ProcessId, OwnedFd>,
     /// For new pages.
     pub(crate) page_flags: Flags,
     last: u64,
@@ -130,25 +123,20 @@ impl Processes {
     }
 
     /// Keeps the pidfd of a removed process to wait for its end, if there is room.
-    pub(crate) fn wait_for_end(&mut self, id: ProcessId, process: Process, io: &Io) -> bool {
-        let Process { client, pid, pidfd: Some(pidfd), .. } = process else { return false };
+    pub(crate) fn wait_for_end(&mut self, id: ProcessId, process: Process, io: &Io) {
+        let Process { pidfd: Some(pidfd), .. } = process else { return };
         if self.departed.len() >= MAX_DEPARTED {
             io.poller.remove(&pidfd);
-            return false;
+            return;
         }
-        self.departed.insert(id, Departed { client, pid, pidfd });
-        true
-    }
-
-    pub(crate) fn departed(&self, id: ProcessId) -> Option<&Departed> {
-        self.departed.get(&id)
+        self.departed.insert(id, pidfd);
     }
 
     /// Waits for the end of a departed process no longer.
-    pub(crate) fn forget_departed(&mut self, id: ProcessId, io: &Io) -> Option<Departed> {
-        let departed = self.departed.remove(&id)?;
-        io.poller.remove(&departed.pidfd);
-        Some(departed)
+    pub(crate) fn forget_departed(&mut self, id: ProcessId, io: &Io) {
+        if let Some(pidfd) = self.departed.remove(&id) {
+            io.poller.remove(&pidfd);
+        }
     }
 }
 

@@ -54,7 +54,7 @@ struct Limits {
 pub(crate) struct Connections {
     unix: UnixSocket,
     tcp: Option<TcpListener>,
-    peers: Box<dyn Peers>,
+    pub(crate) peers: Box<dyn Peers>,
     limits: Limits,
     /// Peers are recognised by the pod of their cgroup, whatever name they claim (clients of the node agent).
     by_cgroup: bool,

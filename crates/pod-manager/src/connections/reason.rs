@@ -41,9 +41,6 @@ pub(crate) enum Reason {
     TooManyOfProcess,
     #[error("too many connections of pod UID {0}")]
     TooManyOfPod(String),
-    /// Its hook restores its channel groups when it loses the connection.
-    #[error("its channel groups could not be restored from here")]
-    NotFreed,
     #[error("socket: {0}")]
     Socket(std::io::Error),
     #[error("no pages for it: {0}")]
@@ -52,7 +49,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// Every label, so that each counter exists from the start.
-    pub(crate) const LABELS: [&'static str; 17] = [
+    pub(crate) const LABELS: [&'static str; 16] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -69,7 +66,6 @@ impl Reason {
         "too_many_of_process",
         "too_many_held",
         "too_many_of_pod",
-        "not_freed",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -91,7 +87,6 @@ impl Reason {
             Self::TooManyOfProcess => 13,
             Self::TooManyPending(_) => 14,
             Self::TooManyOfPod(_) => 15,
-            Self::NotFreed => 16,
         }
     }
 

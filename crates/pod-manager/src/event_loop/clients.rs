@@ -146,13 +146,11 @@ impl EventLoop {
     pub(super) fn process_ended(&mut self, id: ProcessId) {
         // A file that was found from outside may be another living process's too: groups disabled through it are enabled again.
         if self.shared.processes.get(id).is_none_or(|process| !process.unhooked) {
-            let effects = self.channel_groups.forget_process(id, &self.shared.processes);
+            let effects = self.channel_groups.forget_process(id);
             self.carry_out(effects);
         }
         self.forget_process(id, "ended");
-        if let Some(departed) = self.shared.processes.forget_departed(id, &self.shared.io) {
-            self.channel_groups.forget_disconnected(departed.client, departed.pid);
-        }
+        self.shared.processes.forget_departed(id, &self.shared.io);
     }
 
     /// Forgets a process: its grant and its memory go back at once, its connections are closed.
@@ -161,8 +159,6 @@ impl EventLoop {
         self.shared.read_usage(id);
         let Some(mut process) = self.shared.processes.remove(id) else { return };
         self.channel_groups.release(id, &mut self.shared);
-        let effects = self.channel_groups.forget_stuck(id);
-        self.carry_out(effects);
         self.stream_gates.forget(id);
         self.shared.grants.ledger.process_gone(id, now);
         let bytes = self.shared.clients.memory.process_gone(id);
@@ -180,21 +176,17 @@ impl EventLoop {
             client.bypasses.add(pages.report());
         }
         info!(client = self.shared.clients.name(client), peer = %process.label, bytes, "process {how}, its memory is released");
-        let pid = process.pid;
-        if self.channel_groups.needs_end_of(id, client, pid) {
-            if !self.shared.processes.wait_for_end(id, process, &self.shared.io) {
-                self.channel_groups.forget_disconnected(client, pid);
-            }
+        if self.channel_groups.has_groups(id) {
+            self.shared.processes.wait_for_end(id, process, &self.shared.io);
         } else if let Some(pidfd) = &process.pidfd {
             self.shared.io.poller.remove(pidfd);
         }
         self.forget_client_if_removed(client);
     }
 
-    /// Waits for the end of a departed process no longer, unless it has groups or was disconnected: it is disconnected only once.
+    /// Waits for the end of a departed process no longer, unless it has groups.
     pub(super) fn settle_departure(&mut self, id: ProcessId) {
-        let Some(departed) = self.shared.processes.departed(id) else { return };
-        if !self.channel_groups.needs_end_of(id, departed.client, departed.pid) {
+        if !self.channel_groups.has_groups(id) {
             self.shared.processes.forget_departed(id, &self.shared.io);
         }
     }

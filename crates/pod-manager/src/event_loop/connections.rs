@@ -163,14 +163,11 @@ impl EventLoop {
         }
     }
 
-    /// The token channel of a process has closed, and its groups are released: its grant ends, and its hook frees the groups that could
-    /// not be freed from here.
+    /// The token channel of a process has closed, and its groups are released: its grant ends.
     pub(super) fn end_token_channel(&mut self, id: ProcessId) {
         if let Some(process) = self.shared.processes.get_mut(id) {
             process.close_token_channel();
         }
-        let effects = self.channel_groups.forget_stuck(id);
-        self.carry_out(effects);
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
     }
 }

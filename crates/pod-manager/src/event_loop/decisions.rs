@@ -9,8 +9,11 @@ const DECISIONS_PER_ROUND: usize = 8;
 impl EventLoop {
     /// Lets the ledger decide and carries out its decisions. If there is something left to decide, the next round follows at once.
     pub(super) fn decide(&mut self) {
+        let effects = self.channel_groups.end_probation(&mut self.shared);
+        self.carry_out(effects);
+        self.stalled.update(&mut *self.connections.peers, &self.channel_groups, &mut self.shared);
         self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());
-        let effects = self.channel_groups.take_released(&self.shared.processes);
+        let effects = self.channel_groups.take_released();
         self.carry_out(effects);
         self.channel_groups.begin_control(&self.shared.io);
         self.publish_contenders();

@@ -15,7 +15,6 @@ impl EventLoop {
                         self.close(connection, &reason);
                     }
                 }
-                Effect::Close { connection, reason } => self.close(connection, &reason),
                 Effect::SchedulingChanged(id) => self.show_scheduling(id),
                 Effect::ReleaseGroups(id) => self.channel_groups.release(id, &mut self.shared),
                 Effect::DepartureSettled(id) => self.settle_departure(id),
@@ -24,10 +23,6 @@ impl EventLoop {
                     if let Some(key) = unhooked.and_then(|process| process.key) {
                         self.unhooked.inspect_again(key, self.shared.io.now());
                     }
-                }
-                Effect::ControlFailed { process, had_failed } => {
-                    let groups = &mut self.channel_groups;
-                    self.unhooked.control_failed(process, had_failed, groups, &self.shared);
                 }
             }
         }

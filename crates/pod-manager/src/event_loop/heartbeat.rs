@@ -4,6 +4,7 @@ use super::EventLoop;
 use crate::clients::Process;
 use sluice_comm::HEARTBEAT_INTERVAL_NS;
 use sluice_core::ProcessId;
+use sluice_core::ledger::GrantRequest;
 use tracing::warn;
 
 /// When the heartbeat was last written.
@@ -60,17 +61,19 @@ impl EventLoop {
         let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
         groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
         let is_token_scheduled = |id: ProcessId, process: &Process| {
-            !groups.is_hardware_scheduled(id) && !shared.clients.is_critical(process.client)
+            process.is_attached()
+                && !groups.is_hardware_scheduled(id)
+                && !shared.clients.is_critical(process.client)
         };
         let processes = shared.processes.iter().filter(|(id, process)| is_token_scheduled(*id, process));
         for (id, process) in processes {
-            if !shared.grants.ledger.holds(id) {
-                continue;
-            }
-            // Charged for the time until the stop. The report that the process may have sent meanwhile is ignored.
-            let _ = shared.grants.ledger.returned(id, stopped_at, u64::MAX, 0);
-            if let Some(pages) = &process.pages {
-                pages.grant().close();
+            let Some(pages) = &process.pages else { continue };
+            let ledger = &mut shared.grants.ledger;
+            // What the process may have returned meanwhile is ignored.
+            ledger.withdraw(id, stopped_at);
+            pages.grant().close();
+            if !process.unanswered.is_empty() {
+                let _ = ledger.request(id, now, GrantRequest::default());
             }
         }
         shared.export_unseen(stopped_at, now);

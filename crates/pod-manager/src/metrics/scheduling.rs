@@ -41,6 +41,7 @@ pub(crate) struct ChannelGroupMetrics {
     pub(crate) quanta: IntCounter,
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
+    pub(crate) on_probation: IntGauge,
     pub(crate) descriptors_refused: IntCounter,
     pub(crate) announcements_waiting: IntGauge,
     pub(crate) announcements_refused: IntCounter,
@@ -65,7 +66,11 @@ impl ChannelGroupMetrics {
             )?,
             given_up: series.counter(
                 "sluice_steering_given_up_total",
-                "Processes that became token-scheduled because a control of their client failed",
+                "Times that a process became token-scheduled for a while because a control of it failed",
+            )?,
+            on_probation: series.gauge(
+                "sluice_processes_on_probation",
+                "Processes that are token-scheduled because a control of them failed, until one succeeds",
             )?,
             descriptors_refused: series.counter(
                 "sluice_control_descriptors_refused_total",

@@ -1,5 +1,7 @@
 //! Which process is at the other end of a unix socket, and its cgroup: as the kernel reports them, not the peer.
 
+mod liveness;
+
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
 use sluice_sys::socket::{PeerCredentials, peer_credentials, peer_pidfd};
 use std::io;
@@ -49,6 +51,12 @@ pub trait Peers: Send {
     /// The process that connected.
     /// Errors: it has ended already, or what the system returns.
     fn identify(&mut self, socket: BorrowedFd<'_>) -> io::Result<Peer>;
+
+    /// CPU time that all threads of a process have used, nanoseconds; `None` if that cannot be read.
+    fn cpu_ns(&mut self, pid: i32) -> Option<u64>;
+
+    /// Whether a process is stopped, or its control group is frozen.
+    fn is_stopped(&mut self, pid: i32) -> bool;
 }
 
 /// Reads files of /proc/PID.
@@ -116,6 +124,14 @@ impl<P: ProcFs> Peers for KernelPeers<P> {
             return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
         }
         Ok(Peer { credentials, started: Some(started), pidfd: Some(pidfd), place })
+    }
+
+    fn cpu_ns(&mut self, pid: i32) -> Option<u64> {
+        liveness::cpu_ns(pid)
+    }
+
+    fn is_stopped(&mut self, pid: i32) -> bool {
+        liveness::is_stopped(&mut self.proc, pid)
     }
 }
 

@@ -87,6 +87,7 @@ impl StreamGates {
             let Some(process) = processes.get_mut(id).filter(|process| process.is_attached()) else {
                 continue;
             };
+            let activity = process.activity();
             let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else {
                 continue;
             };
@@ -98,7 +99,6 @@ impl StreamGates {
                 self.announced
                     .extend(Announced::on_page(now, pages.announced_seen).map(|announced| (id, announced)));
             }
-            let activity = pages.activity();
             if self.announced.get(&id).is_some_and(|announced| announced.is_over(now, activity)) {
                 self.announced.remove(&id);
             }

@@ -1,8 +1,7 @@
-//! Processes without the hook are scheduled: their groups are taken under control, followed as they come and go, and released when a
-//! control fails. A process whose groups cannot be controlled is held by the driver's lock.
+//! Processes without the hook are scheduled: their groups are taken under control and followed as they come and go. A process whose groups cannot be controlled is held by the driver's lock.
 
 use super::Unhooked;
-use super::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, ObstacleKind, ProcessKey};
+use super::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, ObstacleKind};
 use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
 use crate::clients::{Clients, Process};
 use crate::effect::{Effect, Effects};
@@ -11,13 +10,8 @@ use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::{Class, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
-use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
 use tracing::{info, warn};
-
-/// After this time a process of which a control has failed is tried again.
-const RETRY: Duration = Duration::from_secs(300);
 
 /// Control descriptors, and the groups that are controlled through each.
 type Opened = Vec<(ControlDescriptorId, Vec<ContextHandles>)>;
@@ -40,10 +34,6 @@ impl Unhooked {
         descriptors.iter_mut().for_each(|descriptor| descriptor.contexts.retain(is_its_own));
         let handles: HashSet<(u32, u32)> = descriptors.iter().flat_map(ControlDescriptor::handles).collect();
         let current = known.map(|id| groups.handles(id)).unwrap_or_default();
-        if !handles.is_empty() && self.has_failed(found.key, shared.io.now()) {
-            shared.io.closer.close(descriptors);
-            return Err(ObstacleKind::ControlFailed.because("a control of it has failed"));
-        }
         if current == handles {
             shared.io.closer.close(descriptors);
             return Ok(());
@@ -51,33 +41,6 @@ impl Unhooked {
         let id = known.unwrap_or_else(|| add_process(client, found, shared));
         effects.push(Effect::SchedulingChanged(id));
         announce(id, client, descriptors, groups, shared)
-    }
-
-    /// Whether a control of a process has failed, not long ago.
-    fn has_failed(&self, key: ProcessKey, now: u64) -> bool {
-        self.failed.get(&key).is_some_and(|backoff| !backoff.is_ready(now))
-    }
-
-    /// A control of a process has failed, and its client's groups were released. If it runs without the hook it alone is no longer
-    /// scheduled: otherwise a pod could get rid of all quanta by a process that cannot be controlled. `had_failed`: a control of an
-    /// attached process of the client had failed already, so the client stays released.
-    pub(crate) fn control_failed(
-        &mut self,
-        id: ProcessId,
-        had_failed: bool,
-        groups: &mut ChannelGroups,
-        shared: &Shared,
-    ) {
-        let Some(process) = shared.processes.get(id).filter(|process| process.unhooked) else { return };
-        if let Some(key) = process.key {
-            let mut backoff = Backoff::new(RETRY, RETRY);
-            backoff.failed(shared.io.now());
-            self.failed.insert(key, backoff);
-            self.unscheduled.insert(key, (process.client, ObstacleKind::ControlFailed));
-        }
-        if !had_failed {
-            groups.scheduler.clear_failure(process.client);
-        }
     }
 
     /// Whether the driver's lock can be used for a client's processes. Latency-critical ones are never locked.
@@ -108,9 +71,6 @@ impl Unhooked {
             return true;
         }
         process.unhooked = true;
-        if process.key.is_some_and(|key| self.has_failed(key, shared.io.now())) {
-            return false;
-        }
         let added = shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
         let announced = std::slice::from_ref(&handles);
         if added.is_err() || groups.admit(id, announced, shared) != Admission::Now {
@@ -184,8 +144,7 @@ fn announce(
     result
 }
 
-/// Takes groups under control and schedules their process by them. A failed control of an attached process of the client does not
-/// concern this one.
+/// Takes groups under control and schedules their process by them.
 fn schedule(
     id: ProcessId,
     owner: (ClientId, Class),
@@ -201,7 +160,7 @@ fn schedule(
         groups.seal_descriptor(descriptor);
     }
     let (ledger, now) = (&mut shared.grants.ledger, shared.io.now());
-    groups.scheduler.announce_despite_failure(id, owner, (added, unchanged), ledger, now);
+    groups.scheduler.announce(id, owner, (added, unchanged), ledger, now);
 }
 
 /// Opens all control descriptors of a process, or none.

@@ -15,8 +15,7 @@ use crate::unhooked::scanning::{
     DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
 };
 use sluice_core::ClientId;
-use sluice_rate_limiter::Backoff;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -35,8 +34,6 @@ pub(crate) struct Unhooked {
     inspect_again: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
     unscheduled: BTreeMap<ProcessKey, (ClientId, ObstacleKind)>,
-    /// Processes of which a control has failed. The others of their pods are scheduled all the same.
-    failed: HashMap<ProcessKey, Backoff>,
     /// Ownership checks requested so far.
     checks: u64,
     /// The driver's lock, for processes whose groups cannot be controlled; `None`: it is not used.
@@ -86,7 +83,6 @@ impl Unhooked {
         self.next_search = shared.io.now().saturating_add(pause);
         if let Some(candidates) = result.candidates {
             self.unscheduled.retain(|key, _| candidates.contains(key));
-            self.failed.retain(|key, _| candidates.contains(key));
         }
         for (found, result) in result.inspected {
             let Some(client) = shared.clients.find_by_pod(&found.pod.uid) else {
@@ -150,9 +146,19 @@ impl Unhooked {
     }
 
     /// How many processes of a client run without the hook and are not scheduled, by [`ObstacleKind::index`].
-    pub(crate) fn unscheduled(&self, client: ClientId) -> [i64; ObstacleKind::LABELS.len()] {
+    pub(crate) fn unscheduled(
+        &self,
+        client: ClientId,
+        processes: &Processes,
+        groups: &ChannelGroups,
+    ) -> [i64; ObstacleKind::LABELS.len()] {
         let mut counts = [0; ObstacleKind::LABELS.len()];
-        for (_, why) in self.unscheduled.values().filter(|(of, _)| *of == client) {
+        let its = self.unscheduled.values().filter(|(of, _)| *of == client).map(|(_, why)| *why);
+        let on_probation = processes
+            .of_client(client)
+            .filter(|(id, process)| process.unhooked && groups.scheduler.is_on_probation(*id))
+            .map(|_| ObstacleKind::ControlFailed);
+        for why in its.chain(on_probation) {
             if let Some(count) = counts.get_mut(why.index()) {
                 *count += 1;
             }
@@ -165,7 +171,8 @@ impl Unhooked {
         for (id, client) in shared.clients.iter() {
             let scheduled = i64::try_from(scheduled(id, &shared.processes, groups)).unwrap_or(i64::MAX);
             client.metrics.unhooked.set(scheduled);
-            for (gauge, count) in client.metrics.unscheduled.iter().zip(self.unscheduled(id)) {
+            let unscheduled = self.unscheduled(id, &shared.processes, groups);
+            for (gauge, count) in client.metrics.unscheduled.iter().zip(unscheduled) {
                 gauge.set(count);
             }
         }
@@ -175,5 +182,5 @@ impl Unhooked {
 /// How many processes of a client run without the hook and are scheduled all the same.
 pub(crate) fn scheduled(client: ClientId, processes: &Processes, groups: &ChannelGroups) -> usize {
     let its = processes.of_client(client);
-    its.filter(|(id, process)| process.unhooked && groups.has_working_group(*id)).count()
+    its.filter(|(id, process)| process.unhooked && groups.scheduler.has_controlled_groups(*id)).count()
 }

@@ -1,16 +1,10 @@
 //! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
 
-use crate::support::driver::{Call, Descriptor, FakeDriver, context};
+use crate::support::driver::{Call, FakeDriver};
 use crate::support::group_processes::{process_with_groups, quiet, two, works};
 use crate::support::hook::Hook;
 use crate::support::{MS, World, until};
 use sluice_comm::page::UNLIMITED;
-use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
-use std::os::fd::AsFd;
-
-fn refused(cause: Cause) -> ControlFailure {
-    ControlFailure::Failed(cause, "refused".into())
-}
 
 /// GPU time charged, milliseconds.
 fn charged(world: &World, client: &str) -> f64 {
@@ -168,45 +162,6 @@ fn a_latency_critical_process_is_served_while_a_control_hangs() {
 }
 
 #[test]
-fn client_whose_control_fails_is_token_scheduled() {
-    let world = World::new();
-    let ((a, _a), (mut b, _b)) = two(&world);
-    world.driver.fail(2, Some(refused(Cause::Refused)));
-    world.driver.hold();
-    world.advance(50 * MS);
-    world.driver.let_one_go();
-    // The start of the second one fails, and is tried once more.
-    world.driver.next();
-    world.driver.fail(2, None);
-    world.driver.fail(2, Some(refused(Cause::Refused)));
-    world.driver.let_one_go();
-    world.driver.fail(2, None);
-    world.driver.let_all_go();
-    quiet(&world);
-    assert_eq!(b.page().deadline_ns(), 0);
-    assert_eq!(world.driver.group(2), (true, 2048));
-    assert_eq!(world.metric("sluice_steering_given_up_total"), Some(1.0));
-    assert_eq!(world.metric("sluice_level{level=\"token\"}"), Some(1.0));
-    b.want();
-    world.settle();
-    assert_eq!(a.page().deadline_ns(), UNLIMITED);
-    world.advance(50 * MS);
-    quiet(&world);
-    assert_eq!(b.granted(), 50.0);
-}
-
-#[test]
-fn process_that_cannot_be_freed_is_disconnected_and_frees_itself() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, _b)) = two(&world);
-    world.driver.fail(2, Some(refused(Cause::Refused)));
-    world.advance(50 * MS);
-    quiet(&world);
-    assert!(b.token.is_closed());
-    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(1.0));
-}
-
-#[test]
 fn nothing_is_kept_of_a_process_that_ended_while_it_was_disabled() {
     let world = World::new();
     let ((_a, _ad), (b, descriptor)) = two(&world);
@@ -246,32 +201,6 @@ fn no_control_is_made_for_a_process_whose_sockets_end_before_it_does() {
     world.advance(100 * MS);
     quiet(&world);
     assert_eq!(world.driver.calls(), []);
-}
-
-#[test]
-fn disconnected_process_is_forgotten_when_it_ends() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, _b)) = two(&world);
-    world.driver.fail(2, Some(refused(Cause::Refused)));
-    world.advance(50 * MS);
-    quiet(&world);
-    assert!(b.token.is_closed());
-    let Hook { token, memory, process, .. } = b;
-    let pid = process.pid;
-    drop((token, memory));
-    until("it has left", || world.metric("sluice_processes{client=\"be-b\"}") == Some(0.0));
-    process.die();
-    world.settle();
-    // Another process has its number.
-    let descriptor = Descriptor::new();
-    let mut again = world.peers.process();
-    again.pid = pid;
-    let contexts = [context(2)];
-    let sent = [descriptor.sent.as_fd()];
-    let hook = Hook::attach_with(&world.socket(), &again, "be-b", 0, (&contexts, &sent));
-    let mut hook = hook.unwrap();
-    quiet(&world);
-    assert!(hook.token.is_closed(), "its group cannot be set free either");
 }
 
 #[test]
@@ -341,73 +270,4 @@ clients:
     std::fs::write(&world.file, crate::support::CLIENTS).unwrap();
     until("slices are as they were", || world.driver.group(1).1 == 2048 && world.driver.group(2).1 == 2048);
     assert_eq!(a.page().deadline_ns(), UNLIMITED);
-}
-
-/// The holder announces that it has one group only; the other one was stopped for a second client.
-#[test]
-fn every_process_of_a_client_that_cannot_be_freed_is_disconnected() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, _b)) = two(&world);
-    let (mut c, _c) = process_with_groups(&world, "be-b", &[3]);
-    works(&world, &c);
-    for group in [2, 3] {
-        world.driver.fail(group, Some(refused(Cause::Refused)));
-    }
-    world.advance(50 * MS);
-    assert!(b.token.is_closed() && c.token.is_closed());
-    // Once: if that did not help nothing does.
-    b.process.die();
-    quiet(&world);
-    assert_eq!(world.metric("sluice_refused_connections_total{reason=\"not_freed\"}"), Some(2.0));
-}
-
-/// A failed preemption is counted by its cause, and the process that was to be disabled is as before.
-#[test]
-fn failed_hand_off_is_undone_and_counted_by_its_cause() {
-    let causes = [
-        (refused(Cause::Timeout), "timeout"),
-        (refused(Cause::Refused), "context_save_failed"),
-        (refused(Cause::NoMemory), "insufficient_memory"),
-        (refused(Cause::GpuHung), "gpu_hung"),
-        (refused(Cause::InvalidState), "invalid_state"),
-    ];
-    for (failure, label) in causes {
-        let world = World::new();
-        let ((a, _a), (b, _b)) = two(&world);
-        let count = |outcome: &str| {
-            let series = format!("sluice_preemptions_total{{level=\"turn\",outcome=\"{outcome}\"}}");
-            world.metric(&series)
-        };
-        let before = count("success");
-        world.driver.hold();
-        world.advance(50 * MS);
-        assert_eq!(world.driver.next(), Call::Stop(1));
-        world.driver.fail(1, Some(failure));
-        world.driver.let_one_go();
-        world.driver.next();
-        world.driver.fail(1, None);
-        world.driver.let_all_go();
-        quiet(&world);
-        assert_eq!((count(label), count("success")), (Some(1.0), before), "{label}");
-        assert_eq!(world.driver.group(1), (true, 2048), "as it was");
-        assert_eq!(a.page().deadline_ns(), 0, "it is token-scheduled");
-        assert_eq!((world.driver.group(2), b.page().deadline_ns()), ((true, 2048), UNLIMITED));
-    }
-}
-
-/// Its hook sets it free when it has lost us, so nothing is feared of it any more.
-#[test]
-fn disconnected_process_that_could_not_be_freed_does_not_lengthen_other_slices() {
-    let world = World::new();
-    let ((_a, _ad), (mut b, _b)) = two(&world);
-    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
-    quiet(&world);
-    assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
-    world.driver.fail(2, Some(refused(Cause::Refused)));
-    world.advance(200 * MS);
-    assert!(b.token.is_closed());
-    until("the other one is sliced as before", || {
-        world.settle();
-        world.metric("sluice_controls_in_flight") == Some(0.0) && world.driver.group(1) == (true, 1)
-    });
 }

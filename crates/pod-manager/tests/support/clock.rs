@@ -15,6 +15,8 @@ pub struct ManualClock {
     acknowledged: Arc<AtomicU64>,
     /// It has done everything since, and waits.
     waits: Arc<AtomicBool>,
+    /// The time for which it armed the timer last; 0: none.
+    armed: Arc<AtomicU64>,
     /// How often the manager has read the clock, and how far each reading moves it.
     readings: Arc<AtomicU64>,
     step: Arc<AtomicU64>,
@@ -26,14 +28,19 @@ impl ManualClock {
     pub fn new() -> Self {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let timer = EventFd::from_value_and_flags(0, flags).unwrap();
-        let (acknowledged, waits, readings, step) = Default::default();
+        let (acknowledged, waits, armed, readings, step) = Default::default();
         let (now, last_reading) = (AtomicU64::new(1_000_000_000), AtomicU64::new(u64::MAX));
         let (now, timer, last_reading) = (Arc::new(now), Arc::new(timer), Arc::new(last_reading));
-        Self { now, timer, acknowledged, waits, readings, step, last_reading }
+        Self { now, timer, acknowledged, waits, armed, readings, step, last_reading }
     }
 
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::SeqCst)
+    }
+
+    /// The time at which the manager is to be woken, if it waits for one.
+    pub fn armed(&self) -> Option<u64> {
+        Some(self.armed.load(Ordering::SeqCst)).filter(|at| *at > 0)
     }
 
     /// Returns once the manager waits for something to happen: it reads the time again only when woken.
@@ -94,6 +101,7 @@ impl Clock for ManualClock {
     }
 
     fn arm(&mut self, at: Option<u64>) -> io::Result<()> {
+        self.armed.store(at.unwrap_or(0), Ordering::SeqCst);
         let is_due = at.is_some_and(|at| at <= self.now());
         if is_due {
             self.timer.write(1)?;

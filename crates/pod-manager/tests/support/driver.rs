@@ -115,6 +115,11 @@ impl FakeDriver {
         self.0.0.lock().unwrap().groups.get(&group).copied().unwrap_or((true, 2048))
     }
 
+    /// Sets a group as its own process does.
+    pub fn set_group(&self, group: u32, setting: (bool, u64)) {
+        self.0.0.lock().unwrap().groups.insert(group, setting);
+    }
+
     fn call(&self, call: Call) -> Result<(), ControlFailure> {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap();

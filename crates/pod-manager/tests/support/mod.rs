@@ -27,6 +27,9 @@ pub const MS: u64 = 1_000_000;
 /// One gibibyte.
 pub const GIB: u64 = 1 << 30;
 
+/// Most tests advance the clock in one step, which is not to count as a stop of the manager.
+const NEVER_STOPPED: std::time::Duration = std::time::Duration::from_secs(3600);
+
 /// Waits for something that another thread does. Panics with `what` after a time limit.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
@@ -73,6 +76,7 @@ impl World {
         std::fs::write(&file, clients).unwrap();
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
         config.gates = GatedProcesses::TokenScheduled;
+        config.missed_heartbeat = NEVER_STOPPED;
         change(&mut config);
         Self::started(config, file, directory)
     }
@@ -82,6 +86,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
         let mut config = Config::for_agent(socket, control, "GPU-test");
+        config.missed_heartbeat = NEVER_STOPPED;
         change(&mut config);
         Self::started(config, PathBuf::new(), directory)
     }
@@ -90,8 +95,6 @@ impl World {
         config.metrics = Some(([127, 0, 0, 1], 0).into());
         // On a clock that stands still it would poll for ever.
         config.busy_poll = std::time::Duration::ZERO;
-        // Most tests advance the clock in one step, which is not to count as a stop of the manager.
-        config.missed_heartbeat = std::time::Duration::from_secs(3600);
         let mut world = Self {
             clock: ManualClock::new(),
             peers: ScriptedPeers::default(),

@@ -4,6 +4,7 @@
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_pod_manager::peer::{Peer, Peers, Place};
 use sluice_sys::socket::PeerCredentials;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -30,6 +31,18 @@ impl FakeProcess {
         self.end.write(1).unwrap();
     }
 
+    /// Its CPU clock stands still from now on; `stopped`: the kernel reports it as stopped.
+    pub fn freeze(&self, stopped: bool) {
+        self.script.clocks.lock().unwrap().insert(self.pid, (1, stopped));
+    }
+
+    /// It continues: its CPU clock moves on.
+    pub fn thaw(&self) {
+        let mut clocks = self.script.clocks.lock().unwrap();
+        let clock = clocks.entry(self.pid).or_default();
+        *clock = (clock.0 + 1, false);
+    }
+
     /// Connects as this process.
     pub fn connect(&self, socket: &Path) -> io::Result<UnixStream> {
         // Held until the manager has accepted, so that connections and processes stay in the same order.
@@ -49,6 +62,8 @@ pub fn container(uid: &str) -> String {
 pub struct ScriptedPeers {
     next: Arc<Mutex<Vec<FakeProcess>>>,
     looks: Arc<AtomicUsize>,
+    /// CPU clocks of the processes that have one, and whether they are stopped, by pid.
+    clocks: Arc<Mutex<HashMap<i32, (u64, bool)>>>,
 }
 
 impl ScriptedPeers {
@@ -99,5 +114,13 @@ impl Peers for ScriptedPeers {
             pidfd: Some(process.end.as_fd().try_clone_to_owned()?),
             place: Some(Place { command: "test".into(), cgroup: process.cgroup }),
         })
+    }
+
+    fn cpu_ns(&mut self, pid: i32) -> Option<u64> {
+        Some(self.clocks.lock().unwrap().get(&pid)?.0)
+    }
+
+    fn is_stopped(&mut self, pid: i32) -> bool {
+        self.clocks.lock().unwrap().get(&pid).is_some_and(|(_, stopped)| *stopped)
     }
 }

@@ -12,7 +12,7 @@ mod stream;
 pub use crate::wire::message::{ControlGroup, GpuInfo, LockFailure};
 pub use gpu::{Gpu, GpuError};
 pub use queries::{
-    Listener, ListenerEvent, advance, gpu_info, heal, inject, is_locked, ledger, lock, timeline, unlock,
-    wait_any, window,
+    Listener, ListenerEvent, advance, gpu_info, heal, inject, is_locked, ledger, lock, set_control_fault,
+    timeline, unlock, wait_any, window,
 };
 pub use stream::{Effect, Mark, Stream, StreamCommand};

@@ -3,6 +3,7 @@
 //! Each query makes a connection of its own and returns an error if no daemon answers at the socket.
 
 use super::link::Link;
+use crate::fault::ControlFault;
 use crate::ledger::{Interval, Ledger, Window};
 use crate::wire::message::{Answer, GpuInfo, LockFailure, Request};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -59,6 +60,11 @@ pub fn inject(socket: &Path, xid: u64) -> io::Result<()> {
 /// Repairs all faults of the GPU.
 pub fn heal(socket: &Path) -> io::Result<()> {
     ask!(socket, Request::Heal, Answer::Done => ())
+}
+
+/// Sets or removes a fault of the driver's controls of channel groups.
+pub fn set_control_fault(socket: &Path, fault: Option<ControlFault>) -> io::Result<()> {
+    ask!(socket, Request::ControlFault { fault }, Answer::Done => ())
 }
 
 /// Locks a process at its next driver call, and waits until it has no work in progress on this GPU. `timeout_ms` 0

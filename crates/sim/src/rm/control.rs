@@ -3,6 +3,7 @@
 use super::object::{Group, Kind};
 use super::{Call, Rm, Support};
 use crate::engine::{Access, Control, GroupId, Switches};
+use crate::fault::ControlFault;
 use crate::params;
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{
@@ -28,7 +29,7 @@ impl Rm {
 
     /// Checks a control in the driver's order. Returns the function that executes it.
     fn check(&mut self, call: &Call<'_>, fields: &ControlBlock, params: &[u8]) -> Result<Execute, NvStatus> {
-        let support = self.support;
+        let (support, fault) = (self.support, self.fault);
         let client = self.client(call.file, fields.client)?;
         let command = Command::of(fields.command).ok_or(NvStatus::NOT_SUPPORTED)?;
         if command == Command::GET_HANDLE_INFO && fields.object == fields.client {
@@ -62,7 +63,11 @@ impl Rm {
             return Err(NvStatus::INVALID_ARGUMENT);
         }
         let controls = command != Command::GET_GID_INFO;
-        if controls && support == Support::None { Err(NvStatus::NOT_SUPPORTED) } else { Ok(control) }
+        match (support, fault) {
+            (Support::None, _) if controls => Err(NvStatus::NOT_SUPPORTED),
+            (_, Some(ControlFault::Refused)) if controls => Err(NvStatus::INVALID_STATE),
+            _ => Ok(control),
+        }
     }
 
     fn group(&mut self, call: &Call<'_>, fields: &ControlBlock, handle: u32) -> Result<&mut Group, NvStatus> {
@@ -70,9 +75,11 @@ impl Rm {
         client.group_mut(handle).ok_or(NvStatus::INVALID_OBJECT_HANDLE)
     }
 
-    /// Occupies the GPU with the control for `ns`, after the controls before it. Returns when this one begins.
+    /// Occupies the GPU with the control for `ns`, after the controls before it and the wait of a slow driver. Returns when this one
+    /// begins.
     fn occupy(&mut self, call: &mut Call<'_>, ns: u64) -> u64 {
-        let begin = self.busy_until.max(call.now);
+        let wait = if let Some(ControlFault::Slow { ns }) = self.fault { ns } else { 0 };
+        let begin = self.busy_until.max(call.now).saturating_add(wait);
         self.busy_until = begin + ns;
         call.at_ns = self.busy_until;
         begin

@@ -12,6 +12,7 @@ mod object;
 mod tests;
 
 use crate::engine::{Control, Engine, GroupId};
+use crate::fault::ControlFault;
 use crate::params;
 use object::Client;
 use sluice_nvrm::NvStatus;
@@ -53,6 +54,7 @@ pub struct Rm {
     /// UUID of the GPU, as NVML writes it.
     gpu: String,
     support: Support,
+    fault: Option<ControlFault>,
     timeslice_us: u64,
     files: BTreeMap<FileId, BTreeMap<u32, Client>>,
     next_file: u64,
@@ -71,6 +73,7 @@ impl Rm {
         Self {
             gpu: crate::identity::uuid_text(gpu),
             support,
+            fault: None,
             timeslice_us: timeslice_ns / 1_000,
             files: BTreeMap::new(),
             next_file: 0,
@@ -123,6 +126,11 @@ impl Rm {
         for client in self.files.values_mut().flat_map(BTreeMap::values_mut) {
             client.unbind(context);
         }
+    }
+
+    /// Sets or removes the fault of the controls that are requested from here on.
+    pub fn set_fault(&mut self, fault: Option<ControlFault>) {
+        self.fault = fault;
     }
 
     /// The time at which the last control ends. Requests for memory wait until then.

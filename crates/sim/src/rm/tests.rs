@@ -1,5 +1,7 @@
 //! The resource manager, driven by packets; the engine shows their effect.
 
+mod control_faults;
+
 use super::*;
 use crate::engine::{Access, Command, OwnerId, StreamId, StreamKind, Work};
 use sluice_nvrm::abi::{self, ChannelParams, Command as Number, DisableChannels, GroupParams, class, engine};

@@ -1,7 +1,7 @@
 //! Requests and answers over the socket: a length of four bytes, little-endian, and JSON.
 
 use crate::engine::Node;
-use crate::fault::Fault;
+use crate::fault::{ControlFault, Fault};
 use crate::identity::PciAddress;
 use crate::ledger::{Interval, Ledger, Window};
 use serde::de::DeserializeOwned;
@@ -50,6 +50,8 @@ pub(crate) enum Request {
     Inject { xid: u64 },
     /// Repairs all faults.
     Heal,
+    /// Sets or removes a fault of the controls of channel groups.
+    ControlFault { fault: Option<ControlFault> },
     /// Requests notification of every Xid from now on.
     Listen,
     /// Locks a process at its next driver call; answered when it has no work in progress. 0 ms means no limit.

@@ -2,13 +2,17 @@
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use sluice_sys::socket::{MAX_FDS, peer_credentials, peer_pidfd, recv_with_fds, send_with_fds};
+use sluice_sys::socket::{
+    MAX_FDS, connect_within, peer_credentials, peer_pidfd, recv_with_fds, send_with_fds,
+};
 use sluice_sys::{memfd, pidfd};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
@@ -192,4 +196,32 @@ fn pidfd_becomes_readable_when_its_process_ends() {
     let gone = pidfd::open(child.id().cast_signed()).unwrap_err();
     assert_eq!(gone.raw_os_error(), Some(nix::libc::ESRCH));
     assert_eq!(pidfd::open(-1).unwrap_err().raw_os_error(), Some(nix::libc::EINVAL));
+}
+
+#[test]
+fn connecting_to_a_listener_that_accepts_nothing_ends_after_the_limit() {
+    let path = std::env::temp_dir().join(format!("sluice-backlog-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    // One connection beyond the backlog waits.
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let limit = Duration::from_millis(50);
+    let first = connect_within(&path, limit).unwrap();
+    let begun = Instant::now();
+    let error = connect_within(&path, limit).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert!(begun.elapsed() >= limit);
+    let (mut accepted, _) = listener.accept().unwrap();
+    let mut connected = UnixStream::from(connect_within(&path, limit).unwrap());
+    connected.write_all(b"x").unwrap();
+    drop(connected);
+    drop(first);
+    assert_eq!(accepted.read(&mut [0]).unwrap(), 0, "of the first connection, which is closed");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn path_that_fits_no_address_is_refused() {
+    let long = "x".repeat(108);
+    let error = connect_within(Path::new(&long), Duration::from_millis(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }

@@ -80,6 +80,29 @@ fn refresh_follows_an_adjusted_clock() {
 }
 
 #[test]
+fn counter_that_was_set_back_is_followed_from_the_next_refresh_on() {
+    let mut rate = rate(3_000_000_000, 1_000_000_000);
+    let now = 3_602_000_000_000;
+    // Another host, whose counter is young and runs at two thirds of the rate.
+    rate.refresh_at(Moment { ticks: 5_000, ns: now });
+    assert_eq!(rate.ticks_at(now), 5_000, "a deadline would lie hours ahead");
+    assert!(rate.is_rate_uncertain());
+    rate.refresh_at(Moment { ticks: 5_000 + 200_000_000, ns: now + 100_000_000 });
+    assert!(!rate.is_rate_uncertain());
+    assert_eq!(rate.ticks_at(now + 200_000_000), 5_000 + 400_000_000);
+}
+
+#[test]
+fn counter_that_was_set_forward_is_followed_from_the_next_refresh_on() {
+    let mut rate = rate(3_000_000_000, 1_000_000_000);
+    let (ticks, ns) = (7_203_000_000_000, 3_601_000_000_000);
+    let moved = ticks + 3_000_000_000 + 3_000_000_000_000;
+    rate.refresh_at(Moment { ticks: moved, ns: ns + 1_000_000_000 });
+    assert_eq!(rate.ticks_at(ns + 1_000_000_000), moved);
+    assert_eq!(rate.ticks_at(ns + 1_050_000_000), moved + 150_000_000, "the rate stays until it is measured");
+}
+
+#[test]
 fn clock_and_the_counter_advance() {
     let (ns, ticks) = (monotonic_ns(), tsc::now());
     while monotonic_ns() == ns || tsc::now() == ticks {}

@@ -46,7 +46,7 @@ fn the_compute_group_of_a_context_is_announced_with_its_channels_and_a_control_d
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     let mut tenant = started(node.tenant("main", "contexts"));
     let announced = manager.announcement(0);
-    assert_eq!((announced.how, announced.version), (How::Attach, 2));
+    assert_eq!((announced.how, announced.version), (How::Attach, 3));
     let [context] = announced.contexts.as_slice() else { panic!("{:?}", announced.contexts) };
     assert_eq!((context.descriptor, context.channels.len(), announced.controls.len()), (0, 8, 1));
     command(&mut tenant, "go", "going");
@@ -108,6 +108,24 @@ fn a_stopped_process_runs_again_with_its_own_slice_when_the_manager_ends() {
 }
 
 #[test]
+fn contexts_are_announced_to_a_manager_without_a_heartbeat() {
+    let _lock = shared();
+    let node = node();
+    let manager = RecordingManager::start(&node.socket(), Understands::SecondVersion);
+    let mut tenant = started(node.tenant("main", "contexts"));
+    let announced = manager.announcement(0);
+    assert_eq!((announced.version, announced.contexts.len(), manager.refused()), (2, 1, 1));
+    command(&mut tenant, "more", "made");
+    let again = manager.announcement(1);
+    assert_eq!((again.how, again.version), (How::Contexts, 2));
+    command(&mut tenant, "go", "going");
+    is_running(&node, &tenant);
+    node.let_pass(500 * MS);
+    assert_eq!(manager.ended(), 0, "without a heartbeat the manager is not silent");
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn contexts_are_not_announced_to_a_manager_of_the_first_version() {
     let _lock = shared();
     let node = node();
@@ -116,7 +134,7 @@ fn contexts_are_not_announced_to_a_manager_of_the_first_version() {
     let announced = manager.announcement(0);
     assert_eq!(
         (announced.version, announced.contexts.len(), announced.controls.len(), manager.refused()),
-        (1, 0, 0, 1)
+        (1, 0, 0, 2)
     );
     command(&mut tenant, "more", "made");
     command(&mut tenant, "go", "going");

@@ -92,6 +92,36 @@ fn a_run_at_its_time_limit_lists_the_rows_that_it_left_out() {
 }
 
 #[test]
+fn a_scenario_reports_its_figures_and_the_status_follows_from_them() {
+    let _lock = shared();
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("making a folder: {error}"));
+    let json = folder.path().join("disturb.json");
+    let mut bench = Command::new(&artifacts::built().sluice_dev);
+    bench.args(["bench", "disturb", "--only", "s1-restarted-0.5-0.5", "--seconds", "2", "--json"]).arg(&json);
+    let ran = bench.stdout(Stdio::null()).status();
+    let succeeded = ran.unwrap_or_else(|error| panic!("running sluice-dev bench: {error}")).success();
+    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| panic!("{}: {error}", json.display()));
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    for fact in ["commit", "date", "machine", "command"] {
+        assert!(report[fact].as_str().is_some_and(|fact| !fact.is_empty()), "{fact} is missing: {report:#}");
+    }
+    let scenarios = report["scenarios"].as_array().cloned().unwrap_or_default();
+    let names: Vec<&str> = scenarios.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["s1-restarted-0.5-0.5-controls", "s1-restarted-0.5-0.5-token"], "{report:#}");
+    for row in &scenarios {
+        let figures = row["figures"].as_array().cloned().unwrap_or_default();
+        let measured = |figure: &Value| figure["measured"].is_number() && figure["bar"].is_number();
+        assert!(figures.len() == 3 && figures.iter().all(measured), "{row:#}");
+        let passed = figures.iter().all(|figure| figure["passed"] == true);
+        assert_eq!(row["passed"], passed, "{row:#}");
+        // Both processes ran, also the one that was started again: by the simulator's ledger.
+        let shares = row["details"]["shares"].as_array().cloned().unwrap_or_default();
+        assert!(shares.len() == 2 && shares.iter().all(|share| share.as_f64() > Some(0.1)), "{row:#}");
+    }
+    assert_eq!(succeeded, scenarios.iter().all(|row| row["passed"] == true), "{report:#}");
+}
+
+#[test]
 fn the_calls_of_a_request_make_no_system_call_that_the_driver_does_not_make() {
     let _lock = shared();
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("making a folder: {error}"));

@@ -171,7 +171,7 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
     for (series, labels) in [
         ("sluice_steering_given_up_total", [].as_slice()),
         ("sluice_announcements_refused_total", &[]),
-        ("sluice_refused_connections_total", &["reason=\"not_freed\""]),
+        ("sluice_processes_on_probation", &[]),
     ] {
         assert_eq!(metrics.sum(series, labels), Some(0.0), "{series}");
     }
@@ -183,8 +183,9 @@ fn contexts_created_and_destroyed_between_quanta_leave_no_process_stopped_or_dis
 fn without_controls_stream_gates_leave_the_others_their_gate_share() {
     // The manager opens the gates by the real clock.
     let _lock = exclusive();
+    // A service beyond its request would be delayed for the others.
     let node = Node::with(
-        "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0.8, memory: 1Gi }\n",
+        "clients:\n  - { name: service, request: 1, memory: 1Gi, class: latency-critical }\n  - { name: batch, request: 0, memory: 1Gi }\n",
     )
     .manager_arguments("--controls off --gates auto --gate-share 0.1")
     .start();

@@ -146,6 +146,19 @@ fn gates_open_when_the_manager_is_gone() {
 }
 
 #[test]
+fn gates_open_when_the_manager_is_silent() {
+    let _lock = shared();
+    let bed = GateBed::new();
+    let tenant = bed.start("preempt_gate", "200");
+    bed.check_runs(&tenant);
+    bed.manager.gates(Some(true));
+    bed.check_stopped(&tenant);
+    bed.manager.beat_once();
+    bed.check_runs(&tenant);
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn a_process_killed_behind_a_closed_gate_leaves_nothing() {
     let _lock = shared();
     let bed = GateBed::new();

@@ -2,46 +2,10 @@
 
 use super::simulation::{MS, S, Simulation, Work};
 use crate::channel_groups::{
-    ChannelGroupPolicy, ControlOp, ControlOutcome, Event, GroupId, Reconciler, Released, Setting,
+    ChannelGroupPolicy, ControlOp, ControlOutcome, Event, GroupId, Reconciler, Setting,
 };
-use crate::ledger::ReturnKind;
 use crate::{ClientId, ProcessId};
 use std::collections::BTreeSet;
-
-#[test]
-fn client_whose_control_failed_is_released_and_not_hardware_scheduled_again() {
-    let mut sim = Simulation::new();
-    sim.best_effort(1, 50, Work::Always);
-    sim.best_effort(2, 50, Work::Always);
-    sim.run(S);
-    let from = sim.begun;
-    sim.fails = Box::new(move |number, control| {
-        let bad = number >= from && control.group == GroupId(2) && control.op == ControlOp::Disable;
-        if bad { ControlOutcome::Failed } else { ControlOutcome::Done }
-    });
-    sim.run(S);
-    assert_eq!(
-        sim.events,
-        [Event::ControlFailed(ProcessId(2)), Event::Released(Released { group: GroupId(2), is_free: true })]
-    );
-    assert_eq!(sim.gpu[&GroupId(2)], Setting::FREE);
-    assert_eq!(sim.scheduler.quantum_state(ProcessId(2)), None);
-    let groups = vec![GroupId(9)];
-    let (client, class) = (ClientId(2), crate::ledger::Class::BestEffort);
-    sim.tokens.add_process(ProcessId(9), client, ReturnKind::Returns).unwrap();
-    let scheduled = sim.scheduler.announce(
-        ProcessId(9),
-        (client, class),
-        (groups, &BTreeSet::new()),
-        &mut sim.tokens,
-        sim.now,
-    );
-    assert!(!scheduled, "a client whose control failed is not controlled again");
-    // For the ledger, the other client holds the GPU.
-    sim.reset_counts();
-    sim.run(S);
-    assert_eq!(sim.count(|op| op == ControlOp::Disable), 0);
-}
 
 #[test]
 fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
@@ -56,23 +20,23 @@ fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
         if bad { ControlOutcome::Failed } else { ControlOutcome::Done }
     });
     sim.run(2 * S);
-    let released = Event::Released(Released { group: GroupId(1), is_free: false });
-    assert!(sim.events.contains(&released), "{:?}", sim.events);
+    assert!(sim.scheduler.is_on_probation(ProcessId(1)));
     assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1000 });
     sim.dies(1);
     sim.run(S);
     assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
 }
 
-/// Two groups that keep slices which may be tiny: only one of them may be enabled, and the other one is reported all the same.
+/// Two groups that keep slices which may be tiny: only one of them may be enabled while that lasts.
 #[test]
-fn a_release_that_waits_for_a_slice_that_cannot_be_set_is_reported() {
+fn releases_that_fail_are_repeated_until_every_group_is_free() {
     let (first, second) = (GroupId(1), GroupId(2));
     let mut reconciler = Reconciler::new(true);
     let settle = |reconciler: &mut Reconciler, sets_slices: bool| {
+        reconciler.retry(u64::MAX);
         while let Some(control) = reconciler.begin() {
             let fails = !sets_slices && matches!(control.op, ControlOp::SetSlice(_));
-            reconciler.done(if fails { ControlOutcome::Failed } else { ControlOutcome::Done });
+            reconciler.done(if fails { ControlOutcome::Failed } else { ControlOutcome::Done }, 0);
         }
     };
     for group in [first, second] {
@@ -86,16 +50,14 @@ fn a_release_that_waits_for_a_slice_that_cannot_be_set_is_reported() {
     for group in [first, second] {
         reconciler.release(group);
     }
-    settle(&mut reconciler, false);
-    let mut released = reconciler.take_released();
-    released.sort_by_key(|released| released.group);
-    assert_eq!(released, [first, second].map(|group| Released { group, is_free: false }));
-    // The owner of the enabled one ends: nothing prevents the other one from running any more.
-    let enabled = [first, second].into_iter().find(|group| reconciler.may_run(*group)).unwrap();
-    reconciler.forget(enabled);
-    settle(&mut reconciler, false);
-    let other = if enabled == first { second } else { first };
-    assert!(reconciler.may_run(other));
+    for _ in 0..3 {
+        settle(&mut reconciler, false);
+        assert_eq!(reconciler.take_released(), []);
+        let enabled = [first, second].into_iter().filter(|group| reconciler.may_run(*group));
+        assert_eq!(enabled.count(), 1);
+    }
+    settle(&mut reconciler, true);
+    assert_eq!(reconciler.take_released(), [first, second]);
 }
 
 #[test]
@@ -142,7 +104,7 @@ fn context_destroyed_during_a_control_does_not_count_as_a_failure() {
     sim.run(S);
     let id = sim.processes.keys().copied().find(|id| sim.scheduler.quantum_state(*id).is_none()).unwrap();
     let group = GroupId(id.0);
-    let released = Event::Released(Released { group, is_free: true });
+    let released = Event::Released(group);
     assert_eq!(sim.events, [Event::GroupsDestroyed(id), released]);
     // The next group of the process is controlled again.
     let class = crate::ledger::Class::BestEffort;
@@ -164,7 +126,7 @@ fn groups_of_a_process_that_leaves_are_set_free() {
     sim.run(100 * MS);
     for id in 1..=3 {
         assert_eq!(sim.gpu[&GroupId(id)], Setting::FREE);
-        assert!(sim.events.contains(&Event::Released(Released { group: GroupId(id), is_free: true })));
+        assert!(sim.events.contains(&Event::Released(GroupId(id))));
     }
 }
 
@@ -194,7 +156,7 @@ fn disabled_group_that_is_not_announced_again_is_enabled() {
     assert!(announces(&mut sim, 1, &[1]));
     sim.run(10 * MS);
     assert_eq!(sim.gpu[&GroupId(11)], Setting::FREE);
-    assert!(sim.events.contains(&Event::Released(Released { group: GroupId(11), is_free: true })));
+    assert!(sim.events.contains(&Event::Released(GroupId(11))));
     // Without groups the process is token-scheduled, and none of its groups stays disabled.
     run_until_disabled(&mut sim, 1);
     assert!(!announces(&mut sim, 1, &[]));
@@ -245,8 +207,7 @@ fn announced_group_that_does_not_exist_does_not_lengthen_slices() {
     });
     sim.best_effort(1, 50, Work::Always);
     sim.run(S);
-    let released = Event::Released(Released { group: GroupId(1), is_free: false });
-    assert!(sim.events.contains(&released), "{:?}", sim.events);
+    assert!(sim.scheduler.is_on_probation(ProcessId(1)));
     assert_eq!(sim.gpu[&GroupId(2)], Setting { enabled: true, slice_us: 1 });
 }
 

@@ -19,7 +19,8 @@ struct State {
     one: Option<usize>,
     changes: u8,
     failures: u8,
-    failed: [bool; GROUPS],
+    /// Their process is on probation: they are to be free.
+    on_probation: [bool; GROUPS],
     departures: u8,
     again: u8,
     /// The control in flight is for the context that existed before.
@@ -40,6 +41,10 @@ enum Event {
     /// Announced again, maybe during its release: another context with the same handles.
     Announced(usize),
     Dies(usize),
+    /// The delay after a failure has passed.
+    Retried,
+    /// The probation of a group's process has ended.
+    Proven(usize),
 }
 
 struct Bounds {
@@ -68,9 +73,24 @@ impl State {
         }
     }
 
+    /// Makes all controls that are left, without a failure.
+    fn works(&mut self) {
+        self.reconciler.retry(u64::MAX);
+        for _ in 0..24 {
+            if self.reconciler.in_flight().is_none() && self.reconciler.begin().is_none() {
+                break;
+            }
+            if let Some(control) = self.reconciler.in_flight() {
+                self.apply(control);
+            }
+            self.reconciler.done(ControlOutcome::Done, 0);
+        }
+    }
+
     fn apply_wanted(&mut self) {
         for group in 0..GROUPS {
             let setting = match self.one {
+                _ if self.on_probation[group] => Setting::FREE,
                 None => Setting::FREE,
                 Some(one) if one == group || one == ALL => TINY,
                 Some(_) => STOPPED,
@@ -94,7 +114,7 @@ impl Model for Bounds {
             one: None,
             changes: 0,
             failures: 0,
-            failed: [false; GROUPS],
+            on_probation: [false; GROUPS],
             departures: 0,
             again: 0,
             stale: false,
@@ -112,8 +132,11 @@ impl Model for Bounds {
                 events.extend([Event::Fails { effective: true }, Event::Fails { effective: false }]);
             }
         } else {
-            events.push(Event::Begins);
+            events.extend([Event::Begins, Event::Retried]);
         }
+        let proven =
+            |group: &usize| state.on_probation[*group] && state.reconciler.is_proven(id(*group), u64::MAX);
+        events.extend((0..GROUPS).filter(proven).map(Event::Proven));
         if state.departures < self.departures {
             events.extend([Event::Released(0), Event::Dies(1)]);
         }
@@ -135,7 +158,7 @@ impl Model for Bounds {
             Event::Succeeds => {
                 let control = state.reconciler.in_flight()?;
                 state.apply(control);
-                state.reconciler.done(ControlOutcome::Done);
+                state.reconciler.done(ControlOutcome::Done, 0);
             }
             Event::Fails { effective } => {
                 let control = state.reconciler.in_flight()?;
@@ -144,10 +167,16 @@ impl Model for Bounds {
                 }
                 state.stale = false;
                 state.failures += 1;
-                state.failed[usize::try_from(control.group.0).ok()?] = true;
-                state.reconciler.done(ControlOutcome::Failed);
-                // The scheduler releases the group, too.
-                state.reconciler.release(control.group);
+                state.reconciler.done(ControlOutcome::Failed, 0);
+                let on_probation = &mut state.on_probation[usize::try_from(control.group.0).ok()?];
+                if state.reconciler.has_failed(control.group) && !std::mem::replace(on_probation, true) {
+                    state.reconciler.set_free(control.group);
+                }
+            }
+            Event::Retried => state.reconciler.retry(u64::MAX),
+            Event::Proven(group) => {
+                state.on_probation[group] = false;
+                state.apply_wanted();
             }
             Event::Released(group) => {
                 state.departures += 1;
@@ -176,34 +205,37 @@ impl Model for Bounds {
                 let running = state.gpu.iter().flatten();
                 running.filter(|setting| setting.enabled && setting.slice_us < 1000).count() <= 1
             }),
-            Property::always("without failures every group gets its wanted setting", |_, state: &State| {
-                let mut state = state.clone();
-                for _ in 0..24 {
-                    if state.reconciler.in_flight().is_none() && state.reconciler.begin().is_none() {
-                        break;
+            Property::always(
+                "when the driver works every group gets its wanted setting",
+                |_, state: &State| {
+                    let mut state = state.clone();
+                    let free =
+                        |setting: &Option<Setting>| setting.is_none_or(|setting| setting == Setting::FREE);
+                    state.works();
+                    // Every group on probation is free: its process is hardware-scheduled again.
+                    if state
+                        .gpu
+                        .iter()
+                        .zip(state.on_probation)
+                        .any(|(setting, waits)| waits && !free(setting))
+                    {
+                        return false;
                     }
-                    if let Some(control) = state.reconciler.in_flight() {
-                        state.apply(control);
-                    }
-                    state.reconciler.done(ControlOutcome::Done);
-                }
-                let mut good = state.gpu.iter().zip(state.failed).filter(|(_, failed)| !failed);
-                let free = |setting: &Option<Setting>| setting.is_none_or(|setting| setting == Setting::FREE);
-                let undisturbed = state.departures == 0 && state.failures == 0;
-                is_settled(&state.reconciler)
-                    && match state.one {
-                        None => good.all(|(setting, _)| free(setting)),
-                        Some(one) if one < GROUPS && undisturbed => {
-                            let wanted = |group| if group == one { TINY } else { STOPPED };
-                            state
-                                .gpu
-                                .iter()
-                                .enumerate()
-                                .all(|(group, setting)| *setting == Some(wanted(group)))
+                    state.on_probation = [false; GROUPS];
+                    state.apply_wanted();
+                    state.works();
+                    is_settled(&state.reconciler)
+                        && match state.one {
+                            None => state.gpu.iter().all(free),
+                            Some(one) if one < GROUPS && state.departures == 0 => {
+                                let wanted = |group| if group == one { TINY } else { STOPPED };
+                                let mut settings = state.gpu.iter().enumerate();
+                                settings.all(|(group, setting)| *setting == Some(wanted(group)))
+                            }
+                            Some(_) => true,
                         }
-                        Some(_) => true,
-                    }
-            }),
+                },
+            ),
             Property::sometimes(
                 "one group is enabled with a tiny slice and the others are disabled",
                 |_, state: &State| {
@@ -211,8 +243,8 @@ impl Model for Bounds {
                         && state.gpu[1..].iter().all(|setting| *setting == Some(STOPPED))
                 },
             ),
-            Property::sometimes("two controls of a group have failed", |_, state: &State| {
-                state.failures == 2
+            Property::sometimes("a group is free again after it was on probation", |_, state: &State| {
+                state.failures >= 2 && state.on_probation == [false; GROUPS] && state.gpu[0] == Some(TINY)
             }),
         ]
     }

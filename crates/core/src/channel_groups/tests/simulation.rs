@@ -3,7 +3,7 @@
 
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Reconciler, Released, Setting,
+    Progress, Reconciler, Setting, StallDetector,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -77,13 +77,14 @@ pub(super) struct Simulation {
     /// GPU time that each process used, nanoseconds.
     pub(super) gpu_time: BTreeMap<ProcessId, u64>,
     pub(super) controls: Vec<(u64, u64, Control)>,
-    /// Controls that failed while their groups were being released, since the last announcement of each group.
-    pub(super) release_failures: Vec<Control>,
-    /// Groups of which the release was reported as failed, since the last announcement of each group.
-    given_up: BTreeSet<GroupId>,
     pub(super) events: Vec<Event>,
+    /// Processes whose probation has ended, with the time.
+    pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
+    /// Processes that neither work nor change their reports.
+    pub(super) frozen: BTreeSet<ProcessId>,
+    detectors: BTreeMap<ProcessId, StallDetector>,
     /// The result of each control, by its number.
     pub(super) fails: Box<dyn Fn(u64, Control) -> ControlOutcome>,
     pub(super) failures_take_effect: bool,
@@ -109,10 +110,11 @@ impl Simulation {
             gpu: BTreeMap::new(),
             gpu_time: BTreeMap::new(),
             controls: Vec::new(),
-            release_failures: Vec::new(),
-            given_up: BTreeSet::new(),
             events: Vec::new(),
+            restored: Vec::new(),
             false_idle: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+            detectors: BTreeMap::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
             failures_take_effect: false,
             hangs: false,
@@ -149,8 +151,6 @@ impl Simulation {
         self.tokens.add_process(process, client, ReturnKind::Returns).unwrap();
         let groups: Vec<GroupId> = groups.iter().map(|group| GroupId(*group)).collect();
         self.gpu.extend(groups.iter().map(|group| (*group, Setting::FREE)));
-        self.release_failures.retain(|control| !groups.contains(&control.group));
-        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(
             process,
             (client, class),
@@ -167,8 +167,6 @@ impl Simulation {
         process.groups.truncate(left);
         let (groups, class) = (process.groups.clone(), process.class);
         let owner = (process.client, class);
-        self.release_failures.retain(|control| !groups.contains(&control.group));
-        self.given_up.retain(|group| !groups.contains(group));
         self.scheduler.announce(ProcessId(id), owner, (groups, &BTreeSet::new()), &mut self.tokens, self.now);
     }
 
@@ -206,8 +204,18 @@ impl Simulation {
             let reports_idle = self.false_idle.contains(id);
             let activity =
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
-            self.scheduler.set_activity(*id, activity);
+            let detector = self.detectors.entry(*id).or_default();
+            let can_run = process.groups.iter().any(|group| self.scheduler.reconciler.may_run(*group));
+            detector.set_running(can_run, self.now);
+            if detector.is_due(self.now) {
+                let cpu_ns = if self.frozen.contains(id) { 0 } else { self.now };
+                let progress = Progress { cpu_ns, gpu_ns: 0, activity };
+                detector.observe(progress, || false, self.now);
+            }
+            self.scheduler.set_activity(*id, detector.activity(activity));
         }
+        let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
+        self.restored.extend(restored.into_iter().map(|id| (id, self.now)));
         for _ in 0..8 {
             self.scheduler.request_and_return_grants(&mut self.tokens, self.now);
             let actions = self.tokens.advance(self.now);
@@ -276,16 +284,7 @@ impl Simulation {
             let (control, begun, outcome) = (flight.control, flight.begun, flight.outcome);
             self.flight = None;
             self.controls.push((begun, self.now, control));
-            let group = self.scheduler.reconciler.groups.get(&control.group);
-            if outcome == ControlOutcome::Failed && group.is_some_and(|group| group.releasing) {
-                self.release_failures.push(control);
-            }
             let events = self.scheduler.finish_control(outcome, &mut self.tokens, self.now);
-            for event in &events {
-                if let Event::Released(Released { group, is_free: false }) = event {
-                    self.given_up.insert(*group);
-                }
-            }
             self.events.extend(events);
         }
     }
@@ -294,27 +293,20 @@ impl Simulation {
         is_settled(&self.scheduler.reconciler)
     }
 
-    /// Whether two controls of one kind failed while a group was being released, and the release was reported as failed.
-    pub(super) fn was_given_up(&self, group: GroupId) -> bool {
-        let failures = self.release_failures.iter().filter(|control| control.group == group);
-        let is_slice = |control: &&Control| matches!(control.op, ControlOp::SetSlice(_));
-        let (all, slices) = (failures.clone().count(), failures.filter(is_slice).count());
-        slices.max(all - slices) >= 2 && self.given_up.contains(&group)
-    }
-
     /// Divides the GPU equally among the enabled processes with work. While latency-critical processes have work, only
     /// among those.
     fn share_gpu(&mut self, until: u64) {
         let span = until - self.now;
-        let runs = |process: &Process| {
+        let runs = |id: &ProcessId, process: &Process| {
             process.work.at(self.now).0
+                && !self.frozen.contains(id)
                 && process
                     .groups
                     .iter()
                     .any(|group| self.gpu.get(group).is_some_and(|setting| setting.enabled))
         };
         let ready: Vec<ProcessId> =
-            self.processes.iter().filter(|(_, process)| runs(process)).map(|(id, _)| *id).collect();
+            self.processes.iter().filter(|(id, process)| runs(id, process)).map(|(id, _)| *id).collect();
         let critical = |id: &&ProcessId| self.processes[*id].class == Class::LatencyCritical;
         let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
         let served = if first.is_empty() { ready } else { first };

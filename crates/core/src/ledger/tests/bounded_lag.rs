@@ -39,9 +39,9 @@ fn kernel_of_three_seconds_is_not_paid_back_for_long() {
 #[test]
 fn stop_of_the_manager_gives_no_client_an_advantage() {
     let mut gpu = halves();
-    let (stopped, goes_on) = (gpu.now, gpu.now + 4 * S);
-    gpu.ledger.was_stopped(stopped, goes_on);
-    gpu.skip_to(goes_on);
+    let goes_on = gpu.now + 4 * S;
+    gpu.owner_stops_until(goes_on);
+    assert_eq!(gpu.ledger.holders().count(), 0);
     assert_halves(&mut gpu, goes_on);
     let charged = |id| gpu.ledger.usage(ClientId(id), gpu.now).unwrap().charged_ns;
     let sum = charged(0) + charged(1);

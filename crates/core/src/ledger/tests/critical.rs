@@ -150,3 +150,22 @@ fn time_that_a_delayed_process_waits_is_counted() {
     let granted_at = gpu.changes.iter().find(|(at, granted)| *granted && *at >= asked_at).unwrap().0;
     assert_eq!(delayed(&gpu), granted_at - asked_at);
 }
+
+#[test]
+fn unanswered_request_stays_when_the_class_changes() {
+    let mut ledger = pair();
+    let critical = ClientSpec { class: Class::LatencyCritical, ..spec(0.1, 0.1) };
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 1, 0);
+    assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(50 * MS))]);
+    ledger.set_client(ClientId(1), critical, MS);
+    assert_eq!(granted(&ledger.advance(MS)), [(1, Deadline::Unlimited)]);
+    // It is delayed because of its limit, requests, and becomes best-effort.
+    ledger.charge_unlimited(ClientId(1), MS, 401 * MS, 400 * MS);
+    let revoked = Action::Revoke { process: ProcessId(1), reason: GrantEnd::Delayed };
+    assert!(ledger.advance(401 * MS).contains(&revoked));
+    ask(&mut ledger, 1, 402 * MS);
+    ledger.set_client(ClientId(1), spec(0.5, 1.0), 403 * MS);
+    ledger.returned(ProcessId(0), 404 * MS, 50 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(404 * MS)), [(1, Deadline::At(454 * MS))]);
+}

@@ -74,8 +74,12 @@ impl Simulation {
         self.habits[client] = habit;
     }
 
-    /// Lets time pass in which the ledger's owner does nothing.
-    pub(super) fn skip_to(&mut self, to: u64) {
+    /// The ledger's owner does nothing until `to`. Then it takes back all grants as of now, and the clients request again.
+    pub(super) fn owner_stops_until(&mut self, to: u64) {
+        for client in 0..self.doing.len() {
+            self.ledger.withdraw(ProcessId(client as u64), self.now);
+            self.doing[client] = Doing::Asks(to);
+        }
         self.now = to;
     }
 

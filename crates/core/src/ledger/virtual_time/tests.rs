@@ -36,6 +36,15 @@ fn unrequested_time_goes_to_the_best_level_and_requests_of_worse_levels_remain()
 }
 
 #[test]
+fn unrequested_time_beyond_the_limits_of_a_level_goes_to_the_next() {
+    let limit = Share::from_ppm(200_000).unwrap();
+    let high = ClientSpec { limit, ..client(Class::High, 10) };
+    let clients = [high, client(Class::Normal, 20), client(Class::BestEffort, 40)];
+    assert_eq!(weights(&clients), [20, 40, 40]);
+    assert_eq!(weights(&[high, client(Class::BestEffort, 0), client(Class::BestEffort, 40)]), [20, 40, 40]);
+}
+
+#[test]
 fn request_of_a_latency_critical_client_is_not_given_to_others() {
     let clients =
         [client(Class::LatencyCritical, 40), client(Class::BestEffort, 40), client(Class::BestEffort, 0)];
@@ -50,5 +59,12 @@ fn removed_client_changes_no_weight() {
     let before = demand.clone();
     demand.add(&leaves);
     demand.remove(&leaves);
-    assert_eq!(demand, before);
+    assert_eq!(demand.levels, before.levels);
+}
+
+#[test]
+fn time_beyond_the_limits_of_a_level_goes_to_the_next() {
+    let mut high = client(Class::High, 10);
+    high.limit = Share::from_ppm(200_000).unwrap();
+    assert_eq!(weights(&[high, client(Class::Normal, 20), client(Class::BestEffort, 40)]), [20, 40, 40]);
 }

@@ -15,7 +15,9 @@ pub(crate) enum Change {
     /// The hooks restore their groups and run without grants, if the manager is still stopped.
     HooksTakeOver,
     /// The manager runs again. The hooks give way.
-    ManagerResumes,
+    ManagerResumes {
+        since: u64,
+    },
     Freezes(usize),
     Thaws(usize),
     Dies(usize),
@@ -43,15 +45,7 @@ impl SimulatedGpu {
     pub(super) fn make_changes(&mut self) {
         while let Some((_, change)) = self.changes.first().copied().filter(|(at, _)| *at <= self.now) {
             self.changes.remove(0);
-            let is_configuration = matches!(
-                change,
-                Change::Leaves(_) | Change::Returns(_) | Change::Joins(_) | Change::Becomes(..)
-            );
-            if is_configuration && self.now < self.manager.stopped_until {
-                self.schedule(self.manager.stopped_until, change);
-            } else {
-                self.make(change);
-            }
+            self.make(change);
         }
     }
 
@@ -62,23 +56,28 @@ impl SimulatedGpu {
                 self.manager.stopped_until = self.manager.stopped_until.max(until);
             }
             Change::HooksTakeOver => self.hooks_take_over(),
-            Change::ManagerResumes => self.hooks_give_way(),
+            Change::ManagerResumes { since } => {
+                self.hooks_give_way();
+                self.rebuild(since);
+            }
             Change::Freezes(index) => self.tenants[index].frozen = true,
             Change::Thaws(index) => self.tenants[index].frozen = false,
             Change::Dies(index) => self.end_process(index),
             Change::Starts(index) => self.start_process(index),
             Change::Leaves(index) => {
                 self.end_process(index);
-                self.manager.ledger.remove_client(self.tenants[index].client, now);
+                self.tenants[index].is_listed = false;
+                self.manager.inbox.push(Message::Configures { tenant: index });
             }
             Change::Returns(index) => {
-                self.manager.set_client(&self.tenants[index], now);
+                self.tenants[index].is_listed = true;
+                self.manager.inbox.push(Message::Configures { tenant: index });
                 self.start_process(index);
             }
             Change::Joins(spec) => self.join(spec),
             Change::Becomes(index, spec) => {
                 self.tenants[index].spec = spec;
-                self.manager.set_client(&self.tenants[index], now);
+                self.manager.inbox.push(Message::Configures { tenant: index });
             }
             Change::LongKernel(index, ns) => self.tenants[index].workload.kernel_left_ns = ns,
             Change::ControlsFail { until } => {
@@ -91,12 +90,12 @@ impl SimulatedGpu {
     pub(super) fn join(&mut self, spec: TenantSpec) {
         let index = self.tenants.len();
         self.tenants.push(Tenant::new(index as u64, spec, self.now));
-        self.manager.set_client(&self.tenants[index], self.now);
+        self.manager.inbox.push(Message::Configures { tenant: index });
         self.start_process(index);
     }
 
     fn start_process(&mut self, index: usize) {
-        if self.tenants[index].process.is_some() {
+        if self.tenants[index].process.is_some() || !self.tenants[index].is_listed {
             return;
         }
         self.processes += 1;

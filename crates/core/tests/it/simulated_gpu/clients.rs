@@ -38,7 +38,7 @@ impl TenantSpec {
 /// The ledger's form of a client.
 pub(crate) fn client_spec(tenant: &TenantSpec) -> ClientSpec {
     let share = |fraction| Share::from_fraction(fraction).unwrap();
-    ClientSpec { request: share(tenant.request), limit: share(tenant.limit), class: tenant.class, weight: 1 }
+    ClientSpec { request: share(tenant.request), limit: share(tenant.limit), class: tenant.class }
 }
 
 /// The ledger's settings in all simulations.
@@ -73,7 +73,7 @@ impl Claim {
 }
 
 /// Entitled shares of clients that all have work. The levels are served from the best one on. Each leaves to the levels
-/// below what they have requested.
+/// below what they have requested, and one percent to a client without a request.
 pub(crate) fn entitled(claims: &[Claim]) -> Vec<f64> {
     let requests: f64 = claims.iter().map(|claim| claim.request).sum();
     let without = claims.iter().filter(|claim| claim.request == 0.0).count();
@@ -82,8 +82,9 @@ pub(crate) fn entitled(claims: &[Claim]) -> Vec<f64> {
     let mut shares = vec![0.0; claims.len()];
     let mut left = 1.0;
     for class in Class::ALL {
-        let guaranteed =
-            |claim: &Claim| if claim.class > class { claim.request.min(claim.most()) } else { 0.0 };
+        let guaranteed = |claim: &Claim| {
+            if claim.class > class { claim.request.max(LEAST_WEIGHT).min(claim.most()) } else { 0.0 }
+        };
         let below: f64 = claims.iter().map(guaranteed).sum();
         let members: Vec<usize> = (0..claims.len()).filter(|index| claims[*index].class == class).collect();
         let weights: Vec<f64> = members.iter().map(|index| weight(&claims[*index])).collect();

@@ -3,12 +3,10 @@
 
 use super::tenant::{Message, Tenant};
 use super::{Scheduling, SimulatedGpu, clients};
-use sluice_core::channel_groups::{
-    ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, Event, GroupId,
-};
+use sluice_core::ProcessId;
+use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome, GroupId};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, GrantRequest, ReturnKind, TokenLedger};
 use sluice_core::stream_gates::{GatePolicy, Gates};
-use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Manager {
@@ -19,8 +17,10 @@ pub(crate) struct Manager {
     pub(crate) outcome: Option<ControlOutcome>,
     /// It makes no step before this time.
     pub(crate) stopped_until: u64,
-    /// GPU time of each latency-critical client up to its last charge, and the time of that charge.
-    charged: BTreeMap<ClientId, (u64, u64)>,
+    /// GPU time of each latency-critical process up to its last charge, and the time of that charge.
+    charged: BTreeMap<ProcessId, (u64, u64)>,
+    /// When the last burst of each latency-critical process began.
+    bursts: BTreeMap<ProcessId, Option<u64>>,
 }
 
 impl Manager {
@@ -35,6 +35,7 @@ impl Manager {
             outcome: None,
             stopped_until: 0,
             charged: BTreeMap::new(),
+            bursts: BTreeMap::new(),
         }
     }
 
@@ -46,10 +47,15 @@ impl Manager {
         events.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// The client's specification is new or has changed.
-    pub(crate) fn set_client(&mut self, tenant: &Tenant, now: u64) {
+    /// The client's specification is new or has changed. Latency-critical processes need not request.
+    fn set_client(&mut self, tenant: &Tenant, now: u64) {
         self.ledger.set_client(tenant.client, clients::client_spec(&tenant.spec), now);
         self.scheduler.set_class(tenant.client, tenant.spec.class, &mut self.ledger, now);
+        if let Some(process) =
+            tenant.process.filter(|process| tenant.is_critical() && !self.ledger.holds(*process))
+        {
+            let _ = self.ledger.request(process, now, GrantRequest::default());
+        }
     }
 
     pub(crate) fn remove_process(&mut self, process: ProcessId, now: u64) {
@@ -65,11 +71,16 @@ impl Manager {
         self.scheduler.announce(process, owner, (groups, &BTreeSet::new()), &mut self.ledger, now);
     }
 
-    /// Charges a latency-critical client for the GPU time since the last charge.
-    fn charge_critical(&mut self, tenant: &Tenant, used_ns: u64, now: u64) {
-        let (before, since) = self.charged.insert(tenant.client, (used_ns, now)).unwrap_or((used_ns, now));
-        if used_ns > before {
-            self.ledger.charge_unlimited(tenant.client, since, now, used_ns - before);
+    /// Charges a latency-critical client for the GPU time that its process has used since the last time.
+    fn charge_critical(&mut self, process: ProcessId, tenant: &Tenant, now: u64) {
+        let (before, since) =
+            self.charged.insert(process, (tenant.used_ns, now)).unwrap_or((tenant.used_ns, now));
+        if tenant.used_ns > before {
+            self.ledger.charge_unlimited(tenant.client, since, now, tenant.used_ns - before);
+        }
+        let begins = tenant.activity.busy.then_some(tenant.activity.since_ns);
+        if begins.is_some() && self.bursts.insert(process, begins) != Some(begins) {
+            self.ledger.count_bursts(1);
         }
     }
 }
@@ -85,8 +96,7 @@ impl SimulatedGpu {
         }
         if let Some(outcome) = self.manager.outcome.take() {
             let Manager { scheduler, ledger, .. } = &mut self.manager;
-            let events = scheduler.finish_control(outcome, ledger, self.now);
-            self.failed_controls += events.iter().filter(|e| matches!(e, Event::ControlFailed(_))).count();
+            scheduler.finish_control(outcome, ledger, self.now);
         }
         for _ in 0..16 {
             self.read_activity();
@@ -102,17 +112,38 @@ impl SimulatedGpu {
                 }
             }
         }
-        self.manager.scheduler.take_released();
+        let Manager { scheduler, ledger, .. } = &mut self.manager;
+        scheduler.end_probation(ledger, self.now);
+        scheduler.take_released();
         if let Some(control) = self.manager.scheduler.begin_control(self.now) {
             self.driver.begin(control, self.now);
         }
         self.update_scheduling();
     }
 
+    /// The manager did not run from `since` on: it takes back all grants, and no setting of a group is known.
+    pub(super) fn rebuild(&mut self, since: u64) {
+        let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
+        scheduler.rebuild(ledger, since, now);
+        let by_token = |tenant: &&mut Tenant| !tenant.hardware_scheduled && !tenant.is_critical();
+        for tenant in self.tenants.iter_mut().filter(by_token) {
+            let Some(process) = tenant.process else { continue };
+            ledger.withdraw(process, since);
+            tenant.close_page();
+            if tenant.waits {
+                let _ = ledger.request(process, now, GrantRequest::default());
+            }
+        }
+    }
+
     fn deliver(&mut self, message: Message) {
         let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
         // The process or its client may have gone since.
         match message {
+            Message::Configures { tenant } if self.tenants[tenant].is_listed => {
+                self.manager.set_client(&self.tenants[tenant], now);
+            }
+            Message::Configures { tenant } => ledger.remove_client(self.tenants[tenant].client, now),
             Message::Attaches { tenant } => {
                 let tenant = &self.tenants[tenant];
                 let Some(process) = tenant.process else { return };
@@ -137,11 +168,11 @@ impl SimulatedGpu {
 
     fn read_activity(&mut self) {
         let now = self.now;
-        for (index, tenant) in self.tenants.iter().enumerate().filter(|(_, t)| t.process.is_some()) {
-            self.manager.scheduler.set_activity(tenant.process.unwrap(), tenant.activity);
+        for tenant in &self.tenants {
+            let Some(process) = tenant.process else { continue };
+            self.manager.scheduler.set_activity(process, tenant.activity);
             if tenant.is_critical() {
-                let used_ns = self.witness.total_ns(index);
-                self.manager.charge_critical(tenant, used_ns, now);
+                self.manager.charge_critical(process, tenant, now);
             }
         }
         let attached = || self.tenants.iter().filter(|tenant| tenant.process.is_some());

@@ -1,8 +1,8 @@
 //! A simulated GPU in stepped time for token-scheduled and hardware-scheduled clients, with an account of GPU time of
 //! its own. Ledger and channel-group scheduler are used through their public interfaces only.
 //!
-//! Latency-critical tenants with work run first; all others that may run divide the GPU equally. A change of the running
-//! tenants costs a context switch.
+//! Tenants that may run divide the GPU equally. Only hardware-scheduled ones, of which the groups have the shortest time
+//! slice then, do not run beside a latency-critical one. A change of the running tenants costs a context switch.
 
 mod arrivals;
 mod changes;
@@ -19,7 +19,6 @@ pub(crate) use witness::Deviation;
 
 use driver::Driver;
 use manager::Manager;
-use sluice_core::ledger::Usage;
 use tenant::Tenant;
 use witness::Witness;
 
@@ -49,8 +48,6 @@ pub(crate) struct SimulatedGpu {
     changes: Vec<(u64, Change)>,
     /// Processes started so far.
     processes: u64,
-    /// Clients of which a control failed.
-    pub(crate) failed_controls: usize,
     /// The tenants that ran last, and the end of the switch to them.
     running: Vec<usize>,
     switching_until: u64,
@@ -67,7 +64,6 @@ impl SimulatedGpu {
             witness: Witness::default(),
             changes: Vec::new(),
             processes: 0,
-            failed_controls: 0,
             running: Vec::new(),
             switching_until: 0,
         };
@@ -81,19 +77,15 @@ impl SimulatedGpu {
         self.tenants.len() + joins.count()
     }
 
-    /// What the ledger reports of a tenant's client.
-    pub(crate) fn usage(&self, tenant: usize) -> Usage {
-        self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap()
+    /// GPU time that the ledger reports of a tenant's client, with the running grant.
+    pub(crate) fn charged_ns(&self, tenant: usize) -> u64 {
+        let usage = self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap();
+        usage.charged_ns + usage.running_ns
     }
 
     /// Arrival and duration of each finished request of a tenant.
     pub(crate) fn finished(&self, tenant: usize) -> &[(u64, u64)] {
         &self.tenants[tenant].workload.finished
-    }
-
-    /// Whether all processes are hardware-scheduled or latency-critical.
-    pub(crate) fn all_hardware_scheduled(&self) -> bool {
-        self.tenants.iter().all(|tenant| tenant.hardware_scheduled || tenant.is_critical())
     }
 
     pub(crate) fn run_until(&mut self, end: u64) {
@@ -129,10 +121,11 @@ impl SimulatedGpu {
                 && tenant.may_submit(self.now)
                 && !(gated && gates_closed)
         };
-        let (critical, others): (Vec<usize>, Vec<usize>) = (0..self.tenants.len())
-            .filter(|index| runs(&self.tenants[*index]))
-            .partition(|index| self.tenants[*index].is_critical());
-        let running = if critical.is_empty() { others } else { critical };
+        let mut running: Vec<usize> =
+            (0..self.tenants.len()).filter(|index| runs(&self.tenants[*index])).collect();
+        if running.iter().any(|index| self.tenants[*index].is_critical()) {
+            running.retain(|index| !self.tenants[*index].has_shortest_slice());
+        }
         if !running.is_empty() && running != self.running {
             self.running.clone_from(&running);
             self.switching_until = self.now + SWITCH_NS;
@@ -146,9 +139,7 @@ impl SimulatedGpu {
         let left = |index: &usize| self.tenants[*index].workload.left_ns().saturating_mul(count);
         let ends = running.iter().map(|index| starts_at.saturating_add(left(index)));
         let acts = |tenant: &Tenant| {
-            let requests = !tenant.hardware_scheduled && !tenant.waits && tenant.page.is_none();
-            let reacts = requests && tenant.activity.busy && !tenant.frozen && !tenant.free_running;
-            let reaction = (reacts && tenant.process.is_some()).then_some(self.now + REACTION_NS);
+            let reaction = tenant.reacts(self.now).then_some(self.now + REACTION_NS);
             [tenant.next_event(self.now), reaction].into_iter().flatten().min()
         };
         let switched = (self.switching_until > self.now).then_some(self.switching_until);
@@ -174,7 +165,8 @@ impl SimulatedGpu {
         let each_ns = (until - from) / running.len() as u64;
         for index in running.iter().filter(|_| until > from) {
             let tenant = &mut self.tenants[*index];
-            tenant.used_ns += each_ns;
+            // Measured by events, it contains the slices of the others.
+            tenant.used_ns += until - from;
             // The rest of the division by the number of tenants would never run.
             tenant.workload.ran(if each_ns == 0 { 1 } else { each_ns }, until);
             self.witness.ran(*index, from, until, each_ns);

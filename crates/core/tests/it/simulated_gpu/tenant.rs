@@ -14,16 +14,32 @@ const IDLE_NS: (u64, u64) = (2_000_000, 20_000_000);
 /// What a tenant sends to the manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
-    Attaches { tenant: usize },
-    Requests { process: ProcessId },
-    Returns { process: ProcessId, used_ns: u64 },
-    Ended { process: ProcessId, group: GroupId },
+    /// The resource file has changed for a tenant's client.
+    Configures {
+        tenant: usize,
+    },
+    Attaches {
+        tenant: usize,
+    },
+    Requests {
+        process: ProcessId,
+    },
+    Returns {
+        process: ProcessId,
+        used_ns: u64,
+    },
+    Ended {
+        process: ProcessId,
+        group: GroupId,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) spec: TenantSpec,
     pub(crate) client: ClientId,
+    /// Its client is in the resource file.
+    pub(crate) is_listed: bool,
     /// Its process; `None` while it has none.
     pub(crate) process: Option<ProcessId>,
     pub(crate) group: GroupId,
@@ -35,7 +51,7 @@ pub(crate) struct Tenant {
     pub(crate) page: Option<Deadline>,
     pub(crate) waits: bool,
     draining: bool,
-    /// GPU time under the present grant.
+    /// Time for which work of it was on the GPU, under the present grant or since it started.
     pub(crate) used_ns: u64,
     pub(crate) contended: bool,
     pub(crate) frozen: bool,
@@ -48,6 +64,7 @@ impl Tenant {
         Self {
             spec,
             client: ClientId(number),
+            is_listed: true,
             process: None,
             group: GroupId(0),
             workload: Workload::new(spec.arrivals, now),
@@ -67,6 +84,11 @@ impl Tenant {
         self.spec.class == Class::LatencyCritical
     }
 
+    /// Whether it gives way to latency-critical tenants on the GPU.
+    pub(crate) fn has_shortest_slice(&self) -> bool {
+        self.hardware_scheduled && !self.free_running
+    }
+
     /// A new process starts.
     pub(crate) fn start(&mut self, process: ProcessId, group: GroupId, now: u64) {
         *self = Self { process: Some(process), group, ..Self::new(self.client.0, self.spec, now) };
@@ -78,7 +100,10 @@ impl Tenant {
     }
 
     pub(crate) fn open_page(&mut self, deadline: Deadline) {
-        (self.page, self.draining, self.waits, self.used_ns) = (Some(deadline), false, false, 0);
+        (self.page, self.draining, self.waits) = (Some(deadline), false, false);
+        if !self.is_critical() {
+            self.used_ns = 0;
+        }
     }
 
     /// Whether its launch gate is open, or a kernel that passed it has not ended.
@@ -88,6 +113,18 @@ impl Tenant {
             Deadline::Unlimited => true,
         });
         self.hardware_scheduled || self.free_running || open || self.workload.kernel_left_ns > 0
+    }
+
+    /// Whether it has submitted work. A latency-critical tenant whose launch gate is closed has not.
+    fn is_busy(&self, now: u64) -> bool {
+        self.workload.has_work() && (!self.is_critical() || self.may_submit(now))
+    }
+
+    /// Whether it acts on what the manager wrote last.
+    pub(crate) fn reacts(&self, now: u64) -> bool {
+        let requests = self.page.is_none() && !self.waits && self.workload.has_work();
+        let requests = requests && !self.hardware_scheduled && !self.free_running;
+        self.process.is_some() && !self.frozen && (requests || self.is_busy(now) != self.activity.busy)
     }
 
     fn idle_ends_at(&self) -> Option<u64> {
@@ -115,8 +152,8 @@ impl Tenant {
         let Some(process) = self.process.filter(|_| !self.frozen) else { return Vec::new() };
         self.workload.arrive(now);
         let busy = self.workload.has_work();
-        if busy != self.activity.busy {
-            self.activity = Activity { busy, since_ns: now };
+        if self.is_busy(now) != self.activity.busy {
+            self.activity = Activity { busy: self.is_busy(now), since_ns: now };
         }
         let mut messages = Vec::new();
         if self.hardware_scheduled || self.free_running {

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::process::Command;
 
 use anyhow::{Context, bail};
 use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 
 use super::super::Gpu;
+use super::super::provenance::{commit, date};
 use super::preemption_level::PreemptionLevel;
 use super::row::{Row, hinted};
 use super::{Arguments, Hint};
@@ -146,20 +146,6 @@ fn driver(simulated: bool) -> String {
     }
     let version = Nvml::init().and_then(|nvml| nvml.sys_driver_version());
     version.unwrap_or_else(|why| format!("unknown: {why}"))
-}
-
-/// The commit that was built, from SLUICE_COMMIT or from git; `unknown` if there is neither.
-pub(super) fn commit() -> String {
-    std::env::var("SLUICE_COMMIT").unwrap_or_else(|_| {
-        let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
-        let hash = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
-        hash.map_or_else(|| "unknown".to_owned(), |hash| String::from_utf8_lossy(&hash).trim().to_owned())
-    })
-}
-
-/// Now, to the second, as in 2026-11-21T18:00:00+00:00.
-pub(super) fn date() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S+00:00").to_string()
 }
 
 #[cfg(test)]

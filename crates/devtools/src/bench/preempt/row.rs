@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use sluice_load::command_driven::{RunResult, ServeResult};
 use sluice_load::samples::Samples;
 
+use super::super::provenance::{commit, date};
 use super::preemption_level::PreemptionLevel;
-use super::report::{commit, date};
 
 /// Latencies, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

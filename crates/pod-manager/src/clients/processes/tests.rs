@@ -19,12 +19,3 @@ fn processes_are_found_by_client_and_by_kernel_identity_until_they_are_removed()
     processes.remove(second);
     assert!(!processes.has_client(ClientId(1)) && processes.has_client(ClientId(2)));
 }
-
-#[test]
-fn process_without_pidfd_is_not_waited_for() {
-    let (io, mut processes) = (test_io(), Processes::default());
-    let id = processes.add(process(1, (10, 1)), &io);
-    let removed = processes.remove(id).unwrap();
-    assert!(!processes.wait_for_end(id, removed, &io));
-    assert!(processes.departed(id).is_none());
-}

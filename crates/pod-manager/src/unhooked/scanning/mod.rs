@@ -96,7 +96,7 @@ pub enum ObstacleKind {
     TooMany,
     /// The driver returned an unexpected answer, or the process has more objects or channels than are searched.
     Driver,
-    /// A control of its client has failed.
+    /// A control of it has failed, and none has succeeded since.
     ControlFailed,
 }
 

@@ -42,12 +42,11 @@ fn attached_process_is_never_inspected_and_a_process_that_attaches_later_keeps_i
 
 /// Otherwise a pod could end its quanta by one hooked process that cannot be controlled.
 #[test]
-fn unhooked_process_is_scheduled_again_at_once_after_a_control_of_a_hooked_one_failed() {
+fn failed_control_of_a_hooked_process_does_not_end_the_quanta_of_its_pods_other_processes() {
     let node = Harness::new();
     let (bad, _bad) = node.hooked(1, 1);
     let (_other, _descriptor) = node.hooked(2, 2);
     let _raw = node.discovery.add_process(500, &uid(1), &[11]);
-    // After these scans the process is inspected every 8 s.
     (0..10).for_each(|_| node.scan());
     assert_eq!(node.unhooked(1), 1.0);
     node.world.driver.fail(1, Some(failure()));
@@ -56,13 +55,9 @@ fn unhooked_process_is_scheduled_again_at_once_after_a_control_of_a_hooked_one_f
         quiet(&node.world);
         bad.page().deadline_ns() != UNLIMITED
     });
-    node.world.driver.fail(1, None);
-    node.scan();
     assert_eq!(node.unhooked(1), 1.0);
-    let (next, _next) = node.hooked(1, 3);
-    assert_ne!(next.page().deadline_ns(), UNLIMITED, "the failure of a hooked process is not cleared");
     let enabled = node.enabled_ms([11, 2]);
-    assert!(enabled[0] < 6000 && enabled[1] > 4000, "{enabled:?}");
+    assert!(enabled.iter().all(|ms| (4000..=6000).contains(ms)), "{enabled:?}");
 }
 
 /// The parent's announcement is delayed, and the scan finds the groups at the child before.

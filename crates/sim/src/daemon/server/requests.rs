@@ -102,6 +102,10 @@ impl Server {
                 self.gpu.config.gpu.fault = None;
                 return Answer::Done;
             }
+            Request::ControlFault { fault } => {
+                self.gpu.rm.set_fault(fault);
+                return Answer::Done;
+            }
             Request::Listen => {
                 if let Some(peer) = self.peers.get_mut(&key) {
                     peer.listens = true;

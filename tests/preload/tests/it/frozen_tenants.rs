@@ -1,0 +1,91 @@
+//! Tenants that are stopped (SIGSTOP) while they report work: the others receive the GPU, by the simulated GPU's ledger.
+
+use nix::sys::signal::Signal;
+use sluice_preload_tests::tenant::{busy, end};
+use sluice_preload_tests::{MS, Node, Tenant, exclusive};
+
+const SECOND: u64 = 1_000 * MS;
+const FIVE: &str = "5\na 0.2 1.0 1073741824\nb 0.2 1.0 1073741824\nc 0.2 1.0 1073741824\nd 0.2 1.0 1073741824\ne 0.2 1.0 1073741824\n";
+
+fn signal(tenants: &[Tenant], signal: Signal) {
+    tenants.iter().for_each(|tenant| tenant.signal(signal));
+}
+
+/// The part of the next 3 s in which the GPU runs this tenant, and what the host took meanwhile.
+fn share(node: &Node, tenant: &Tenant) -> (f64, f64) {
+    let measured = node.undisturbed(3 * SECOND);
+    (node.window(measured.span).share_of_time(tenant.pid()), measured.taken)
+}
+
+/// Four of five clients are stopped for some seconds. Without a remedy the fifth has .19 of the GPU and the rest is idle.
+fn four_of_five_are_stopped(node: &Node) {
+    let mut tenants = busy(node, &["a", "b", "c", "d", "e"], "2000 50");
+    let fifth = tenants.pop().unwrap();
+    node.let_pass(SECOND);
+    signal(&tenants, Signal::SIGSTOP);
+    // Each of the four may have one more quantum, after which it is found to be stopped.
+    node.let_pass(SECOND);
+    let (alone, taken) = share(node, &fifth);
+    signal(&tenants, Signal::SIGCONT);
+    assert!(alone >= 0.9 - taken, "{alone} of the GPU beside four stopped clients");
+    node.let_pass(SECOND);
+    let (shared, taken) = share(node, &fifth);
+    assert!(shared <= 0.3 + taken, "{shared} of the GPU beside four that continue");
+    tenants.push(fifth);
+    end(tenants);
+}
+
+#[test]
+fn stopped_hardware_scheduled_clients_leave_the_gpu_to_the_fifth() {
+    let _lock = exclusive();
+    four_of_five_are_stopped(&Node::with(FIVE).manager_arguments("--controls simulated").start());
+}
+
+#[test]
+fn stopped_token_scheduled_clients_leave_the_gpu_to_the_fifth() {
+    let _lock = exclusive();
+    four_of_five_are_stopped(&Node::with(FIVE).manager_arguments("--controls off").start());
+}
+
+#[test]
+fn latency_critical_process_stopped_in_a_request_does_not_keep_the_gates_closed() {
+    let _lock = exclusive();
+    let clients = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be, request: 0.4, memory: 1Gi }\n";
+    let node = Node::with(clients).manager_arguments("--controls off --gates auto").start();
+    let mut service = node.tenant("service", "tenant").start();
+    service.expect("ready");
+    let tenants = busy(&node, &["be"], "2000 50");
+    // Gates cost a program of short kernels a part of the GPU, and the more the busier the machine is.
+    let (beside_idle, taken_before) = share(&node, &tenants[0]);
+    // It is stopped in the middle of a request, which ends without its knowledge.
+    assert_eq!(service.ask("launch 1 300000"), "launched");
+    service.signal(Signal::SIGSTOP);
+    node.let_pass(SECOND);
+    let (beside_stopped, taken) = share(&node, &tenants[0]);
+    service.signal(Signal::SIGCONT);
+    let least = 0.7 * beside_idle - taken - taken_before;
+    assert!(beside_stopped >= least, "{beside_stopped} of the GPU, {beside_idle} beside an idle one");
+    assert!(least > 0.1, "{beside_idle} of the GPU beside an idle latency-critical process");
+    assert_eq!(service.ask("sync"), "synced");
+    service.finish().expect_success();
+    end(tenants);
+}
+
+/// One kernel of 10 s, beside a client with short ones: the GPU divides its time between both.
+#[test]
+fn process_with_one_long_kernel_keeps_its_quanta() {
+    let _lock = exclusive();
+    let node = Node::with("2\nlong 0.5 1.0 1073741824\nshort 0.5 1.0 1073741824\n")
+        .manager_arguments("--controls simulated")
+        .start();
+    let mut long = node.tenant("long", "tenant").start();
+    long.expect("ready");
+    let tenants = busy(&node, &["short"], "2000 50");
+    assert_eq!(long.ask("launch 1 10000000"), "launched");
+    node.let_pass(SECOND);
+    let (share, taken) = share(&node, &long);
+    assert!(share >= 0.4 - taken, "{share} of the GPU");
+    long.signal(Signal::SIGKILL);
+    assert_eq!(long.ending().signal(), Some(9));
+    end(tenants);
+}
