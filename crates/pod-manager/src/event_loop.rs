@@ -1,7 +1,7 @@
 //! The event loop: one thread that owns all state of one GPU's manager.
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide, and carries out the
-//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: [`MAX_EVENTS`] events of each kind, a few
+//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: 64 events of memory channels and 64 others, a few
 //! frames for each, a few decisions. Requests for memory come first. The loop takes no lock and waits only in the poller. It reads no
 //! file except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
@@ -30,8 +30,6 @@ use crate::listen::UnixSocket;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
-#[cfg(doc)]
-use crate::poller::MAX_EVENTS;
 use crate::poller::{Event, Poller, Source};
 use crate::resource_file::ReloadRequests;
 use crate::shared::Shared;

@@ -7,7 +7,7 @@ use sluice_core::ProcessId;
 use std::os::fd::AsFd;
 
 /// The most events taken at once, of memory channels and of everything else.
-pub(crate) const MAX_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// The two highest bits of a registration tell what kind of descriptor it is, the others are the id.
 const KIND_SHIFT: u32 = 62;

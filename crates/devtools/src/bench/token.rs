@@ -2,7 +2,7 @@
 //!
 //! Three cases: two clients without the hook, in processes of their own, of which the first returns its grant at the deadline; the
 //! same, long before the deadline; a client without the hook and a process whose launch call waits in the hook. Time stamps are
-//! CLOCK_MONOTONIC, which all processes share. With `--clients` it measures what many clients cost instead ([`crowd`]).
+//! CLOCK_MONOTONIC, which all processes share. With `--clients` it measures what many clients cost instead.
 
 pub(super) mod crowd;
 
