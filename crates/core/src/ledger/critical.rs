@@ -76,7 +76,7 @@ impl TokenLedger {
     /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
     ///
     /// Grants of other clients that ran in this span are not charged for that time. If work of a token-scheduled grant
-    /// ran beside it, the GPU alternated between both by time slice: each is charged [`ALTERNATING`] of the time.
+    /// ran beside it, the GPU alternated between both by time slice: each is charged 0.45 of the time.
     pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         let Some(entry) = self.clients.get_mut(&client) else { return };
