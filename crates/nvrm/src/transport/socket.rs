@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// It may be shared with the process that sent it, like an open file of the real driver. Another user of the shared socket could read
 /// an answer from it, so each request carries a socket of its own for the answer. Nothing proves that a daemon is at the other end:
-/// after an answer that did not come in time, requests fail at once for [`PAUSE`]. So the repetition of a control and the controls of
+/// after an answer that did not come in time, requests fail at once for half a second. So the repetition of a control and the controls of
 /// other groups do not wait as well.
 #[derive(Debug)]
 pub struct Socket {
