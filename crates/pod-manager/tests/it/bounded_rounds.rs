@@ -55,8 +55,7 @@ fn memory_request_is_answered_while_a_thousand_clients_with_short_grants_wait() 
 #[test]
 fn memory_request_is_read_before_earlier_requests_of_other_connections() {
     let (world, mut hook, mut lines) = crowd(500);
-    world.clock.advance(MS);
-    world.clock.let_read(1);
+    world.clock.advance_to_a_reading(MS);
     request_grants(&mut lines);
     assert!(answers_within(300, &world, &mut hook));
 }

@@ -62,6 +62,14 @@ impl ManualClock {
         self.step.store(ns, Ordering::SeqCst);
     }
 
+    /// Moves time on and wakes the manager, which rests. Returns when it stands still in its next reading.
+    pub fn advance_to_a_reading(&self, ns: u64) {
+        let next = self.readings.load(Ordering::SeqCst) + 1;
+        self.last_reading.store(next, Ordering::SeqCst);
+        self.advance(ns);
+        super::until("the manager reads the clock", || self.readings.load(Ordering::SeqCst) >= next);
+    }
+
     /// Lets the manager read the clock so many times more, and returns when it has: it stands still in the next reading.
     pub fn let_read(&self, times: u64) {
         let last = self.readings.load(Ordering::SeqCst) + times;
