@@ -68,12 +68,13 @@ impl TokenLedger {
     pub(super) fn charge_grant(&mut self, grant: &Grant, overrun_ns: u64, how: GrantEnd) {
         let (held_ns, charged_ns) = (grant.held(), grant.charge());
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held_ns);
-        // The report of a latency-critical client must not keep the virtual time of others from advancing.
-        let least = disposal / LEAST_PART;
-        let disposal = disposal.saturating_sub(grant.preempted_ns).max(least);
-        let ended = grant.ended.max(grant.start);
-        self.charge(grant.client, (grant.start, ended), charged_ns, disposal, grant.counted_ns);
-        let client = grant.client;
+        let left = disposal.saturating_sub(grant.preempted_ns);
+        let (client, ended) = (grant.client, grant.ended.max(grant.start));
+        self.charge(client, (grant.start, ended), charged_ns, left);
+        // A client that holds long and uses little would starve the others if only what it used counted. And the report of
+        // a latency-critical client must not keep the virtual time of others from advancing.
+        let virtually = charged_ns.max(left).max(disposal / LEAST_PART);
+        self.advance_virtual_time(client, virtually.saturating_sub(grant.counted_ns));
         self.actions.push(Action::Ended { client, held_ns, charged_ns, overrun_ns, how });
     }
 
@@ -212,6 +213,8 @@ impl TokenLedger {
     }
 
     fn grant(&mut self, id: ClientId, now: u64) {
+        // It may have waited while others were granted: for its limit, or while grants were withheld.
+        self.bound_lag(id);
         let Some(client) = self.clients.get(&id) else { return };
         let processes = client.processes.iter().filter_map(|process| self.processes.get(process));
         let burst = processes.clone().map(|p| p.burst_ns).max().unwrap_or(0);
@@ -255,7 +258,7 @@ impl TokenLedger {
         let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
         for index in due {
             // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
-            let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(now));
+            let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
             self.advance_virtual_time(client, uncounted_ns);
             self.virtual_now =
                 self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));

@@ -23,7 +23,8 @@ impl TokenLedger {
         let holder = holder.map(|(id, client)| Key { start: client.start, since: now, client: id });
         let best = ready.into_iter().chain(holder).min()?;
         let is_before = |id: &ClientId, until: u64| {
-            self.clients.get(id).is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
+            let client = self.clients.get(id).filter(|client| client.limit.ready_at(now) == Some(now));
+            client.is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
         };
         if !self.is_withheld() && self.lingering.iter().any(|(id, until)| is_before(id, *until)) {
             return None;
@@ -93,16 +94,13 @@ impl TokenLedger {
         }
     }
 
-    /// Charges a client for a grant that lasted for the `span`: GPU time `used`, of `held` at its disposal. `counted` is
-    /// in its virtual time already. Its virtual time advances by the larger one. Otherwise a client that holds long and
-    /// uses little would starve the others.
-    pub(super) fn charge(&mut self, id: ClientId, span: (u64, u64), used: u64, held: u64, counted: u64) {
+    /// Charges a client for a grant that lasted for the `span`: GPU time `used`, of `held` at its disposal.
+    pub(super) fn charge(&mut self, id: ClientId, span: (u64, u64), used: u64, held: u64) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.charged_ns = client.charged_ns.saturating_add(used);
         client.held_ns = client.held_ns.saturating_add(held);
         client.limit.charge(span.0, span.1, used);
-        client.lag.charge(client.spec.request, used.max(held), self.policy.lag_ns, self.now);
-        self.advance_virtual_time(id, used.max(held).saturating_sub(counted));
+        client.lag.charge(&client.spec, used.max(held), self.policy.lag_ns, self.now);
     }
 
     /// Advances the virtual time of a client by GPU time. It is ahead of the others by at most the lag bound.
@@ -148,7 +146,7 @@ impl TokenLedger {
         };
         let waits = |process| self.waiting.contains(process);
         if client.idle_since.is_none() && !client.processes.iter().any(waits) {
-            client.lag.charge(client.spec.request, 0, self.policy.lag_ns, now);
+            client.lag.charge(&client.spec, 0, self.policy.lag_ns, now);
             client.idle_since = Some(now);
             self.leaving.insert((now.saturating_add(self.policy.idle_credit_ns), id));
         }

@@ -109,9 +109,10 @@ impl TokenLedger {
         }
     }
 
-    /// Latency-critical work began this many times: the context switches are charged to no client.
-    pub fn count_bursts(&mut self, bursts: u64) {
-        let lost = bursts.saturating_mul(self.policy.burst_switch_ns);
+    /// Latency-critical work of `used_ns` began this many times: the context switches are charged to no client. They count
+    /// for at most as much as was used, because the client pays for that.
+    pub fn count_bursts(&mut self, bursts: u64, used_ns: u64) {
+        let lost = bursts.saturating_mul(self.policy.burst_switch_ns).min(used_ns);
         for grant in self.grants.iter_mut().filter(|grant| grant.is_running()) {
             grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
         }

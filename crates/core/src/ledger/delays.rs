@@ -63,14 +63,15 @@ impl TokenLedger {
         (beyond_request && self.another_client_lags(bound, now)).then_some(Cause::Lag)
     }
 
-    /// Whether a client that waits for grants or holds one is behind its request by more than `bound_ns`.
+    /// Whether a client that waits for grants or holds one is behind its request by more than `bound_ns`. It is never behind
+    /// by more than its limit allows it to run.
     fn another_client_lags(&self, bound_ns: u64, now: u64) -> bool {
-        self.clients.iter().filter(|(_, client)| !client.is_critical() && client.idle_since.is_none()).any(
-            |(id, client)| {
-                let running = self.running_ns(*id, now);
-                client.lag.exceeds(client.spec.request, running, bound_ns, now)
-            },
-        )
+        let competes = |client: &Client| !client.is_critical() && client.idle_since.is_none();
+        self.clients.iter().filter(|(_, client)| competes(client)).any(|(id, client)| {
+            let running = self.running_ns(*id, now);
+            let allowed = client.limit.left_ns(now).saturating_sub(running);
+            allowed > bound_ns && client.lag.exceeds(&client.spec, running, bound_ns, now)
+        })
     }
 
     /// When to check a client again: `None` if it can only be delayed or resumed after another event.

@@ -169,9 +169,10 @@ impl Grant {
         used.min(held).saturating_sub(self.preempted_ns)
     }
 
-    /// The time at its client's disposal up to `now` that was not counted yet. It counts from here on.
-    pub(super) fn count_to(&mut self, now: u64) -> u64 {
-        let so_far = now.saturating_sub(self.start).saturating_sub(self.preempted_ns);
+    /// The time at its client's disposal that was not counted yet, when the shared clock reads `shared`. It counts from here on.
+    pub(super) fn count_to(&mut self, shared: u64) -> u64 {
+        let disposal = shared.saturating_sub(self.shared_start).saturating_sub(self.suspended_ns);
+        let so_far = disposal.saturating_sub(self.preempted_ns);
         let uncounted = so_far.saturating_sub(self.counted_ns);
         self.counted_ns += uncounted;
         uncounted

@@ -1,6 +1,7 @@
 //! How far a client is behind its request: the reason to delay a latency-critical client that uses more than its own.
 
-use crate::share::{Share, WHOLE_PPM};
+use super::policy::ClientSpec;
+use crate::share::WHOLE_PPM;
 
 /// A client without a request counts as one with this part of the GPU.
 const LEAST: u32 = WHOLE_PPM / 100;
@@ -21,20 +22,20 @@ impl Lag {
     }
 
     /// Counts the time up to `now`, in which the client was active, and `used_ns` that it was charged.
-    pub(super) fn charge(&mut self, request: Share, used_ns: u64, bound_ns: u64, now: u64) {
+    pub(super) fn charge(&mut self, spec: &ClientSpec, used_ns: u64, bound_ns: u64, now: u64) {
         let bound = scaled(bound_ns);
-        self.level = (self.at(request, now) - scaled(used_ns)).clamp(-bound, bound);
+        self.level = (self.at(spec, now) - scaled(used_ns)).clamp(-bound, bound);
         self.counted_until = self.counted_until.max(now);
     }
 
     /// The lag at `now` of a client that is active and has been running for `running_ns` that are not charged yet.
-    pub(super) fn exceeds(&self, request: Share, running_ns: u64, bound_ns: u64, now: u64) -> bool {
-        self.at(request, now) - scaled(running_ns) > scaled(bound_ns)
+    pub(super) fn exceeds(&self, spec: &ClientSpec, running_ns: u64, bound_ns: u64, now: u64) -> bool {
+        self.at(spec, now) - scaled(running_ns) > scaled(bound_ns)
     }
 
-    fn at(&self, request: Share, now: u64) -> i128 {
+    fn at(&self, spec: &ClientSpec, now: u64) -> i128 {
         let elapsed = i128::from(now.saturating_sub(self.counted_until));
-        self.level + elapsed * i128::from(request.ppm().max(LEAST))
+        self.level + elapsed * i128::from(spec.request.ppm().max(LEAST).min(spec.limit.ppm()))
     }
 }
 

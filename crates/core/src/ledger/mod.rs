@@ -159,7 +159,8 @@ impl TokenLedger {
         self.waiting.insert(process);
         self.becomes_active(client_id, now);
         if let Some((ended, overuse)) = late {
-            self.charge(client_id, (ended, ended + overuse), overuse, overuse, 0);
+            self.charge(client_id, (ended, ended + overuse), overuse, overuse);
+            self.advance_virtual_time(client_id, overuse);
         }
         let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
         if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)

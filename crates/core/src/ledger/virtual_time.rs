@@ -7,7 +7,8 @@
 use super::policy::{Class, ClientSpec};
 use crate::share::WHOLE_PPM;
 
-/// Weight of a client that receives nothing of the unrequested time: it still progresses.
+/// The least weight: a client that receives nothing of the unrequested time still progresses, and virtual time advances at
+/// most a hundred times as fast as real time.
 const LEAST_WEIGHT_PPM: u64 = WHOLE_PPM as u64 / 100;
 
 /// Virtual nanoseconds: GPU time × 10^6 / weight in parts per million.
@@ -49,7 +50,7 @@ impl ActiveDemand {
     ///
     /// Every client is entitled to its request. Unrequested time goes to the levels in their order, to each as much as the
     /// limits of its clients allow. Inside a level it goes equally to the clients without a request; if all have one, in
-    /// proportion to the requests. A client without a request has at least the least weight.
+    /// proportion to the requests. No weight is below the least one.
     pub(super) fn weight_ppm(&self, spec: &ClientSpec) -> u64 {
         let requested: u64 = self.levels.iter().map(|level| level.requests_ppm).sum();
         let unrequested = u64::from(WHOLE_PPM).saturating_sub(requested);
@@ -65,7 +66,7 @@ impl ActiveDemand {
             sharers => left / u64::from(sharers),
         };
         let weight = request + extra;
-        if request == 0 { weight.max(LEAST_WEIGHT_PPM) } else { weight }
+        weight.max(LEAST_WEIGHT_PPM)
     }
 }
 

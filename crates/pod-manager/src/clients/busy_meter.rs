@@ -22,6 +22,10 @@ impl BusyMeter {
     /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long; never
     /// longer than that time.
     pub(crate) fn read(&mut self, reported_ns: u64, busy_since: Option<u64>, now: u64) -> (u64, u64) {
+        if reported_ns < self.reported_ns {
+            // The process has begun anew, by exec.
+            self.counted_ns = reported_ns;
+        }
         if reported_ns != self.reported_ns {
             (self.reported_ns, self.grew_at) = (reported_ns, now);
         }

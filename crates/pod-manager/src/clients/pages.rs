@@ -8,9 +8,6 @@ use sluice_sys::page::SharedPage;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The time of a context switch of the GPU, nanoseconds.
-const CONTEXT_SWITCH_NS: u64 = 190_000;
-
 /// The grant page, which the manager writes, and the report page, which the process writes.
 #[derive(Debug)]
 pub(crate) struct Pages {
@@ -24,8 +21,8 @@ pub(crate) struct Pages {
     busy: BusyMeter,
     /// GPU time of its hold kernels.
     holds: BusyMeter,
-    /// How often its activity had changed when that was last read, and when.
-    changes_seen: (u64, u64),
+    /// How often its work had begun when that was last read.
+    bursts_seen: u64,
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
@@ -50,7 +47,7 @@ impl Pages {
             version,
             busy: BusyMeter::new(0, now),
             holds: BusyMeter::new(0, now),
-            changes_seen: (0, now),
+            bursts_seen: 0,
             announced_seen: 0,
             shows_hardware_grant: false,
         };
@@ -127,11 +124,11 @@ impl Pages {
         self.holds.read(reported_ns, None, now).1
     }
 
-    /// How often work of the process has begun since the last call: at most once in the time of a context switch.
-    pub(crate) fn read_bursts(&mut self, now: u64) -> u64 {
-        let changes = self.report().activity_changes();
-        let (before, at) = std::mem::replace(&mut self.changes_seen, (changes, now));
-        changes.wrapping_sub(before).div_ceil(2).min(now.saturating_sub(at) / CONTEXT_SWITCH_NS)
+    /// How often work of the process has begun since the last call. A process can write any number.
+    pub(crate) fn read_bursts(&mut self) -> u64 {
+        // Each burst is two changes, of which the first begins it.
+        let begun = self.report().activity_changes().div_ceil(2);
+        begun.saturating_sub(std::mem::replace(&mut self.bursts_seen, begun))
     }
 
     /// Whether the process has announced work since that was last read.

@@ -169,3 +169,17 @@ fn unanswered_request_stays_when_the_class_changes() {
     ledger.returned(ProcessId(0), 404 * MS, 50 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(404 * MS)), [(1, Deadline::At(454 * MS))]);
 }
+
+#[test]
+fn latency_critical_client_is_not_delayed_for_one_that_its_own_limit_blocks() {
+    let mut gpu = Gpu::new(critical(0.0, 1.0), spec(0.3, 0.3));
+    gpu.run_until(100 * MS, |_| false);
+    // A kernel of a second overdraws the limit: the client waits for it for more than two seconds.
+    gpu.now += S;
+    gpu.run_until(4 * S, |_| true);
+    let before = gpu.used;
+    gpu.run_until(8 * S, |_| true);
+    let [critical, other] = [0, 1].map(|client| (gpu.used[client] - before[client]) as f64 / (4 * S) as f64);
+    assert!(critical >= 0.65, "{critical}");
+    assert!(other >= 0.28, "{other}");
+}

@@ -68,3 +68,9 @@ fn time_beyond_the_limits_of_a_level_goes_to_the_next() {
     high.limit = Share::from_ppm(200_000).unwrap();
     assert_eq!(weights(&[high, client(Class::Normal, 20), client(Class::BestEffort, 40)]), [20, 40, 40]);
 }
+
+#[test]
+fn small_request_is_not_worse_than_none() {
+    let tiny = ClientSpec { request: Share::from_ppm(1).unwrap(), ..client(Class::BestEffort, 0) };
+    assert_eq!(weights(&[tiny, client(Class::BestEffort, 0)])[0], 1);
+}

@@ -80,7 +80,7 @@ impl Manager {
         }
         let begins = tenant.activity.busy.then_some(tenant.activity.since_ns);
         if begins.is_some() && self.bursts.insert(process, begins) != Some(begins) {
-            self.ledger.count_bursts(1);
+            self.ledger.count_bursts(1, u64::MAX);
         }
     }
 }

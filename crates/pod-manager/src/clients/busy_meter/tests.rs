@@ -14,7 +14,14 @@ fn use_after_a_pause_counts_from_the_last_reading() {
     let mut meter = BusyMeter::new(0, 0);
     assert_eq!(meter.read(0, None, 90 * MS).1, 0);
     assert_eq!(meter.read(0, Some(95 * MS), 100 * MS), (90 * MS, 5 * MS));
-    assert_eq!(meter.read(20 * MS, None, 105 * MS), (100 * MS - 10 * MS, 15 * MS), "reported late");
+    assert_eq!(meter.read(9 * MS, None, 105 * MS), (100 * MS, 4 * MS));
+}
+
+#[test]
+fn burst_that_is_reported_late_counts_before_the_last_reading() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, None, 100 * MS).1, 0);
+    assert_eq!(meter.read(12 * MS, None, 105 * MS), (93 * MS, 12 * MS));
 }
 
 #[test]
@@ -29,4 +36,12 @@ fn burst_that_used_less_than_estimated_is_made_up_for_by_the_next() {
 fn counter_that_jumps_counts_at_most_the_elapsed_time() {
     let mut meter = BusyMeter::new(0, 0);
     assert_eq!(meter.read(u64::MAX, Some(u64::MAX), 5 * MS).1, 5 * MS);
+}
+
+#[test]
+fn counter_that_begins_anew_is_counted_from_there() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(50 * MS, None, 100 * MS).1, 50 * MS);
+    assert_eq!(meter.read(0, None, 110 * MS).1, 0);
+    assert_eq!(meter.read(5 * MS, None, 120 * MS).1, 5 * MS);
 }
