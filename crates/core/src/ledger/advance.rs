@@ -258,7 +258,8 @@ impl TokenLedger {
         let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
         for index in due {
             // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
-            let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
+            let (client, uncounted_ns) =
+                (self.grants[index].client, self.grants[index].count_to(self.shared));
             self.advance_virtual_time(client, uncounted_ns);
             self.virtual_now =
                 self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));

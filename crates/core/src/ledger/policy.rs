@@ -60,7 +60,7 @@ pub struct ClientSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// The most GPU time by which a client may be ahead of its entitled share or behind it when it competes for the next
-    /// grant. More is forgotten, so that no disturbance has a lasting effect. Default 200 ms.
+    /// grant. More is forgotten, so that no disturbance has a lasting effect. Longer than a grant of 100 ms with its drain. Default 250 ms.
     pub lag_ns: u64,
     /// Length of grants.
     pub quota: QuotaPolicy,
@@ -109,7 +109,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            lag_ns: 200_000_000,
+            lag_ns: 250_000_000,
             quota: QuotaPolicy::default(),
             capacity: 1,
             return_timeout_ns: 2_000_000_000,
