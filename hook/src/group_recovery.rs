@@ -194,10 +194,12 @@ impl GroupRecovery {
     fn recover(&self, loss: Loss) -> bool {
         if loss == Loss::Silent
             && let Some(managed) = process::device_in_use(self.ordinal)
-        {
             // Launches are let through, or held, before the groups run. This takes the device's lock, with which the tracker may wait in
             // `watch` for the end of the recovery: so the recovery has not begun yet.
-            managed.device.lose_silent_manager();
+            && !managed.device.lose_silent_manager()
+        {
+            // The manager runs again, and the groups are its to control.
+            return false;
         }
         self.set(Activity::Recovering);
         let groups = channel_groups::groups_of_device(self.ordinal).into_iter().map(OwnComputeGroup);
