@@ -24,6 +24,9 @@ use own_group::OwnComputeGroup;
 /// How often the copy of the connection is checked: the program may have closed it, which poll does not report.
 const CHECK_MS: c_int = 1000;
 
+/// How often the heartbeat of a silent manager is checked. A heartbeat counts for longer, so none is missed.
+const SILENT_CHECK_MS: c_int = 50;
+
 /// What the thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Activity {
@@ -178,14 +181,25 @@ impl GroupRecovery {
         }
     }
 
-    /// Recovers the groups. `false` if a new connection is to be watched instead.
+    /// Waits until the silent manager writes its heartbeat again or the connection has ended.
+    fn wait_for_heartbeat(&self) {
+        while !self.ended.load(Acquire)
+            && self.connection.is_ours()
+            && presence_left_ns(self.ordinal) == Some(0)
+            && !has_ended_within(self.connection.raw(), SILENT_CHECK_MS)
+        {}
+    }
+
+    /// Recovers the groups. `false` if a connection is to be watched afterwards.
     fn recover(&self, loss: Loss) -> bool {
         if loss == Loss::Silent
             && let Some(managed) = process::device_in_use(self.ordinal)
-        {
             // Launches are let through, or held, before the groups run. This takes the device's lock, with which the tracker may wait in
             // `watch` for the end of the recovery: so the recovery has not begun yet.
-            managed.device.lose_silent_manager();
+            && !managed.device.lose_silent_manager()
+        {
+            // The manager runs again, and the groups are its to control.
+            return false;
         }
         self.set(Activity::Recovering);
         let groups = channel_groups::groups_of_device(self.ordinal).into_iter().map(OwnComputeGroup);
@@ -201,7 +215,22 @@ impl GroupRecovery {
             }
         }
         self.log(loss, &recovery);
-        true
+        if loss == Loss::Ended {
+            return true;
+        }
+        // A silent manager that runs again may disable groups of this connection until the tracker has replaced it.
+        self.watch_again();
+        self.wait_for_heartbeat();
+        false
+    }
+
+    /// Watches the same connection again, unless the tracker has ended it: then a new one must not be taken for it.
+    fn watch_again(&self) {
+        let mut activity = lock(&self.activity);
+        if !self.ended.load(Acquire) {
+            *activity = Activity::Watching;
+            self.changed.notify_all();
+        }
     }
 
     /// Lets a new connection take the thread over for `ms` milliseconds. Returns what the thread is to do.

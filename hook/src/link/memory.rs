@@ -10,7 +10,7 @@ use super::presence::presence_left_ns;
 use super::socket::Socket;
 use super::{Address, ClientIdentity};
 
-/// How long a manager without a heartbeat is not asked after it has left a request unread. Each attempt makes the program wait.
+/// How long a manager without a heartbeat is not asked after it has left a connection or a request waiting. Each attempt makes the program wait.
 const UNASKED_NS: u64 = 1_000_000_000;
 
 /// The connection over which memory is reserved and released.
@@ -22,7 +22,7 @@ pub(crate) struct MemoryConnection {
     /// A Gemini scheduler grants every reservation, so the hook applies its limit. Bytes held over this connection.
     held: AtomicU64,
     limit: AtomicU64,
-    /// Until when a manager without a heartbeat that has left a request unread is not asked again, on CLOCK_MONOTONIC, in nanoseconds.
+    /// Until when a manager without a heartbeat that has left a request waiting is not asked again, on CLOCK_MONOTONIC, in nanoseconds.
     unasked_until_ns: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ impl MemoryConnection {
         self.socket.round_trip(&self.identity, body).inspect_err(|error| self.note(*error))
     }
 
-    /// Remembers that the manager did not read a request.
+    /// Remembers that the manager did not accept the connection or did not read a request.
     fn note(&self, error: LinkError) {
         if error == LinkError::Silent {
             self.unasked_until_ns.store(monotonic_ns() + UNASKED_NS, Relaxed);
@@ -79,7 +79,7 @@ impl MemoryConnection {
 impl MemoryLink for MemoryConnection {
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
         self.check_presence()?;
-        self.socket.connect(&self.address)?;
+        self.socket.connect(&self.address).inspect_err(|error| self.note(*error))?;
         let attached = if self.is_gemini() {
             self.held.store(used_bytes, Relaxed);
             // What is in use already is reported as if it were being allocated.
@@ -131,3 +131,6 @@ impl MemoryLink for MemoryConnection {
         self.update(bytes, false).map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests;

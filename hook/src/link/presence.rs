@@ -24,7 +24,12 @@ pub(crate) fn presence_left_ns(ordinal: u32) -> Option<u64> {
 
 /// Waits until the peer closes a connection, from either side, for at most `ms` milliseconds. Answers that were not read do not matter.
 pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
-    poll(connection, libc::POLLRDHUP, ms).is_some_and(|events| events != 0)
+    let Some(events) = poll(connection, libc::POLLRDHUP, ms) else {
+        // poll fails for example if the program has set RLIMIT_NOFILE to 0. The caller repeats this call.
+        std::thread::sleep(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        return false;
+    };
+    events != 0
 }
 
 /// Waits until an answer can be read, or until the connection has ended.
@@ -81,3 +86,6 @@ fn has_unread_request(fd: BorrowedFd<'_>) -> bool {
     let asked = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQ, &raw mut unread) };
     asked == 0 && unread > 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,13 +43,16 @@ impl Socket {
     }
 
     /// Connects; an existing connection is closed.
+    ///
+    /// # Errors
+    /// [`LinkError::Silent`] if the manager accepts no connections: a manager that is stopped has a full queue of them.
     pub(super) fn connect(&self, address: &Address) -> Result<(), LinkError> {
         self.close();
         let stream: OwnedFd = match address {
             Address::Unix(path) => connect_within(path, Duration::from_nanos(SILENCE_NS)),
             Address::Tcp(ip, port) => connect_tcp(ip, *port),
         }
-        .map_err(link_error)?;
+        .map_err(connect_error)?;
         let ours = above_standard(stream.as_fd()).ok_or(LinkError::Gone)?;
         self.fd.set(ours);
         Ok(())
@@ -222,6 +225,10 @@ fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {
     let stream = TcpStream::connect_timeout(&SocketAddrV4::new(ip, port).into(), CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
     Ok(stream.into())
+}
+
+fn connect_error(error: io::Error) -> LinkError {
+    if error.kind() == io::ErrorKind::WouldBlock { LinkError::Silent } else { link_error(error) }
 }
 
 /// Without the connection the manager is gone, for whatever reason.

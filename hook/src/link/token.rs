@@ -222,11 +222,10 @@ impl TokenLink for TokenConnection {
         }
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
-        self.socket.connect(&self.address)?;
-        let attached = match self.address {
+        let attached = self.socket.connect(&self.address).and_then(|()| match self.address {
             Address::Unix(_) => self.attach(),
             Address::Tcp(..) => self.attach_gemini(),
-        };
+        });
         match attached {
             Ok(attached) => {
                 self.reported_busy_ns.store(0, Relaxed);

@@ -133,13 +133,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Treats a silent manager as lost. For the thread that recovers channel groups: the tracker may wait for work that does not run
-    /// because the silent manager has disabled this process.
-    pub fn lose_silent_manager(&self) {
+    /// because the silent manager has disabled this process. `false` if the manager is not silent: waiting for the lock may take long.
+    pub fn lose_silent_manager(&self) -> bool {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Detached | Phase::Lost { .. }) && self.is_silent(self.clock.now_ns())
-        {
+        let is_silent = self.is_silent(self.clock.now_ns());
+        if is_silent && !matches!(state.phase, Phase::Detached | Phase::Lost { .. }) {
             self.handle_loss(&mut state, LinkError::Silent);
         }
+        is_silent
     }
 
     /// Polls under an unlimited grant. The manager needs to know when work has ended only if there are contenders. Submitting threads report

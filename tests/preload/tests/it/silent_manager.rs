@@ -84,6 +84,26 @@ fn disabled_tenants_run_while_the_manager_is_stopped_and_are_scheduled_afterward
     end(tenants);
 }
 
+/// A manager that runs again may disable a tenant before the tenant has connected again. If it then hangs again, the tenant recovers again.
+#[test]
+fn disabled_tenants_run_when_the_manager_hangs_again_right_after_it_ran() {
+    let _lock = shared();
+    let node = Node::with(TWO).manager_arguments("--controls simulated").start();
+    let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
+    when_hardware_scheduled(&node, 2.0);
+    node.stop_manager();
+    for ran_ms in [2, 5, 10, 20, 40, 80] {
+        node.let_pass(SECOND);
+        node.resume_manager();
+        std::thread::sleep(Duration::from_millis(ran_ms));
+        check_run_without_manager(&node, &tenants);
+    }
+    node.resume_manager();
+    when_hardware_scheduled(&node, 2.0);
+    when_granted(&node, "sluice_grants_total", 5.0);
+    end(tenants);
+}
+
 /// Beside a latency-critical process best-effort groups have a slice of 1 µs. Two of them with such slices would complete nothing.
 #[test]
 fn tenants_with_the_shortest_slice_run_while_the_manager_is_stopped() {
