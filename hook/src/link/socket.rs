@@ -172,7 +172,7 @@ impl Socket {
         self.with(|fd| above_standard(fd).ok_or(LinkError::Gone)).ok()
     }
 
-    /// Shuts the connection down for all copies of the descriptor, and closes it.
+    /// Shuts the connection down for all copies of the descriptor. The descriptor itself stays open until [`Self::close`].
     pub(super) fn shut_down(&self) {
         self.fd.shut_down();
     }
