@@ -57,13 +57,12 @@ impl Descriptor {
         }
     }
 
-    /// Shuts a socket's connection down for all copies of the descriptor, and closes it.
+    /// Shuts a socket's connection down for all copies of the descriptor, which stay open.
     pub(crate) fn shut_down(&self) {
         if self.is_ours() {
             // SAFETY: harmless on any descriptor.
             let _ended = unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
         }
-        self.close();
     }
 }
 

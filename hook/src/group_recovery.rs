@@ -186,8 +186,11 @@ impl GroupRecovery {
         while !self.ended.load(Acquire)
             && self.connection.is_ours()
             && presence_left_ns(self.ordinal) == Some(0)
-            && !has_ended_within(self.connection.raw(), SILENT_CHECK_MS)
-        {}
+        {
+            if has_ended_within(self.connection.raw(), SILENT_CHECK_MS) {
+                return;
+            }
+        }
     }
 
     /// Recovers the groups. `false` if a connection is to be watched afterwards.

@@ -161,13 +161,13 @@ pub struct GrantRequest {
 
 /// The token connection to one manager, and the pages that the manager sent.
 pub trait TokenLink: Debug {
-    /// Connects and attaches; replaces an existing connection.
+    /// Connects and attaches; replaces an existing connection. Not called while a thread is in [`Self::receive`].
     ///
     /// # Errors
     /// [`LinkError::Silent`] at once, as long as the manager of the existing connection is silent.
     fn connect(&self) -> Result<Attached, LinkError>;
 
-    /// Closes the connection.
+    /// Ends the connection, so that [`Self::receive`] returns. Its descriptor stays open until [`Self::connect`].
     fn disconnect(&self);
 
     /// Whether the connection still exists and the manager is not silent, without waiting.

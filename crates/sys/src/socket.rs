@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most descriptors that travel with one message.
 pub const MAX_FDS: usize = 9;
@@ -59,18 +59,7 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
         // SAFETY: as above.
         fd => unsafe { OwnedFd::from_raw_fd(fd) },
     };
-    let time = libc::timeval {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_usec: i64::from(limit.subsec_micros()),
-    };
-    let (fd, length) = (socket.as_raw_fd(), libc::socklen_t::try_from(size_of_val(&time)).unwrap_or(0));
-    // SAFETY: `time` is readable for `length` bytes.
-    let set = unsafe {
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, (&raw const time).cast(), length)
-    };
-    if set != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    set_send_limit(&socket, limit)?;
     // SAFETY: zeroes are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);
@@ -83,16 +72,43 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
         *slot = byte.cast_signed();
     }
     let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
+    let begun = Instant::now();
     loop {
         // SAFETY: `address` is readable for `length` bytes.
-        match unsafe { libc::connect(fd, (&raw const address).cast(), length) } {
-            0 => return Ok(socket),
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+        if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) } == 0 {
+            set_send_limit(&socket, limit)?;
+            return Ok(socket);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        // The next call waits for as long as the limit of the socket states.
+        match limit.checked_sub(begun.elapsed()) {
+            Some(left) if left.as_micros() > 0 => set_send_limit(&socket, left)?,
+            _ => return Err(io::ErrorKind::WouldBlock.into()),
         }
     }
+}
+
+/// Limits each wait for room to send, and for a connection, to `limit` in whole microseconds. 0 means no limit.
+fn set_send_limit(socket: &OwnedFd, limit: Duration) -> io::Result<()> {
+    let time = libc::timeval {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_usec: i64::from(limit.subsec_micros()),
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&time)).unwrap_or(0);
+    // SAFETY: `time` is readable for `length` bytes.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDTIMEO,
+            (&raw const time).cast(),
+            length,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A socket option of a type for which every bit pattern is valid.

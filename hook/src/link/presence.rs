@@ -32,21 +32,21 @@ pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
     events != 0
 }
 
-/// Waits until an answer can be read, or until the connection has ended.
+/// Waits until a part of an answer can be read, or until the connection has ended.
 ///
-/// With a limit, the request is one that a running manager reads at once, and answers within the limit.
+/// With a limit, the request is one that a running manager reads at once, and answers within the limit. The wait began at `begun_ns`.
 ///
 /// # Errors
 /// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] after the limit.
 pub(super) fn wait_for_answer(
     fd: BorrowedFd<'_>,
     ordinal: u32,
+    begun_ns: u64,
     limit: Option<Duration>,
 ) -> Result<(), LinkError> {
-    let begun = monotonic_ns();
     let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     loop {
-        let waited = monotonic_ns().saturating_sub(begun);
+        let waited = monotonic_ns().saturating_sub(begun_ns);
         let left = limit_ns.unwrap_or(u64::MAX).saturating_sub(waited);
         let check = match presence_left_ns(ordinal) {
             Some(0) => return Err(LinkError::Silent),

@@ -15,6 +15,7 @@ use sluice_comm::{
     Response, ResponseBody, SILENCE_NS,
 };
 use sluice_hook_core::platform::LinkError;
+use sluice_sys::clock::monotonic_ns;
 use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
 
 use super::presence::{has_ended_within, wait_for_answer};
@@ -120,11 +121,10 @@ impl Socket {
         kind: RequestKind,
         limit: Option<Duration>,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
+        let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
-            let (frame, fds) = self.with(|fd| {
-                wait_for_answer(fd, self.ordinal, limit)?;
-                read_frame(fd)
-            })?;
+            let (frame, fds) =
+                self.with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit)))?;
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id {
                 return Ok((body, fds));
@@ -172,7 +172,7 @@ impl Socket {
         self.with(|fd| above_standard(fd).ok_or(LinkError::Gone)).ok()
     }
 
-    /// Shuts the connection down for all copies of the descriptor, and closes it.
+    /// Shuts the connection down for all copies of the descriptor. The descriptor itself stays open until [`Self::close`].
     pub(super) fn shut_down(&self) {
         self.fd.shut_down();
     }
@@ -201,10 +201,15 @@ impl Socket {
     }
 }
 
-fn read_frame(fd: BorrowedFd<'_>) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), LinkError> {
+/// Reads a whole answer, and calls `wait` before each part.
+fn read_frame(
+    fd: BorrowedFd<'_>,
+    wait: impl Fn() -> Result<(), LinkError>,
+) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), LinkError> {
     let mut reader = FrameReader::<RESPONSE_LEN>::new();
     let mut received = Vec::new();
     loop {
+        wait()?;
         match recv_with_fds(fd, reader.spare()) {
             Ok((0, _)) => return Err(LinkError::Gone),
             Ok((read, fds)) => {
@@ -235,3 +240,6 @@ fn connect_error(error: io::Error) -> LinkError {
 pub(super) fn link_error(_: io::Error) -> LinkError {
     LinkError::Gone
 }
+
+#[cfg(test)]
+mod tests;

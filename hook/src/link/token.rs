@@ -234,6 +234,7 @@ impl TokenLink for TokenConnection {
             }
             Err(error) => {
                 self.socket.shut_down();
+                self.socket.close();
                 // No connection is left whose heartbeat could be awaited.
                 Err(if error == LinkError::Silent { LinkError::Gone } else { error })
             }
@@ -242,7 +243,8 @@ impl TokenLink for TokenConnection {
 
     fn disconnect(&self) {
         self.attached.store(false, Release);
-        // The shutdown also reaches the copy that the recovery thread waits on.
+        // The shutdown also reaches the copy that the recovery thread waits on, and a thread that waits for an answer. That thread uses the
+        // descriptor, so the next connection closes it.
         self.socket.shut_down();
     }
 

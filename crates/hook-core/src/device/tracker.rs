@@ -15,6 +15,9 @@ const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 /// How often a silent manager's heartbeat is checked, to return under its control.
 const SILENT_CHECK_NS: u64 = 50_000_000;
 
+/// How often the tracker checks whether a thread has returned that read from a lost connection.
+const READER_CHECK_NS: u64 = 1_000_000;
+
 /// How often a quiet connection is checked: a restarted manager must learn soon what this process holds.
 const LIVENESS_INTERVAL_NS: u64 = 250_000_000;
 
@@ -94,8 +97,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         match state.phase {
             Phase::Detached => self.connect(state),
-            Phase::Lost { retry_ns } if now >= retry_ns => self.connect(state),
-            Phase::Lost { retry_ns } => NextStep::At(retry_ns),
+            Phase::Lost { retry_ns } if now < retry_ns => NextStep::At(retry_ns),
+            Phase::Lost { .. } if state.is_answer_awaited => {
+                // A new connection may get the descriptor's number, and the thread would read that connection's answers.
+                if !self.is_silent(now) {
+                    self.link.disconnect();
+                }
+                NextStep::At(now + READER_CHECK_NS)
+            }
+            Phase::Lost { .. } => self.connect(state),
             Phase::Draining => {
                 drop(state);
                 self.drain();

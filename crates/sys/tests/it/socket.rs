@@ -225,3 +225,36 @@ fn path_that_fits_no_address_is_refused() {
     let error = connect_within(Path::new(&long), Duration::from_millis(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
+
+#[test]
+fn signals_do_not_prolong_the_wait_for_a_listener_that_accepts_nothing() {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    use std::os::unix::thread::JoinHandleExt;
+
+    extern "C" fn ignore(_: i32) {}
+    let action = SigAction::new(SigHandler::Handler(ignore), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGUSR1, &action) }.unwrap();
+    let path = std::env::temp_dir().join(format!("sluice-signals-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+    let limit = Duration::from_millis(200);
+    let _first = connect_within(&path, limit).unwrap();
+    let waiting = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let begun = Instant::now();
+            (connect_within(&path, limit).unwrap_err().kind(), begun.elapsed())
+        }
+    });
+    let begun = Instant::now();
+    while !waiting.is_finished() && begun.elapsed() < 5 * limit {
+        // SAFETY: the thread is not joined yet.
+        assert_eq!(unsafe { nix::libc::pthread_kill(waiting.as_pthread_t(), nix::libc::SIGUSR1) }, 0);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (kind, waited) = waiting.join().unwrap();
+    assert_eq!(kind, ErrorKind::WouldBlock);
+    assert!(limit <= waited && waited < 4 * limit, "it waited {waited:?}");
+    std::fs::remove_file(&path).unwrap();
+}

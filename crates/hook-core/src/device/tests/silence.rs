@@ -1,6 +1,7 @@
 //! Managers that hang: the connection exists, and there is no heartbeat.
 
 use super::*;
+use crate::platform::LinkError;
 
 #[test]
 fn launch_that_waits_for_a_silent_manager_passes() {
@@ -107,4 +108,32 @@ fn recovery_opens_the_way_for_launches_without_the_tracker() {
     assert!(device.lose_silent_manager());
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
     assert!(device.lose_silent_manager(), "the tracker may have noticed the silence before");
+}
+
+/// The new connection may get the descriptor's number. The thread would then read that connection's answers.
+#[test]
+fn connection_is_replaced_only_after_the_thread_that_reads_from_it_has_returned() {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.withholds_answers.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
+        while device.link.received.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        device.handle_loss(&mut device.lock(), LinkError::Silent);
+        fixture.clock.advance(1000 * MS);
+        let retry = device.track();
+        let seen = (device.link.connects.load(SeqCst), device.link.disconnects.load(SeqCst));
+        device.link.withholds_answers.store(false, SeqCst);
+        assert!(!reader.join().expect("the launch returns"));
+        assert_eq!(
+            seen,
+            (1, 1),
+            "no second connection while the thread reads; it is ended, since its answer may take long"
+        );
+        assert_eq!(retry, NextStep::At(fixture.clock.now_ns() + MS));
+        device.track();
+        assert_eq!(device.link.connects.load(SeqCst), 2);
+    });
 }
