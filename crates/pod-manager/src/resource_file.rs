@@ -99,7 +99,7 @@ impl Watch {
             let _ = self.inotify.read_events();
             self.watch_directories();
             if self.reloads.take() {
-                // The operator who requested it reads the log: an error is logged again.
+                // The operator reads the log after a request: an error is logged again.
                 self.logged_error = None;
                 info!(file = %self.path.display(), "reload of the resource file requested");
             }

@@ -52,7 +52,7 @@ impl ManualClock {
         });
     }
 
-    /// Moves time on and does not wake the manager: it was busy elsewhere, as it were.
+    /// Moves time on and does not wake the manager.
     pub fn pass(&self, ns: u64) {
         self.now.fetch_add(ns, Ordering::SeqCst);
     }

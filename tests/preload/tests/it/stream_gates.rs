@@ -134,26 +134,23 @@ fn work_behind_a_closed_gate_is_reported_as_pending() {
 
 #[test]
 fn gates_open_when_the_manager_is_gone() {
-    let _lock = shared();
-    let bed = GateBed::new();
-    let tenant = bed.start("preempt_gate", "200");
-    bed.check_runs(&tenant);
-    bed.manager.gates(Some(true));
-    bed.check_stopped(&tenant);
-    bed.manager.hang_up();
-    bed.check_runs(&tenant);
-    tenant.finish().expect_success();
+    check_gates_open_after(|bed| bed.manager.hang_up());
 }
 
 #[test]
 fn gates_open_when_the_manager_is_silent() {
+    check_gates_open_after(|bed| bed.manager.beat_once());
+}
+
+/// Work behind closed gates runs after the manager is lost in this way.
+fn check_gates_open_after(loss: impl FnOnce(&GateBed)) {
     let _lock = shared();
     let bed = GateBed::new();
     let tenant = bed.start("preempt_gate", "200");
     bed.check_runs(&tenant);
     bed.manager.gates(Some(true));
     bed.check_stopped(&tenant);
-    bed.manager.beat_once();
+    loss(&bed);
     bed.check_runs(&tenant);
     tenant.finish().expect_success();
 }

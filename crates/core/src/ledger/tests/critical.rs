@@ -1,4 +1,5 @@
-//! Latency-critical clients: what they are charged, whom they are not charged to, and when they are delayed.
+//! Latency-critical clients: the ledger charges them what they use and charges no other client for it. It delays them beyond
+//! their limit, and beyond their request while another client lags.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The simulation's own account of GPU time: who ran when. The ledger under test has no part in it.
+//! The simulation's own account of GPU time: which tenant ran when. The ledger under test has no part in it.
 
 use std::fmt;
 
