@@ -100,7 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=40.0, help="each span; there are two of each group")
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
-    parser.add_argument("--limit", type=int, default=280)
+    parser.add_argument("--limit", type=int, default=295)
     parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-managers")
     parser.add_argument("--name", default="disturb")
     options = parser.parse_args()

@@ -64,7 +64,7 @@ PARTS = {
     "tenants": Part(
         script("tenants.py"), 315, 400,
         sim=(*SHORT, "--seconds", 6, "--alone-seconds", 2, "--idle-seconds", 6)),
-    "disturb": Part(script("disturb.py"), 190, 290, sim=(*SHORT, "--seconds", 6)),
+    "disturb": Part(script("disturb.py"), 275, 300, real=("--seconds", 60), sim=(*SHORT, "--seconds", 6)),
     "serve": Part(
         script("serve.py", "--arms", *JUDGED, "--rounds", 5, "--requests", 600, "--short-requests", 200), 520, 566, quiet=True,
         sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
