@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, O
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
-use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
@@ -16,7 +16,8 @@ use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::socket::{Socket, link_error};
+use super::presence::AnswerLimit;
+use super::socket::{Socket, is_unreadable, link_error};
 use super::{Address, ClientIdentity, Payload};
 use crate::channel_groups::Announcement;
 use crate::wakeup_eventfd::WakeupEventfd;
@@ -132,8 +133,6 @@ impl TokenConnection {
     }
 
     fn attach(&self) -> Result<Attached, LinkError> {
-        // A manager that cannot read a payload refuses it and closes the connection.
-        let is_unreadable = |attached: &Result<_, LinkError>| matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32);
         let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
         if is_unreadable(&attached) {
             self.connect_after_refusal()?;
@@ -285,7 +284,8 @@ impl TokenLink for TokenConnection {
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, None)?;
+        let (answer, _) =
+            self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, AnswerLimit::NONE)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);

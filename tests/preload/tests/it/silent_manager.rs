@@ -3,7 +3,9 @@
 //! The product lets tenants run 250 ms after the stop. Here the bound is a second: these tests run beside others on a small machine. The
 //! benchmark measures the milliseconds.
 
+use sluice_comm::RequestKind;
 use sluice_preload_tests::host_time::HostTime;
+use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
 use sluice_preload_tests::tenant::{busy, end};
 use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, shared};
 use sluice_test_bed::timeline;
@@ -193,4 +195,21 @@ fn tenants_attach_to_the_successor_of_a_stopped_manager() {
     node.start_manager();
     when_granted(&node, "sluice_grants_total", 5.0);
     end(tenants);
+}
+
+/// A process that attaches has no page whose heartbeat it could read.
+#[test]
+fn process_runs_whose_manager_stops_between_attach_and_its_answer() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    manager.hang_at(RequestKind::Attach);
+    let mut tenant = node.tenant("main", "tenant").start();
+    tenant.expect("ready");
+    let begun = Instant::now();
+    assert!(tenant.ask(&format!("take alloc {MIB}")).starts_with("took"));
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    assert!(begun.elapsed() < Duration::from_secs(2), "its first work took {:?}", begun.elapsed());
+    tenant.finish().expect_success();
 }
