@@ -33,9 +33,15 @@ impl AnswerLimit {
         Self { present: Some(limit), unknown: Some(limit) }
     }
 
-    /// For requests of which only the manager knows when it answers them.
+    /// For requests for a grant. A manager with a heartbeat answers when other clients let it.
+    pub(super) const GRANT: Self = Self { present: None, unknown: Some(GRANT_TIMEOUT) };
+
+    /// For a manager whose requests and silence are not seen.
     pub(super) const NONE: Self = Self { present: None, unknown: None };
 }
+
+/// How long a manager without a heartbeat may take for a grant. Such managers account for the limits of clients over 10 s.
+const GRANT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The ioctl for the number of bytes that the peer has not read. Not in libc's constants for this target.
 const SIOCOUTQ: c_ulong = 0x5411;

@@ -284,8 +284,12 @@ impl TokenLink for TokenConnection {
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) =
-            self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, AnswerLimit::NONE)?;
+        // Over TCP the kernel of the peer takes a request, and an idle holder of Gemini's keeps its grant for long.
+        let limit = match self.address {
+            Address::Unix(_) => AnswerLimit::GRANT,
+            Address::Tcp(..) => AnswerLimit::NONE,
+        };
+        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, limit)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);

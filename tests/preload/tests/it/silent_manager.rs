@@ -213,3 +213,17 @@ fn process_runs_whose_manager_stops_between_attach_and_its_answer() {
     assert!(begun.elapsed() < Duration::from_secs(2), "its first work took {:?}", begun.elapsed());
     tenant.finish().expect_success();
 }
+
+/// A page of version 2 has no heartbeat. The manager has read the request for a grant, so the connection shows nothing either.
+#[test]
+fn process_runs_whose_manager_without_heartbeat_never_answers_a_request_for_a_grant() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::SecondVersion);
+    manager.hang_at(RequestKind::Quota);
+    let mut tenant = node.tenant("main", "tenant").start();
+    tenant.expect("ready");
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    tenant.finish().expect_success();
+}
