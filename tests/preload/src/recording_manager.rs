@@ -179,10 +179,15 @@ impl RecordingManager {
         lock(&self.state).refused
     }
 
+    /// Removes the socket: connections stay, and no further ones can be made.
+    pub fn accept_no_more(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
     /// Ends as a killed manager does: every connection ends, and the socket is gone. The caller keeps the recorded announcements with
     /// their descriptors.
     pub fn hang_up(&self) {
-        let _ = std::fs::remove_file(&self.path);
+        self.accept_no_more();
         for connection in std::mem::take(&mut lock(&self.state).connections) {
             let _ = connection.shutdown(Shutdown::Both);
         }

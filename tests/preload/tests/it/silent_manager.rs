@@ -8,6 +8,7 @@ use sluice_preload_tests::host_time::HostTime;
 use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
 use sluice_preload_tests::tenant::{busy, end};
 use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, shared};
+use sluice_sim::fault::ControlFault;
 use sluice_test_bed::timeline;
 use std::time::{Duration, Instant};
 
@@ -225,5 +226,32 @@ fn process_runs_whose_manager_without_heartbeat_never_answers_a_request_for_a_gr
     tenant.expect("ready");
     assert_eq!(tenant.ask("launch 1 100"), "launched");
     assert_eq!(tenant.ask("sync"), "synced");
+    tenant.finish().expect_success();
+}
+
+/// A driver that sets no slices. The manager runs for a moment, disables the process again and is gone.
+#[test]
+fn groups_are_enabled_again_after_a_second_loss_although_their_slices_cannot_be_restored() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().stepped().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    let mut tenant = node.tenant("main", "contexts").start();
+    tenant.expect("ready");
+    let announced = manager.announcement(0);
+    assert_eq!(tenant.ask("go"), "going");
+    let runs = || {
+        let seen = node.row(&tenant).kernels_completed;
+        node.when_completed(&tenant, seen + 20);
+    };
+    runs();
+    node.set_control_fault(ControlFault::SlicesRefused);
+    node.during(|| announced.stop());
+    manager.beat_once();
+    // Its heartbeat expires.
+    runs();
+    manager.accept_no_more();
+    node.during(|| announced.stop());
+    manager.beat_once();
+    runs();
     tenant.finish().expect_success();
 }
