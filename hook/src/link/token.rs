@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
@@ -12,6 +13,7 @@ use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
+use sluice_sys::futex;
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
@@ -26,6 +28,9 @@ type Words = [AtomicU64; WORDS];
 
 /// The grant page before there is one: no grant.
 static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
+
+/// Pause before a thread is woken again that may not have waited yet.
+const WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Value of `fail_closed` before the first attachment.
 const UNKNOWN: u8 = 2;
@@ -48,6 +53,8 @@ pub(crate) struct TokenConnection {
     reported_busy_ns: AtomicU64,
     /// Wakes the manager, if its page asks for that.
     wakeup: WakeupEventfd,
+    /// The stream-gate word that a thread waits for; null without such a thread.
+    awaited_gate: AtomicPtr<AtomicU64>,
 }
 
 impl TokenConnection {
@@ -65,6 +72,7 @@ impl TokenConnection {
             calibration: Mutex::new(None),
             reported_busy_ns: AtomicU64::new(0),
             wakeup: WakeupEventfd::none(),
+            awaited_gate: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
@@ -105,6 +113,30 @@ impl TokenConnection {
         }
         // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
         unsafe { &*self.grant.load(Acquire) }.get(GATE)
+    }
+
+    /// Waits until the value of the gate word is not `value` any more, the connection has other pages, or the time is over. One thread at a
+    /// time.
+    pub(crate) fn wait_for_gate_change(
+        &self,
+        gate: &'static AtomicU64,
+        value: u32,
+        limit: Duration,
+    ) -> futex::Wake {
+        self.awaited_gate.store(std::ptr::from_ref(gate).cast_mut(), SeqCst);
+        let is_current = self.stream_gate_word().is_some_and(|current| std::ptr::eq(current, gate));
+        let waited =
+            if is_current { futex::wait_low(gate, value, Some(limit)) } else { futex::Wake::Changed };
+        self.awaited_gate.store(std::ptr::null_mut(), SeqCst);
+        waited
+    }
+
+    /// Ends the wait for the gate word of a page that was replaced: its manager writes it no more.
+    fn end_wait_for(&self, gate: &AtomicU64) {
+        while std::ptr::eq(self.awaited_gate.load(SeqCst), gate) && futex::wake_low(gate, u32::MAX) == 0 {
+            // The thread has not begun to wait yet, or has just been woken.
+            std::thread::sleep(WAKE_INTERVAL);
+        }
     }
 
     /// Counts a bypassed call on the report page.
@@ -221,6 +253,8 @@ impl TokenLink for TokenConnection {
         }
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
+        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
+        let before = unsafe { &*self.grant.load(Acquire) };
         let attached = self.socket.connect(&self.address).and_then(|()| match self.address {
             Address::Unix(_) => self.attach(),
             Address::Tcp(..) => self.attach_gemini(),
@@ -228,7 +262,10 @@ impl TokenLink for TokenConnection {
         match attached {
             Ok(attached) => {
                 self.reported_busy_ns.store(0, Relaxed);
-                self.attached.store(true, Release);
+                self.attached.store(true, SeqCst);
+                if !std::ptr::eq(before, self.grant.load(Acquire)) {
+                    self.end_wait_for(&before[GATE]);
+                }
                 Ok(attached)
             }
             Err(error) => {
@@ -344,3 +381,6 @@ impl TokenLink for TokenConnection {
 fn keep_mapped(page: SharedPage) -> &'static Words {
     Box::leak(Box::new(page)).words()
 }
+
+#[cfg(test)]
+mod tests;
