@@ -181,16 +181,12 @@ impl GroupRecovery {
         }
     }
 
-    /// Waits until the silent manager writes its heartbeat again or the connection has ended.
-    fn wait_for_heartbeat(&self) {
-        while !self.ended.load(Acquire)
+    /// Whether the manager is still silent and its connection has not ended, after at most `wait_ms`.
+    fn is_silent_after(&self, wait_ms: c_int) -> bool {
+        !self.ended.load(Acquire)
             && self.connection.is_ours()
             && presence_left_ns(self.ordinal) == Some(0)
-        {
-            if has_ended_within(self.connection.raw(), SILENT_CHECK_MS) {
-                return;
-            }
-        }
+            && !has_ended_within(self.connection.raw(), wait_ms)
     }
 
     /// Recovers the groups. `false` if a connection is to be watched afterwards.
@@ -212,8 +208,7 @@ impl GroupRecovery {
             if !std::mem::replace(&mut is_logged, pause_ms >= 1000) && pause_ms >= 1000 {
                 self.log(loss, &recovery);
             }
-            let activity = self.pause(pause_ms);
-            if activity == Activity::Watching {
+            if !self.pause(pause_ms, loss) {
                 return false;
             }
         }
@@ -223,7 +218,10 @@ impl GroupRecovery {
         }
         // A silent manager that runs again may disable groups of this connection until the tracker has replaced it.
         self.watch_again();
-        self.wait_for_heartbeat();
+        let mut is_silent = true;
+        while is_silent {
+            is_silent = self.is_silent_after(SILENT_CHECK_MS);
+        }
         false
     }
 
@@ -236,18 +234,32 @@ impl GroupRecovery {
         }
     }
 
-    /// Lets a new connection take the thread over for `ms` milliseconds. Returns what the thread is to do.
-    fn pause(&self, ms: u64) -> Activity {
+    /// Lets a new connection take the thread over for `ms` milliseconds. Returns `false` if the recovery is not to go on: for this reason, or
+    /// because the manager that was silent has run or died. That manager may have disabled groups that were recovered before.
+    fn pause(&self, ms: u64, loss: Loss) -> bool {
         let mut activity = lock(&self.activity);
         *activity = Activity::Paused;
         self.changed.notify_all();
-        let is_paused = |activity: &mut Activity| *activity == Activity::Paused;
-        let waited = self.changed.wait_timeout_while(activity, Duration::from_millis(ms), is_paused);
-        activity = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if *activity == Activity::Paused {
-            *activity = Activity::Recovering;
+        let check_ms = if loss == Loss::Silent { SILENT_CHECK_MS.unsigned_abs().into() } else { ms };
+        let mut left_ms = ms;
+        while left_ms > 0 {
+            let wait_ms = left_ms.min(check_ms);
+            left_ms -= wait_ms;
+            let is_paused = |activity: &mut Activity| *activity == Activity::Paused;
+            let waited = self.changed.wait_timeout_while(activity, Duration::from_millis(wait_ms), is_paused);
+            activity = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if *activity == Activity::Watching {
+                return false;
+            }
+            if loss == Loss::Silent && !self.is_silent_after(0) {
+                // The next loss begins with all groups. No new connection takes the thread over before.
+                self.is_unfinished.store(true, Release);
+                *activity = if self.ended.load(Acquire) { Activity::Recovering } else { Activity::Watching };
+                return false;
+            }
         }
-        *activity
+        *activity = Activity::Recovering;
+        true
     }
 
     fn log(&self, loss: Loss, recovery: &Recovery<OwnComputeGroup>) {

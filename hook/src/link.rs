@@ -10,11 +10,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 pub(crate) use memory::MemoryConnection;
+use presence::AnswerLimit;
 pub(crate) use presence::{has_ended_within, presence_left_ns};
 pub(crate) use token::TokenConnection;
 
-use sluice_comm::Name;
 use sluice_comm::attach::{AttachPayload, ContextHandles};
+use sluice_comm::{HOOK_TIMEOUT, Name};
 
 use crate::channel_groups::Announcement;
 
@@ -34,27 +35,34 @@ pub(crate) struct ClientIdentity {
     pub(crate) uuid: [u8; 16],
 }
 
-/// The payload of an ATTACH: its bytes, and the descriptors that its contexts name.
+/// The payload of an ATTACH: its bytes, the descriptors that its contexts name, and when a manager that can read it answers.
 #[derive(Debug)]
 struct Payload {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
+    answer_limit: AnswerLimit,
 }
+
+/// The answer to a payload of an earlier version comes when the pod is known.
+const LATE_ANSWER: AnswerLimit = AnswerLimit::within(HOOK_TIMEOUT);
 
 impl ClientIdentity {
     /// The identity without contexts, which every manager understands.
     fn plain(&self) -> Payload {
-        Payload { bytes: self.payload(Vec::new()).encode_first(), fds: Vec::new() }
+        let bytes = self.payload(Vec::new()).encode_first();
+        Payload { bytes, fds: Vec::new(), answer_limit: LATE_ANSWER }
     }
 
     /// The identity with the contexts that the manager may control, for a manager that writes a heartbeat.
     fn with_heartbeat(&self, announced: Announcement) -> Payload {
-        Payload { bytes: self.payload(announced.state.contexts).encode(), fds: announced.fds }
+        let bytes = self.payload(announced.state.contexts).encode();
+        Payload { bytes, fds: announced.fds, answer_limit: AnswerLimit::AT_ONCE }
     }
 
     /// The identity with the contexts that the manager may control, also for a manager that writes no heartbeat.
     fn with_contexts(&self, announced: Announcement) -> Payload {
-        Payload { bytes: self.payload(announced.state.contexts).encode_second(), fds: announced.fds }
+        let bytes = self.payload(announced.state.contexts).encode_second();
+        Payload { bytes, fds: announced.fds, answer_limit: LATE_ANSWER }
     }
 
     fn payload(&self, contexts: Vec<ContextHandles>) -> AttachPayload {

@@ -97,13 +97,16 @@ pub enum AttachStatus {
     BadPayload = 3,
     /// Known, but not admitted: attached twice on one connection, for instance.
     NotAllowed = 4,
+    /// The pod is not a client yet: another answer follows. Repeated at each heartbeat, so that the hook sees that the
+    /// manager runs. Only for payloads from version 3 on.
+    Pending = 5,
 }
 
 impl TryFrom<u32> for AttachStatus {
     type Error = FrameError;
 
     fn try_from(number: u32) -> Result<Self, FrameError> {
-        [Self::Ok, Self::UnknownClient, Self::WrongVersion, Self::BadPayload, Self::NotAllowed]
+        [Self::Ok, Self::UnknownClient, Self::WrongVersion, Self::BadPayload, Self::NotAllowed, Self::Pending]
             .into_iter()
             .find(|status| *status as u32 == number)
             .ok_or(FrameError::UnknownStatus(number))

@@ -43,8 +43,8 @@ pub use reader::FrameReader;
 pub use request::{Request, RequestBody};
 pub use response::{Response, ResponseBody};
 
-/// How long a hook waits for an answer that a manager gives at once, such as ATTACH's. The hook then treats the manager
-/// as absent.
+/// How long a hook waits at most for the answer to an ATTACH whose pod is not known yet, and for any answer but a grant
+/// while the manager's heartbeat is fresh. The hook then treats the manager as absent.
 pub const HOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// The longest pause between two heartbeats of a manager that has a client, in nanoseconds.
 pub const HEARTBEAT_INTERVAL_NS: u64 = 50_000_000;

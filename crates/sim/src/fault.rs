@@ -27,6 +27,8 @@ pub enum Effect {
 pub enum ControlFault {
     /// The driver refuses each control with `INVALID_STATE`.
     Refused,
+    /// The driver refuses each change of a time slice with `INVALID_STATE`.
+    SlicesRefused,
     /// The driver waits this long, in nanoseconds, before it makes each control.
     Slow {
         /// The wait.

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use sluice_comm::{Channel, RequestBody, ResponseBody};
+use sluice_comm::{Channel, HOOK_TIMEOUT, RequestBody, ResponseBody};
 use sluice_hook_core::platform::{LinkError, MemoryLink};
 use sluice_sys::clock::monotonic_ns;
 
-use super::presence::presence_left_ns;
-use super::socket::Socket;
+use super::presence::{AnswerLimit, presence_left_ns};
+use super::socket::{Socket, is_unreadable};
 use super::{Address, ClientIdentity};
+use crate::channel_groups::Announcement;
 
 /// How long a manager without a heartbeat is not asked after it has left a connection or a request waiting. Each attempt makes the program wait.
 const UNASKED_NS: u64 = 1_000_000_000;
@@ -54,7 +55,19 @@ impl MemoryConnection {
 
     fn round_trip(&self, body: RequestBody) -> Result<ResponseBody, LinkError> {
         self.check_presence()?;
-        self.socket.round_trip(&self.identity, body).inspect_err(|error| self.note(*error))
+        let limit = if self.is_gemini() { AnswerLimit::within(HOOK_TIMEOUT) } else { AnswerLimit::AT_ONCE };
+        self.socket.round_trip(&self.identity, body, limit).inspect_err(|error| self.note(*error))
+    }
+
+    /// Attaches to a pod-manager. One that cannot read the payload refuses it and closes the connection.
+    fn attach(&self, used_bytes: u64) -> Result<(), LinkError> {
+        let attach = |payload| self.socket.attach(&self.identity, Channel::Memory, used_bytes, &payload);
+        let mut attached = attach(self.identity.with_heartbeat(Announcement::default()));
+        if is_unreadable(&attached) {
+            self.socket.connect(&self.address)?;
+            attached = attach(self.identity.plain());
+        }
+        attached.map(drop)
     }
 
     /// Remembers that the manager did not accept the connection or did not read a request.
@@ -85,9 +98,7 @@ impl MemoryLink for MemoryConnection {
             // What is in use already is reported as if it were being allocated.
             if used_bytes == 0 { Ok(()) } else { self.update(used_bytes, true).map(|_| ()) }
         } else {
-            self.socket
-                .attach(&self.identity, Channel::Memory, used_bytes, &self.identity.plain())
-                .map(|_| ())
+            self.attach(used_bytes)
         };
         attached.inspect_err(|error| {
             self.note(*error);

@@ -2,17 +2,46 @@
 //!
 //! An attached process reads the manager's heartbeat on its grant page. Before that, and with a manager that writes no heartbeat, a request
 //! that the manager has not read after [`SILENCE_NS`] shows that it does not run: a manager reads requests as they come, also those whose
-//! answer takes long.
+//! answer takes long. A manager that has read a request and then stopped is known by the missing answer: see [`AnswerLimit`].
 
 use std::ffi::{c_int, c_ulong};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use sluice_comm::SILENCE_NS;
+use sluice_comm::{HOOK_TIMEOUT, SILENCE_NS};
 use sluice_hook_core::platform::{LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
 
 use crate::process;
+
+/// How long an answer may take. A manager that is known to be silent is never waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnswerLimit {
+    /// While the manager's heartbeat is fresh.
+    present: Option<Duration>,
+    /// Without a heartbeat to read. A manager that takes longer counts as silent.
+    unknown: Option<Duration>,
+}
+
+impl AnswerLimit {
+    /// For requests that a pod-manager answers when it reads them.
+    pub(super) const AT_ONCE: Self =
+        Self { present: Some(HOOK_TIMEOUT), unknown: Some(Duration::from_nanos(SILENCE_NS)) };
+
+    /// For requests that a running manager may answer late, within this time.
+    pub(super) const fn within(limit: Duration) -> Self {
+        Self { present: Some(limit), unknown: Some(limit) }
+    }
+
+    /// For requests for a grant. A manager with a heartbeat answers when other clients let it.
+    pub(super) const GRANT: Self = Self { present: None, unknown: Some(GRANT_TIMEOUT) };
+
+    /// For a manager whose requests and silence are not seen.
+    pub(super) const NONE: Self = Self { present: None, unknown: None };
+}
+
+/// How long a manager without a heartbeat may take for a grant. Such managers account for the limits of clients over 10 s.
+const GRANT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The ioctl for the number of bytes that the peer has not read. Not in libc's constants for this target.
 const SIOCOUTQ: c_ulong = 0x5411;
@@ -32,33 +61,31 @@ pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
     events != 0
 }
 
-/// Waits until a part of an answer can be read, or until the connection has ended.
-///
-/// With a limit, the request is one that a running manager reads at once, and answers within the limit. The wait began at `begun_ns`.
+/// Waits until a part of an answer can be read, or until the connection has ended. The wait began at `begun_ns`.
 ///
 /// # Errors
-/// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] after the limit.
+/// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] if a manager with a heartbeat exceeds the limit.
 pub(super) fn wait_for_answer(
     fd: BorrowedFd<'_>,
     ordinal: u32,
     begun_ns: u64,
-    limit: Option<Duration>,
+    limit: AnswerLimit,
 ) -> Result<(), LinkError> {
-    let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     loop {
         let waited = monotonic_ns().saturating_sub(begun_ns);
-        let left = limit_ns.unwrap_or(u64::MAX).saturating_sub(waited);
-        let check = match presence_left_ns(ordinal) {
+        let presence_left = presence_left_ns(ordinal);
+        let limit = if presence_left.is_some() { limit.present } else { limit.unknown };
+        let limit_ns = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        let left = limit_ns.saturating_sub(waited);
+        let check = match presence_left {
             Some(0) => return Err(LinkError::Silent),
+            Some(_) if left == 0 => return Err(LinkError::Gone),
             Some(presence_left) => presence_left,
-            None if limit.is_none() => return Ok(()),
+            None if left == 0 => return Err(LinkError::Silent),
             None if waited < SILENCE_NS => SILENCE_NS - waited,
             None if has_unread_request(fd) => return Err(LinkError::Silent),
             None => left,
         };
-        if left == 0 {
-            return Err(LinkError::Gone);
-        }
         let ms = c_int::try_from(check.min(left).div_ceil(1_000_000)).unwrap_or(c_int::MAX);
         match poll(fd.as_raw_fd(), libc::POLLIN, ms) {
             Some(0) => {}

@@ -18,7 +18,7 @@ use sluice_hook_core::platform::LinkError;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
 
-use super::presence::{has_ended_within, wait_for_answer};
+use super::presence::{AnswerLimit, has_ended_within, wait_for_answer};
 use super::{Address, ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
 use crate::log::above_standard;
@@ -59,7 +59,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first.
+    /// Attaches to a pod-manager; returns the descriptors that it sent, grant page first. While the pod is not known yet, waits for as long
+    /// as the manager reports that.
     pub(super) fn attach(
         &self,
         identity: &ClientIdentity,
@@ -68,17 +69,19 @@ impl Socket {
         payload: &Payload,
     ) -> Result<Vec<OwnedFd>, LinkError> {
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
+        let begun_ns = monotonic_ns();
         let id = self.send_payload(identity, body, payload)?;
-        let (answer, pages) = self.answer(id, RequestKind::Attach, Some(HOOK_TIMEOUT))?;
-        match answer {
-            ResponseBody::Attach {
-                status: AttachStatus::Ok,
-                page_version: OLDEST_PAGE_VERSION..=PAGE_VERSION,
-            } => Ok(pages),
-            ResponseBody::Attach { status, .. } if status != AttachStatus::Ok => {
-                Err(LinkError::NotAdmitted { status: status as i32 })
+        loop {
+            let (answer, pages) = self.answer(id, RequestKind::Attach, payload.answer_limit)?;
+            let ResponseBody::Attach { status, page_version } = answer else { return Err(LinkError::Gone) };
+            match status {
+                AttachStatus::Pending if elapsed_since(begun_ns) < HOOK_TIMEOUT => {}
+                AttachStatus::Ok if (OLDEST_PAGE_VERSION..=PAGE_VERSION).contains(&page_version) => {
+                    return Ok(pages);
+                }
+                AttachStatus::Ok | AttachStatus::Pending => return Err(LinkError::Gone),
+                refused => return Err(LinkError::NotAdmitted { status: refused as i32 }),
             }
-            _ => Err(LinkError::Gone),
         }
     }
 
@@ -114,12 +117,12 @@ impl Socket {
         self.with(|fd| self.send_rest(fd, frames, 0))
     }
 
-    /// Waits for the answer to a request, for at most `limit`, and only while the manager runs.
+    /// Waits for the answer to a request, within the limit and only while the manager runs.
     pub(super) fn answer(
         &self,
         id: i32,
         kind: RequestKind,
-        limit: Option<Duration>,
+        limit: AnswerLimit,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
@@ -138,10 +141,11 @@ impl Socket {
         &self,
         identity: &ClientIdentity,
         body: RequestBody,
+        limit: AnswerLimit,
     ) -> Result<ResponseBody, LinkError> {
         let kind = Request { name: identity.name, id: 0, body }.body.kind();
         let (id, frame) = self.request(identity, body)?;
-        let answer = self.send(&frame).and_then(|()| self.answer(id, kind, Some(HOOK_TIMEOUT)));
+        let answer = self.send(&frame).and_then(|()| self.answer(id, kind, limit));
         // After a failure in the middle of an exchange, later bytes on this connection have no defined meaning.
         answer.map(|(body, _)| body).inspect_err(|_| self.close())
     }
@@ -223,6 +227,15 @@ fn read_frame(
             return Ok((frame, received));
         }
     }
+}
+
+/// Whether the manager could not read the payload of an ATTACH. It has closed the connection then.
+pub(super) fn is_unreadable<T>(attached: &Result<T, LinkError>) -> bool {
+    matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32)
+}
+
+fn elapsed_since(begun_ns: u64) -> Duration {
+    Duration::from_nanos(monotonic_ns().saturating_sub(begun_ns))
 }
 
 fn connect_tcp(ip: &str, port: u16) -> io::Result<OwnedFd> {

@@ -3,20 +3,23 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
-use sluice_comm::{AttachStatus, Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
+use sluice_sys::futex;
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::socket::{Socket, link_error};
+use super::presence::AnswerLimit;
+use super::socket::{Socket, is_unreadable, link_error};
 use super::{Address, ClientIdentity, Payload};
 use crate::channel_groups::Announcement;
 use crate::wakeup_eventfd::WakeupEventfd;
@@ -25,6 +28,9 @@ type Words = [AtomicU64; WORDS];
 
 /// The grant page before there is one: no grant.
 static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
+
+/// Pause before a thread is woken again that may not have waited yet.
+const WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Value of `fail_closed` before the first attachment.
 const UNKNOWN: u8 = 2;
@@ -47,6 +53,8 @@ pub(crate) struct TokenConnection {
     reported_busy_ns: AtomicU64,
     /// Wakes the manager, if its page asks for that.
     wakeup: WakeupEventfd,
+    /// The stream-gate word that a thread waits for; null without such a thread.
+    awaited_gate: AtomicPtr<AtomicU64>,
 }
 
 impl TokenConnection {
@@ -64,6 +72,7 @@ impl TokenConnection {
             calibration: Mutex::new(None),
             reported_busy_ns: AtomicU64::new(0),
             wakeup: WakeupEventfd::none(),
+            awaited_gate: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
@@ -106,6 +115,30 @@ impl TokenConnection {
         unsafe { &*self.grant.load(Acquire) }.get(GATE)
     }
 
+    /// Waits until the value of the gate word is not `value` any more, the connection has other pages, or the time is over. One thread at a
+    /// time.
+    pub(crate) fn wait_for_gate_change(
+        &self,
+        gate: &'static AtomicU64,
+        value: u32,
+        limit: Duration,
+    ) -> futex::Wake {
+        self.awaited_gate.store(std::ptr::from_ref(gate).cast_mut(), SeqCst);
+        let is_current = self.stream_gate_word().is_some_and(|current| std::ptr::eq(current, gate));
+        let waited =
+            if is_current { futex::wait_low(gate, value, Some(limit)) } else { futex::Wake::Changed };
+        self.awaited_gate.store(std::ptr::null_mut(), SeqCst);
+        waited
+    }
+
+    /// Ends the wait for the gate word of a page that was replaced: its manager writes it no more.
+    fn end_wait_for(&self, gate: &AtomicU64) {
+        while std::ptr::eq(self.awaited_gate.load(SeqCst), gate) && futex::wake_low(gate, u32::MAX) == 0 {
+            // The thread has not begun to wait yet, or has just been woken.
+            std::thread::sleep(WAKE_INTERVAL);
+        }
+    }
+
     /// Counts a bypassed call on the report page.
     pub(crate) fn count_bypass(&self, reason: Bypass) {
         if let Some(report) = self.report_view() {
@@ -132,8 +165,6 @@ impl TokenConnection {
     }
 
     fn attach(&self) -> Result<Attached, LinkError> {
-        // A manager that cannot read a payload refuses it and closes the connection.
-        let is_unreadable = |attached: &Result<_, LinkError>| matches!(attached, Err(LinkError::NotAdmitted { status }) if *status == AttachStatus::BadPayload as i32);
         let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
         if is_unreadable(&attached) {
             self.connect_after_refusal()?;
@@ -222,6 +253,8 @@ impl TokenLink for TokenConnection {
         }
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
+        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
+        let before = unsafe { &*self.grant.load(Acquire) };
         let attached = self.socket.connect(&self.address).and_then(|()| match self.address {
             Address::Unix(_) => self.attach(),
             Address::Tcp(..) => self.attach_gemini(),
@@ -229,7 +262,10 @@ impl TokenLink for TokenConnection {
         match attached {
             Ok(attached) => {
                 self.reported_busy_ns.store(0, Relaxed);
-                self.attached.store(true, Release);
+                self.attached.store(true, SeqCst);
+                if !std::ptr::eq(before, self.grant.load(Acquire)) {
+                    self.end_wait_for(&before[GATE]);
+                }
                 Ok(attached)
             }
             Err(error) => {
@@ -285,7 +321,12 @@ impl TokenLink for TokenConnection {
     }
 
     fn receive(&self) -> Result<f64, LinkError> {
-        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, None)?;
+        // Over TCP the kernel of the peer takes a request, and an idle holder of Gemini's keeps its grant for long.
+        let limit = match self.address {
+            Address::Unix(_) => AnswerLimit::GRANT,
+            Address::Tcp(..) => AnswerLimit::NONE,
+        };
+        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, limit)?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
@@ -340,3 +381,6 @@ impl TokenLink for TokenConnection {
 fn keep_mapped(page: SharedPage) -> &'static Words {
     Box::leak(Box::new(page)).words()
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,7 +131,7 @@ fn follow_once(managed: &'static ManagedDevice) {
         (true, true) => POLL_CLOSED,
         (true, false) => POLL_RETRY,
     };
-    let waited = gate.map(|gate| futex::wait_low(gate, word, Some(look)));
+    let waited = gate.map(|gate| link.wait_for_gate_change(gate, word, look));
     if matches!(waited, None | Some(futex::Wake::Refused)) {
         std::thread::sleep(POLL_CLOSED);
     }

@@ -7,6 +7,7 @@ use crate::stepped_clock::SteppedClock;
 use crate::tenant::{Tenant, TenantOptions};
 use crate::waiting::{TIMEOUT, eventually, pause, polling};
 use nix::sys::signal::Signal;
+use sluice_sim::fault::ControlFault;
 use sluice_sim::ledger::{Interval, Ledger, ProcessLedger, Window};
 use sluice_test_bed::{Metrics, SimulatedGpu, TestBed, TestBedOptions};
 use std::cell::Cell;
@@ -249,6 +250,14 @@ impl Node {
     /// When the simulator does not answer.
     pub fn timeline(&self, (from_ns, to_ns): (u64, u64)) -> Vec<Interval> {
         self.gpu.timeline(from_ns, to_ns).unwrap_or_else(|error| panic!("reading the timeline: {error:#}"))
+    }
+
+    /// Sets a fault of the driver's controls.
+    ///
+    /// # Panics
+    /// When the simulator does not answer.
+    pub fn set_control_fault(&self, fault: ControlFault) {
+        self.gpu.set_control_fault(Some(fault)).unwrap_or_else(|error| panic!("setting a fault: {error:#}"));
     }
 
     /// A tenant of this node: `programs/NAME.c` under the hook, as a process of `client`.

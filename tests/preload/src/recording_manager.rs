@@ -4,7 +4,8 @@ use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::grant::{GATE, GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView, UNLIMITED};
 use sluice_comm::{
-    AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, Response, ResponseBody,
+    AttachStatus, Channel, FrameReader, REQUEST_LEN, Request, RequestBody, RequestKind, Response,
+    ResponseBody,
 };
 use sluice_nvrm::{ControlError, Controls};
 use sluice_sys::page::SharedPage;
@@ -72,6 +73,8 @@ struct State {
     contenders: u64,
     /// The gate word of all clients.
     gate: u32,
+    /// A request of this kind is read and never answered.
+    hangs_at: Option<RequestKind>,
 }
 
 impl RecordingManager {
@@ -104,6 +107,12 @@ impl RecordingManager {
         (state.latency_critical, state.contenders) = (latency_critical, contenders);
         // Grant pages and report pages alternately.
         state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
+    }
+
+    /// Reads requests of this kind and never answers them, as a manager that is stopped at this point. If these are requests for grants, no
+    /// client has an unlimited one.
+    pub fn hang_at(&self, kind: RequestKind) {
+        lock(&self.state).hangs_at = Some(kind);
     }
 
     /// GPU time of hold kernels that the last attached client reports, in nanoseconds.
@@ -165,15 +174,20 @@ impl RecordingManager {
         lock(&self.state).ended
     }
 
-    /// Attachments that were refused so far.
+    /// Attachments of token connections that were refused so far.
     pub fn refused(&self) -> usize {
         lock(&self.state).refused
+    }
+
+    /// Removes the socket: connections stay, and no further ones can be made.
+    pub fn accept_no_more(&self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 
     /// Ends as a killed manager does: every connection ends, and the socket is gone. The caller keeps the recorded announcements with
     /// their descriptors.
     pub fn hang_up(&self) {
-        let _ = std::fs::remove_file(&self.path);
+        self.accept_no_more();
         for connection in std::mem::take(&mut lock(&self.state).connections) {
             let _ = connection.shutdown(Shutdown::Both);
         }
@@ -187,7 +201,9 @@ impl State {
         let (grant, writable) = SharedPage::create("grant")?;
         GrantView::new(grant.words()).init_as(page_version);
         self.write_page(&grant);
-        GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
+        if self.hangs_at != Some(RequestKind::Quota) {
+            GrantView::new(grant.words()).open(UNLIMITED, UNLIMITED, 1);
+        }
         let (report, report_fd) = SharedPage::create("report")?;
         ReportView::new(report.words()).init_as(page_version);
         let fds = vec![SharedPage::reopen_read_only(&writable)?, report_fd];
@@ -229,12 +245,18 @@ fn serve(
         let Some(frame) = frames.next() else { continue };
         let request = Request::decode(&frame).map_err(io::Error::other)?;
         let fds = std::mem::take(&mut fds);
+        if lock(state).hangs_at == Some(request.body.kind()) {
+            continue;
+        }
         let mut pages = Vec::new();
         let mut status = AttachStatus::Ok;
         let body = match request.body {
             RequestBody::Attach { channel, .. } => {
                 match read_announcement(How::Attach, fds, understands)? {
-                    None => status = AttachStatus::BadPayload,
+                    None => {
+                        status = AttachStatus::BadPayload;
+                        lock(state).refused += usize::from(channel == Channel::Token);
+                    }
                     Some(announced) if channel == Channel::Token => {
                         *is_token = true;
                         pages = lock(state).attach(announced, page_version)?;
@@ -258,7 +280,6 @@ fn serve(
         let pages: Vec<_> = pages.iter().map(AsFd::as_fd).collect();
         socket::send_with_fds(stream.as_fd(), &answer, &pages)?;
         if status != AttachStatus::Ok {
-            lock(state).refused += 1;
             return Ok(());
         }
     }

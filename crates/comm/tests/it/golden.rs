@@ -97,6 +97,11 @@ fn extension_answers_have_the_documented_layout() {
         RequestKind::Attach,
         Response { id: 2, body: ResponseBody::Attach { status: AttachStatus::BadPayload, page_version: 1 } },
     );
+    is_response(
+        "04000000 05000000 03000000",
+        RequestKind::Attach,
+        Response { id: 4, body: ResponseBody::Attach { status: AttachStatus::Pending, page_version: 3 } },
+    );
     is_response("03000000", RequestKind::Detach, Response { id: 3, body: ResponseBody::Detach });
 }
 

@@ -53,7 +53,8 @@ fn response() -> impl Strategy<Value = (RequestKind, Response)> {
         Just(AttachStatus::UnknownClient),
         Just(AttachStatus::WrongVersion),
         Just(AttachStatus::BadPayload),
-        Just(AttachStatus::NotAllowed)
+        Just(AttachStatus::NotAllowed),
+        Just(AttachStatus::Pending)
     ];
     let answer = prop_oneof![
         time().prop_map(|quota_ms| (RequestKind::Quota, ResponseBody::Quota { quota_ms })),

@@ -10,7 +10,7 @@ mod silence;
 mod ungated_work;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use super::*;
 use crate::fakes::{FakeDriver, FakeLink, ManualClock};
@@ -95,6 +95,29 @@ fn wait_for(device: &TestDevice<'_>, handle: u64) {
     let wait = device.begin_wait(WaitTarget::Stream(7, stream(handle)));
     lock(&device.driver.busy).retain(|busy| *busy != handle);
     device.end_wait(wait, true);
+}
+
+/// Checks that with `fail_closed` launches wait while the manager is absent, and pass when it is back.
+fn check_launches_wait_with_fail_closed(absent: fn(&FakeLink) -> &AtomicBool) {
+    let fixture = Fixture::new();
+    let device = fixture.device();
+    device.link.closed.store(true, SeqCst);
+    absent(&device.link).store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
+        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
+            std::thread::yield_now();
+        }
+        for _ in 0..5 {
+            device.track();
+            fixture.clock.advance(1000 * MS);
+        }
+        assert!(!held.is_finished());
+        absent(&device.link).store(false, SeqCst);
+        device.track();
+        assert!(held.join().expect("the launch returns"));
+    });
+    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
 }
 
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {

@@ -1,8 +1,9 @@
 //! Pending attaches: connections that wait until their pod is a client, or until their time is up. Such a connection is not read, so it
-//! costs one descriptor only.
+//! costs one descriptor, and one answer at each heartbeat.
 
 use super::{ConnectionId, Outcome, Reason};
 use crate::channel_groups::Announcement;
+use sluice_comm::page::FIRST_WITH_HEARTBEAT;
 use sluice_comm::{Channel, Name};
 use std::collections::BTreeMap;
 
@@ -66,6 +67,13 @@ impl PendingAttaches {
 
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// The attaches whose hooks are to see that the manager runs: the request of each. Earlier hooks do not know the answer.
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (ConnectionId, i32)> {
+        let reads = |pending: &&Pending| pending.attach.announcement.page_version >= FIRST_WITH_HEARTBEAT;
+        let waiting = self.waiting.iter();
+        waiting.filter(move |(_, pending)| reads(pending)).map(|(id, pending)| (*id, pending.attach.request))
     }
 
     /// Takes out the attaches whose pods are clients by now.

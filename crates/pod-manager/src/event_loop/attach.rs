@@ -219,6 +219,6 @@ impl EventLoop {
     }
 }
 
-const fn attach_answer(status: AttachStatus, page_version: u32) -> ResponseBody {
+pub(super) const fn attach_answer(status: AttachStatus, page_version: u32) -> ResponseBody {
     ResponseBody::Attach { status, page_version }
 }

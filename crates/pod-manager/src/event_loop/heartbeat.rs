@@ -1,15 +1,17 @@
-//! The heartbeat on the pages, and what follows when the event loop missed it: hooks have treated the manager as lost.
+//! The heartbeat on the pages and to pending attaches, and what follows when the event loop missed it: hooks have treated the manager as lost.
 
 use super::EventLoop;
+use super::attach::attach_answer;
 use crate::clients::Process;
-use sluice_comm::HEARTBEAT_INTERVAL_NS;
+use sluice_comm::page::PAGE_VERSION;
+use sluice_comm::{AttachStatus, HEARTBEAT_INTERVAL_NS};
 use sluice_core::ProcessId;
 use sluice_core::ledger::GrantRequest;
 use tracing::warn;
 
 /// When the heartbeat was last written.
 pub(super) struct Heartbeat {
-    /// `None` while there is no process: nothing is written, and the loop is not woken.
+    /// `None` while there is no process and no pending attach: nothing is written, and the loop is not woken.
     last: Option<u64>,
     /// A longer pause counts as a stop of the manager.
     missed_ns: u64,
@@ -32,10 +34,10 @@ impl Heartbeat {
 }
 
 impl EventLoop {
-    /// Writes the heartbeat if it is due: one store for each process with a page. Called before each event and each decision, so that a
-    /// long round does not delay it.
+    /// Writes the heartbeat if it is due: one store for each process with a page, one answer to each pending attach, whose process has no
+    /// page yet. Called before each event and each decision, so that a long round does not delay it.
     pub(super) fn beat(&mut self) {
-        if self.shared.processes.is_empty() {
+        if self.shared.processes.is_empty() && self.connections.pending.len() == 0 {
             self.heartbeat.last = None;
             return;
         }
@@ -50,6 +52,11 @@ impl EventLoop {
             if let Some(pages) = &process.pages {
                 pages.beat(now);
             }
+        }
+        for (id, request) in self.connections.pending.reported() {
+            let pending = attach_answer(AttachStatus::Pending, PAGE_VERSION);
+            // If the peer does not read its answers, the last one fails too, and the connection is closed.
+            let _ = self.connections.answer(id, request, pending);
         }
     }
 

@@ -4,9 +4,10 @@ use crate::support::agent::{Agent, pod, uid};
 use crate::support::hook::{Hook, Line, payload};
 use crate::support::peers::FakeProcess;
 use crate::support::{GIB, MS, World, logs, until};
-use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::attach::{ATTACH_VERSION, AttachPayload};
 use sluice_comm::{AttachStatus, Channel, HOOK_TIMEOUT, RequestBody, RequestKind, ResponseBody};
 use sluice_pod_manager::ClientSource;
+use sluice_sys::memfd;
 use std::io::Write;
 use std::os::fd::AsFd;
 
@@ -37,7 +38,7 @@ fn attach_before_its_pod_is_a_client_waits_and_succeeds_with_it() {
     until_held(&mut agent, 1);
     // No other process waits for that.
     assert_eq!(world.process_of(&uid(1)).account(), (0, GIB));
-    assert!(memory.is_silent());
+    memory.pending_answers();
     agent.set(&[pod(&uid(1)), pod(&uid(2))]);
     assert_eq!(memory.attach_answer().unwrap().0, AttachStatus::Ok);
     let limit = memory.receive(RequestKind::MemLimit).unwrap().body;
@@ -59,13 +60,41 @@ fn attach_whose_pod_never_becomes_a_client_is_refused_with_the_reason() {
     let mut stranger = asking(&world, &world.peers.process_of(&uid(7)), Channel::Token, 0);
     until_held(&mut agent, 1);
     world.advance(HOLD - 1);
-    assert!(stranger.is_silent());
+    stranger.pending_answers();
     world.advance(1);
     assert_eq!(stranger.attach_answer().unwrap().0, AttachStatus::UnknownClient);
     assert!(stranger.is_closed());
     assert_eq!(agent.snapshot().refused, [("unknown_client".to_owned(), 1)].into());
     let words = format!("pod UID {} is no client of this GPU", uid(7));
     assert_eq!(logs::lines_with(&[&words, "within 3000 ms"]).len(), 1);
+}
+
+/// A hook without a page sees by these answers that the manager runs.
+#[test]
+fn pending_attach_is_reported_as_such_with_each_heartbeat() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[]);
+    world.settle();
+    assert_eq!(world.clock.armed(), None, "without processes the manager is not woken");
+    let mut early = asking(&world, &world.peers.process_of(&uid(1)), Channel::Token, 0);
+    let mut older = Line::open(&world.socket(), &world.peers.process_of(&uid(1)), "any-name").unwrap();
+    let payload = AttachPayload { pid: 1, device_ordinal: 0, device_uuid: [1; 16], contexts: Vec::new() };
+    let payload = memfd::sealed("attach", &payload.encode_second()).unwrap();
+    older.send_attach(ATTACH_VERSION, Channel::Token, 0, &[payload.as_fd()]);
+    until_held(&mut agent, 2);
+    world.clock.rest();
+    early.pending_answers();
+    for _ in 0..10 {
+        let due = world.clock.armed().expect("a deadline");
+        assert!(due - world.clock.now() <= 50 * MS);
+        world.advance(due - world.clock.now());
+        world.clock.rest();
+        assert_eq!(early.pending_answers(), 1);
+    }
+    assert_eq!(older.pending_answers(), 0, "a hook of an earlier version does not know this answer");
+    agent.set(&[pod(&uid(1))]);
+    assert_eq!(early.attach_answer().unwrap().0, AttachStatus::Ok);
 }
 
 #[test]

@@ -91,7 +91,26 @@ impl Line {
         assert_eq!(send_with_fds(self.stream.as_fd(), &frame, &fds).unwrap(), REQUEST_LEN);
     }
 
+    /// The final answer to an ATTACH: until then the manager reports that it is pending.
     pub fn attach_answer(&mut self) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
+        loop {
+            let answer = self.next_attach_answer()?;
+            if answer.0 != AttachStatus::Pending {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// How often the manager has reported that an ATTACH is pending, since the last call (does not wait). Nothing else may have come.
+    pub fn pending_answers(&mut self) -> usize {
+        self.stream.set_nonblocking(true).unwrap();
+        let answers = std::iter::from_fn(|| self.next_attach_answer().ok());
+        let count = answers.inspect(|(status, _)| assert_eq!(*status, AttachStatus::Pending)).count();
+        self.stream.set_nonblocking(false).unwrap();
+        count
+    }
+
+    fn next_attach_answer(&mut self) -> io::Result<(AttachStatus, Vec<OwnedFd>)> {
         let mut frame = [0; RESPONSE_LEN];
         let (count, fds) = recv_with_fds(self.stream.as_fd(), &mut frame)?;
         if count == 0 {

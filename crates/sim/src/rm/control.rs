@@ -66,6 +66,9 @@ impl Rm {
         match (support, fault) {
             (Support::None, _) if controls => Err(NvStatus::NOT_SUPPORTED),
             (_, Some(ControlFault::Refused)) if controls => Err(NvStatus::INVALID_STATE),
+            (_, Some(ControlFault::SlicesRefused)) if command == Command::SET_TIMESLICE => {
+                Err(NvStatus::INVALID_STATE)
+            }
             _ => Ok(control),
         }
     }

@@ -2,6 +2,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use sluice_comm::{Name, REQUEST_LEN};
+
 use super::*;
 
 #[test]
@@ -11,8 +13,9 @@ fn wait_for_an_answer_of_which_only_a_part_comes_ends_after_the_limit() {
     socket.fd.set(ours.into());
     theirs.write_all(&[0; RESPONSE_LEN - 1]).expect("the first part");
     std::thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| socket.answer(0, RequestKind::MemLimit, Some(Duration::from_millis(300))));
+        let waiting = scope.spawn(|| {
+            socket.answer(0, RequestKind::MemLimit, AnswerLimit::within(Duration::from_millis(300)))
+        });
         let begun = Instant::now();
         while !waiting.is_finished() && begun.elapsed() < Duration::from_secs(3) {
             std::thread::yield_now();
@@ -20,6 +23,40 @@ fn wait_for_an_answer_of_which_only_a_part_comes_ends_after_the_limit() {
         let has_ended = waiting.is_finished();
         drop(theirs);
         assert!(has_ended, "it still waits for the rest");
-        assert!(matches!(waiting.join(), Ok(Err(LinkError::Gone))));
+        assert!(matches!(waiting.join(), Ok(Err(LinkError::Silent))));
     });
+}
+
+/// What an ATTACH returns to which a manager gives these answers after it has read the frame.
+fn attach_answered(answers: &[(AttachStatus, u32)]) -> Result<usize, LinkError> {
+    let (ours, theirs) = UnixStream::pair().expect("a connection");
+    let socket = Socket::closed(0);
+    socket.fd.set(ours.into());
+    let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
+    let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            recv_with_fds(theirs.as_fd(), &mut [0; REQUEST_LEN]).expect("the frame");
+            for (status, page_version) in answers {
+                let body = ResponseBody::Attach { status: *status, page_version: *page_version };
+                send_with_fds(theirs.as_fd(), &Response { id: 0, body }.encode(), &[]).expect("an answer");
+            }
+        });
+        socket.attach(&identity, Channel::Memory, 0, &payload).map(|pages| pages.len())
+    })
+}
+
+#[test]
+fn attach_that_is_reported_as_pending_waits_for_the_next_answer() {
+    use AttachStatus::{Ok as Attached, Pending, UnknownClient};
+    let pending = (Pending, PAGE_VERSION);
+    assert_eq!(attach_answered(&[pending, pending, pending, (Attached, PAGE_VERSION)]), Ok(0));
+    let refused = LinkError::NotAdmitted { status: UnknownClient as i32 };
+    assert_eq!(attach_answered(&[pending, (UnknownClient, PAGE_VERSION)]), Err(refused));
+}
+
+#[test]
+fn attach_that_is_read_and_not_answered_shows_a_silent_manager() {
+    assert_eq!(attach_answered(&[]), Err(LinkError::Silent));
+    assert_eq!(attach_answered(&[(AttachStatus::Pending, PAGE_VERSION)]), Err(LinkError::Silent));
 }

@@ -3,9 +3,12 @@
 //! The product lets tenants run 250 ms after the stop. Here the bound is a second: these tests run beside others on a small machine. The
 //! benchmark measures the milliseconds.
 
+use sluice_comm::RequestKind;
 use sluice_preload_tests::host_time::HostTime;
+use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
 use sluice_preload_tests::tenant::{busy, end};
 use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, shared};
+use sluice_sim::fault::ControlFault;
 use sluice_test_bed::timeline;
 use std::time::{Duration, Instant};
 
@@ -193,4 +196,62 @@ fn tenants_attach_to_the_successor_of_a_stopped_manager() {
     node.start_manager();
     when_granted(&node, "sluice_grants_total", 5.0);
     end(tenants);
+}
+
+/// A process that attaches has no page whose heartbeat it could read.
+#[test]
+fn process_runs_whose_manager_stops_between_attach_and_its_answer() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    manager.hang_at(RequestKind::Attach);
+    let mut tenant = node.tenant("main", "tenant").start();
+    tenant.expect("ready");
+    let begun = Instant::now();
+    assert!(tenant.ask(&format!("take alloc {MIB}")).starts_with("took"));
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    assert!(begun.elapsed() < Duration::from_secs(2), "its first work took {:?}", begun.elapsed());
+    tenant.finish().expect_success();
+}
+
+/// A page of version 2 has no heartbeat. The manager has read the request for a grant, so the connection shows nothing either.
+#[test]
+fn process_runs_whose_manager_without_heartbeat_never_answers_a_request_for_a_grant() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::SecondVersion);
+    manager.hang_at(RequestKind::Quota);
+    let mut tenant = node.tenant("main", "tenant").start();
+    tenant.expect("ready");
+    assert_eq!(tenant.ask("launch 1 100"), "launched");
+    assert_eq!(tenant.ask("sync"), "synced");
+    tenant.finish().expect_success();
+}
+
+/// A driver that sets no slices. The manager runs for a moment, disables the process again and is gone.
+#[test]
+fn groups_are_enabled_again_after_a_second_loss_although_their_slices_cannot_be_restored() {
+    let _lock = shared();
+    let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().stepped().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    let mut tenant = node.tenant("main", "contexts").start();
+    tenant.expect("ready");
+    let announced = manager.announcement(0);
+    assert_eq!(tenant.ask("go"), "going");
+    let runs = || {
+        let seen = node.row(&tenant).kernels_completed;
+        node.when_completed(&tenant, seen + 20);
+    };
+    runs();
+    node.set_control_fault(ControlFault::SlicesRefused);
+    node.during(|| announced.stop());
+    manager.beat_once();
+    // Its heartbeat expires.
+    runs();
+    manager.accept_no_more();
+    node.during(|| announced.stop());
+    manager.beat_once();
+    runs();
+    tenant.finish().expect_success();
 }

@@ -110,25 +110,7 @@ fn launches_bypass_a_lost_manager_until_it_returns() {
 
 #[test]
 fn launches_wait_for_a_lost_manager_with_fail_closed() {
-    let fixture = Fixture::new();
-    let device = fixture.device();
-    device.link.closed.store(true, SeqCst);
-    device.link.dead.store(true, SeqCst);
-    std::thread::scope(|scope| {
-        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
-        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
-            std::thread::yield_now();
-        }
-        for _ in 0..5 {
-            device.track();
-            fixture.clock.advance(1000 * MS);
-        }
-        assert!(!held.is_finished());
-        device.link.dead.store(false, SeqCst);
-        device.track();
-        assert!(held.join().expect("the launch returns"));
-    });
-    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
+    check_launches_wait_with_fail_closed(|link| &link.dead);
 }
 
 #[test]

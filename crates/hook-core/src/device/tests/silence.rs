@@ -64,25 +64,7 @@ fn launches_after_the_grant_pass_a_silent_manager_until_it_runs_again() {
 
 #[test]
 fn launches_wait_for_a_silent_manager_with_fail_closed() {
-    let fixture = Fixture::new();
-    let device = fixture.device();
-    device.link.closed.store(true, SeqCst);
-    device.link.silent.store(true, SeqCst);
-    std::thread::scope(|scope| {
-        let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
-        while !matches!(device.lock().phase, state::Phase::Lost { .. }) {
-            std::thread::yield_now();
-        }
-        for _ in 0..5 {
-            device.track();
-            fixture.clock.advance(100 * MS);
-        }
-        assert!(!held.is_finished());
-        device.link.silent.store(false, SeqCst);
-        device.track();
-        assert!(held.join().expect("the launch returns"));
-    });
-    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
+    check_launches_wait_with_fail_closed(|link| &link.silent);
 }
 
 #[test]

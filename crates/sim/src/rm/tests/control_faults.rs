@@ -29,6 +29,16 @@ fn refused_controls_have_no_effect_until_the_fault_is_removed() {
 }
 
 #[test]
+fn refused_slices_leave_other_controls() {
+    let mut fixture = Fixture::new(Support::Full);
+    let tenant = fixture.tenant();
+    fixture.rm.set_fault(Some(ControlFault::SlicesRefused));
+    assert_eq!(set_slice(&mut fixture, &tenant).0, NvStatus::INVALID_STATE);
+    let slice = abi::timeslice::encode(0);
+    assert_eq!(fixture.control(&tenant, GROUP, Number::GET_TIMESLICE, &slice).0, NvStatus::OK);
+}
+
+#[test]
 fn slow_controls_take_effect_and_are_answered_after_the_wait() {
     let mut fixture = Fixture::new(Support::Full);
     let tenant = fixture.tenant();
