@@ -5,7 +5,7 @@ Each line is answered with one JSON line:
       the requests of the arrival trace <seed> (Poisson, <rate> a second) from the Unix time <start> on; with <api> 1 each request
       is announced by sluice_request_begin and ended by sluice_request_end
   tokens <start> <seconds>
-      tokens back to back, without prefills
+      tokens back to back, without prefills: their median and mean time
   gpu <times>
       the GPU's own time of a prefill, of a token and of a request
   quit
@@ -22,6 +22,7 @@ import time
 import zlib
 
 import holds
+import split
 
 MICROSECOND = 1e-6
 
@@ -64,7 +65,8 @@ def serve(service, start, seconds, rate, seed, api):
         first = last = time.perf_counter()
         took = []
         for _ in range(service.tokens):
-            answer.append(service.token())
+            service.enqueue_token()
+            answer.append(service.wait())
             now = time.perf_counter()
             took.append(round((now - last) / MICROSECOND, 1))
             last = now
@@ -80,18 +82,28 @@ def serve(service, start, seconds, rate, seed, api):
 
 
 def back_to_back(service, start, seconds):
-    begin = last = time.perf_counter() + (start - time.time())
+    """Also where the time goes: until all calls of a token have returned, and in the wait; and how often the process was switched."""
+    begin = now = time.perf_counter() + (start - time.time())
     wait_until(begin)
-    tokens_us = []
-    while last < begin + seconds:
+    tokens_us, launch_us, before = [], [], split.switches()
+    while now < begin + seconds:
         if len(tokens_us) % service.tokens == 0:
             service.rewind()
-            last = time.perf_counter()
-        service.token()
+        last = time.perf_counter()
+        service.enqueue_token()
+        launched = time.perf_counter()
+        service.wait()
         now = time.perf_counter()
-        tokens_us.append(round((now - last) / MICROSECOND, 1))
-        last = now
-    return {"tokens_us": tokens_us, "median_us": statistics.median(tokens_us), "mean_us": statistics.fmean(tokens_us)}
+        tokens_us.append((now - last) / MICROSECOND)
+        launch_us.append((launched - last) / MICROSECOND)
+    spent = [(now - then) / len(tokens_us) for now, then in zip(split.switches(), before)]
+    # Clocks and caches settle in the first ones.
+    tokens_us, launch_us = tokens_us[len(tokens_us) // 10:], launch_us[len(tokens_us) // 10:]
+    return {
+        "tokens": len(tokens_us), "median_us": statistics.median(tokens_us), "mean_us": statistics.fmean(tokens_us),
+        "launch_us": statistics.median(launch_us), "wait_us": statistics.median(token - launch for token, launch in zip(tokens_us, launch_us)),
+        "per_token": dict(zip(("gave_up", "taken_off", "faults"), (round(n, 3) for n in spent))),
+    }
 
 
 def gpu_time(service, times):

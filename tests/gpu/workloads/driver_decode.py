@@ -40,15 +40,18 @@ class Service:
         self.launches, self.us, self.host_us = (1, GRAPH_US, 0) if mode == "graph" else (EAGER_LAUNCHES, EAGER_US, EAGER_HOST_US)
         for number in range(3):
             self.prefill(number)
-            self.token()
+            self.enqueue_token()
+            self.wait()
 
     def launch(self, us):
         ns = ctypes.c_uint64(1000 * us)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(ns))
         self.driver.call("cuLaunchKernel", self.kernel, 132, 1, 1, 1024, 1, 1, 0, self.stream, parameters, None)
 
-    def answer(self):
+    def copy(self):
         self.driver.call("cuMemcpyDtoHAsync_v2", self.host, self.device, ctypes.c_size_t(8), self.stream)
+
+    def wait(self):
         self.driver.call("cuStreamSynchronize", self.stream)
         answer = ctypes.cast(self.host, ctypes.POINTER(ctypes.c_uint64))[0]
         spin(GAP_US)
@@ -57,13 +60,14 @@ class Service:
     def prefill(self, number):
         for _ in range(PREFILL_KERNELS):
             self.launch(PREFILL_US)
-        return self.answer() + number
+        self.copy()
+        return self.wait() + number
 
-    def token(self):
+    def enqueue_token(self):
         for _ in range(self.launches):
             spin(self.host_us)
             self.launch(self.us)
-        return self.answer()
+        self.copy()
 
     def rewind(self):
         pass

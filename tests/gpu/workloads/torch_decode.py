@@ -32,7 +32,8 @@ class Service:
         self.rewind()
         for number in range(3):
             self.prefill(number)
-            self.token()
+            self.enqueue_token()
+            self.wait()
         if mode == "graph":
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=self.stream):
@@ -41,7 +42,8 @@ class Service:
         for number in range(3):
             self.prefill(number)
             for _ in range(tokens):
-                self.token()
+                self.enqueue_token()
+                self.wait()
 
     def enqueue_prefill(self, number=0):
         self.prompt.copy_(self.prompts[number % PROMPTS], non_blocking=True)
@@ -52,15 +54,14 @@ class Service:
         self.enqueue_step()
         self.answer.copy_(self.session.token, non_blocking=True)
 
-    def prefill(self, number):
-        self.enqueue_prefill(number)
+    def wait(self):
+        """The last token that was enqueued."""
         self.stream.synchronize()
         return self.answer.item()
 
-    def token(self):
-        self.enqueue_token()
-        self.stream.synchronize()
-        return self.answer.item()
+    def prefill(self, number):
+        self.enqueue_prefill(number)
+        return self.wait()
 
     def rewind(self):
         """Sets the position back to the prompt's end."""
