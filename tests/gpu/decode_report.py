@@ -137,6 +137,19 @@ def goals(options, rows):
     return told
 
 
+def numbers(rows):
+    """The rows in short: p50, p99 and mean of each series in us, and their ratios to alone; the training's rate, and its part of the rate alone and of what is left."""
+    told = {}
+    for arm, row in rows.items():
+        told[arm] = {
+            f"{service} {metric}": [[round(of[q]), round(of.get(f"{q}_of_alone", 0.0), 3)] for q in ("p50", "p99", "mean")]
+            for service, by in row.items() if service != "be" for metric, of in by.items() if isinstance(of, dict)
+        }
+        if "be" in row:
+            told[arm]["be"] = [round(row["be"][what], 3) for what in ("rate", "kept", "of_left") if what in row["be"]]
+    return told
+
+
 def result(options, blocks, gpu_us):
     rows = rows_of(options, blocks, gpu_us)
     wrong = wrong_answers(blocks)
@@ -147,6 +160,6 @@ def result(options, blocks, gpu_us):
         for q in ("p50", "p99") if f"{q}_of_alone" in of
     }
     return {
-        "ok": not wrong, "goals": goals(options, rows), "rows": rows, "aa_noise": noise, "gpu_us_of_a_request": gpu_us, "wrong_answers": wrong,
+        "ok": not wrong, "goals": goals(options, rows), "numbers": numbers(rows), "rows": rows, "aa_noise": noise, "gpu_us_of_a_request": gpu_us, "wrong_answers": wrong,
         "case": options.case, "rounds": options.rounds, "seconds": options.seconds, "rate": options.rate, "tokens": options.tokens, "quantiles": QUANTILES,
     }

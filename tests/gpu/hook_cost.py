@@ -103,8 +103,9 @@ def result(options, processes, order, grants):
         if arm in rows:
             more = rows[arm]["median_us"]["of_plain"] - 1
             goals[arm] = f"{more:+.4f}, at most {max(noise, GOAL):.4f}: {'met' if more <= max(noise, GOAL) else 'NOT MET'}"
+    numbers = {arm: {what: [round(row[what]["median"], 1), round(row[what]["of_plain"], 4)] for what in MEASURED} for arm, row in rows.items()}
     return {
-        "ok": all(grants.values()), "goals": goals, "aa_noise": noise, "rows": rows, "grants": grants, **order.result(),
+        "ok": all(grants.values()), "goals": goals, "numbers": numbers, "aa_noise": noise, "rows": rows, "grants": grants, **order.result(),
         "rounds": options.rounds, "pairs": options.pairs, "turns": options.turns, "seconds": options.seconds,
     }
 

@@ -14,6 +14,7 @@ latency counts from the time when the request was due, so that a request which w
 """
 
 import ctypes
+import gc
 import json
 import random
 import statistics
@@ -114,6 +115,8 @@ def gpu_time(service, times):
 def run(service, about):
     """Says that the service is ready, with what `about` tells, and carries out the commands."""
     api = request_functions()
+    # A full garbage collection takes as long as some tokens; from here on it skips what was loaded.
+    gc.freeze()
     print(json.dumps({"ready": True, "hooked": is_hooked(), "request_api": api is not None, **about}), flush=True)
     for line in sys.stdin:
         name, *words = line.split() or ["quit"]
