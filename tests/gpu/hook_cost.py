@@ -6,12 +6,13 @@ tokens on the same two cores, while the others wait. Arms:
   plain, plain2   without the hook; their difference is the A/A noise
   inert           the hook preloaded, no manager: every call passes
   lc, be          under a pod-manager of its own, as its only client, latency-critical or best-effort
-  be:NAME=VALUE   `--variant NAME=VALUE[,NAME=VALUE]`: as be, with these environment variables
+  be:NAME=VALUE   `--variant NAME=VALUE[,NAME=VALUE]`: as be, with these environment variables (LD_PRELOAD names another build of the hook)
 Reported: the median time per token of each process, and its ratio to that of the `plain` process of the same round and pair.
 """
 
 import argparse
 import os
+import re
 import statistics
 import time
 
@@ -31,7 +32,7 @@ class Round:
         self.options, self.cores, self.managers = options, cores, {}
         environments = {f"{arm}.{pair}": self.environment(gpu, arm, f"{arm}.{pair}") for pair in range(options.pairs) for arm in arms}
         command = gpu.python("torch_decode.py", "eager", "--staged")
-        self.children = {name: rig.Child(name.replace(":", "-"), command, env) for name, env in environments.items()}
+        self.children = {name: rig.Child(re.sub(r"[^\w.]", "-", name), command, env) for name, env in environments.items()}
         for child in self.children.values():
             child.answer(120)
         for child in self.children.values():
@@ -48,7 +49,7 @@ class Round:
         level = {"lc": "latency-critical", "be": "best-effort"}[kind]
         client = {"name": kind, "request": 0.5, "limit": 1.0, "memory": "20Gi", "class": level}
         self.managers[name] = rig.Manager([client], [f"--controls={gpu.controls}", *self.options.manager])
-        return gpu.under(self.managers[name], kind, **more)
+        return {**gpu.under(self.managers[name], kind), **more}
 
     def turn(self, name):
         """Tokens of one process, on the cores of the measured one."""

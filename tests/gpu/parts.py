@@ -79,7 +79,7 @@ PARTS = {
         script("serve.py", "--arms", *"be-alone alone-random auto1-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
         75, 150, quiet=True, sim=(*SHORT, "--short-requests", 30)),
     "decode-graph": Part(script("decode.py", "graph"), 250, 450, quiet=True, sim=DECODE_SHORT),
-    "decode-eager": Part(script("decode.py", "eager"), 200, 330, quiet=True, sim=DECODE_SHORT),
+    "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
     "hook-cost": Part(script("hook_cost.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.3)),
