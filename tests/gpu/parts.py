@@ -51,6 +51,7 @@ def preempt(*levels):
 
 JUDGED = "alone be-alone stock1 plain1 auto1 api1 mps1 stock2 plain2 auto2 mps2 alone2".split()
 SHORT = ("--gpu", "sim")
+DECODE_SHORT = (*SHORT, "--rounds", 2, "--seconds", 2, "--tokens", 12, "--warm", 1)
 
 PARTS = {
     "contract": Part(script("contract.py"), 60, 200, sim=SHORT),
@@ -74,6 +75,14 @@ PARTS = {
     "serve-random": Part(
         script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
         210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
+    "random": Part(
+        script("serve.py", "--arms", *"be-alone alone-random auto1-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
+        75, 150, quiet=True, sim=(*SHORT, "--short-requests", 30)),
+    "decode-graph": Part(script("decode.py", "graph"), 250, 450, quiet=True, sim=DECODE_SHORT),
+    "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
+    "two-services": Part(
+        script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
+    "hook-cost": Part(script("hook_cost.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.3)),
     "lc-overhead": Part(
         script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,
         sim=(*SHORT, "--rounds", 3, "--requests", 40, "--timed", 10)),
@@ -107,6 +116,10 @@ PLANS = {
     # Latencies: on one GPU without other programs. One command each.
     "serve": ["serve"],
     "preempt": ["preempt"],
+    # Other services than the periodic ResNet-50: one command each.
+    "decode": ["random", "decode-graph"],
+    "host-bound": ["hook-cost", "decode-eager"],
+    "services": ["two-services", "serve-auto"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
     "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use sluice_load::be::{self, BeConfig};
-use sluice_load::lc::{self, LcConfig};
+use sluice_load::lc::{self, LcConfig, TokenPattern};
 use sluice_load::stop::StopCondition;
 
 use crate::quantity::parse_bytes;
@@ -97,6 +97,21 @@ pub(crate) struct Lc {
     /// Bytes of a request and of its answer
     #[arg(long, default_value = "64Ki", value_parser = parse_bytes)]
     payload: u64,
+    /// After each request's first answer, generate so many tokens as a language model does: launches, a copy of 8 bytes, a wait
+    #[arg(long)]
+    tokens: Option<u32>,
+    /// GPU time of a token on an H200
+    #[arg(long, default_value_t = 1000.0, requires = "tokens")]
+    token_us: f64,
+    /// Kernels of a token: 1 stands for a graph, 300 for a program that launches each operation
+    #[arg(long, default_value_t = 1, requires = "tokens", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    launches: u32,
+    /// The host's own time before each launch of a token
+    #[arg(long, default_value_t = 0.0, requires = "tokens")]
+    launch_gap_us: f64,
+    /// The host's own time between an answer and the next token
+    #[arg(long, default_value_t = 50.0, requires = "tokens")]
+    token_gap_us: f64,
 }
 
 /// Runs the generator; records go to standard output.
@@ -147,9 +162,20 @@ impl Lc {
             deadline: self.deadline_us.map(|us| time("--deadline-us", us / 1e6)).transpose()?,
             blocks: self.blocks,
             elements: self.common.elements,
+            tokens: self.tokens.map(|tokens| self.token_pattern(tokens)).transpose()?,
             report_every: self.report_every.map(|seconds| time("--report-every", seconds)).transpose()?,
             payload: u32::try_from(self.payload).context("--payload is more than 4 GiB")?,
             stop: self.common.stop()?,
+        })
+    }
+
+    fn token_pattern(&self, tokens: u32) -> anyhow::Result<TokenPattern> {
+        Ok(TokenPattern {
+            tokens,
+            duration: time("--token-us", self.token_us / 1e6)?,
+            launches: self.launches,
+            launch_gap: time("--launch-gap-us", self.launch_gap_us / 1e6)?,
+            gap: time("--token-gap-us", self.token_gap_us / 1e6)?,
         })
     }
 }

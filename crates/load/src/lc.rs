@@ -1,4 +1,9 @@
-//! The latency-critical generator: a request every period on an absolute schedule. A request is a copy in, a short kernel and a copy out.
+//! The latency-critical generator: a request every period on an absolute schedule. A request is a copy in, a short kernel and a copy out,
+//! and then, if the configuration has them, tokens ([`TokenPattern`]).
+
+mod tokens;
+
+pub use tokens::TokenPattern;
 
 use std::io::Write;
 use std::mem;
@@ -12,6 +17,7 @@ use crate::record::{LcCounts, PROGRESS_EVERY, Record, write_line};
 use crate::samples::Samples;
 use crate::session::{Session, Stream};
 use crate::stop::StopCondition;
+use tokens::TokenGenerator;
 
 /// Blocks of a kernel that fills every SM of an H200 once.
 pub const BLOCKS: u32 = 132;
@@ -38,6 +44,8 @@ pub struct LcConfig {
     pub elements: u32,
     /// Bytes of a request, and of its answer.
     pub payload: u32,
+    /// What follows the first answer of each request.
+    pub tokens: Option<TokenPattern>,
     /// Interval of progress records. If it is set, each record covers only the requests since the last one.
     pub report_every: Option<Duration>,
     /// When the run ends.
@@ -45,7 +53,7 @@ pub struct LcConfig {
 }
 
 /// Runs until the configured end and prints [`Record`]s. Latency is measured from a request's scheduled arrival, so it includes the time
-/// that the request waits behind a slow one.
+/// that the request waits behind a slow one, and ends with its first answer.
 /// Errors: the device cannot be set up, or the output cannot be written. A driver error during the run ends it and is in the last record.
 pub fn run(config: &LcConfig, out: &mut impl Write) -> Result<(), RunError> {
     let session = Session::open(config.device)?;
@@ -66,6 +74,7 @@ struct Run<'s> {
     input: DeviceBuffer<'s>,
     state: DeviceBuffer<'s>,
     iterations: u32,
+    tokens: Option<TokenGenerator<'s>>,
     begin: Instant,
     samples: Samples,
     /// The latencies before each mark.
@@ -90,6 +99,7 @@ impl<'s> Run<'s> {
             input: DeviceBuffer::new(session, payload.into())?,
             state,
             iterations: kernel::iterations(config.duration),
+            tokens: config.tokens.clone().map(|pattern| TokenGenerator::new(pattern, session)).transpose()?,
             begin: Instant::now(),
             samples: Samples::default(),
             earlier: Vec::new(),
@@ -115,8 +125,11 @@ impl<'s> Run<'s> {
             }
             wait_until(arrival, TIMER_SLACK);
             self.answer_one()?;
+            let latency = Instant::now() - arrival;
+            if let Some(tokens) = &mut self.tokens {
+                self.launches += tokens.generate(&self.stream, &self.state, self.config.blocks)?;
+            }
             let now = Instant::now();
-            let latency = now - arrival;
             if self.config.stop.marks() > self.earlier.len() as u64 {
                 self.earlier.push(mem::take(&mut self.samples));
             }
@@ -129,6 +142,7 @@ impl<'s> Run<'s> {
                 write_line(&Record::LcProgress(self.counts()), out)?;
                 if self.config.report_every.is_some() {
                     self.samples = Samples::default();
+                    self.tokens.iter_mut().for_each(|tokens| tokens.samples = Samples::default());
                 }
             }
         }
@@ -149,6 +163,7 @@ impl<'s> Run<'s> {
             launches: self.launches,
             missed: self.missed,
             latency_us: self.samples.quantiles(),
+            token_us: self.tokens.as_ref().map(|tokens| tokens.samples.quantiles()),
         }
     }
 }

@@ -89,9 +89,13 @@ pub struct LcCounts {
     pub launches: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Time from a request's scheduled arrival to its answer. The quantiles cover the requests since the last mark on standard input, or
+    /// Time from a request's scheduled arrival to its first answer. The quantiles cover the requests since the last mark on standard input, or
     /// since the last record if the configuration sets a report interval.
     pub latency_us: Quantiles,
+    /// Time from one answer of a request to its next, for requests with tokens. If the configuration sets a report interval, the quantiles
+    /// cover the tokens since the last record, otherwise all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_us: Option<Quantiles>,
 }
 
 /// The contents of a generator's buffer.

@@ -134,8 +134,9 @@ def serve(request, hint, start, requests, period, lead, jitter):
             code = hint(int(lead / MICROSECOND))
             hints[code] = hints.get(code, 0) + 1
         spin_until(due)
-        request()
-        made.over((time.perf_counter() - due) / MICROSECOND)
+        began = time.perf_counter()
+        returned, _ = request.steps(False)
+        made.over(due - begin, [at - due for at in (began, *returned)])
     return {**made.told(), "hints": hints}
 
 

@@ -26,15 +26,18 @@ SLOWEST = 10
 
 
 class Requests:
-    """A block's requests: latencies, the slowest (number, latency in us, held for ahead by the hook or not) and the numbers of those that were not held for ahead."""
+    """A block's requests: latencies, the slowest with their time line, and the numbers of those that were not held for ahead."""
 
     def __init__(self):
         self.before = counts()
         self.planned = self.before["planned"]
-        self.latencies, self.ahead = [], []
+        self.latencies, self.ahead, self.lines = [], [], []
 
-    def over(self, microseconds):
-        self.latencies.append(microseconds)
+    def over(self, due, times):
+        """The request due `due` seconds after the block's begin ended at the last of `times`, which are seconds since it was due."""
+        line = [round(1e6 * time) for time in times]
+        self.latencies.append(round(1e6 * times[-1], 1))
+        self.lines.append([round(1e3 * due, 2), line])
         # Between two requests there is time for that.
         planned = counts()["planned"]
         self.ahead.append(planned > self.planned)
@@ -44,6 +47,8 @@ class Requests:
         numbers = range(len(self.latencies))
         slowest = sorted(numbers, key=lambda at: -self.latencies[at])[:SLOWEST]
         return {
-            "latencies_us": [round(value, 1) for value in self.latencies], "holds": since(self.before),
-            "slowest": [[at, round(self.latencies[at]), self.ahead[at]] for at in slowest], "not_ahead": [at for at in numbers if not self.ahead[at]],
+            "latencies_us": self.latencies, "holds": since(self.before),
+            # serve.py names the columns.
+            "slowest": [[at, round(self.latencies[at]), self.ahead[at], *self.lines[at]] for at in slowest],
+            "not_ahead": [at for at in numbers if not self.ahead[at]],
         }

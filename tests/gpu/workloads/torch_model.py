@@ -1,9 +1,11 @@
-"""PyTorch workloads behind window.py: resnet50 (training), compiled (a torch.compile transformer, training), graph (CUDA graph replay)."""
+"""PyTorch workloads behind window.py: resnet50 (training), compiled (a torch.compile transformer, training), graph (CUDA graph replay),
+transformer (the network of torch_decode.py, training with texts of 1024 tokens)."""
 
 import argparse
 
 import torch
 
+import decoder
 import window
 
 
@@ -64,7 +66,11 @@ def graph(batch):
     return captured.replay, 16
 
 
-WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1)}
+def transformer(batch):
+    return decoder.training(batch), 2
+
+
+WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1), "transformer": (transformer, 8)}
 
 
 def main():

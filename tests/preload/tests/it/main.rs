@@ -18,6 +18,7 @@ mod hold_command;
 mod hold_kernels;
 mod ioctls;
 mod killed_processes;
+mod load_command;
 mod memory_limits;
 mod preemption;
 mod processes;
