@@ -124,15 +124,18 @@ impl SimulatedGpu {
     /// The manager did not run from `since` on: it takes back all grants, and no setting of a group is known.
     pub(super) fn rebuild(&mut self, since: u64) {
         let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
-        scheduler.rebuild(ledger, since, now);
         let by_token = |tenant: &&mut Tenant| !tenant.hardware_scheduled && !tenant.is_critical();
+        let mut waiting = Vec::new();
         for tenant in self.tenants.iter_mut().filter(by_token) {
             let Some(process) = tenant.process else { continue };
             ledger.withdraw(process, since);
             tenant.close_page();
-            if tenant.waits {
-                let _ = ledger.request(process, now, GrantRequest::default());
-            }
+            waiting.extend(tenant.waits.then_some(process));
+        }
+        // The ledger's time does not go back: what happens now comes after all that happened then.
+        scheduler.rebuild(ledger, since, now);
+        for process in waiting {
+            let _ = ledger.request(process, now, GrantRequest::default());
         }
     }
 
