@@ -70,8 +70,6 @@ struct Process {
     unlimited: bool,
     /// It has requested an unlimited grant by itself and waits for it.
     requested: bool,
-    /// Its submitted work is held back while grants are withheld.
-    gated: bool,
     /// When its last grant ended by timer: overuse since then can still be charged.
     timer_ended: Option<u64>,
 }

@@ -184,9 +184,6 @@ impl SimulatedGpu {
         let critical = attached().filter(|tenant| is_gated && tenant.is_critical());
         let state = self.manager.gates.update(now, None, critical.map(|tenant| tenant.activity));
         self.manager.ledger.set_withheld(state.is_closed(), now);
-        for tenant in attached() {
-            self.manager.ledger.set_gated(tenant.process.unwrap(), gated(&tenant));
-        }
     }
 
     /// Carries out an action on a grant page.
@@ -195,7 +192,9 @@ impl SimulatedGpu {
         let mut tenants = self.tenants.iter_mut();
         match *action {
             Action::Grant { process, deadline, .. } => {
-                tenants.find(tenant_of(process)).into_iter().for_each(|tenant| tenant.open_page(deadline));
+                let Some(tenant) = tenants.find(tenant_of(process)) else { return };
+                self.manager.ledger.set_gated(process, !tenant.is_critical() && !tenant.hardware_scheduled);
+                tenant.open_page(deadline);
             }
             Action::Extend { process, deadline, .. } => {
                 let page = Some(Deadline::At(deadline));
