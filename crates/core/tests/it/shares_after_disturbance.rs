@@ -5,6 +5,7 @@ use crate::simulated_gpu::{
     Claim, Deviation, MS, S, Scheduling, SimulatedGpu, TenantSpec, entitled, ledger_policy,
 };
 use proptest::prelude::*;
+use sluice_core::Share;
 use sluice_core::ledger::Class;
 
 /// From this time after the end of the last disturbance on, shares are those entitled to.
@@ -36,7 +37,8 @@ struct Mean {
 fn repaid_ns(tenants: &[TenantSpec]) -> u64 {
     let claims: Vec<Claim> = tenants.iter().map(Claim::from).collect();
     let shares = entitled(&claims).into_iter().filter(|share| *share > 0.02);
-    let longest = shares.map(|share| (ledger_policy().lag_ns as f64 / share) as u64).max();
+    let ppm = |share| u64::from(Share::from_fraction(share).unwrap().ppm());
+    let longest = shares.map(|share| ledger_policy().lag_ns * 1_000_000 / ppm(share)).max();
     SETTLED_NS.max(longest.unwrap_or(0).next_multiple_of(10 * MS))
 }
 
