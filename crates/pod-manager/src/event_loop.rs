@@ -92,19 +92,7 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Registers all sources of events; serves nothing yet.
     pub(crate) fn new(config: &Config, definitions: Vec<Definition>, inputs: Inputs) -> Result<Self> {
-        let Inputs {
-            listeners,
-            peers,
-            signals,
-            reloads,
-            inbox,
-            metrics,
-            clock,
-            driver,
-            escrow,
-            discovery,
-            remote,
-        } = inputs;
+        let Inputs { listeners, inbox, signals, clock, driver, remote, .. } = inputs;
         let poller = Poller::new()?;
         poller.add(clock.timer(), Source::Timer, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         poller.add(inbox.fd(), Source::Messages, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
@@ -112,20 +100,21 @@ impl EventLoop {
             poller.add(signals, Source::Signal, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         }
         let closer = Closer::start().attempt("start the closing thread")?;
-        let mut io = Io { clock, poller, closer, metrics, log: LogLimiter::default() };
+        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default() };
         let now = io.now();
         let page_flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
             tsc_valid: io.clock.ticks_at(now).is_some(),
         };
         let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
-        let search = discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
+        let search =
+            inputs.discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
-        let executor = ControlExecutor::start(remote, io.closer.clone(), escrow, slices)
+        let executor = ControlExecutor::start(remote, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
-        let connections = Connections::new(config, listeners, peers, &io).attempt("epoll_ctl")?;
+        let connections = Connections::new(config, listeners, inputs.peers, &io).attempt("epoll_ctl")?;
         let ledger = TokenLedger::new(config.policy());
         let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
         let processes = Processes::new(page_flags);
@@ -140,7 +129,7 @@ impl EventLoop {
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             inbox,
             signals,
-            reloads,
+            reloads: inputs.reloads,
             undecided: false,
             marked: BTreeSet::new(),
             stopping: false,

@@ -83,10 +83,13 @@ impl TokenConnection {
         self.announcer.recovery.close_in_child();
     }
 
-    /// The number of contenders; `None` if this process is not latency-critical.
+    /// The number of contenders; `None` if this process is not latency-critical, or if there are contenders as far as a silent manager
+    /// knew: it does not write their number any more.
     pub(crate) fn critical_contenders(&self) -> Option<u64> {
         let grant = self.grant_view();
-        (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders())
+        let contenders =
+            (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders());
+        contenders.filter(|count| *count == 0 || self.presence_left_ns(monotonic_ns()) != Some(0))
     }
 
     /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0).

@@ -78,8 +78,8 @@ impl Group {
     }
 
     /// It has the setting that the driver gives to a new group.
-    pub(super) fn is_free(&self, others: Others) -> bool {
-        self.enabled == Some(true) && (others.no_slices || self.slice_us == Some(DEFAULT_SLICE_US))
+    pub(super) fn is_free(&self, no_slices: bool) -> bool {
+        self.enabled == Some(true) && (no_slices || self.slice_us == Some(DEFAULT_SLICE_US))
     }
 
     /// It was announced: it is under control from now on, and its setting is unknown.

@@ -75,7 +75,7 @@ impl Reconciler {
 
     /// Whether a group is free, and the delay after its last failure has passed.
     pub fn is_proven(&self, group: GroupId, now: u64) -> bool {
-        let is_free = |known: &Group| known.is_free(self.tiny_counts().without(known));
+        let is_free = |known: &Group| known.is_free(self.no_slices);
         !self.is_delayed(group, now) && self.groups.get(&group).is_some_and(is_free)
     }
 
@@ -133,10 +133,9 @@ impl Reconciler {
 
     /// The released groups that are free. They are removed.
     pub fn take_released(&mut self) -> Vec<GroupId> {
-        let tiny_counts = self.tiny_counts();
         let in_flight = self.in_flight.map(|control| control.group);
         let is_done = |id: &GroupId, group: &mut Group| {
-            group.releasing && in_flight != Some(*id) && group.is_free(tiny_counts.without(group))
+            group.releasing && in_flight != Some(*id) && group.is_free(self.no_slices)
         };
         self.groups.extract_if(.., is_done).map(|(id, _)| id).collect()
     }

@@ -199,8 +199,8 @@ impl TokenLedger {
             process.waiting = None;
             self.waiting.remove(id);
             if !grant.members.iter().any(|m| m.process == *id) {
-                let gated = process.gated && process.kind == ReturnKind::Returns;
-                grant.join(Member { process: *id, joined: now, kind: process.kind, stopping: false, gated });
+                let kind = process.kind;
+                grant.join(Member { process: *id, joined: now, kind, stopping: false, gated: false });
             }
             self.actions.push(Action::Grant {
                 process: *id,

@@ -4,9 +4,10 @@ use super::ready_queue::{Key, Place};
 use super::virtual_time::virtual_ns;
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
+use std::ops::Bound::{Excluded, Unbounded};
 
-/// How many clients of each kind are brought within the lag bound with each decision.
-const LEADS_PER_DECISION: usize = 4;
+/// How many clients are brought within the lag bound with each decision: few GPUs have more.
+const LEADS_PER_DECISION: usize = 64;
 
 impl TokenLedger {
     /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
@@ -41,13 +42,23 @@ impl TokenLedger {
         }
     }
 
-    /// Brings the clients that are furthest ahead within the bound. They exceed it when their weights have grown since they
-    /// were charged.
+    /// Brings clients that are too far ahead within the bound. They exceed it when their weights have grown since they were
+    /// charged. Weights grow when a client leaves the demand: each of the others is checked once after that.
     fn bound_leads(&mut self, now: u64) {
-        for key in self.queue.last(LEADS_PER_DECISION) {
-            if key.start > self.virtual_now.saturating_add(self.lag_bound(key.client)) {
-                self.bound_lag(key.client);
-                self.update_place(key.client, now);
+        let count = self.unchecked_leads.min(LEADS_PER_DECISION);
+        if count == 0 {
+            return;
+        }
+        self.unchecked_leads -= count;
+        let last = self.last_checked_lead;
+        let following = self.clients.range((Excluded(last), Unbounded)).chain(self.clients.range(..=last));
+        let ids: Vec<ClientId> = following.map(|(id, _)| *id).take(count).collect();
+        self.last_checked_lead = ids.last().copied().unwrap_or(last);
+        for id in ids {
+            let latest = self.virtual_now.saturating_add(self.lag_bound(id));
+            if self.clients.get(&id).is_some_and(|client| client.start > latest) {
+                self.bound_lag(id);
+                self.update_place(id, now);
             }
         }
     }
@@ -172,6 +183,7 @@ impl TokenLedger {
         }
         if counted {
             self.demand.remove(&client.spec);
+            self.unchecked_leads = self.clients.len();
         }
         counted
     }

@@ -47,7 +47,7 @@ pub(super) struct Grant {
     ran: u64,
     /// A hardware-scheduled process was under it.
     pub(super) hardware_scheduled: bool,
-    /// A process whose work continues while grants are withheld was under it.
+    /// A process whose work continues while grants are withheld was under it and has left.
     pub(super) ungated: bool,
     /// Since when its client is enabled.
     runs_since: Option<u64>,
@@ -82,7 +82,6 @@ impl Grant {
     /// A process joins it.
     pub(super) fn join(&mut self, member: Member) {
         self.hardware_scheduled |= member.is_hardware_scheduled();
-        self.ungated |= !member.gated;
         self.members.push(member);
     }
 
@@ -101,6 +100,7 @@ impl Grant {
     pub(super) fn leave(&mut self, process: ProcessId, at: u64, used: Option<u64>) -> bool {
         let Some(index) = self.members.iter().position(|m| m.process == process) else { return false };
         let member = self.members.swap_remove(index);
+        self.ungated |= !member.gated;
         let held = at.saturating_sub(member.joined);
         let reported = used.map_or(held, |used| used.min(held));
         self.reported =

@@ -77,7 +77,6 @@ impl TokenLedger {
             burst_ns: 0,
             unlimited: false,
             requested: false,
-            gated: false,
             timer_ended: None,
         };
         self.processes.insert(process, new);

@@ -70,8 +70,6 @@ struct Process {
     unlimited: bool,
     /// It has requested an unlimited grant by itself and waits for it.
     requested: bool,
-    /// Its submitted work is held back while grants are withheld.
-    gated: bool,
     /// When its last grant ended by timer: overuse since then can still be charged.
     timer_ended: Option<u64>,
 }
@@ -92,6 +90,9 @@ pub struct TokenLedger {
     leaving: BTreeSet<(u64, ClientId)>,
     /// Virtual time of the GPU: that of the client granted last.
     virtual_now: VirtualNs,
+    /// How many clients are still to be checked for being too far ahead, and the one that was checked last.
+    unchecked_leads: usize,
+    last_checked_lead: ClientId,
     /// Clients that returned a grant at its deadline, and until when the ledger waits for their next requests.
     lingering: Vec<(ClientId, u64)>,
     critical: CriticalClients,
@@ -118,6 +119,8 @@ impl TokenLedger {
             demand: ActiveDemand::default(),
             leaving: BTreeSet::new(),
             virtual_now: 0,
+            unchecked_leads: 0,
+            last_checked_lead: ClientId(0),
             lingering: Vec::new(),
             critical: CriticalClients::default(),
             grants: Vec::new(),

@@ -57,12 +57,6 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
-    /// The ready clients with the largest virtual times: at most `count` of each kind.
-    pub(super) fn last(&self, count: usize) -> Vec<Key> {
-        let (hardware, token) = (self.hardware.iter().rev(), self.token.iter().rev());
-        hardware.take(count).chain(token.take(count)).copied().collect()
-    }
-
     /// The client whose limit allows a grant next, and when.
     pub(super) fn first_limited(&self) -> Option<(u64, ClientId)> {
         self.limited.first().copied()

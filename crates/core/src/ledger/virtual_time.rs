@@ -18,7 +18,9 @@ pub(super) type VirtualNs = u64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct LevelDemand {
     requests_ppm: u64,
-    /// What their limits allow beyond their requests.
+    /// Their requests, or the least weight where a request is smaller.
+    guaranteed_ppm: u64,
+    /// What their limits allow beyond that.
     headroom_ppm: u64,
     without_request: u32,
 }
@@ -34,6 +36,7 @@ impl ActiveDemand {
     pub(super) fn add(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm += u64::from(spec.request.ppm());
+        level.guaranteed_ppm += guaranteed_ppm(spec);
         level.headroom_ppm += headroom_ppm(spec);
         level.without_request += u32::from(spec.request.ppm() == 0);
     }
@@ -42,21 +45,22 @@ impl ActiveDemand {
     pub(super) fn remove(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
         level.requests_ppm = level.requests_ppm.saturating_sub(u64::from(spec.request.ppm()));
+        level.guaranteed_ppm = level.guaranteed_ppm.saturating_sub(guaranteed_ppm(spec));
         level.headroom_ppm = level.headroom_ppm.saturating_sub(headroom_ppm(spec));
         level.without_request = level.without_request.saturating_sub(u32::from(spec.request.ppm() == 0));
     }
 
     /// The share to which an active client is entitled, in parts per million. It is never zero.
     ///
-    /// Every client is entitled to its request. Unrequested time goes to the levels in their order, to each as much as the
-    /// limits of its clients allow. Inside a level it goes equally to the clients without a request; if all have one, in
-    /// proportion to the requests. No weight is below the least one.
+    /// Every client is entitled to its request, and one with a smaller request to the least weight. What is left goes to the
+    /// levels in their order, to each as much as the limits of its clients allow. Inside a level it goes equally to the
+    /// clients without a request; if all have one, in proportion to the requests. So the weights add up to at most 1 if what
+    /// is guaranteed does.
     pub(super) fn weight_ppm(&self, spec: &ClientSpec) -> u64 {
-        let requested: u64 = self.levels.iter().map(|level| level.requests_ppm).sum();
-        let unrequested = u64::from(WHOLE_PPM).saturating_sub(requested);
+        let guaranteed: u64 = self.levels.iter().map(|level| level.guaranteed_ppm).sum();
         let (own, better) = (spec.class.level(), 1..spec.class.level());
         let taken: u64 = better.map(|level| self.levels[level].headroom_ppm).sum();
-        let left = unrequested.saturating_sub(taken);
+        let left = u64::from(WHOLE_PPM).saturating_sub(guaranteed).saturating_sub(taken);
         let request = u64::from(spec.request.ppm());
         let level = self.levels[own];
         let extra = match level.without_request {
@@ -65,14 +69,18 @@ impl ActiveDemand {
             _ if request > 0 => 0,
             sharers => left / u64::from(sharers),
         };
-        let weight = request + extra;
-        weight.max(LEAST_WEIGHT_PPM)
+        guaranteed_ppm(spec) + extra
     }
 }
 
-/// What a client's limit allows beyond its request, in parts per million.
+/// The weight that a client has without unrequested time, in parts per million.
+fn guaranteed_ppm(spec: &ClientSpec) -> u64 {
+    u64::from(spec.request.ppm()).max(LEAST_WEIGHT_PPM)
+}
+
+/// What a client's limit allows beyond that, in parts per million.
 fn headroom_ppm(spec: &ClientSpec) -> u64 {
-    u64::from(spec.limit.ppm().saturating_sub(spec.request.ppm()))
+    u64::from(spec.limit.ppm()).saturating_sub(guaranteed_ppm(spec))
 }
 
 /// GPU time as virtual time of a client with this weight.

@@ -21,11 +21,13 @@ impl TokenLedger {
         }
     }
 
-    /// Sets whether the submitted work of a process is held back while grants are withheld, from its next grant on.
-    /// Ignored if the process is not known.
+    /// Sets whether what a process submits under its grant is held back while grants are withheld. Until then it counts as not
+    /// held back. Call it before the process learns of the grant.
     pub fn set_gated(&mut self, process: ProcessId, gated: bool) {
-        if let Some(process) = self.processes.get_mut(&process) {
-            process.gated = gated;
+        for member in self.grants.iter_mut().flat_map(|grant| &mut grant.members) {
+            if member.process == process {
+                member.gated = gated && member.kind == ReturnKind::Returns;
+            }
         }
     }
 
@@ -56,7 +58,7 @@ impl TokenLedger {
 impl Grant {
     /// Whether all work under it is held back while grants are withheld.
     pub(super) fn can_be_suspended(&self) -> bool {
-        !self.hardware_scheduled && !self.ungated
+        !self.hardware_scheduled && !self.ungated && self.members.iter().all(|member| member.gated)
     }
 
     /// Adds a time in which grants were withheld, if the grant is suspended then.

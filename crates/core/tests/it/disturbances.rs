@@ -49,11 +49,6 @@ impl Disturbance {
         }
     }
 
-    /// GPU time of the kernel that it starts.
-    pub(crate) const fn kernel_ns(&self) -> u64 {
-        if let Self::LongKernel { ns, .. } = self { *ns } else { 0 }
-    }
-
     /// Has it happen to these tenants at a time.
     pub(crate) fn schedule(self, gpu: &mut SimulatedGpu, tenants: &[TenantSpec], at: u64) {
         let end = at + self.lasts_ns();

@@ -5,7 +5,7 @@ use crate::simulated_gpu::{
     Claim, Deviation, MS, S, Scheduling, SimulatedGpu, TenantSpec, entitled, ledger_policy,
 };
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed};
+use sluice_core::Share;
 use sluice_core::ledger::Class;
 
 /// From this time after the end of the last disturbance on, shares are those entitled to.
@@ -32,12 +32,23 @@ struct Mean {
     charge_error: f64,
 }
 
-/// Runs the tenants through the disturbances, and then for `ns` from 2 s after the last one on. Returns the largest
+/// For how long tenants may repay what they were ahead by: a lighter one needs longer for the same GPU time. One whose share
+/// is below the tolerance shows no deviation while it repays.
+fn repaid_ns(tenants: &[TenantSpec]) -> u64 {
+    let claims: Vec<Claim> = tenants.iter().map(Claim::from).collect();
+    let shares = entitled(&claims).into_iter().filter(|share| *share > 0.02);
+    let ppm = |share| u64::from(Share::from_fraction(share).unwrap().ppm());
+    let longest = shares.map(|share| ledger_policy().lag_ns * 1_000_000 / ppm(share)).max();
+    SETTLED_NS.max(longest.unwrap_or(0).next_multiple_of(10 * MS))
+}
+
+/// Runs the tenants through the disturbances, and then for `ns` from `settled_ns` after the last one on. Returns the largest
 /// deviation of each tenant's share in this time, and its mean differences.
 fn run(
     scheduling: Scheduling,
     tenants: &[TenantSpec],
     disturbances: &[(u64, Disturbance)],
+    settled_ns: u64,
     ns: u64,
 ) -> Vec<(Deviation, Mean)> {
     let mut gpu = SimulatedGpu::new(scheduling, tenants);
@@ -46,12 +57,12 @@ fn run(
         disturbance.schedule(&mut gpu, tenants, *at);
         quiet = quiet.max(at + disturbance.lasts_ns());
     }
-    if disturbances.len() > 1 {
-        // A kernel begins after another disturbance has ended, and runs beside the other tenants.
-        let kernels_ns: u64 = disturbances.iter().map(|(_, disturbance)| disturbance.kernel_ns()).sum();
-        quiet += kernels_ns * tenants.len() as u64;
+    gpu.run_until(quiet);
+    // A kernel that does not stop at the end of its tenant's grant runs beside the other tenants, which delays its end.
+    while scheduling == Scheduling::Token && gpu.runs_long_kernel() {
+        gpu.run_until(gpu.now + 10 * MS);
     }
-    let from = quiet.next_multiple_of(10 * MS) + SETTLED_NS;
+    let from = gpu.now.next_multiple_of(10 * MS) + settled_ns;
     let to = from + ns;
     gpu.run_until(from);
     let totals = |gpu: &SimulatedGpu| -> Vec<(u64, u64)> {
@@ -76,7 +87,7 @@ fn failures(scheduling: Scheduling, disturbance: Disturbance) -> Vec<String> {
     let mut failures = Vec::new();
     for requests in REQUESTS {
         let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
-        for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], 120 * S) {
+        for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], SETTLED_NS, 120 * S) {
             if deviation.size() > tolerance() {
                 failures.push(format!("{scheduling:?} {requests:?}: {deviation}"));
             }
@@ -149,8 +160,6 @@ fn any_tenants() -> impl Strategy<Value = Vec<TenantSpec>> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 150, failure_persistence: None, rng_seed: RngSeed::Fixed(14), ..Config::default() })]
-
     #[test]
     fn shares_hold_after_random_disturbances(
         (tenants, disturbances) in any_tenants().prop_flat_map(|tenants| {
@@ -160,7 +169,7 @@ proptest! {
         hardware in any::<bool>(),
     ) {
         let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
-        for (deviation, mean) in run(scheduling, &tenants, &disturbances, 8 * S) {
+        for (deviation, mean) in run(scheduling, &tenants, &disturbances, repaid_ns(&tenants), 8 * S) {
             // Each of the other clients may have one quantum more or less in the window.
             let others = (tenants.len() - 1) as f64;
             prop_assert!(deviation.size() <= others * tolerance(), "{}", deviation);

@@ -38,6 +38,11 @@ pub(super) fn add(
                 "Time that the pod's requests waited for a grant, seconds",
                 seconds(usage.wait_ns),
             ),
+            (
+                "sluice_client_delayed_seconds_total",
+                "Time that requests of a latency-critical pod waited because it had used its limit, or more than its quota while another pod lagged, seconds",
+                seconds(usage.delayed_ns),
+            ),
         ],
     )?;
     families.set_gauges(

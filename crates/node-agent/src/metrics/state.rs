@@ -68,6 +68,7 @@ struct InForce<'a> {
     memory_denied: u64,
     grants: u64,
     wait_ns: u64,
+    delayed_ns: u64,
     processes: Vec<Process<'a>>,
 }
 
@@ -156,6 +157,7 @@ fn in_force<'a>(usage: &'a ClientUsage, facts: &'a Facts) -> Option<InForce<'a>>
         memory_denied: usage.memory_denied,
         grants: usage.grants,
         wait_ns: usage.wait_ns,
+        delayed_ns: usage.delayed_ns,
         processes: processes.collect(),
     })
 }

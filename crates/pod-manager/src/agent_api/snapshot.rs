@@ -72,6 +72,7 @@ fn usage_of(
         memory_denied: client.metrics.memory.denied.get(),
         grants: client.metrics.grants.granted.get(),
         wait_ns: client.wait_ns,
+        delayed_ns: client.delayed_ns,
         bypassed: bypasses.by_label(),
         left_out: client.removed,
         adopted_processes: u32::try_from(scheduled(id, processes, groups)).unwrap_or(u32::MAX),

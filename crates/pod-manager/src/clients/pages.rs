@@ -1,6 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
+use sluice_comm::page::grant::GATES_WANTED;
 use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
 use sluice_sys::futex;
@@ -60,6 +61,11 @@ impl Pages {
         if self.grant().set_gate(wanted, closed) {
             futex::wake_low(self.grant().gate_futex(), u32::MAX);
         }
+    }
+
+    /// Whether what the process submits waits at stream gates: they are wanted, and it reports some.
+    pub(crate) fn has_gates(&self) -> bool {
+        self.grant().gate_word() & GATES_WANTED != 0 && self.report().gates() != 0
     }
 
     /// Shows the unlimited grant of a process that the GPU schedules: its page never decides when it runs.

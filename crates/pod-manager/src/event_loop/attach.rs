@@ -208,6 +208,7 @@ impl EventLoop {
         let added = self.shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
         added.map_err(|_| Reason::ClientRemoved)?;
         let is_critical = self.shared.clients.is_critical(client);
+        self.stream_gates.process_changed(id);
         self.announce(id, announcement);
         if is_critical {
             // Its launch gate is open before it asks.

@@ -126,6 +126,7 @@ impl EventLoop {
             self.close_for_removal(connection);
         }
         self.channel_groups.release(id, &mut self.shared);
+        self.stream_gates.process_changed(id);
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
         if !stays {
             self.forget_process(id, "disconnected");

@@ -168,6 +168,7 @@ impl EventLoop {
         if let Some(process) = self.shared.processes.get_mut(id) {
             process.close_token_channel();
         }
+        self.stream_gates.process_changed(id);
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
     }
 }

@@ -31,6 +31,7 @@ impl EventLoop {
     /// Brings a process's page in line with how it is scheduled: a hardware-scheduled process holds an unlimited grant and never asks
     /// for one.
     pub(super) fn show_scheduling(&mut self, id: ProcessId) {
+        self.stream_gates.process_changed(id);
         let is_hardware_scheduled = self.channel_groups.is_hardware_scheduled(id);
         let Some(process) = self.shared.processes.get_mut(id) else { return };
         let shows_hardware_grant = process.pages.as_ref().is_some_and(|pages| pages.shows_hardware_grant);

@@ -188,6 +188,7 @@ impl EventLoop {
         };
         let process = self.shared.processes.add(process, &self.shared.io);
         self.connections.set_role(id, Role::Legacy(process));
+        self.stream_gates.process_changed(process);
         self.shared.clients.memory.open(process, client);
         let added = self.shared.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
         added.map_err(|_| Reason::ClientRemoved)?;

@@ -66,22 +66,24 @@ impl EventLoop {
         let ms = now.saturating_sub(stopped_at) / 1_000_000;
         warn!(ms, "the manager did not run: it takes back all grants and sets all channel groups anew");
         let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
-        groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
         let is_token_scheduled = |id: ProcessId, process: &Process| {
             process.is_attached()
                 && !groups.is_hardware_scheduled(id)
                 && !shared.clients.is_critical(process.client)
         };
         let processes = shared.processes.iter().filter(|(id, process)| is_token_scheduled(*id, process));
+        let mut waiting = Vec::new();
         for (id, process) in processes {
             let Some(pages) = &process.pages else { continue };
-            let ledger = &mut shared.grants.ledger;
             // What the process may have returned meanwhile is ignored.
-            ledger.withdraw(id, stopped_at);
+            shared.grants.ledger.withdraw(id, stopped_at);
             pages.grant().close();
-            if !process.unanswered.is_empty() {
-                let _ = ledger.request(id, now, GrantRequest::default());
-            }
+            waiting.extend((!process.unanswered.is_empty()).then_some(id));
+        }
+        // The ledger's time does not go back: what happens now comes after all that is withdrawn as of the stop.
+        groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
+        for id in waiting {
+            let _ = shared.grants.ledger.request(id, now, GrantRequest::default());
         }
         shared.export_unseen(stopped_at, now);
     }

@@ -107,6 +107,7 @@ impl Shared {
             && let Some(pages) = &process.pages
         {
             let contended = self.clients.get(process.client).is_some_and(|client| client.contended);
+            self.grants.ledger.set_gated(id, pages.has_gates());
             pages.grant().set_contended(contended);
             pages.grant().open(deadline_tsc, deadline_ns, epoch);
         }

@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::Activity;
 use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The state of the gates, and which processes have gates.
 pub(crate) struct StreamGates {
@@ -15,11 +15,26 @@ pub(crate) struct StreamGates {
     of: GatedProcesses,
     /// Work that latency-critical processes have announced and that has not come yet.
     announced: HashMap<ProcessId, Announced>,
+    /// Processes that are told to hold back what they have submitted.
+    gated: BTreeSet<ProcessId>,
+    /// Processes that may have become gated since the last update, or are no longer.
+    changed: BTreeSet<ProcessId>,
+    /// How often a process was compared or told, for tests.
+    #[cfg(test)]
+    visits: std::cell::Cell<usize>,
 }
 
 impl StreamGates {
     pub(crate) fn new(policy: GatePolicy, of: GatedProcesses) -> Self {
-        Self { gates: Gates::new(policy), of, announced: HashMap::new() }
+        Self {
+            gates: Gates::new(policy),
+            of,
+            announced: HashMap::new(),
+            gated: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            #[cfg(test)]
+            visits: std::cell::Cell::default(),
+        }
     }
 
     /// When to read the activity of latency-critical processes again.
@@ -30,6 +45,13 @@ impl StreamGates {
     /// Forgets a process.
     pub(crate) fn forget(&mut self, id: ProcessId) {
         self.announced.remove(&id);
+        self.gated.remove(&id);
+        self.changed.remove(&id);
+    }
+
+    /// A process has attached or disconnected, or is scheduled in another way.
+    pub(crate) fn process_changed(&mut self, id: ProcessId) {
+        self.changed.insert(id);
     }
 
     /// A process announces that work of its own begins in `lead_us`: for a latency-critical process that counts as work.
@@ -44,6 +66,7 @@ impl StreamGates {
 
     /// Closes and opens the gates, and has the ledger withhold grants while they are closed. Before the ledger decides.
     pub(crate) fn update(&mut self, groups: &ChannelGroups, shared: &mut Shared) {
+        let changed = self.regroup(groups, shared);
         let before = self.gates.state();
         if !before.is_wanted() && !groups.scheduler.has_critical() {
             return;
@@ -51,23 +74,45 @@ impl StreamGates {
         let Shared { clients, processes, grants, io } = shared;
         let now = io.now();
         let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
-        let is_gated = self.of != GatedProcesses::Off
-            && processes.iter().any(|(id, process)| self.has_gates(id, process, clients, groups));
-        let critical = if is_gated { critical } else { Vec::new() };
+        let critical = if self.gated.is_empty() { Vec::new() } else { critical };
         let announced_until = self.announced.values().map(|announced| announced.until).max();
         let state = self.gates.update(now, announced_until, critical.into_iter());
         if state != before {
             io.metrics.stream_gates.changed(state);
         }
-        if !(state.is_wanted() || before.is_wanted()) {
-            return;
-        }
         grants.ledger.set_withheld(state.is_closed(), now);
-        for (id, process) in processes.iter() {
-            let gated = self.has_gates(id, process, clients, groups);
-            if let Some(pages) = process.pages.as_ref().filter(|pages| pages.reports_activity()) {
-                pages.set_gate(gated && state.is_wanted(), gated && state.is_closed());
-                grants.ledger.set_gated(id, gated && pages.report().gates() != 0);
+        let told = |state: GateState| (state.is_wanted(), state.is_closed());
+        if told(state) == told(before) {
+            self.tell(changed.iter(), processes);
+        } else {
+            self.tell(changed.union(&self.gated), processes);
+        }
+    }
+
+    /// Brings the set of gated processes up to date. Returns the processes that were compared.
+    fn regroup(&mut self, groups: &ChannelGroups, shared: &Shared) -> BTreeSet<ProcessId> {
+        let changed = std::mem::take(&mut self.changed);
+        for id in &changed {
+            self.count_visit();
+            let process = shared.processes.get(*id);
+            if process.is_some_and(|process| self.is_gated(*id, process, &shared.clients, groups)) {
+                self.gated.insert(*id);
+            } else {
+                self.gated.remove(id);
+            }
+        }
+        changed
+    }
+
+    /// Writes on the pages of these processes whether they need gates and whether these are closed.
+    fn tell<'a>(&self, ids: impl Iterator<Item = &'a ProcessId>, processes: &Processes) {
+        let state = self.gates.state();
+        for id in ids {
+            self.count_visit();
+            let pages = processes.pages(*id).filter(|pages| pages.reports_activity());
+            if let Some(pages) = pages {
+                let is_gated = self.gated.contains(id);
+                pages.set_gate(is_gated && state.is_wanted(), is_gated && state.is_closed());
             }
         }
     }
@@ -108,13 +153,18 @@ impl StreamGates {
     }
 
     /// Whether a process is told to hold back what it has submitted.
-    fn has_gates(&self, id: ProcessId, process: &Process, clients: &Clients, groups: &ChannelGroups) -> bool {
+    fn is_gated(&self, id: ProcessId, process: &Process, clients: &Clients, groups: &ChannelGroups) -> bool {
         let concerned = match self.of {
             GatedProcesses::Off => false,
             GatedProcesses::TokenScheduled => !groups.is_hardware_scheduled(id),
             GatedProcesses::All => true,
         };
         concerned && process.is_attached() && !clients.is_critical(process.client)
+    }
+
+    fn count_visit(&self) {
+        #[cfg(test)]
+        self.visits.set(self.visits.get() + 1);
     }
 
     /// Whether the gates need a wake-up when this process becomes busy.

@@ -4,6 +4,7 @@ use crate::clients::{ClientKey, Definition, GpuTime};
 use crate::connections::ConnectionId;
 use crate::grants::Grants;
 use crate::io::test_io;
+use sluice_comm::page::grant::GATE_CLOSED;
 use sluice_comm::page::{Flags, PAGE_VERSION};
 use sluice_core::ClientId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
@@ -47,9 +48,20 @@ impl Parts {
         Self { shared, groups, best_effort: best_effort.1, critical: id }
     }
 
+    /// Gates that know of both processes.
+    fn gates(&self, policy: GatePolicy, of: GatedProcesses) -> StreamGates {
+        let mut gates = StreamGates::new(policy, of);
+        [self.best_effort, self.critical].into_iter().for_each(|id| gates.process_changed(id));
+        gates
+    }
+
     fn update(&mut self, gates: &mut StreamGates) -> GateState {
         gates.update(&self.groups, &mut self.shared);
         gates.gates.state()
+    }
+
+    fn add_process(&mut self, client: ClientId) -> ProcessId {
+        process(client, &mut self.shared.processes, &self.shared.io)
     }
 
     fn set_busy(&self, busy: bool) {
@@ -68,7 +80,7 @@ fn process(client: ClientId, processes: &mut Processes, io: &crate::io::Io) -> P
 #[test]
 fn gates_are_closed_and_grants_withheld_while_a_latency_critical_process_is_busy() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
+    let mut gates = parts.gates(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
     assert_eq!(parts.update(&mut gates), GateState::Open);
     parts.set_busy(true);
     assert_eq!(parts.update(&mut gates), GateState::Closed);
@@ -81,7 +93,7 @@ fn gates_are_closed_and_grants_withheld_while_a_latency_critical_process_is_busy
 #[test]
 fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
+    let mut gates = parts.gates(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
     let now = parts.shared.io.now();
     gates.announce(parts.best_effort, 1_500, now, &parts.shared);
     assert_eq!(parts.update(&mut gates), GateState::Open);
@@ -94,7 +106,7 @@ fn announcement_closes_the_gates_for_a_latency_critical_process_only() {
 #[test]
 fn announcement_of_a_process_that_is_no_longer_attached_ends_at_its_time() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy::default(), GatedProcesses::All);
+    let mut gates = parts.gates(GatePolicy::default(), GatedProcesses::All);
     gates.announce(parts.critical, 1_500, 0, &parts.shared);
     assert!(!gates.announced.is_empty());
     parts.shared.processes.get_mut(parts.critical).unwrap().token = None;
@@ -105,7 +117,40 @@ fn announcement_of_a_process_that_is_no_longer_attached_ends_at_its_time() {
 #[test]
 fn gates_are_unwanted_without_a_process_that_has_some() {
     let mut parts = Parts::new();
-    let mut gates = StreamGates::new(GatePolicy::default(), GatedProcesses::Off);
+    let mut gates = parts.gates(GatePolicy::default(), GatedProcesses::Off);
     parts.set_busy(true);
     assert_eq!(parts.update(&mut gates), GateState::Unwanted);
+}
+
+#[test]
+fn update_visits_only_the_processes_that_a_change_concerns() {
+    let mut parts = Parts::new();
+    let mut gates = parts.gates(GatePolicy { idle_ns: 0, ..GatePolicy::default() }, GatedProcesses::All);
+    let client = parts.shared.processes.client_of(parts.best_effort).unwrap();
+    let others: Vec<ProcessId> = (0..50).map(|_| parts.add_process(client)).collect();
+    others.iter().for_each(|id| gates.process_changed(*id));
+    let closed = |parts: &Parts| {
+        let words = others.iter().map(|id| parts.shared.processes.pages(*id).unwrap().grant().gate_word());
+        words.filter(|word| word & GATE_CLOSED != 0).count()
+    };
+    assert_eq!(parts.update(&mut gates), GateState::Open);
+    gates.visits.take();
+    for _ in 0..10 {
+        parts.update(&mut gates);
+    }
+    assert_eq!(gates.visits.take(), 0, "nothing has changed");
+    gates.process_changed(others[7]);
+    parts.update(&mut gates);
+    assert_eq!(gates.visits.take(), 2, "it is compared and told");
+    parts.set_busy(true);
+    assert_eq!(parts.update(&mut gates), GateState::Closed);
+    assert_eq!((gates.visits.take(), closed(&parts)), (51, 50), "each gated process is told once");
+    parts.shared.processes.get_mut(others[7]).unwrap().token = None;
+    gates.process_changed(others[7]);
+    parts.update(&mut gates);
+    assert_eq!((gates.visits.take(), closed(&parts)), (2, 49));
+    gates.forget(others[8]);
+    parts.set_busy(false);
+    assert_eq!(parts.update(&mut gates), GateState::Open);
+    assert_eq!(gates.visits.take(), 49);
 }

@@ -102,6 +102,23 @@ fn pause_shorter_than_the_bound_changes_no_group() {
 }
 
 #[test]
+fn grant_is_not_charged_for_a_stop_while_an_older_process_waits() {
+    let world = world();
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    b.want();
+    b.granted();
+    a.want();
+    stop(&world);
+    assert_eq!(a.granted(), 50.0);
+    b.want();
+    world.advance(50 * MS);
+    a.give_back(50.0);
+    a.want();
+    world.settle();
+    assert!(!b.token.is_silent(), "with the smaller virtual time it is next");
+}
+
+#[test]
 fn tokens_are_granted_again_after_a_stop_and_the_time_is_not_charged() {
     let world = world();
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));

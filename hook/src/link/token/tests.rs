@@ -1,4 +1,4 @@
-use sluice_comm::Name;
+use sluice_comm::{Name, SILENCE_NS};
 
 use super::*;
 
@@ -37,4 +37,22 @@ fn gate_word_of_a_replaced_page_is_not_waited_for() {
     let connection = connection_with(new);
     let ended = connection.wait_for_gate_change(&old[GATE], 0, Duration::from_secs(60));
     assert_eq!(ended, futex::Wake::Changed);
+}
+
+#[test]
+fn contenders_that_a_silent_manager_wrote_do_not_count() {
+    let words = page();
+    let connection = connection_with(words);
+    let page = GrantView::new(words);
+    page.init();
+    page.set_latency_critical(true);
+    page.set_contenders(2);
+    assert_eq!(connection.critical_contenders(), Some(2), "a manager without a heartbeat is never silent");
+    let now = monotonic_ns();
+    page.set_heartbeat(now);
+    assert_eq!(connection.critical_contenders(), Some(2));
+    page.set_heartbeat(now - SILENCE_NS);
+    assert_eq!(connection.critical_contenders(), None);
+    page.set_contenders(0);
+    assert_eq!(connection.critical_contenders(), Some(0));
 }

@@ -57,3 +57,21 @@ fn client_that_held_the_gpu_alone_shares_it_at_once() {
     let late = gpu.had[0].share_between(10 * S, 11 * S);
     assert!((late - 0.5).abs() <= 0.1, "{late} in the first second together");
 }
+
+/// A client of small weight uses 25 s of its share at once, and five others do so after it. Then a client of a better level leaves, and
+/// the first client is entitled to more than a half.
+#[test]
+fn client_whose_weight_grows_does_not_wait_because_lighter_clients_are_further_ahead() {
+    let class = |class, request| (ClientSpec { class, ..spec(request, 1.0) }, BUSY);
+    let light = |class| (ClientSpec { class, ..spec(0.0, 1.0) }, Some(Habit::Busy { overuse_ns: 300 * MS }));
+    let mut clients = vec![class(Class::High, 0.0), class(Class::Normal, 0.4), light(Class::Normal)];
+    clients.extend([light(Class::BestEffort); 5]);
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(4 * S);
+    assert!(gpu.had[2..].iter().all(|had| had.runs.len() == 1), "each of them has run once");
+    gpu.habit(0, None);
+    gpu.habit(2, BUSY);
+    gpu.run_until(10 * S);
+    let share = gpu.had[2].share_between(6 * S, 10 * S);
+    assert!((0.5..0.7).contains(&share), "{share}");
+}

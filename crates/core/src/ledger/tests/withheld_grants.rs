@@ -5,10 +5,10 @@ use super::*;
 /// The first client, gated or not, holds a grant from 0 on and the second one waits. Grants are withheld from 10 ms on.
 fn withheld(gated: bool) -> TokenLedger {
     let mut ledger = pair();
-    ledger.set_gated(ProcessId(0), gated);
     ask(&mut ledger, 0, 0);
     ask(&mut ledger, 1, 0);
     ledger.advance(0);
+    ledger.set_gated(ProcessId(0), gated);
     ledger.set_withheld(true, 10 * MS);
     assert_eq!(ledger.advance(10 * MS), []);
     ledger
@@ -72,9 +72,9 @@ fn client_without_gates_is_charged_its_report_and_revoked_at_the_usual_time() {
 fn grant_that_ends_by_timer_continues_while_grants_are_withheld() {
     let mut ledger = pair();
     ledger.add_process(ProcessId(9), ClientId(0), ReturnKind::ByTimer).unwrap();
-    ledger.set_gated(ProcessId(9), true);
     ask(&mut ledger, 9, 0);
     ledger.advance(0);
+    ledger.set_gated(ProcessId(9), true);
     ledger.set_withheld(true, 10 * MS);
     assert_eq!(ledger.next_deadline(), Some(50 * MS));
     assert_eq!(ended(&ledger.advance(50 * MS)), [(0, 50 * MS, 50 * MS)]);

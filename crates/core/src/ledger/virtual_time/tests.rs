@@ -24,6 +24,16 @@ fn clients_without_a_request_share_the_unrequested_time_equally() {
 }
 
 #[test]
+fn least_weights_are_taken_off_the_unrequested_time_and_not_off_the_requests() {
+    let (normal, none) = (client(Class::Normal, 10), client(Class::BestEffort, 0));
+    let mut clients = vec![none; 10];
+    clients.extend([normal, client(Class::BestEffort, 60)]);
+    let weights = weights(&clients);
+    assert_eq!((weights[0], &weights[10..]), (1, &[30, 60][..]));
+    assert_eq!(weights.iter().sum::<u64>(), 100);
+}
+
+#[test]
 fn client_without_a_request_has_the_least_weight_if_everything_is_requested() {
     assert_eq!(weights(&[client(Class::Normal, 100), client(Class::Normal, 0)]), [100, 1]);
 }
@@ -31,7 +41,7 @@ fn client_without_a_request_has_the_least_weight_if_everything_is_requested() {
 #[test]
 fn unrequested_time_goes_to_the_best_level_and_requests_of_worse_levels_remain() {
     let clients = [client(Class::High, 20), client(Class::Normal, 30), client(Class::BestEffort, 0)];
-    assert_eq!(weights(&clients), [70, 30, 1]);
+    assert_eq!(weights(&clients), [69, 30, 1]);
     assert_eq!(weights(&[client(Class::High, 0), client(Class::BestEffort, 40)]), [60, 40]);
 }
 
@@ -60,13 +70,6 @@ fn removed_client_changes_no_weight() {
     demand.add(&leaves);
     demand.remove(&leaves);
     assert_eq!(demand.levels, before.levels);
-}
-
-#[test]
-fn time_beyond_the_limits_of_a_level_goes_to_the_next() {
-    let mut high = client(Class::High, 10);
-    high.limit = Share::from_ppm(200_000).unwrap();
-    assert_eq!(weights(&[high, client(Class::Normal, 20), client(Class::BestEffort, 40)]), [20, 40, 40]);
 }
 
 #[test]

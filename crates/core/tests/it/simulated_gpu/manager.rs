@@ -124,15 +124,18 @@ impl SimulatedGpu {
     /// The manager did not run from `since` on: it takes back all grants, and no setting of a group is known.
     pub(super) fn rebuild(&mut self, since: u64) {
         let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
-        scheduler.rebuild(ledger, since, now);
         let by_token = |tenant: &&mut Tenant| !tenant.hardware_scheduled && !tenant.is_critical();
+        let mut waiting = Vec::new();
         for tenant in self.tenants.iter_mut().filter(by_token) {
             let Some(process) = tenant.process else { continue };
             ledger.withdraw(process, since);
             tenant.close_page();
-            if tenant.waits {
-                let _ = ledger.request(process, now, GrantRequest::default());
-            }
+            waiting.extend(tenant.waits.then_some(process));
+        }
+        // The ledger's time does not go back: what happens now comes after all that happened then.
+        scheduler.rebuild(ledger, since, now);
+        for process in waiting {
+            let _ = ledger.request(process, now, GrantRequest::default());
         }
     }
 
@@ -181,9 +184,6 @@ impl SimulatedGpu {
         let critical = attached().filter(|tenant| is_gated && tenant.is_critical());
         let state = self.manager.gates.update(now, None, critical.map(|tenant| tenant.activity));
         self.manager.ledger.set_withheld(state.is_closed(), now);
-        for tenant in attached() {
-            self.manager.ledger.set_gated(tenant.process.unwrap(), gated(&tenant));
-        }
     }
 
     /// Carries out an action on a grant page.
@@ -192,7 +192,9 @@ impl SimulatedGpu {
         let mut tenants = self.tenants.iter_mut();
         match *action {
             Action::Grant { process, deadline, .. } => {
-                tenants.find(tenant_of(process)).into_iter().for_each(|tenant| tenant.open_page(deadline));
+                let Some(tenant) = tenants.find(tenant_of(process)) else { return };
+                self.manager.ledger.set_gated(process, !tenant.is_critical() && !tenant.hardware_scheduled);
+                tenant.open_page(deadline);
             }
             Action::Extend { process, deadline, .. } => {
                 let page = Some(Deadline::At(deadline));

@@ -19,7 +19,7 @@ pub(crate) use witness::Deviation;
 
 use driver::Driver;
 use manager::Manager;
-use tenant::Tenant;
+use tenant::{KERNEL_NS, Tenant};
 use witness::Witness;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -81,6 +81,13 @@ impl SimulatedGpu {
     pub(crate) fn charged_ns(&self, tenant: usize) -> u64 {
         let usage = self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap();
         usage.charged_ns + usage.running_ns
+    }
+
+    /// Whether a tenant has a kernel that is longer than usual.
+    pub(crate) fn runs_long_kernel(&self) -> bool {
+        let is_long =
+            |tenant: &Tenant| tenant.process.is_some() && tenant.workload.kernel_left_ns > KERNEL_NS;
+        self.tenants.iter().any(is_long)
     }
 
     /// Arrival and duration of each finished request of a tenant.

@@ -7,7 +7,7 @@ use sluice_core::ledger::{Class, Deadline};
 use sluice_core::{ClientId, ProcessId};
 
 /// GPU time of the kernel that is in progress when a grant ends.
-const KERNEL_NS: u64 = 500_000;
+pub(super) const KERNEL_NS: u64 = 500_000;
 /// How long a holder may be idle before it returns its grant: while another client waits, and otherwise.
 const IDLE_NS: (u64, u64) = (2_000_000, 20_000_000);
 
