@@ -98,7 +98,7 @@ impl Driver for Gpu {
         if stream.kind == StreamKind::PerThread {
             return None;
         }
-        if preempt::has_pending_behind_manager_gate(context, handle(stream)) {
+        if self.has_queued(context) {
             return Some(false);
         }
         let query = real::table().cuStreamQuery?;
@@ -106,6 +106,10 @@ impl Driver for Gpu {
         let status = with_context(context, || unsafe { query(handle(stream)) })?;
         // A context with an error runs nothing.
         Some(status != CUresult::ERROR_NOT_READY)
+    }
+
+    fn has_queued(&self, context: u64) -> bool {
+        preempt::has_queued_commands(context)
     }
 
     fn drain_context(&self, context: u64) {

@@ -34,9 +34,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
-use sluice_driver_api::types::CUstream;
 use sluice_preempt::engine::Engine;
-use sluice_preempt::ids::{Code, Stream};
+use sluice_preempt::ids::Code;
 
 use crate::clock::HostClock;
 use crate::leaked::Leaked;
@@ -117,16 +116,16 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Whether the manager's gate keeps commands of a stream in the host queue, so that the driver does not know of them.
-pub(crate) fn has_pending_behind_manager_gate(context: u64, stream: CUstream) -> bool {
-    let handle = (stream.expose_provenance() as u64).max(Stream::LEGACY);
+/// Whether commands of a context are in host queues, so that the driver does not know of them. Those that a stop by the program may keep
+/// there do not count: the program may never resume the stream.
+pub(crate) fn has_queued_commands(context: u64) -> bool {
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {
                 streams::of_context(context).iter().any(|queue| {
-                    queue.stream().handle == handle
-                        && preemptors::is_preempted_by_manager(queue.id())
-                        && engine.pending_commands(queue) > 0
+                    engine.pending_commands(queue) > 0
+                        && (preemptors::is_preempted_by_manager(queue.id())
+                            || !preemptors::is_any_preempted_by_program())
                 })
             })
         })

@@ -189,6 +189,8 @@ pub(crate) struct FakeDriver {
     /// Queries of streams.
     pub(crate) queries: AtomicU64,
     pub(crate) no_context: AtomicBool,
+    /// Until when commands wait in queues of the hook.
+    pub(crate) queued_until_ns: AtomicU64,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -226,6 +228,11 @@ impl Driver for FakeDriver {
     fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
         self.queries.fetch_add(1, SeqCst);
         (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
+    }
+
+    fn has_queued(&self, _context: u64) -> bool {
+        let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
+        now < self.queued_until_ns.load(SeqCst)
     }
 
     fn drain_context(&self, context: u64) {

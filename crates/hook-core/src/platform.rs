@@ -104,6 +104,9 @@ pub trait Driver {
     /// Whether the stream has no work left; `None` if this thread cannot query it.
     fn is_idle(&self, context: u64, stream: Stream) -> Option<bool>;
 
+    /// Whether commands of the context wait in queues of the hook. They reach the driver later, without a call of the program.
+    fn has_queued(&self, context: u64) -> bool;
+
     /// Waits for everything submitted to the context.
     fn drain_context(&self, context: u64);
 }

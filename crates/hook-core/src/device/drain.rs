@@ -12,11 +12,18 @@ const LAUNCH_TIMEOUT_NS: u64 = 10_000_000;
 /// How long to sleep between two checks for launches in flight.
 const LAUNCH_CHECK_NS: u64 = 5_000;
 
+/// How long to wait for commands in queues of the hook: as long as the manager waits for the grant after its deadline.
+const QUEUED_TIMEOUT_NS: u64 = 2_000_000_000;
+
+/// How long to sleep between two checks of the queues. The driver has work of 1 ms or more while commands are queued.
+const QUEUED_CHECK_NS: u64 = 200_000;
+
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
-        let draining = lock(&self.drain_lock);
         self.wait_for_launches();
+        self.wait_for_queued();
+        let draining = lock(&self.drain_lock);
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
             self.driver.drain_context(context);
@@ -46,6 +53,27 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < LAUNCH_TIMEOUT_NS {
             self.clock.pause(LAUNCH_CHECK_NS);
         }
+    }
+
+    /// Waits until the driver has the commands that the program has submitted and the hook has queued: they are work of this grant, and no
+    /// event can be recorded behind them before. No lock is held, because a thread that ends a context needs them.
+    fn wait_for_queued(&self) {
+        let began = self.clock.now_ns();
+        while self.has_queued() && self.clock.now_ns().saturating_sub(began) < QUEUED_TIMEOUT_NS {
+            self.clock.pause(QUEUED_CHECK_NS);
+        }
+    }
+
+    /// Whether the drain has to wait for queued commands of the contexts that the grant has used.
+    fn has_queued(&self) -> bool {
+        let state = self.lock();
+        let mut contexts: Vec<u64> = state.streams.all().iter().map(|used| used.context).collect();
+        // If the connection is lost, the grant has been settled.
+        let is_draining = state.phase == Phase::Draining;
+        drop(state);
+        contexts.sort_unstable();
+        contexts.dedup();
+        is_draining && contexts.into_iter().any(|context| self.driver.has_queued(context))
     }
 
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.

@@ -7,11 +7,13 @@ use serde::Serialize;
 pub(super) struct Exported {
     /// `sluice_gpu_seconds_total` and the time of hold kernels, which it leaves out.
     pub(super) seconds: f64,
-    /// `sluice_share`.
+    /// `sluice_hold_seconds_total`.
+    pub(super) hold_seconds: f64,
+    /// `sluice_share`, which leaves out hold kernels.
     pub(super) share: f64,
     /// The ledger's GPU time.
     pub(super) ledger_seconds: f64,
-    /// The ledger's share of the same window.
+    /// The ledger's share of the same window, hold kernels included.
     pub(super) ledger_share: f64,
 }
 
@@ -28,10 +30,12 @@ pub(super) struct Sample {
 pub(super) struct Difference {
     /// Rate of the exported seconds less the rate of the ledger's.
     pub(super) rate_points: f64,
-    /// `sluice_share` less the ledger's share of the same window.
+    /// `sluice_share` with the hold kernels of its window, less the ledger's share of the same window.
     pub(super) share_points: f64,
 }
 
+/// The window of `sluice_share`.
+pub(super) const SHARE_WINDOW_NS: u64 = 10_000_000_000;
 /// Fewest samples of a comparison.
 const FEWEST: usize = 9;
 /// Samples whose mean is compared as `sluice_share`: at one moment the share of a window contains half of a quantum or none.
@@ -51,13 +55,25 @@ pub(super) fn compare(samples: &[Sample]) -> Option<Vec<Difference>> {
         mean(part.iter().map(|sample| sample.clients[client].seconds - sample.clients[client].ledger_seconds))
     };
     let newest = &samples[samples.len() - LAST..];
-    let share_ahead =
-        |sample: &Sample, client: usize| sample.clients[client].share - sample.clients[client].ledger_share;
+    let share_ahead = |sample: &Sample, client: usize| {
+        let Exported { share, ledger_share, .. } = sample.clients[client];
+        share + hold_share(samples, sample, client) - ledger_share
+    };
     let of_client = |client| Difference {
         rate_points: 100.0 * (ahead(last, client) - ahead(first, client)) / (at(last) - at(first)).max(1e-9),
         share_points: 100.0 * mean(newest.iter().map(|sample| share_ahead(sample, client))),
     };
     Some((0..samples[0].clients.len()).map(of_client).collect())
+}
+
+/// Part of a sample's window in which hold kernels of a client ran: from the first sample in the window on.
+fn hold_share(samples: &[Sample], sample: &Sample, client: usize) -> f64 {
+    let begin = sample.at_ns.saturating_sub(SHARE_WINDOW_NS);
+    let first = samples.iter().find(|first| (begin..sample.at_ns).contains(&first.at_ns));
+    first.map_or(0.0, |first| {
+        let held = sample.clients[client].hold_seconds - first.clients[client].hold_seconds;
+        held * 1e9 / (sample.at_ns - first.at_ns) as f64
+    })
 }
 
 /// Rate of the exported seconds less the rate of the ledger's between two samples, in points, by client.

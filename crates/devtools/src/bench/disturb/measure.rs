@@ -8,7 +8,7 @@ use sluice_sim::ledger::Ledger;
 use super::bed::DisturbBed;
 use super::disturbances::{self, Observed};
 use super::entitled::{Terms, entitled_shares};
-use super::exported::{Difference, Exported, Sample, compare, gained};
+use super::exported::{Difference, Exported, SHARE_WINDOW_NS, Sample, compare, gained};
 use super::host::{HostLoad, HostWatch};
 use super::scenario::{Bar, Scenario};
 use super::waits::Waits;
@@ -18,8 +18,6 @@ use super::windows::{Span, Worst, by_second, shares, worst};
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Time after the disturbance after which shares are judged: the bar.
 const SETTLED: Duration = Duration::from_secs(2);
-/// The window of `sluice_share`.
-const SHARE_WINDOW_NS: u64 = 10_000_000_000;
 /// Time between two readings of the exported figures, and between two wake-ups.
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 const WAKE_EVERY: Duration = Duration::from_millis(10);
@@ -127,9 +125,11 @@ fn read(bed: &DisturbBed<'_>) -> anyhow::Result<Option<Sample>> {
     let of_client = |name: &str| {
         let metric = |metric| metrics.of_client(metric, name);
         let seconds = metric("sluice_gpu_seconds_total").context("no sluice_gpu_seconds_total")?;
+        let hold_seconds = metric("sluice_hold_seconds_total").unwrap_or(0.0);
         let label = ledger.labels.get(name);
         anyhow::Ok(Exported {
-            seconds: seconds + metric("sluice_hold_seconds_total").unwrap_or(0.0),
+            seconds: seconds + hold_seconds,
+            hold_seconds,
             share: metric("sluice_share").context("no sluice_share")?,
             ledger_seconds: label.map_or(0.0, |label| label.gpu_ns as f64 / 1e9),
             ledger_share: 0.0,

@@ -112,6 +112,61 @@ fn drain_waits_for_a_launch_in_flight() {
 }
 
 #[test]
+fn grant_with_commands_in_queues_of_the_hook_is_returned_when_the_gpu_has_done_them() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.driver.queued_until_ns.store(fixture.clock.now_ns() + 40 * MS, SeqCst);
+    device.driver.drain_ns.store(3 * MS, SeqCst);
+    device.track();
+    device.track();
+    let (used_ms, overuse_ms) = used(&device, 1);
+    assert!((143.0..144.0).contains(&used_ms), "the queued 40 ms and the last 3 ms, not {used_ms}");
+    assert!((43.0..44.0).contains(&overuse_ms), "{overuse_ms}");
+}
+
+#[test]
+fn drain_that_waits_for_queued_commands_delays_no_end_of_a_context() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    device.driver.queued_until_ns.store(u64::MAX, SeqCst);
+    let began = fixture.clock.now_ns();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| device.track());
+        while fixture.clock.now_ns() < began + MS && !drain.is_finished() {
+            std::thread::yield_now();
+        }
+        // The context ends while the drain waits, and with it what is queued.
+        let locks = device.lock_contexts();
+        assert!(fixture.clock.now_ns() < began + 2_000 * MS, "the drain waits without the locks");
+        device.driver.queued_until_ns.store(0, SeqCst);
+        device.forget_context(7);
+        drop(locks);
+        drain.join().expect("the drain ends");
+    });
+    assert_eq!(device.link.sent().len(), 2);
+}
+
+#[test]
+fn drain_does_not_wait_for_queued_commands_longer_than_the_manager_waits_for_the_grant() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.driver.queued_until_ns.store(u64::MAX, SeqCst);
+    device.track();
+    let began = fixture.clock.now_ns();
+    device.track();
+    let waited = fixture.clock.now_ns() - began;
+    assert!((2_000 * MS..2_100 * MS).contains(&waited), "{waited} ns");
+    assert_eq!(device.link.sent().len(), 2);
+}
+
+#[test]
 fn unlimited_grant_wakes_the_manager_per_burst_and_not_per_launch() {
     let fixture = Fixture::new();
     let device = fixture.detached();

@@ -5,7 +5,8 @@ fn samples(rate: f64, step: f64, (share, ledger_share): (f64, f64)) -> Vec<Sampl
     let sample = |number: u64| {
         let at = number as f64 * 0.2;
         let seconds = (at * rate / step).floor() * step;
-        let clients = vec![Exported { seconds, share, ledger_seconds: at * 0.5, ledger_share }];
+        let clients =
+            vec![Exported { seconds, hold_seconds: 0.0, share, ledger_seconds: at * 0.5, ledger_share }];
         Sample { at_ns: number * 200_000_000, clients }
     };
     (0..40).map(sample).collect()
@@ -29,6 +30,17 @@ fn a_counter_that_grows_too_slowly_is_found() {
 fn a_share_of_everything_beside_a_ledger_of_nothing_is_a_hundred_points_off() {
     let found = compare(&samples(0.5, 0.07, (1.0, 0.0))).unwrap();
     assert!((found[0].share_points - 100.0).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn hold_kernels_of_the_window_are_part_of_the_exported_share() {
+    let mut samples = samples(0.5, 0.07, (0.48, 0.5));
+    for sample in &mut samples {
+        // 2 % of the time, and more before the first sample.
+        sample.clients[0].hold_seconds = 3.0 + 0.02 * sample.at_ns as f64 / 1e9;
+    }
+    let found = compare(&samples).unwrap();
+    assert!(found[0].share_points.abs() < 1e-6, "{found:?}");
 }
 
 #[test]
