@@ -13,6 +13,7 @@
 mod acquire;
 mod counter_check;
 mod drain;
+mod deadlines;
 mod host_waits;
 mod state;
 mod tracker;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_units::Share;
 
 use super::amount::{self, Amount, LIMIT_ALLOWED, QUOTA_ALLOWED};
-use super::duration::parse_duration;
+use sluice_units::parse_duration;
 use super::lists::{is_label, is_model, is_uuid, nearest, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::quantity::parse_quantity;
