@@ -12,8 +12,8 @@
 
 mod acquire;
 mod counter_check;
-mod drain;
 mod deadlines;
+mod drain;
 mod host_waits;
 mod state;
 mod tracker;

@@ -37,7 +37,9 @@ impl Deadlines {
         let mut services = Vec::new();
         for id in grants.ledger.critical_processes() {
             let Some(process) = processes.get(id).filter(|process| process.is_attached()) else { continue };
-            let Some(pages) = process.pages.as_ref().filter(|pages| pages.reports_activity()) else { continue };
+            let Some(pages) = process.pages.as_ref().filter(|pages| pages.reports_activity()) else {
+                continue;
+            };
             let Some(client) = clients.get(process.client) else { continue };
             services.push(Service {
                 process: id,

@@ -99,7 +99,10 @@ fn third_client_sees_the_earliest_work_of_both_others() {
     );
     // A process that waits itself does not make a third one wait for it.
     let waits = Service { postponed: true, ..busy(expects(second, 0), NOW) };
-    assert_eq!(update(&mut order, NOW, &[first, waits, third]), [Nothing, At(NOW + 3 * MS), At(NOW + 3 * MS)]);
+    assert_eq!(
+        update(&mut order, NOW, &[first, waits, third]),
+        [Nothing, At(NOW + 3 * MS), At(NOW + 3 * MS)]
+    );
 }
 
 #[test]
@@ -113,7 +116,10 @@ fn expected_request_counts_until_it_has_come_or_is_late() {
     // The next one is seen while the request runs, and counts when it has ended.
     let next = expects(busy(resnet, due + MS), due + 10 * MS);
     assert_eq!(update(&mut order, due + MS, &[next, decode]), [Nothing, Now]);
-    assert_eq!(update(&mut order, due + 2 * MS, &[idle(next, due + 2 * MS), decode]), [Nothing, At(due + 10 * MS)]);
+    assert_eq!(
+        update(&mut order, due + 2 * MS, &[idle(next, due + 2 * MS), decode]),
+        [Nothing, At(due + 10 * MS)]
+    );
 }
 
 #[test]
@@ -158,7 +164,10 @@ fn client_beyond_its_request_delays_no_other_client() {
     let beyond = Service { within_request: false, expected_ns: NOW + 3 * MS, ..resnet };
     let mut order = order();
     assert_eq!(update(&mut order, NOW, &[beyond, decode]), [Nothing, Nothing]);
-    assert_eq!(update(&mut order, NOW, &[Service { within_request: true, ..beyond }, decode]), [Nothing, Now]);
+    assert_eq!(
+        update(&mut order, NOW, &[Service { within_request: true, ..beyond }, decode]),
+        [Nothing, Now]
+    );
 }
 
 #[test]
