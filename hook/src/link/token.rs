@@ -349,7 +349,7 @@ impl TokenLink for TokenConnection {
         let grant = self.grant_view();
         let word = grant.urgent();
         if UrgentWork::of_word(word) == seen {
-            let low_half = (word & u64::from(u32::MAX)) as u32;
+            let low_half = u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
             let timeout = Duration::from_nanos(timeout_ns);
             if futex::wait_low(grant.urgent_futex(), low_half, Some(timeout)) == futex::Wake::Refused {
                 std::thread::sleep(timeout.min(REFUSED_WAIT));
