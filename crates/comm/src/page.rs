@@ -61,6 +61,10 @@ pub mod grant {
     pub const WAKEUP_REQUESTED: usize = 33;
     /// Contenders: how many other processes may use the GPU now; 0: none. From version 2 on.
     pub const CONTENDERS: usize = 34;
+    /// Work of other latency-critical clients whose deadline is earlier than this client's: 0 none, [`URGENT_NOW`], or the
+    /// expected begin of such work on CLOCK_MONOTONIC, in nanoseconds. Its low 32 bits are a futex that the manager wakes
+    /// at each change. Zero for all other clients. A manager that does not know the word leaves it zero.
+    pub const URGENT: usize = 35;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -69,6 +73,8 @@ pub mod grant {
     /// writes no heartbeat. From version 3 on.
     pub const HEARTBEAT_NS: usize = 64;
 
+    /// Value of [`URGENT`]: such work has been submitted and is not known to have finished.
+    pub const URGENT_NOW: u64 = 1;
     /// Flag of [`GATE`]: submitted work that has not begun must not begin.
     pub const GATE_CLOSED: u32 = 1 << 0;
     /// Flag of [`GATE`]: stream gates must be put in front of work, because a latency-critical process may arrive.
@@ -104,6 +110,13 @@ pub mod report {
     /// It carries the contents of HINT without the connection; the client writes its wake-up eventfd afterwards. The
     /// manager uses it only for a latency-critical process and only for a short time. From version 2 on.
     pub const ANNOUNCED_NS: usize = 21;
+    /// When the process predicts or has announced its next request, on CLOCK_MONOTONIC, in nanoseconds; 0: unknown. The
+    /// manager uses it only for a latency-critical client within its request. Zero if the hook does not predict.
+    pub const EXPECTED_NS: usize = 23;
+    /// Usual duration of a request of this process, from its first work to its last, in nanoseconds; 0: unknown.
+    pub const SERVICE_NS: usize = 24;
+    /// 1 while a launch of this process is postponed because of [`super::grant::URGENT`].
+    pub const POSTPONED: usize = 25;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached: time that a latency-critical
@@ -111,6 +124,8 @@ pub mod report {
     /// overlap while a hold kernel lasts until the program waits. From version 2 on; zero if the hook does not count
     /// it.
     pub const HOLD_NS: usize = 34;
+    /// Time for which launches were postponed because of [`super::grant::URGENT`], in nanoseconds, since the process attached.
+    pub const POSTPONED_NS: usize = 35;
     /// First of [`BYPASS_REASONS`] counters of calls that bypassed the launch gate, by reason.
     pub const BYPASS: usize = 64;
 

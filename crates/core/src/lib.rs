@@ -5,6 +5,7 @@
 //!
 //! * [`ledger::TokenLedger`] decides which clients may submit work, until when, and charges them.
 //! * [`channel_groups::ChannelGroupScheduler`] enforces its grants by enabling and disabling channel groups.
+//! * [`deadlines::DeadlineOrder`] decides which latency-critical client has urgent work for which other.
 //! * [`stream_gates`] decides when stream gates are closed.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
 //! * [`resources`] parses the resource file; [`pod_cgroup`] reads a process's pod from its cgroup path.
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod channel_groups;
+pub mod deadlines;
 pub mod ids;
 pub mod ledger;
 pub mod limit_bucket;

@@ -12,6 +12,7 @@
 
 mod acquire;
 mod counter_check;
+mod deadlines;
 mod drain;
 mod host_waits;
 mod state;

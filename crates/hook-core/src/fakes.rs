@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
+use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::lock;
 use crate::platform::*;
 
@@ -72,6 +73,13 @@ pub(crate) struct FakeLink {
     /// How long an answer takes while the grant runs.
     pub(crate) delay_ns: AtomicU64,
     pub(crate) sent: Mutex<Vec<(Option<GrantUsage>, Option<GrantRequest>)>>,
+    pub(crate) critical: AtomicBool,
+    /// The word of the urgent work, and when it becomes 0 during a wait; 0: never.
+    pub(crate) urgent: AtomicU64,
+    pub(crate) urgent_until_ns: AtomicU64,
+    /// The reports about postponed launches, and the last forecast.
+    pub(crate) postponed: Mutex<Vec<(bool, u64)>>,
+    pub(crate) forecast: Mutex<Option<RequestForecast>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -168,6 +176,34 @@ impl TokenLink for FakeLink {
 
     fn wake_manager(&self) {
         self.wakeups.fetch_add(1, SeqCst);
+    }
+
+    fn is_latency_critical(&self) -> bool {
+        self.critical.load(SeqCst)
+    }
+
+    fn urgent_work(&self) -> UrgentWork {
+        UrgentWork::of_word(self.urgent.load(SeqCst))
+    }
+
+    fn wait_for_urgent_work(&self, _seen: UrgentWork, timeout_ns: u64) {
+        if let Some(clock) = lock(&self.clock).as_ref() {
+            let (now, ends) = (clock.now_ns(), self.urgent_until_ns.load(SeqCst));
+            if ends != 0 && ends <= now + timeout_ns {
+                clock.set(ends.max(now));
+                self.urgent.store(0, SeqCst);
+            } else {
+                clock.advance(timeout_ns);
+            }
+        }
+    }
+
+    fn report_postponed(&self, postponed: bool, waited_ns: u64) {
+        lock(&self.postponed).push((postponed, waited_ns));
+    }
+
+    fn report_forecast(&self, forecast: RequestForecast) {
+        *lock(&self.forecast) = Some(forecast);
     }
 
     fn report_busy(&self, busy_ns: u64) {

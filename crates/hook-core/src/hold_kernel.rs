@@ -13,7 +13,7 @@
 //! The program's calls go through [`HoldKernels`]: one relaxed load where there is nothing to do. [`HoldKernelState`] takes the
 //! decisions; it uses no clock, no driver and no lock.
 
-mod arrival_predictor;
+pub(crate) mod arrival_predictor;
 mod benefit_test;
 mod contexts;
 mod preparation_estimate;

@@ -7,6 +7,7 @@
 //!   grant acquires one; a tracker thread ends grants.
 //! * [`memory::MemoryAccount`], [`allocations::AllocationTable`]: bytes charged to the client, and for which allocation.
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
+//! * [`burst_admission::BurstAdmission`]: when launches leave the GPU to clients with an earlier deadline.
 //! * [`group_recovery::Recovery`]: the order of controls that recover channel groups without a manager.
 //! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
 //!
@@ -21,6 +22,7 @@
 
 pub mod allocations;
 pub mod array_size;
+pub mod burst_admission;
 pub mod captures;
 pub mod config;
 pub mod device;

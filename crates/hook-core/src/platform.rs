@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::outcome::Bypass;
 
 /// A clock, so that tests can set the time.
@@ -218,6 +219,26 @@ pub trait TokenLink: Debug {
 
     /// Wakes the manager if it has asked for that: work arrived on an idle process. Called after [`Self::set_activity`].
     fn wake_manager(&self);
+
+    /// Whether this process is latency-critical, as the manager reports it.
+    fn is_latency_critical(&self) -> bool {
+        false
+    }
+
+    /// Work of clients with an earlier deadline, as the manager reports it. One acquiring load.
+    fn urgent_work(&self) -> UrgentWork {
+        UrgentWork::None
+    }
+
+    /// Waits until the urgent work is not `seen` any more, for at most `timeout_ns`. It may return earlier.
+    fn wait_for_urgent_work(&self, _seen: UrgentWork, _timeout_ns: u64) {}
+
+    /// Reports whether launches are postponed because of urgent work, and the time for which one was. Wakes the manager if they are, so
+    /// that it reads often when the urgent work ends.
+    fn report_postponed(&self, _postponed: bool, _waited_ns: u64) {}
+
+    /// Reports when the next request is expected and how long requests last.
+    fn report_forecast(&self, _forecast: RequestForecast) {}
 
     /// Publishes the GPU time that this process used since it started, in nanoseconds.
     fn report_busy(&self, busy_ns: u64);

@@ -23,6 +23,7 @@ use crate::clients::{Clients, Definition, Processes};
 use crate::clock::Clock;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{Connections, Listener};
+use crate::deadlines::Deadlines;
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
 use crate::io::{Closer, Io, LogLimiter};
@@ -78,6 +79,7 @@ pub(crate) struct EventLoop {
     connections: Connections,
     channel_groups: ChannelGroups,
     stream_gates: StreamGates,
+    deadlines: Deadlines,
     stalled: StalledProcesses,
     unhooked: Unhooked,
     agent_api: AgentApi,
@@ -123,6 +125,7 @@ impl EventLoop {
             connections,
             channel_groups: ChannelGroups::new(scheduler, driver, executor),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
+            deadlines: Deadlines::default(),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             agent_api: AgentApi::new(&config.clients),
@@ -242,6 +245,7 @@ impl EventLoop {
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
             self.stream_gates.next_deadline(),
+            self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
             self.heartbeat.next_deadline(),

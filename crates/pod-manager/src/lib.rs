@@ -35,6 +35,7 @@ mod clients;
 pub mod clock;
 mod config;
 mod connections;
+mod deadlines;
 mod effect;
 mod error;
 mod event_loop;

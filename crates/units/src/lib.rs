@@ -1,5 +1,9 @@
-//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact.
+//! Shares of one GPU as integers: parts per million, so that sums and comparisons are exact. Durations as text.
 #![forbid(unsafe_code)]
+
+mod duration;
+
+pub use duration::parse_duration;
 
 use std::fmt;
 

@@ -9,6 +9,7 @@ use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
@@ -31,6 +32,9 @@ static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
 
 /// Pause before a thread is woken again that may not have waited yet.
 const WAKE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How long a thread sleeps that may not wait on a futex.
+const REFUSED_WAIT: Duration = Duration::from_micros(100);
 
 /// Value of `fail_closed` before the first attachment.
 const UNKNOWN: u8 = 2;
@@ -372,6 +376,44 @@ impl TokenLink for TokenConnection {
         if self.grant_view().wakeup_requested() {
             self.wakeup.signal();
         }
+    }
+
+    fn is_latency_critical(&self) -> bool {
+        self.critical_contenders().is_some()
+    }
+
+    #[inline]
+    fn urgent_work(&self) -> UrgentWork {
+        UrgentWork::of_word(self.grant_view().urgent())
+    }
+
+    fn wait_for_urgent_work(&self, seen: UrgentWork, timeout_ns: u64) {
+        let grant = self.grant_view();
+        let word = grant.urgent();
+        if UrgentWork::of_word(word) == seen {
+            let low_half = u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+            let timeout = Duration::from_nanos(timeout_ns);
+            if futex::wait_low(grant.urgent_futex(), low_half, Some(timeout)) == futex::Wake::Refused {
+                std::thread::sleep(timeout.min(REFUSED_WAIT));
+            }
+        }
+    }
+
+    fn report_postponed(&self, postponed: bool, waited_ns: u64) {
+        let Some(report) = self.report_view() else { return };
+        let begins = postponed && !report.is_postponed();
+        report.add_postponed_ns(waited_ns);
+        report.set_postponed(postponed);
+        if begins {
+            // The manager reads the urgent work's end more often from now on.
+            self.wakeup.signal();
+        }
+    }
+
+    fn report_forecast(&self, forecast: RequestForecast) {
+        let Some(report) = self.report_view() else { return };
+        report.expect(forecast.expected_ns);
+        report.set_service_ns(forecast.service_ns);
     }
 
     fn report_busy(&self, busy_ns: u64) {

@@ -75,6 +75,8 @@ struct State {
     gate: u32,
     /// A request of this kind is read and never answered.
     hangs_at: Option<RequestKind>,
+    /// The work of clients with an earlier deadline, for all clients.
+    urgent: u64,
 }
 
 impl RecordingManager {
@@ -113,6 +115,25 @@ impl RecordingManager {
     /// client has an unlimited one.
     pub fn hang_at(&self, kind: RequestKind) {
         lock(&self.state).hangs_at = Some(kind);
+    }
+
+    /// Shows all present and future clients the work of clients with an earlier deadline.
+    pub fn set_urgent(&self, urgent: u64) {
+        let mut state = lock(&self.state);
+        state.urgent = urgent;
+        state.pages.iter().step_by(2).for_each(|grant| state.write_page(grant));
+    }
+
+    /// Whether the last attached client reports that a launch is postponed, and for how long launches were, in nanoseconds.
+    pub fn postponed(&self) -> (bool, u64) {
+        let state = lock(&self.state);
+        let report = state.pages.last().map(|report| ReportView::new(report.words()));
+        report.map_or((false, 0), |report| (report.is_postponed(), report.postponed_ns()))
+    }
+
+    /// The usual duration of a request that the last attached client reports, in nanoseconds.
+    pub fn service_ns(&self) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).service_ns())
     }
 
     /// GPU time of hold kernels that the last attached client reports, in nanoseconds.
@@ -218,6 +239,9 @@ impl State {
         page.set_contenders(self.contenders);
         page.set_gate_word(self.gate);
         futex::wake_low(&grant.words()[GATE], u32::MAX);
+        if page.set_urgent(self.urgent) {
+            futex::wake_low(page.urgent_futex(), u32::MAX);
+        }
     }
 }
 

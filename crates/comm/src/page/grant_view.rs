@@ -137,6 +137,16 @@ impl<'a> GrantView<'a> {
         }
     }
 
+    /// Work of clients with an earlier deadline: 0 none, [`grant::URGENT_NOW`], or the time at which it is expected.
+    pub fn urgent(&self) -> u64 {
+        read(self.0, grant::URGENT)
+    }
+
+    /// The word of [`Self::urgent`], whose low half is a futex.
+    pub fn urgent_futex(&self) -> &'a AtomicU64 {
+        &self.0[grant::URGENT]
+    }
+
     /// The gate word, whose low half is a futex: the value read by [`gate_word`](Self::gate_word) is the expected value
     /// of the wait.
     pub fn gate_futex(&self) -> &'a AtomicU64 {
@@ -193,6 +203,16 @@ impl GrantView<'_> {
     /// Sets the contenders: how many other processes may use the GPU now.
     pub fn set_contenders(&self, others: u64) {
         self.0[grant::CONTENDERS].store(others, Ordering::Release);
+    }
+
+    /// Sets the work of clients with an earlier deadline. Returns `true` if that is a change: the caller then wakes
+    /// [`Self::urgent_futex`].
+    pub fn set_urgent(&self, urgent: u64) -> bool {
+        let changes = self.0[grant::URGENT].load(Ordering::Relaxed) != urgent;
+        if changes {
+            self.0[grant::URGENT].store(urgent, Ordering::Release);
+        }
+        changes
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

@@ -71,6 +71,46 @@ impl<'a> ReportView<'a> {
         self.0[report::ANNOUNCED_NS].store(at_ns, Ordering::Release);
     }
 
+    /// When the process expects its next request, on CLOCK_MONOTONIC; 0: unknown.
+    pub fn expected_ns(&self) -> u64 {
+        read(self.0, report::EXPECTED_NS)
+    }
+
+    /// Reports when the next request is expected, 0 if that is unknown.
+    pub fn expect(&self, at_ns: u64) {
+        self.0[report::EXPECTED_NS].store(at_ns, Ordering::Release);
+    }
+
+    /// Usual duration of a request, in nanoseconds; 0: unknown.
+    pub fn service_ns(&self) -> u64 {
+        read(self.0, report::SERVICE_NS)
+    }
+
+    /// Reports the usual duration of a request.
+    pub fn set_service_ns(&self, ns: u64) {
+        self.0[report::SERVICE_NS].store(ns, Ordering::Release);
+    }
+
+    /// Whether a launch is postponed because of work with an earlier deadline.
+    pub fn is_postponed(&self) -> bool {
+        read(self.0, report::POSTPONED) != 0
+    }
+
+    /// Reports whether a launch is postponed.
+    pub fn set_postponed(&self, postponed: bool) {
+        self.0[report::POSTPONED].store(u64::from(postponed), Ordering::Release);
+    }
+
+    /// Time for which launches were postponed since the process attached, in nanoseconds.
+    pub fn postponed_ns(&self) -> u64 {
+        read(self.0, report::POSTPONED_NS)
+    }
+
+    /// Adds time for which launches were postponed.
+    pub fn add_postponed_ns(&self, ns: u64) {
+        self.0[report::POSTPONED_NS].fetch_add(ns, Ordering::Relaxed);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)

@@ -151,6 +151,15 @@ impl TokenLedger {
         clients.flat_map(|client| client.processes.iter().copied()).collect()
     }
 
+    /// Whether a latency-critical client has used no more than its request and is not delayed. What it may use at once beyond its
+    /// request, [`Policy::critical_burst_ns`], counts as within.
+    #[must_use]
+    pub fn is_within_request(&self, client: ClientId, now: u64) -> bool {
+        let now = now.max(self.now);
+        let entry = self.critical.entries.get(&client);
+        entry.is_some_and(|entry| entry.delayed.is_none() && !entry.request.is_overdrawn(now))
+    }
+
     /// Usage of a client, if it is known.
     #[must_use]
     pub fn usage(&self, client: ClientId, now: u64) -> Option<Usage> {

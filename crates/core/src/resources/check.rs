@@ -4,6 +4,7 @@ use super::quantity::parse_bytes;
 use super::{ClientEntry, Mistake, NAME_MAX, ParseOptions, Place};
 use crate::ledger::Class;
 use crate::share::{Share, ShareError, WHOLE_PPM};
+use sluice_units::parse_duration;
 use std::collections::BTreeMap;
 
 /// An entry as written. `None`: the field is missing, which the reader of the notation has reported or allowed.
@@ -15,10 +16,13 @@ pub(super) struct RawEntry {
     pub(super) limit: Option<String>,
     pub(super) memory: Option<String>,
     pub(super) class: Option<String>,
+    pub(super) slo: Option<String>,
 }
 
 const SHARE: &str = "a share of one GPU between 0 and 1, such as 0.3 or 30%";
 const CLASSES: &str = "latency-critical, high, normal or best-effort";
+const SLO: &str = "a duration above 0, such as 5ms or 1.5s";
+const SLO_CLASS: &str = "no slo, or class: latency-critical";
 const MEMORY: &str = "an amount of memory such as 10737418240, 8Gi or 500M, below 2^64 bytes";
 
 /// Converts raw entries into clients and appends every mistake to `mistakes`.
@@ -30,7 +34,7 @@ pub(super) fn check(
     let mut seen: BTreeMap<String, Place> = BTreeMap::new();
     let mut clients = Vec::with_capacity(raw.len());
     let mut requests = Vec::new();
-    for RawEntry { place, name, request, limit, memory, class } in raw {
+    for RawEntry { place, name, request, limit, memory, class, slo } in raw {
         let before = mistakes.len();
         if let Some(name) = &name {
             check_name(name, &place, &seen, mistakes);
@@ -54,10 +58,17 @@ pub(super) fn check(
             let known = Class::ALL.into_iter().find(|class| class.name() == text);
             known.ok_or_else(|| place.mistake("class", format!("{text:?}"), CLASSES))
         });
+        let slo_ns = read(slo, mistakes, |text| {
+            let duration = parse_duration(text).filter(|ns| *ns > 0);
+            duration.ok_or_else(|| place.mistake("slo", format!("{text:?}"), SLO))
+        });
+        if slo_ns.is_some() && class.is_some_and(|class| !class.is_latency_critical()) {
+            mistakes.push(place.mistake("slo", "an slo of another class", SLO_CLASS));
+        }
         if mistakes.len() == before
             && let (Some(request), Some(limit), Some(memory), Some(class)) = (request, limit, memory, class)
         {
-            clients.push(ClientEntry { name, request, limit, memory, class });
+            clients.push(ClientEntry { name, request, limit, memory, class, slo_ns: slo_ns.unwrap_or(0) });
         }
     }
     check_sum(&requests, mistakes);

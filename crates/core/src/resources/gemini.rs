@@ -43,5 +43,6 @@ fn entry(line: usize, text: &str, reading: ParseOptions, mistakes: &mut Vec<Mist
         limit: Some(limit.to_owned()),
         memory: Some(memory.to_owned()),
         class: None,
+        slo: None,
     })
 }

@@ -30,6 +30,8 @@ pub struct ClientEntry {
     pub memory: u64,
     /// Grants with deadlines, or an unlimited grant.
     pub class: Class,
+    /// Latency objective, nanoseconds; 0: none. Only of a latency-critical client.
+    pub slo_ns: u64,
 }
 
 impl ClientEntry {

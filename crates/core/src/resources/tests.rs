@@ -12,7 +12,7 @@ fn read(text: &str) -> Result<Vec<ClientEntry>, Mistakes> {
 
 fn entry(name: &str, request: f64, limit: f64, memory: u64, class: Class) -> ClientEntry {
     let share = |fraction| Share::from_fraction(fraction).unwrap();
-    ClientEntry { name: name.into(), request: share(request), limit: share(limit), memory, class }
+    ClientEntry { name: name.into(), request: share(request), limit: share(limit), memory, class, slo_ns: 0 }
 }
 
 /// The place and the found value of each mistake.
@@ -64,6 +64,23 @@ fn yaml_names_the_class_of_each_client_and_an_unknown_class_lists_the_four() {
     let message = read(&file("gold")).unwrap_err().to_string();
     assert!(message.contains("\"gold\""), "{message}");
     assert!(classes.iter().all(|(name, _)| message.contains(name)), "{message}");
+}
+
+#[test]
+fn yaml_reads_the_slo_of_a_latency_critical_client_and_refuses_others() {
+    let file = |class: &str, slo: &str| {
+        read(&format!("clients: [{{ name: a, request: 0, memory: 1, class: {class}, slo: {slo} }}]"))
+    };
+    assert_eq!(file("latency-critical", "1.5ms").unwrap()[0].slo_ns, 1_500_000);
+    for (class, slo, found) in [
+        ("best-effort", "2ms", "an slo of another class"),
+        ("latency-critical", "2", "found \"2\", expected a duration"),
+        ("latency-critical", "0s", "found \"0s\", expected a duration"),
+        ("latency-critical", "[1ms]", "found a list, expected a word"),
+    ] {
+        let message = file(class, slo).unwrap_err().to_string();
+        assert!(message.contains(found), "{message}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The YAML notation: `clients:` with a list of `{ name, request, limit, memory, class }`.
+//! The YAML notation: `clients:` with a list of `{ name, request, limit, memory, class, slo }`.
 //!
 //! The document is read untyped and checked by hand, because a typed reader stops at the first mistake.
 
@@ -6,7 +6,7 @@ use super::check::RawEntry;
 use super::{Mistake, Place};
 use serde_yaml::{Mapping, Value};
 
-const KEYS: &str = "name, request, limit, memory, class";
+const KEYS: [&str; 6] = ["name", "request", "limit", "memory", "class", "slo"];
 
 /// Splits the document into entries.
 pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
@@ -40,10 +40,11 @@ pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
 fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
     let path = format!("clients[{index}]");
     let Value::Mapping(map) = item else {
-        mistakes.push(Mistake::new(None, path, kind(item), &format!("a mapping with the keys {KEYS}")));
+        let expected = format!("a mapping with the keys {}", KEYS.join(", "));
+        mistakes.push(Mistake::new(None, path, kind(item), &expected));
         return None;
     };
-    unknown_keys(map, &path, &["name", "request", "limit", "memory", "class"], KEYS, mistakes);
+    unknown_keys(map, &path, &KEYS, &KEYS.join(", "), mistakes);
     let named = map.get("name").and_then(Value::as_str);
     let path = named.map_or_else(|| path.clone(), |name| format!("{path} ({name})"));
     let place = Place { line: named.and_then(|name| line_of(text, name)), path };
@@ -53,7 +54,8 @@ fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) ->
     let limit = word("limit", Some("1"));
     let memory = word("memory", None);
     let class = word("class", Some("best-effort"));
-    Some(RawEntry { place, name, request, limit, memory, class })
+    let slo = if map.contains_key("slo") { word("slo", None) } else { None };
+    Some(RawEntry { place, name, request, limit, memory, class, slo })
 }
 
 fn scalar(

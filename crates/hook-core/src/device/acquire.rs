@@ -33,6 +33,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
+            pass = self.postpone(thread, pass);
             if self.is_open() {
                 match self.note(stream, thread, may_renew_early) {
                     Ok(true) => return Outcome::Governed(pass),
@@ -77,12 +78,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if measure {
             state.next_measure_ns = now + MEASURE_INTERVAL_NS;
         }
+        let checks_each = self.admit(&mut state, now);
         self.report_activity_and_unlock(state, now);
         if measure {
             self.measure(located.context, stream, grant, burst, now);
         }
-        // During a capture every launch takes the slow path.
-        if !self.captures.any() {
+        // During a capture, and before urgent work that may become due in the burst, every launch takes the slow path.
+        if !self.captures.any() && !checks_each {
             thread.set_noted(self.ordinal, stream.handle, epoch);
         }
         Ok(true)

@@ -1,5 +1,6 @@
 //! The state of a device, behind one lock. The lock is never held across a wait, a driver call or an answer from the manager.
 
+use crate::burst_admission::BurstAdmission;
 use crate::hold_kernel;
 use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
 use crate::platform::Mark;
@@ -120,6 +121,12 @@ pub(super) struct State {
     pub(super) drain_stalled: bool,
     pub(super) burst: PeriodPredictor,
     pub(super) window: PeriodPredictor,
+    /// Bursts of this process, if it is latency-critical.
+    pub(super) admission: BurstAdmission,
+    /// The process is latency-critical, so other clients' deadlines concern it.
+    pub(super) follows_deadlines: bool,
+    /// Threads whose launches are postponed because of an earlier deadline.
+    pub(super) postponed_threads: usize,
     pub(super) grant: Grant,
     pub(super) streams: StreamSet,
     /// Events recorded on streams that were destroyed with work on them.
@@ -175,6 +182,9 @@ impl State {
         } else {
             self.window.record_stop(now_ns);
         }
+        if self.follows_deadlines {
+            self.admission.burst_began(now_ns);
+        }
         self.burst.record_start(now_ns);
         self.grant.bursts += 1;
         self.grant.idle_since_ns = None;
@@ -199,6 +209,9 @@ impl State {
         } else {
             self.burst.record_stop(end_ns);
             self.window.record_start(end_ns);
+        }
+        if self.follows_deadlines {
+            self.admission.burst_ended(end_ns);
         }
         self.grant.busy_ns += busy_ns;
         self.total_busy_ns += busy_ns;

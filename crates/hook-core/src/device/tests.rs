@@ -2,6 +2,7 @@
 
 mod activity;
 mod counter;
+mod deadlines;
 mod environment;
 mod grants;
 mod idleness;

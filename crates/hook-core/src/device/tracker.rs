@@ -165,6 +165,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.expire_polling(now);
         let mut state = self.lock();
+        state.follows_deadlines = self.link.is_latency_critical();
         state.idle_polls = if state.is_active() { 0 } else { state.idle_polls.saturating_add(1) };
         let poll_interval = match self.link.contenders() {
             0 => UNCONTENDED_IDLE_NS,

@@ -18,11 +18,24 @@ pub(super) struct PreparationEstimate {
 
 /// A time that is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ExpectedTime {
+pub(crate) struct ExpectedTime {
     /// The mean, in nanoseconds; negative if requests come before their announced time.
     pub(super) mean_ns: f64,
     /// The likely error, in nanoseconds.
     pub(super) margin_ns: f64,
+}
+
+impl ExpectedTime {
+    /// The earliest likely time, in nanoseconds.
+    pub(crate) fn earliest_ns(self) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a clock's value some intervals of at most a second ahead; the conversion saturates"
+        )]
+        let earliest = (self.mean_ns - self.margin_ns) as u64;
+        earliest
+    }
 }
 
 impl PreparationEstimate {

@@ -5,7 +5,6 @@
 //! written in thousandths of one GPU, memory is bytes, durations are nanoseconds; no floating-point numbers are used.
 
 mod amount;
-mod duration;
 pub mod keys;
 pub mod kubeshare;
 mod lists;
@@ -19,12 +18,12 @@ mod tests;
 mod write;
 
 pub use amount::{Amount, MAX_WHOLE_GPUS};
-pub use duration::parse_duration;
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
 pub use quantity::parse_quantity;
 pub use read::assigned;
 use sluice_units::Share;
+pub use sluice_units::parse_duration;
 
 use crate::demand::Demand;
 

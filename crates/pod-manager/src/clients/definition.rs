@@ -45,8 +45,8 @@ pub(crate) struct Definition {
 
 impl From<ClientEntry> for Definition {
     fn from(entry: ClientEntry) -> Self {
-        let (spec, memory) = (entry.spec(), entry.memory);
-        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns: 0 }
+        let (spec, memory, slo_ns) = (entry.spec(), entry.memory, entry.slo_ns);
+        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
-use sluice_comm::page::grant::GATES_WANTED;
+use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
 use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
 use sluice_core::channel_groups::Activity;
+use sluice_core::deadlines::UrgentWork;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 use std::io;
@@ -22,6 +23,8 @@ pub(crate) struct Pages {
     busy: BusyMeter,
     /// GPU time of its hold kernels.
     holds: BusyMeter,
+    /// Time for which its launches were postponed.
+    postponed: BusyMeter,
     /// How often its work had begun when that was last read.
     bursts_seen: u64,
     /// The value of `announced_ns` that was read last.
@@ -48,6 +51,7 @@ impl Pages {
             version,
             busy: BusyMeter::new(0, now),
             holds: BusyMeter::new(0, now),
+            postponed: BusyMeter::new(0, now),
             bursts_seen: 0,
             announced_seen: 0,
             shows_hardware_grant: false,
@@ -81,6 +85,7 @@ impl Pages {
         self.shows_hardware_grant = false;
         self.grant().close();
         self.set_gate(false, false);
+        self.set_urgent(UrgentWork::None);
     }
 
     pub(crate) fn grant(&self) -> GrantView<'_> {
@@ -128,6 +133,25 @@ impl Pages {
     pub(crate) fn read_holds(&mut self, now: u64) -> u64 {
         let reported_ns = self.report().hold_ns();
         self.holds.read(reported_ns, None, now).1
+    }
+
+    /// Time for which launches were postponed since the last call, nanoseconds.
+    pub(crate) fn read_postponed(&mut self, now: u64) -> u64 {
+        let reported_ns = self.report().postponed_ns();
+        self.postponed.read(reported_ns, None, now).1
+    }
+
+    /// Shows the process the work of clients with an earlier deadline.
+    pub(crate) fn set_urgent(&self, urgent: UrgentWork) {
+        let word = match urgent {
+            UrgentWork::None => 0,
+            UrgentWork::Now => URGENT_NOW,
+            // A process can report any time as the expected one.
+            UrgentWork::At(at) => at.max(URGENT_NOW + 1),
+        };
+        if self.grant().set_urgent(word) {
+            futex::wake_low(self.grant().urgent_futex(), u32::MAX);
+        }
     }
 
     /// How often work of the process has begun since the last call. A process can write any number.

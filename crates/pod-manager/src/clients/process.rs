@@ -107,6 +107,11 @@ impl Process {
         self.pages.as_ref().is_some_and(Pages::has_announced)
     }
 
+    /// Whether a launch of it is postponed because of another client's deadline.
+    pub(crate) fn is_postponed(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.report().is_postponed())
+    }
+
     /// Requests on its page that it wakes the manager, from this time on, or withdraws the request.
     pub(crate) fn request_wakeups(&mut self, since: Option<u64>) {
         self.wakeups.requested_since = since;
@@ -120,7 +125,7 @@ impl Process {
     pub(crate) fn take_wakeup(&mut self, io: &Io) -> bool {
         let news = |since: u64| {
             let activity = self.activity();
-            activity.busy || activity.since_ns >= since || self.has_announced()
+            activity.busy || activity.since_ns >= since || self.has_announced() || self.is_postponed()
         };
         let requested = self.wakeups.requested_since.is_some_and(news);
         self.request_wakeups(None);

@@ -24,6 +24,7 @@ impl EventLoop {
         self.beat();
         self.channel_groups.read_activity(&self.shared.processes);
         self.stream_gates.update(&self.channel_groups, &mut self.shared);
+        self.deadlines.update(&self.shared);
         let now = self.shared.io.now();
         let ledger = &mut self.shared.grants.ledger;
         self.channel_groups.scheduler.request_and_return_grants(ledger, now);

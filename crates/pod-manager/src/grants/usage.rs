@@ -27,6 +27,8 @@ impl Shared {
         if critical {
             let hold_ns = pages.read_holds(now);
             client.metrics.grants.hold_seconds.inc_by(seconds(hold_ns));
+            let postponed_ns = pages.read_postponed(now);
+            client.metrics.grants.postponed_seconds.inc_by(seconds(postponed_ns));
             if busy_ns > 0 {
                 self.grants.ledger.count_bursts(pages.read_bursts(), busy_ns);
                 self.grants.ledger.charge_unlimited(process.client, from, now, busy_ns);

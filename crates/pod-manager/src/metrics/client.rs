@@ -20,6 +20,7 @@ pub(crate) struct GrantSeries {
     pub(crate) gpu_seconds: Counter,
     pub(crate) hold_seconds: Counter,
     pub(crate) delayed_seconds: Counter,
+    pub(crate) postponed_seconds: Counter,
     pub(crate) overrun_seconds: Counter,
     pub(crate) not_returned: IntCounter,
     pub(crate) granted: IntCounter,
@@ -93,6 +94,10 @@ impl GrantSeries {
             delayed_seconds: series.seconds(
                 "sluice_delayed_seconds_total",
                 "Time that requests of a latency-critical client waited because it had used its limit, or more than its request while another client lagged, seconds",
+            )?,
+            postponed_seconds: series.seconds(
+                "sluice_postponed_seconds_total",
+                "Time that launches of a latency-critical client waited for work of one with an earlier deadline, seconds",
             )?,
             overrun_seconds: series.seconds(
                 "sluice_token_overrun_seconds_total",

@@ -10,6 +10,7 @@ mod bounded_rounds;
 mod channel_groups;
 mod control;
 mod crowds;
+mod deadlines;
 mod escrow;
 mod gemini;
 mod heartbeat;

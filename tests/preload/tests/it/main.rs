@@ -10,6 +10,7 @@ mod benchmarks;
 mod bypasses;
 mod channel_group_scheduling;
 mod contract;
+mod deadlines;
 mod doctor;
 mod driver_lookup;
 mod frozen_tenants;
