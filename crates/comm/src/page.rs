@@ -61,6 +61,9 @@ pub mod grant {
     pub const WAKEUP_REQUESTED: usize = 33;
     /// Contenders: how many other processes may use the GPU now; 0: none. From version 2 on.
     pub const CONTENDERS: usize = 34;
+    /// 1 while a latency-critical client's best-effort neighbours have the driver's default time slices, because every
+    /// latency-critical process wants that; else 0. From version 2 on.
+    pub const DEFAULT_SLICES: usize = 35;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -104,6 +107,14 @@ pub mod report {
     /// It carries the contents of HINT without the connection; the client writes its wake-up eventfd afterwards. The
     /// manager uses it only for a latency-critical process and only for a short time. From version 2 on.
     pub const ANNOUNCED_NS: usize = 21;
+    /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
+    /// ones, which a hook that does not write this word receives. From version 2 on.
+    pub const WANTS_DEFAULT_SLICES: usize = 23;
+    /// Median time of a burst beside short slices in the test that the word above results from, in nanoseconds; 0: no
+    /// test has ended. From version 2 on.
+    pub const SHORT_BURST_NS: usize = 24;
+    /// The same beside default slices. From version 2 on.
+    pub const DEFAULT_BURST_NS: usize = 25;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached: time that a latency-critical

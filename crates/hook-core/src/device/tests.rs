@@ -4,6 +4,7 @@ mod activity;
 mod counter;
 mod environment;
 mod grants;
+mod host_bound;
 mod idleness;
 mod measurement;
 mod silence;
