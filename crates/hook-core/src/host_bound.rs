@@ -12,19 +12,12 @@
 //! A process that waits for the GPU for most of its time never leaves *Watching*, so it never runs beside default slices.
 
 mod recent;
+mod slice_test;
 #[cfg(test)]
 mod tests;
 
 use recent::RecentBursts;
-
-/// Bursts that are timed in each block of a test.
-const BLOCK: usize = 16;
-
-/// Blocks of a test. Short and default slices alternate, so that a drift of the load does not count for either.
-const BLOCKS: usize = 4;
-
-/// How long bursts are not timed after the manager has changed the slices: a control takes 0.3 to 0.9 ms for each channel group.
-const SETTLE_NS: u64 = 100_000_000;
+use slice_test::SliceTest;
 
 /// Relative gain for which short slices are kept. They cost best-effort clients 35 to 40 % of their speed.
 const MIN_GAIN: f64 = 0.05;
@@ -32,7 +25,7 @@ const MIN_GAIN: f64 = 0.05;
 /// How long a decision stays.
 const VALID_NS: u64 = 600_000_000_000;
 
-/// Least time between a decision and the next test. A test changes the slices of every best-effort group four times.
+/// Least time from the begin of a test, and from a decision, until the next test. A test changes the slices of every best-effort group four times.
 const PAUSE_NS: u64 = 10_000_000_000;
 
 /// After so many successive bursts beside another number of contenders, the load has changed. Contenders that pause for a moment do not count.
@@ -74,17 +67,8 @@ pub struct SliceReport {
 enum Phase {
     #[default]
     Watching,
-    Testing(Test),
+    Testing(SliceTest),
     Decided(Decision),
-}
-
-#[derive(Debug)]
-struct Test {
-    block: usize,
-    /// Since when the slices of the block are known to be in force.
-    in_force_since: Option<u64>,
-    /// Durations beside short and beside default slices.
-    times: [Vec<u64>; 2],
 }
 
 #[derive(Debug)]
@@ -116,7 +100,7 @@ impl HostBoundTest {
         }
         let now = burst.ended_ns;
         match &mut self.phase {
-            Phase::Watching if now >= self.next_test_ns => self.phase = Phase::Testing(Test::new()),
+            Phase::Watching if now >= self.next_test_ns => self.begin_test(now),
             Phase::Watching => {}
             Phase::Testing(test) => {
                 if let Some(medians) = test.record(burst, in_force) {
@@ -125,10 +109,15 @@ impl HostBoundTest {
             }
             Phase::Decided(decision) => {
                 if decision.is_over(now, contenders) {
-                    self.phase = Phase::Testing(Test::new());
+                    self.begin_test(now);
                 }
             }
         }
+    }
+
+    fn begin_test(&mut self, now: u64) {
+        self.next_test_ns = now + PAUSE_NS;
+        self.phase = Phase::Testing(SliceTest::new());
     }
 
     fn decide(&mut self, (short, default): (u64, u64), now: u64, contenders: u64) {
@@ -150,38 +139,6 @@ impl HostBoundTest {
     }
 }
 
-impl Test {
-    fn new() -> Self {
-        let times = || Vec::with_capacity(BLOCK * BLOCKS / 2);
-        Self { block: 0, in_force_since: None, times: [times(), times()] }
-    }
-
-    fn slices(&self) -> Slices {
-        if self.block.is_multiple_of(2) { Slices::Short } else { Slices::Default }
-    }
-
-    /// Records a burst. Returns the medians beside short and default slices after the last burst of the test.
-    fn record(&mut self, burst: Burst, in_force: Slices) -> Option<(u64, u64)> {
-        let slices = self.slices();
-        if in_force != slices {
-            self.in_force_since = None;
-            return None;
-        }
-        let since = *self.in_force_since.get_or_insert(burst.ended_ns);
-        if burst.begun_ns < since.saturating_add(SETTLE_NS) || !burst.has_many_launches() {
-            return None;
-        }
-        let times = &mut self.times[slices as usize];
-        times.push(burst.ended_ns.saturating_sub(burst.begun_ns));
-        if times.len() < (self.block / 2 + 1) * BLOCK {
-            return None;
-        }
-        (self.block, self.in_force_since) = (self.block + 1, None);
-        let [short, default] = &mut self.times;
-        (self.block == BLOCKS).then(|| (median(short), median(default)))
-    }
-}
-
 impl Decision {
     /// Counts a burst. Whether another test is due.
     fn is_over(&mut self, now: u64, contenders: u64) -> bool {
@@ -189,9 +146,4 @@ impl Decision {
         let age = now.saturating_sub(self.decided_ns);
         age >= VALID_NS || age >= PAUSE_NS && self.changed_bursts >= CHANGED_BURSTS
     }
-}
-
-fn median(times: &mut [u64]) -> u64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or(0)
 }

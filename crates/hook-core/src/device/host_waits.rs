@@ -75,7 +75,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let Some(contenders) = self.link.critical_contenders().filter(|contenders| *contenders > 0) else {
             return;
         };
-        // Includes launches of bursts whose end no wait has shown: those end between two polls of the tracker.
+        // Includes launches since the last recorded burst that no recorded burst covers: few, and of no consequence.
         let all = self.gate.launches();
         let launches = all.saturating_sub(std::mem::replace(&mut state.recorded_launches, all));
         let before = state.host_bound.report();

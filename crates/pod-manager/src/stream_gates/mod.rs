@@ -53,7 +53,10 @@ impl StreamGates {
         let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
         let is_gated = self.of != GatedProcesses::Off
             && processes.iter().any(|(id, process)| self.has_gates(id, process, clients, groups));
-        let critical = if is_gated { critical } else { Vec::new() };
+        // Beside default slices the latency-critical processes are host-bound: their bursts are mostly preparation by the host, for which
+        // the gates would hold best-effort work back.
+        let closes = is_gated && !groups.scheduler.default_slices();
+        let critical = if closes { critical } else { Vec::new() };
         let announced_until = self.announced.values().map(|announced| announced.until).max();
         let state = self.gates.update(now, announced_until, critical.into_iter());
         if state != before {
