@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
+use sluice_hook_core::host_bound::Slices;
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::Clock;
+use sluice_hook_core::platform::{Clock, TokenLink};
 
 use crate::clock::HostClock;
 use crate::governed::guarded;
@@ -98,6 +99,9 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
 
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
+    if managed.device.link.slices() == Slices::Default {
+        return;
+    }
     if let Some(hold) = managed.device.hold_kernels.with(|state| state.predict_next(now_ns))
         && let Some(context) = gpu::current_context()
     {
@@ -200,6 +204,10 @@ fn begin_hold(
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
+    // Beside default slices the process is host-bound: a hold would keep best-effort work off the GPU while the host prepares launches.
+    if trigger != Trigger::Hint && managed.device.link.slices() == Slices::Default {
+        return Err(HoldError::Refused(HoldRefusal::NotWorthIt));
+    }
     let controller = &managed.device.hold_kernels;
     if !controller.is_allowed() {
         return Err(HoldError::Refused(HoldRefusal::Disabled));

@@ -2,6 +2,7 @@
 //! kernels that they complete, never by the driver's return code.
 
 pub(crate) mod child;
+mod client;
 mod finding;
 mod groups;
 mod machine;
@@ -14,6 +15,7 @@ mod trials;
 mod workspace;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,6 +53,12 @@ pub(crate) struct Arguments {
     /// The hook that is tested [default: libsluice.so beside this program]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
+    /// Instead of examining the machine: what the manager at --metrics has decided for this client
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    client: Option<String>,
+    /// Address of the manager's metrics, for example 127.0.0.1:9400
+    #[arg(long, value_name = "ADDRESS", requires = "client")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +71,9 @@ enum Gpu {
 
 /// Examines the machine and prints the report.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let (Some(client), Some(metrics)) = (&arguments.client, arguments.metrics) {
+        return client::run(client, metrics, arguments.json);
+    }
     let report = examine(arguments.gpu == Gpu::Sim, &library(arguments.library.as_ref())?)?;
     let mut out = io::stdout().lock();
     if arguments.json {

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use crate::burst_admission::{RequestForecast, UrgentWork};
+use crate::host_bound::{SliceReport, Slices};
 use crate::lock;
 use crate::platform::*;
 
@@ -56,6 +57,9 @@ pub(crate) struct FakeLink {
     pub(crate) quota_ms: AtomicU64,
     pub(crate) wakeups: AtomicU64,
     pub(crate) contenders: AtomicU64,
+    pub(crate) critical: AtomicBool,
+    /// What was reported about time slices last. The manager does what the process wants.
+    pub(crate) slices: Mutex<SliceReport>,
     /// The reported activity.
     pub(crate) activity: Mutex<Vec<(bool, u64)>>,
     /// Calls of `announce`.
@@ -172,6 +176,18 @@ impl TokenLink for FakeLink {
 
     fn contenders(&self) -> u64 {
         self.contenders.load(SeqCst)
+    }
+
+    fn critical_contenders(&self) -> Option<u64> {
+        self.critical.load(SeqCst).then(|| self.contenders())
+    }
+
+    fn slices(&self) -> Slices {
+        lock(&self.slices).wanted
+    }
+
+    fn report_slices(&self, report: SliceReport) {
+        *lock(&self.slices) = report;
     }
 
     fn wake_manager(&self) {

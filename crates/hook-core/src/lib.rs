@@ -8,6 +8,7 @@
 //! * [`memory::MemoryAccount`], [`allocations::AllocationTable`]: bytes charged to the client, and for which allocation.
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
 //! * [`burst_admission::BurstAdmission`]: when launches leave the GPU to clients with an earlier deadline.
+//! * [`host_bound::HostBoundTest`]: which time slices best-effort clients should have beside this process.
 //! * [`group_recovery::Recovery`]: the order of controls that recover channel groups without a manager.
 //! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
 //!
@@ -30,6 +31,7 @@ pub mod device;
 mod fakes;
 pub mod group_recovery;
 pub mod hold_kernel;
+pub mod host_bound;
 pub mod launch_gate;
 pub mod memory;
 pub mod outcome;

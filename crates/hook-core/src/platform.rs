@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use crate::burst_admission::{RequestForecast, UrgentWork};
+use crate::host_bound::{SliceReport, Slices};
 use crate::outcome::Bypass;
 
 /// A clock, so that tests can set the time.
@@ -216,6 +217,15 @@ pub trait TokenLink: Debug {
 
     /// Number of other clients that contend for the GPU, as the manager reports it.
     fn contenders(&self) -> u64;
+
+    /// The number of contenders; `None` if this process is not latency-critical.
+    fn critical_contenders(&self) -> Option<u64>;
+
+    /// The time slices of best-effort clients that are in force, as the manager reports them.
+    fn slices(&self) -> Slices;
+
+    /// Reports which time slices best-effort clients should have beside this process.
+    fn report_slices(&self, report: SliceReport);
 
     /// Wakes the manager if it has asked for that: work arrived on an idle process. Called after [`Self::set_activity`].
     fn wake_manager(&self);

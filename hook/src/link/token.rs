@@ -10,6 +10,7 @@ use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
+use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
@@ -85,15 +86,6 @@ impl TokenConnection {
         self.socket.close();
         self.wakeup.close();
         self.announcer.recovery.close_in_child();
-    }
-
-    /// The number of contenders; `None` if this process is not latency-critical, or if there are contenders as far as a silent manager
-    /// knew: it does not write their number any more.
-    pub(crate) fn critical_contenders(&self) -> Option<u64> {
-        let grant = self.grant_view();
-        let contenders =
-            (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders());
-        contenders.filter(|count| *count == 0 || self.presence_left_ns(monotonic_ns()) != Some(0))
     }
 
     /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0).
@@ -370,6 +362,25 @@ impl TokenLink for TokenConnection {
 
     fn contenders(&self) -> u64 {
         self.grant_view().contenders()
+    }
+
+    fn critical_contenders(&self) -> Option<u64> {
+        let grant = self.grant_view();
+        let contenders =
+            (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders());
+        // A silent manager does not write their number any more.
+        contenders.filter(|count| *count == 0 || self.presence_left_ns(monotonic_ns()) != Some(0))
+    }
+
+    fn slices(&self) -> Slices {
+        if self.grant_view().default_slices() { Slices::Default } else { Slices::Short }
+    }
+
+    fn report_slices(&self, report: SliceReport) {
+        if let Some(page) = self.report_view() {
+            let (short_ns, default_ns) = report.medians_ns;
+            page.report_slices(report.wanted == Slices::Default, short_ns, default_ns);
+        }
     }
 
     fn wake_manager(&self) {

@@ -119,6 +119,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::CONTENDERS)
     }
 
+    /// Whether best-effort clients have the driver's default time slices beside this latency-critical process.
+    pub fn default_slices(&self) -> bool {
+        read(self.0, grant::DEFAULT_SLICES) != 0
+    }
+
     /// When the manager last wrote its heartbeat, on CLOCK_MONOTONIC, in nanoseconds; 0 if the manager writes none.
     pub fn heartbeat_ns(&self) -> u64 {
         read(self.0, grant::HEARTBEAT_NS)
@@ -213,6 +218,11 @@ impl GrantView<'_> {
             self.0[grant::URGENT].store(urgent, Ordering::Release);
         }
         changes
+    }
+
+    /// Sets whether best-effort clients have the driver's default time slices.
+    pub fn set_default_slices(&self, default: bool) {
+        self.0[grant::DEFAULT_SLICES].store(u64::from(default), Ordering::Release);
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

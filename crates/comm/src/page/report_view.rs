@@ -111,6 +111,23 @@ impl<'a> ReportView<'a> {
         self.0[report::POSTPONED_NS].fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Whether best-effort clients should have the driver's default time slices beside this process.
+    pub fn wants_default_slices(&self) -> bool {
+        read(self.0, report::WANTS_DEFAULT_SLICES) == 1
+    }
+
+    /// Median times of a burst beside short and default slices in the last test, in nanoseconds; 0 before the first.
+    pub fn burst_medians_ns(&self) -> (u64, u64) {
+        (read(self.0, report::SHORT_BURST_NS), read(self.0, report::DEFAULT_BURST_NS))
+    }
+
+    /// Reports which time slices best-effort clients should have, and the times that this results from.
+    pub fn report_slices(&self, wants_default: bool, short_ns: u64, default_ns: u64) {
+        self.0[report::SHORT_BURST_NS].store(short_ns, Ordering::Relaxed);
+        self.0[report::DEFAULT_BURST_NS].store(default_ns, Ordering::Relaxed);
+        self.0[report::WANTS_DEFAULT_SLICES].store(u64::from(wants_default), Ordering::Release);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)

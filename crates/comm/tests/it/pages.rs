@@ -85,6 +85,9 @@ fn client_reads_the_words_of_the_manager() {
     page.set_gate_word(u32::MAX);
     page.set_contenders(1500);
     assert_eq!((page.gate_word(), page.contenders()), (u32::MAX, 1500));
+    assert!(!page.default_slices(), "short slices unless the manager writes otherwise");
+    page.set_default_slices(true);
+    assert!(page.default_slices());
     for flags in [(true, false), (false, true), (true, true), (false, false)] {
         page.set_flags(Flags { fail_closed: flags.0, tsc_valid: flags.1 });
         assert_eq!((page.fail_closed(), page.tsc_valid()), flags);
@@ -101,6 +104,11 @@ fn manager_reads_the_reports_of_the_client() {
     page.count_bypass(4);
     page.count_bypass(32);
     assert_eq!((page.bypassed(4), page.bypassed(32), page.bypassed(5)), (2, 0, 0));
+    assert!(!page.wants_default_slices(), "a hook that reports nothing wants short slices");
+    page.report_slices(true, 4_000_000, 3_800_000);
+    assert_eq!((page.wants_default_slices(), page.burst_medians_ns()), (true, (4_000_000, 3_800_000)));
+    page.report_slices(false, 3_000_000, 3_800_000);
+    assert!(!page.wants_default_slices());
 }
 
 #[test]
@@ -129,6 +137,7 @@ fn pages_of_version_1_are_read_with_later_words_zero() {
     assert_eq!((grant[1].load(Relaxed), report[1].load(Relaxed)), (1, 1));
     assert!(!GrantView::new(&grant).wakeup_requested());
     assert_eq!(GrantView::new(&grant).contenders(), 0);
+    assert!(!GrantView::new(&grant).default_slices() && !ReportView::new(&report).wants_default_slices());
     assert_eq!(ReportView::new(&report).activity(), (false, 0));
 }
 

@@ -38,6 +38,7 @@ impl ChannelGroupScheduler {
             groups: Vec::new(),
             on_probation,
             activity: Activity::UNKNOWN,
+            wants_default_slices: false,
             quantum: QuantumState::Idle,
             ended_at: None,
             enabled_since: None,

@@ -23,16 +23,18 @@ impl ChannelGroupScheduler {
             self.window.withdraw();
         }
         self.critical_attached = critical_attached;
-        let long = if critical_groups > 1 { self.policy.shared_us } else { self.policy.long_us };
+        self.choose_slices(now);
+        let critical_us = self.slices.critical_us(&self.policy, critical_groups);
+        let best_effort_us = self.slices.best_effort_us(&self.policy);
         for process in self.processes.values() {
             for group in &process.groups {
                 let setting = if process.on_probation {
                     Setting::FREE
                 } else if !process.is_best_effort() {
-                    Setting { enabled: true, slice_us: long }
+                    Setting { enabled: true, slice_us: critical_us }
                 } else if critical_attached {
                     let enabled = self.enabled_group == Some(*group);
-                    Setting { enabled, slice_us: self.policy.best_effort_slice_us }
+                    Setting { enabled, slice_us: best_effort_us }
                 } else {
                     let enabled = self.reconciler.may_run(*group);
                     Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_SLICE_US }

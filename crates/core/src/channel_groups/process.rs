@@ -55,6 +55,8 @@ pub(super) struct Process {
     /// A control of it has failed: its groups are set free and not relied on.
     pub(super) on_probation: bool,
     pub(super) activity: Activity,
+    /// It reports that it is host-bound.
+    pub(super) wants_default_slices: bool,
     pub(super) quantum: QuantumState,
     /// When its quantum ended, while its groups are being disabled.
     pub(super) ended_at: Option<u64>,

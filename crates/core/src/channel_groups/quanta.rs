@@ -103,7 +103,8 @@ impl ChannelGroupScheduler {
         });
         let disconnected = self.reconciler.frozen_until().filter(|_| can_begin);
         let retry = self.reconciler.retry_at(now).filter(|_| can_begin);
-        processes.chain(window).chain(disconnected).chain(retry).min()
+        let slices = self.default_slices_at().filter(|_| can_begin).map(|at| at.max(now));
+        processes.chain(window).chain(disconnected).chain(retry).chain(slices).min()
     }
 
     /// The hardware-scheduled processes.

@@ -5,6 +5,7 @@ use super::hand_off_window::HandOffWindow;
 use super::policy::ChannelGroupPolicy;
 use super::process::{Activity, Process, QuantumState};
 use super::reconciler::Reconciler;
+use super::slices::SliceChoice;
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
 use sluice_rate_limiter::{Rate, RateLimiter};
@@ -29,6 +30,7 @@ pub struct ChannelGroupScheduler {
     pub(super) processes: BTreeMap<ProcessId, Process>,
     pub(super) reconciler: Reconciler,
     pub(super) window: HandOffWindow,
+    pub(super) slices: SliceChoice,
     /// Controls that enable or disable best-effort groups; a token is a nanosecond in which controls are earned. A
     /// control that can wait does so until one is earned. One that cannot is made at once and earned afterwards.
     controls: RateLimiter,
@@ -55,6 +57,7 @@ impl ChannelGroupScheduler {
             processes: BTreeMap::new(),
             reconciler: Reconciler::new(policy.slices),
             window: HandOffWindow::default(),
+            slices: SliceChoice::default(),
             controls: RateLimiter::full(Rate::one_per(burst, 1)),
             contended: false,
             holders: BTreeSet::new(),

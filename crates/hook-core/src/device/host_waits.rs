@@ -4,6 +4,7 @@ use std::sync::MutexGuard;
 
 use super::Device;
 use super::state::{MEASURE_INTERVAL_NS, Phase, State};
+use crate::host_bound::Burst;
 use crate::lock;
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
 use crate::streams::WaitTarget;
@@ -15,6 +16,7 @@ const LONG_WINDOW_FACTOR: u64 = 2;
 #[derive(Debug)]
 pub struct HostWait {
     what: WaitTarget,
+    begun_ns: u64,
     epoch: u64,
     end: Option<Mark>,
 }
@@ -22,9 +24,10 @@ pub struct HostWait {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Begins a wait of the host for `what`. Launches from here on are distinguished from those that the wait covers.
     pub fn begin_wait(&self, what: WaitTarget) -> HostWait {
-        let is_measured = self.begin_blocking();
+        let begun_ns = self.clock.now_ns();
+        let is_measured = self.begin_blocking_at(begun_ns);
         let epoch = self.gate.next_epoch();
-        HostWait { what, epoch, end: if is_measured { self.mark_end(what) } else { None } }
+        HostWait { what, begun_ns, epoch, end: if is_measured { self.mark_end(what) } else { None } }
     }
 
     /// Records an event at the end of a burst that is being measured, if the wait covers all of it.
@@ -57,10 +60,31 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         let mut state = self.lock();
         if succeeded && state.phase == Phase::Open && state.is_busy() {
+            let begun_ns = state.burst.running_since();
             state.streams.finished(wait.what, wait.epoch);
             self.end_burst_if_clean(&mut state, now, measured);
+            if let Some(begun_ns) = begun_ns.filter(|_| !state.is_busy()) {
+                self.choose_slices(&mut state, (begun_ns, wait.begun_ns, now));
+            }
         }
         self.stop_blocking(&mut state, now);
+    }
+
+    /// Records a burst that began, was waited for and ended at these times, and reports which time slices best-effort clients should have.
+    fn choose_slices(&self, state: &mut State, (begun_ns, waited_ns, ended_ns): (u64, u64, u64)) {
+        let Some(contenders) = self.link.critical_contenders().filter(|contenders| *contenders > 0) else {
+            return;
+        };
+        // Includes launches since the last recorded burst that no recorded burst covers: few, and of no consequence.
+        let all = self.gate.launches();
+        let launches = all.saturating_sub(std::mem::replace(&mut state.recorded_launches, all));
+        let before = state.host_bound.report();
+        let burst = Burst { begun_ns, waited_ns, ended_ns, launches };
+        state.host_bound.burst_ended(burst, contenders, self.link.slices());
+        let report = state.host_bound.report();
+        if report != before {
+            self.link.report_slices(report);
+        }
     }
 
     /// Ends the call.
@@ -72,7 +96,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Begins a call that may wait for the GPU, for any work. Until [`Self::end_blocking`] the manager counts the process as active.
     /// Returns whether the running burst is being measured.
     pub fn begin_blocking(&self) -> bool {
-        let now = self.clock.now_ns();
+        self.begin_blocking_at(self.clock.now_ns())
+    }
+
+    fn begin_blocking_at(&self, now: u64) -> bool {
         let mut state = self.lock();
         state.blocked_threads += 1;
         let is_measured = is_measured(&state);

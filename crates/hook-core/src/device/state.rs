@@ -2,6 +2,7 @@
 
 use crate::burst_admission::BurstAdmission;
 use crate::hold_kernel;
+use crate::host_bound::HostBoundTest;
 use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
 use crate::platform::Mark;
 use crate::streams::StreamSet;
@@ -141,6 +142,10 @@ pub(super) struct State {
     pub(super) idle_polls: u32,
     /// When the connection is next checked under an unlimited grant.
     pub(super) next_liveness_ns: u64,
+    /// Which time slices best-effort clients should have beside this process.
+    pub(super) host_bound: HostBoundTest,
+    /// Launches begun, at the end of the last burst that `host_bound` has recorded.
+    pub(super) recorded_launches: u64,
     /// Launches begun, at the tracker's last poll.
     pub(super) last_launches: u64,
     /// GPU time of a burst divided by its duration on the host. The host notices the end late, so this is below 1. Learned from measured

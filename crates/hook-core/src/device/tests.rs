@@ -5,6 +5,7 @@ mod counter;
 mod deadlines;
 mod environment;
 mod grants;
+mod host_bound;
 mod idleness;
 mod measurement;
 mod silence;

@@ -269,6 +269,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 // The new page contains no activity yet.
                 self.reported_active.store(false, Relaxed);
                 self.report_activity(&state, self.clock.now_ns());
+                self.link.report_slices(state.host_bound.report());
                 if self.link.deadline_ns() == u64::MAX {
                     self.open_grant(&mut state, f64::INFINITY);
                 }

@@ -218,6 +218,7 @@ impl ChannelGroups {
         let metrics = &io.metrics.channel_groups;
         metrics.announcements_waiting.set(i64::try_from(self.postponed.len()).unwrap_or(i64::MAX));
         metrics.on_probation.set(i64::try_from(self.scheduler.on_probation()).unwrap_or(i64::MAX));
+        metrics.default_slices.set(i64::from(self.scheduler.default_slices()));
         let controlled = |id: ProcessId| self.scheduler.has_controlled_groups(id);
         let levels = processes.iter().filter_map(|(id, process)| process.enforcement_level(controlled(id)));
         metrics.set_levels(levels);

@@ -11,12 +11,14 @@ use sluice_core::ledger::Action;
 use tracing::{debug, info, warn};
 
 impl ChannelGroups {
-    /// Reads the activity of all processes that matter to the scheduler.
+    /// Reads the activity, and the wanted slices, of all processes that matter to the scheduler.
     pub(crate) fn read_activity(&mut self, processes: &Processes) {
         let watched: Vec<ProcessId> = self.scheduler.observed_processes().collect();
         for id in watched {
             let activity = processes.get(id).map_or(Activity::UNKNOWN, |process| process.activity());
             self.scheduler.set_activity(id, activity);
+            let wants = processes.get(id).is_some_and(|process| process.wants_default_slices());
+            self.scheduler.set_wants_default_slices(id, wants);
         }
     }
 

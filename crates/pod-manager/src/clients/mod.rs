@@ -22,6 +22,7 @@ use sluice_core::{ClientId, ProcessId};
 use sluice_hook_core::outcome::Bypass;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::debug;
 
 /// One client.
@@ -192,6 +193,23 @@ impl Clients {
             client.metrics.memory.used.set(gauge(account.used));
             client.metrics.memory.limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(connected.count() as u64));
+            self.refresh_slices(*id, client, processes);
+        }
+    }
+
+    /// Counts the latency-critical processes of a client by the slices that they want, and shows the figures of one that was tested.
+    fn refresh_slices(&self, id: ClientId, client: &Client, processes: &Processes) {
+        let (mut wanted, mut medians_ns) = ([0, 0], (0, 0));
+        for pages in processes.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
+            if self.is_critical(id) && pages.reports_activity() {
+                wanted[usize::from(pages.report().wants_default_slices())] += 1;
+                medians_ns = medians_ns.max(pages.report().burst_medians_ns());
+            }
+        }
+        let series = &client.metrics.slices;
+        series.wanted.iter().zip(wanted).for_each(|(series, count)| series.set(count));
+        for (series, ns) in series.burst_seconds.iter().zip([medians_ns.0, medians_ns.1]) {
+            series.set(Duration::from_nanos(ns).as_secs_f64());
         }
     }
 

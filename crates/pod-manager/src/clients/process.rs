@@ -102,6 +102,13 @@ impl Process {
         self.stall.activity(self.pages.as_ref().map_or(Activity::UNKNOWN, Pages::activity))
     }
 
+    /// Whether it reports that best-effort clients should have default slices beside it.
+    pub(crate) fn wants_default_slices(&self) -> bool {
+        self.pages
+            .as_ref()
+            .is_some_and(|pages| pages.reports_activity() && pages.report().wants_default_slices())
+    }
+
     /// Whether it has announced work since that was last read.
     pub(crate) fn has_announced(&self) -> bool {
         self.pages.as_ref().is_some_and(Pages::has_announced)

@@ -34,7 +34,7 @@ impl EventLoop {
         busy
     }
 
-    /// Writes on each page whether the process is latency-critical, and for those that are and for hardware-scheduled ones how many
+    /// Writes on each page whether the process is latency-critical, which slices are in force beside it, and for those that are and for hardware-scheduled ones how many
     /// others may use the GPU. In each round: processes change that without a decision of the ledger.
     pub(super) fn publish_contenders(&mut self) {
         let concerned = self.concerned();
@@ -59,6 +59,7 @@ impl EventLoop {
             let others = processes.of_client(client).filter(|(id, _)| !self.marked.contains(id));
             users += others.filter(|(id, _)| grants.ledger.holds(*id)).count() as u64;
         }
+        let default_slices = self.channel_groups.scheduler.default_slices();
         for (process, critical, uses, is_hardware_scheduled) in state {
             let Some(page) = process.pages.as_ref().map(|pages| pages.grant()) else { continue };
             let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
@@ -68,6 +69,9 @@ impl EventLoop {
             }
             if page.contenders() != others {
                 page.set_contenders(others);
+            }
+            if page.default_slices() != (critical && default_slices) {
+                page.set_default_slices(critical && default_slices);
             }
         }
         // The pages of the others show nothing by now.

@@ -5,7 +5,7 @@ use crate::clients::ClientKey;
 use crate::unhooked::scanning::ObstacleKind;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec};
+use prometheus::{Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,11 +34,21 @@ pub(crate) struct MemorySeries {
     pub(crate) denied: IntCounter,
 }
 
+/// The time slices that the client's latency-critical processes want for best-effort clients; [`SLICE_MODES`] gives the order.
+pub(crate) struct SliceSeries {
+    pub(crate) wanted: [IntGauge; 2],
+    pub(crate) burst_seconds: [Gauge; 2],
+}
+
+/// The driver's default slices, or short ones.
+const SLICE_MODES: [&str; 2] = ["short", "default"];
+
 /// All series of one client.
 pub(crate) struct ClientMetrics {
     pub(crate) grants: GrantSeries,
     pub(crate) memory: MemorySeries,
     pub(crate) processes: IntGauge,
+    pub(crate) slices: SliceSeries,
     /// Processes without the hook that are scheduled.
     pub(crate) unhooked: IntGauge,
     /// Processes without the hook that are not scheduled, by [`ObstacleKind::index`].
@@ -113,6 +123,20 @@ impl GrantSeries {
     }
 }
 
+impl SliceSeries {
+    fn new(series: &mut Series) -> prometheus::Result<Self> {
+        let wanted = "Latency-critical processes by the time slices that they want for best-effort clients";
+        let wanted = IntGaugeVec::new(series.opts("sluice_client_slices", wanted), &["mode"]);
+        let seconds =
+            "Median time of a burst beside time slices of this kind in the last test of a process, seconds";
+        let seconds = GaugeVec::new(series.opts("sluice_client_burst_seconds", seconds), &["mode"]);
+        Ok(Self {
+            wanted: series.by_value(wanted, SLICE_MODES)?,
+            burst_seconds: series.by_value(seconds, SLICE_MODES)?,
+        })
+    }
+}
+
 impl ClientMetrics {
     pub(super) fn new(client: &ClientKey) -> prometheus::Result<Self> {
         let mut series = Series { labels: labels(client), ..Series::default() };
@@ -128,6 +152,7 @@ impl ClientMetrics {
                 limit: series.gauge("sluice_memory_limit_bytes", limit)?,
                 denied: series.counter("sluice_memory_denied_total", "Memory reservations refused")?,
             },
+            slices: SliceSeries::new(&mut series)?,
             processes: series.gauge("sluice_processes", "Processes connected to the manager")?,
             unhooked: series.gauge("sluice_adopted_processes", unhooked)?,
             unscheduled: series.by_value(unscheduled, ObstacleKind::LABELS)?,

@@ -42,6 +42,7 @@ pub(crate) struct ChannelGroupMetrics {
     pub(crate) forced: IntCounter,
     pub(crate) given_up: IntCounter,
     pub(crate) on_probation: IntGauge,
+    pub(crate) default_slices: IntGauge,
     pub(crate) descriptors_refused: IntCounter,
     pub(crate) announcements_waiting: IntGauge,
     pub(crate) announcements_refused: IntCounter,
@@ -71,6 +72,10 @@ impl ChannelGroupMetrics {
             on_probation: series.gauge(
                 "sluice_processes_on_probation",
                 "Processes that are token-scheduled because a control of them failed, until one succeeds",
+            )?,
+            default_slices: series.gauge(
+                "sluice_default_slices",
+                "1 while best-effort clients have the driver's default time slices beside latency-critical ones",
             )?,
             descriptors_refused: series.counter(
                 "sluice_control_descriptors_refused_total",

@@ -74,7 +74,10 @@ impl StreamGates {
         let Shared { clients, processes, grants, io } = shared;
         let now = io.now();
         let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
-        let critical = if self.gated.is_empty() { Vec::new() } else { critical };
+        // Beside default slices the latency-critical processes are host-bound: their bursts are mostly preparation by the host, for which
+        // the gates would hold best-effort work back.
+        let closes = !self.gated.is_empty() && !groups.scheduler.default_slices();
+        let critical = if closes { critical } else { Vec::new() };
         let announced_until = self.announced.values().map(|announced| announced.until).max();
         let state = self.gates.update(now, announced_until, critical.into_iter());
         if state != before {

@@ -139,6 +139,35 @@ fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
 }
 
 #[test]
+fn all_groups_have_default_slices_beside_a_host_bound_latency_critical_process() {
+    let world = World::new();
+    let ((a, _a), (b, _b)) = two(&world);
+    let (lc, _lc) = process_with_groups(&world, "lc", &[3]);
+    works(&world, &lc);
+    quiet(&world);
+    assert_eq!([1, 2, 3].map(|group| world.driver.group(group).1), [1, 1, 1_000_000]);
+    assert!(!lc.page().default_slices());
+    let slices = |mode| world.metric(&format!("sluice_client_slices{{client=\"lc\",mode=\"{mode}\"}}"));
+    assert_eq!((slices("short"), slices("default")), (Some(1.0), Some(0.0)));
+    lc.report().report_slices(true, 4 * MS, 3 * MS);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!([1, 2, 3].map(|group| world.driver.group(group).1), [2048; 3]);
+    assert!(lc.page().default_slices() && !a.page().default_slices());
+    assert_eq!((slices("short"), slices("default")), (Some(0.0), Some(1.0)));
+    let median =
+        |mode| world.metric(&format!("sluice_client_burst_seconds{{client=\"lc\",mode=\"{mode}\"}}"));
+    assert_eq!((median("short"), median("default")), (Some(0.004), Some(0.003)));
+    assert_eq!(world.metric("sluice_default_slices"), Some(1.0));
+    lc.report().report_slices(false, 4 * MS, 5 * MS);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!([1, 2, 3].map(|group| world.driver.group(group).1), [1, 1, 1_000_000]);
+    assert!(!lc.page().default_slices());
+    drop((a, b));
+}
+
+#[test]
 fn latency_critical_process_is_told_when_its_last_contender_ends() {
     let world = World::new();
     let (lc, other) = (world.process("lc"), world.process("lc"));

@@ -46,6 +46,21 @@ fn gates_are_wanted_beside_a_latency_critical_process_and_closed_while_it_is_bus
     until("no gates are wanted", || told(&be) == 0);
 }
 
+#[test]
+fn gates_are_not_wanted_beside_a_host_bound_latency_critical_process() {
+    let world = World::new();
+    let (be, lc) = (world.process("be-a"), world.process("lc"));
+    lc.becomes(true, world.clock.now());
+    until("the gates are closed", || told(&be) == CLOSED);
+    lc.report().report_slices(true, 4 * MS, 4 * MS);
+    world.advance(50 * MS);
+    until("no gates are wanted", || told(&be) == 0);
+    assert!(lc.page().default_slices());
+    lc.report().report_slices(false, 4 * MS, 5 * MS);
+    world.advance(50 * MS);
+    until("the gates are closed", || told(&be) == CLOSED);
+}
+
 fn announce(hook: &mut Hook, lead_us: u32) {
     hook.token.send(RequestBody::Hint { lead_us });
 }

@@ -20,6 +20,8 @@ enum SimEvent {
     Disconnects(usize),
     /// A process announces only this many of its groups.
     Announces(usize, usize),
+    /// A process becomes host-bound, or is so no longer.
+    TurnsHostBound(usize),
     /// So many controls from the next one on end so.
     NextControls(ControlOutcome, u64),
 }
@@ -35,6 +37,7 @@ fn anything() -> impl Strategy<Value = SimEvent> {
         1 => (0..8usize).prop_map(SimEvent::Leaves),
         1 => (0..8usize).prop_map(SimEvent::Disconnects),
         2 => (0..8usize, 0..3usize).prop_map(|(index, left)| SimEvent::Announces(index, left)),
+        3 => (0..8usize).prop_map(SimEvent::TurnsHostBound),
         2 => (outcome, 1..30u64).prop_map(|(outcome, count)| SimEvent::NextControls(outcome, count)),
     ]
 }
@@ -88,6 +91,11 @@ fn simulate(events: &[SimEvent], effective: bool) -> Simulation {
             SimEvent::Announces(index, left) => {
                 if let Some(id) = nth(&sim, index) {
                     sim.announces_only(id, left);
+                }
+            }
+            SimEvent::TurnsHostBound(index) => {
+                if let Some(id) = nth(&sim, index).map(ProcessId) {
+                    let _ = sim.host_bound.take(&id).is_some() || sim.host_bound.insert(id);
                 }
             }
             SimEvent::NextControls(outcome, count) => {

@@ -10,4 +10,5 @@ mod rebuild;
 mod release_sequence;
 mod shares;
 mod simulation;
+mod slices;
 mod stalled;

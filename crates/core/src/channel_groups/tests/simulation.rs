@@ -82,6 +82,8 @@ pub(super) struct Simulation {
     pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
+    /// Latency-critical processes that report that they are host-bound.
+    pub(super) host_bound: BTreeSet<ProcessId>,
     /// Processes that neither work nor change their reports.
     pub(super) frozen: BTreeSet<ProcessId>,
     detectors: BTreeMap<ProcessId, StallDetector>,
@@ -113,6 +115,7 @@ impl Simulation {
             events: Vec::new(),
             restored: Vec::new(),
             false_idle: BTreeSet::new(),
+            host_bound: BTreeSet::new(),
             frozen: BTreeSet::new(),
             detectors: BTreeMap::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
@@ -213,6 +216,7 @@ impl Simulation {
                 detector.observe(progress, || false, self.now);
             }
             self.scheduler.set_activity(*id, detector.activity(activity));
+            self.scheduler.set_wants_default_slices(*id, self.host_bound.contains(id));
         }
         let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
         self.restored.extend(restored.into_iter().map(|id| (id, self.now)));

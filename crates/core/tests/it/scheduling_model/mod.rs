@@ -22,6 +22,8 @@ enum Setup {
     Token,
     /// The third one is latency-critical, the others are hardware-scheduled.
     Critical,
+    /// The third one is latency-critical and host-bound, the others are hardware-scheduled.
+    HostBound,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +37,8 @@ enum Event {
     ManagerStops,
     Freezes(usize),
     Dies(usize),
+    /// A process reports that it is host-bound, or no longer.
+    TurnsHostBound(usize),
     /// A process becomes latency-critical, or best-effort if it was.
     ChangesClass(usize),
     Reload,
@@ -58,7 +62,7 @@ impl Model {
     /// Bounds that keep each check below two seconds.
     fn new(setup: Setup) -> Self {
         let (ticks, events) = match setup {
-            Setup::Hardware | Setup::Critical => (4, 1),
+            Setup::Hardware | Setup::Critical | Setup::HostBound => (4, 1),
             Setup::Mixed => (5, 1),
             Setup::Token => (5, 2),
         };
@@ -76,13 +80,16 @@ impl stateright::Model for Model {
 
     fn init_states(&self) -> Vec<State> {
         use Class::{BestEffort, LatencyCritical};
-        let third = if self.setup == Setup::Critical { LatencyCritical } else { BestEffort };
+        let is_critical = matches!(self.setup, Setup::Critical | Setup::HostBound);
+        let third = if is_critical { LatencyCritical } else { BestEffort };
         let hardware = match self.setup {
-            Setup::Hardware | Setup::Critical => [true; PROCESSES],
+            Setup::Hardware | Setup::Critical | Setup::HostBound => [true; PROCESSES],
             Setup::Mixed => [true, false, true],
             Setup::Token => [false; PROCESSES],
         };
-        vec![State { world: World::new([BestEffort, BestEffort, third], hardware, self.bug), events: 0 }]
+        let mut world = World::new([BestEffort, BestEffort, third], hardware, self.bug);
+        world.processes[2].host_bound = self.setup == Setup::HostBound;
+        vec![State { world, events: 0 }]
     }
 
     fn actions(&self, state: &State, events: &mut Vec<Event>) {
@@ -103,6 +110,9 @@ impl stateright::Model for Model {
         for index in (0..PROCESSES).filter(|index| world.processes[*index].alive) {
             events.extend([Event::Work(index), Event::Freezes(index)]);
             events.extend([Event::Dies(index), Event::ChangesClass(index)]);
+            if world.processes[index].class == Class::LatencyCritical {
+                events.push(Event::TurnsHostBound(index));
+            }
         }
     }
 
@@ -120,6 +130,9 @@ impl stateright::Model for Model {
             Event::Dies(index) => world.die(index),
             Event::ChangesClass(index) => world.change_class(index),
             Event::Reload => world.reload(),
+            Event::TurnsHostBound(index) => {
+                world.processes[index].host_bound = !world.processes[index].host_bound;
+            }
         }
         world.manage();
         Some(state)
@@ -212,4 +225,9 @@ fn properties_hold_for_clients_of_both_kinds() {
 #[test]
 fn properties_hold_beside_a_latency_critical_client() {
     check(Setup::Critical);
+}
+
+#[test]
+fn properties_hold_beside_a_latency_critical_client_that_is_host_bound() {
+    check(Setup::HostBound);
 }

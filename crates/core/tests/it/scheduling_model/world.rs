@@ -33,6 +33,7 @@ pub(super) struct Process {
     pub(super) class: Class,
     pub(super) alive: bool,
     pub(super) work: bool,
+    pub(super) host_bound: bool,
     pub(super) hardware_scheduled: bool,
     pub(super) page: Page,
     /// For so many ticks it does nothing and reports the same activity.
@@ -105,6 +106,7 @@ impl World {
             class,
             alive: true,
             work: class != Class::LatencyCritical,
+            host_bound: false,
             hardware_scheduled: false,
             page: Page::Closed,
             frozen: 0,
@@ -253,6 +255,7 @@ impl World {
             if process.alive {
                 let activity = Activity { busy: process.work, since_ns: process.since };
                 self.scheduler.set_activity(id(index), activity);
+                self.scheduler.set_wants_default_slices(id(index), process.host_bound);
             }
         }
         for _ in 0..8 {

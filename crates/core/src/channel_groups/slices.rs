@@ -1,0 +1,80 @@
+//! Time slices while a latency-critical process is present: short ones for best-effort groups, or the driver's default
+//! for all.
+//!
+//! A host-bound latency-critical process, which submits work more slowly than the GPU executes it, gains nothing from short
+//! slices and reports that. The report gives up a privilege of the reporting process, so it is taken as it is. As long
+//! as one latency-critical process with work wants short slices, all best-effort groups have them.
+
+use super::policy::{ChannelGroupPolicy, DEFAULT_SLICE_US};
+use super::process::Process;
+use super::scheduler::ChannelGroupScheduler;
+use crate::ids::ProcessId;
+use sluice_rate_limiter::{Rate, RateLimiter};
+
+/// How often default slices may begin: four times at once, as often as two processes need for a test each, and once a second in the
+/// long run. Each time costs a control for every group.
+const BEGIN_RATE: Rate = Rate::one_per(4, 1_000_000_000);
+
+/// Whether default slices are in force.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SliceChoice {
+    default: bool,
+    begins: RateLimiter,
+}
+
+impl Default for SliceChoice {
+    fn default() -> Self {
+        Self { default: false, begins: RateLimiter::full(BEGIN_RATE) }
+    }
+}
+
+impl SliceChoice {
+    /// Slice of a best-effort group, microseconds.
+    pub(super) const fn best_effort_us(&self, policy: &ChannelGroupPolicy) -> u64 {
+        if self.default { DEFAULT_SLICE_US } else { policy.best_effort_slice_us }
+    }
+
+    /// Slice of each of so many latency-critical groups, microseconds.
+    pub(super) const fn critical_us(&self, policy: &ChannelGroupPolicy, groups: usize) -> u64 {
+        match groups {
+            _ if self.default => DEFAULT_SLICE_US,
+            0 | 1 => policy.long_us,
+            _ => policy.shared_us,
+        }
+    }
+}
+
+impl ChannelGroupScheduler {
+    /// Sets whether a process wants default slices. It counts only while the process is latency-critical.
+    pub fn set_wants_default_slices(&mut self, id: ProcessId, wants: bool) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.wants_default_slices = wants;
+        }
+    }
+
+    /// Whether best-effort groups have the driver's default slices beside latency-critical processes.
+    pub const fn default_slices(&self) -> bool {
+        self.slices.default
+    }
+
+    /// Chooses the slices. Short slices begin at once, default ones as often as the rate allows.
+    pub(super) fn choose_slices(&mut self, now: u64) {
+        self.slices.default =
+            self.all_want_default_slices() && (self.slices.default || self.slices.begins.try_take(1, now));
+    }
+
+    /// When default slices may begin that are wanted and have to wait.
+    pub(super) fn default_slices_at(&self) -> Option<u64> {
+        let waits = !self.slices.default && self.all_want_default_slices();
+        self.slices.begins.ready_at(1).filter(|_| waits)
+    }
+
+    /// Whether there are latency-critical processes with work, and all of them want default slices. One that has never
+    /// had work does not count.
+    fn all_want_default_slices(&self) -> bool {
+        let has_worked = |process: &&Process| process.activity.busy || process.activity.since_ns > 0;
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        let mut working = critical.filter(has_worked).peekable();
+        working.peek().is_some() && working.all(|process| process.wants_default_slices)
+    }
+}
