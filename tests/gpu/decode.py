@@ -57,7 +57,7 @@ class Stage:
     def __init__(self, options):
         self.options, self.gpu = options, rig.Gpu(options.gpu)
         self.manager = rig.Manager(clients(options), [f"--controls={self.gpu.controls}", *options.manager])
-        wanted = sorted({program for programs in CASES[options.case].values() for program in programs})
+        wanted = sorted({program for programs in chosen(options).values() for program in programs})
         self.pin(wanted)
         self.children = {name: rig.Child(name, self.command(name), self.environment(name)) for name in wanted}
         self.ready = rig.one_by_one(self.children)
@@ -111,6 +111,11 @@ class Stage:
                 found["resnet"] = statistics.median(self.children[name].answer(SLACK)["gpu_us"])
         return found
 
+    def grants(self):
+        """Grants of the clients whose programs run under the hook."""
+        hooked = {decode_report.kind(name) for name in self.children if not name.endswith(("0", ".stock"))}
+        return {client: self.manager.grants(client) for client in sorted(hooked)}
+
     def stop(self):
         for child in self.children.values():
             child.stop()
@@ -138,9 +143,14 @@ def has_slo():
         return "slo" in subprocess.run(command, capture_output=True, text=True, timeout=20).stderr.partition("expected")[2]
 
 
+def chosen(options):
+    """The case's arms, or those of them that were asked for."""
+    return {name: programs for name, programs in CASES[options.case].items() if not options.arms or name in options.arms}
+
+
 def arms_of(options, stage):
     """The arms that can run."""
-    arms = {name: programs for name, programs in CASES[options.case].items() if not options.arms or name in options.arms}
+    arms = chosen(options)
     if "api" in arms and not stage.ready["decode-api"]["request_api"]:
         rig.say("the hook has no sluice_request_begin: no arm api")
         del arms["api"]
@@ -209,7 +219,9 @@ def main():
             rig.say(f"round {number} {arm:14}", brief(told))
         lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
-        result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores}
+        result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores}
+        # Without grants the hook was not active.
+        result["ok"] = result["ok"] and all(result["grants"].values())
         rig.write(options.name, result)
     for goal, told in result["goals"].items():
         rig.say(f"{goal}: {told}")
