@@ -77,7 +77,6 @@ pub(crate) struct FakeLink {
     /// How long an answer takes while the grant runs.
     pub(crate) delay_ns: AtomicU64,
     pub(crate) sent: Mutex<Vec<(Option<GrantUsage>, Option<GrantRequest>)>>,
-    pub(crate) critical: AtomicBool,
     /// The word of the urgent work, and when it becomes 0 during a wait; 0: never.
     pub(crate) urgent: AtomicU64,
     pub(crate) urgent_until_ns: AtomicU64,
