@@ -45,11 +45,16 @@ pub enum NextStep {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Runs the tracker until `stop` returns true. `between` is called before each pause.
     pub fn run_tracker(&self, stop: impl Fn() -> bool, between: impl Fn()) {
+        let mut is_prepared = false;
         while !stop() {
             match self.track() {
                 NextStep::Immediately => {}
                 NextStep::At(at) => {
                     between();
+                    // After the first connection: the kernel takes milliseconds to prepare a process that has several threads.
+                    if !std::mem::replace(&mut is_prepared, true) && self.clock.can_order_all_threads() {
+                        self.gate.let_drain_order();
+                    }
                     self.sleep_until(at);
                 }
             }
