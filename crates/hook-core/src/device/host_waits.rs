@@ -59,6 +59,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if succeeded && state.phase == Phase::Open && state.is_busy() {
             state.streams.finished(wait.what, wait.epoch);
             self.end_burst_if_clean(&mut state, now, measured);
+            if !state.is_busy() {
+                state.waited_ns = Some(now);
+            }
         }
         self.stop_blocking(&mut state, now);
     }
