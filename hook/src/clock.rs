@@ -23,6 +23,14 @@ impl Clock for HostClock {
     fn pause(&self, ns: u64) {
         std::thread::sleep(std::time::Duration::from_nanos(ns));
     }
+
+    fn can_order_all_threads(&self) -> bool {
+        sluice_sys::membarrier::register()
+    }
+
+    fn order_all_threads(&self) {
+        let _done = sluice_sys::membarrier::all_threads();
+    }
 }
 
 impl sluice_preempt::driver::Clock for HostClock {

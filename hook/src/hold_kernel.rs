@@ -13,7 +13,6 @@ mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
-use sluice_driver_api::CUresult;
 use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
 use sluice_hook_core::host_bound::Slices;
 use sluice_hook_core::lock;
@@ -75,15 +74,19 @@ fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
     }
 }
 
-/// Calls `real`, which is a launch that has to be noted.
-pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    let controller = &managed.device.hold_kernels;
+/// Called before a launch that has to be noted.
+pub(crate) fn before_noted_launch(managed: &'static ManagedDevice) {
     guarded((), || {
-        if refresh_contenders(managed).is_ok() && controller.watches_launches() {
+        if refresh_contenders(managed).is_ok() && managed.device.hold_kernels.watches_launches() {
             request_arrives(managed, Trigger::Launch);
         }
     });
-    let result = real();
+}
+
+/// Called after the same launch.
+#[cold]
+pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
+    let controller = &managed.device.hold_kernels;
     if controller.watches_launches() || controller.is_active() {
         guarded((), || {
             let now = HostClock.now_ns();
@@ -94,7 +97,6 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
             }
         });
     }
-    result
 }
 
 /// Schedules a hold kernel for the next request, if that is predicted.

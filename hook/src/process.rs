@@ -100,9 +100,14 @@ impl ManagedDevice {
 }
 
 /// Runs `call` with the state of the calling thread.
+///
+/// `call` does not run inside `LocalKey::with`: the compiler makes that a function, to which a driver call's arguments would go through memory.
 #[inline]
 pub(crate) fn with_thread<R>(call: impl FnOnce(&ThreadState) -> R) -> R {
-    THREAD.with(call)
+    let thread = THREAD.with(std::ptr::from_ref);
+    // SAFETY: the state is constant-initialised and has no destructor, so it exists until its thread ends. `call` runs on this thread and
+    // cannot keep the reference.
+    call(unsafe { &*thread })
 }
 
 pub(crate) fn allocations() -> MutexGuard<'static, AllocationTable> {

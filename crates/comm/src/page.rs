@@ -200,6 +200,7 @@ fn init(words: Words<'_>, magic: u64, version: u32) {
 }
 
 /// Reads a word so that everything its writer stored before it is visible, too.
+#[inline]
 fn read(words: Words<'_>, index: usize) -> u64 {
     let value = words[index].load(Ordering::Relaxed);
     fence(Ordering::Acquire);

@@ -10,7 +10,7 @@ use crate::platform::*;
 
 /// A clock that stands still until it is set; ticks are nanoseconds, less those by which the counter was set back.
 #[derive(Debug, Default)]
-pub(crate) struct ManualClock(AtomicU64, AtomicI64);
+pub(crate) struct ManualClock(AtomicU64, AtomicI64, AtomicU64);
 
 impl ManualClock {
     pub(crate) fn set(&self, ns: u64) {
@@ -24,6 +24,11 @@ impl ManualClock {
 
     pub(crate) fn advance(&self, ns: u64) {
         self.0.fetch_add(ns, SeqCst);
+    }
+
+    /// How often all threads were ordered.
+    pub(crate) fn times_ordered(&self) -> u64 {
+        self.2.load(SeqCst)
     }
 }
 
@@ -39,6 +44,14 @@ impl Clock for ManualClock {
     fn pause(&self, ns: u64) {
         self.advance(ns);
         std::thread::yield_now();
+    }
+
+    fn can_order_all_threads(&self) -> bool {
+        false
+    }
+
+    fn order_all_threads(&self) {
+        self.2.fetch_add(1, SeqCst);
     }
 }
 

@@ -1,11 +1,11 @@
 //! The launch gate of one device: open or closed, the launches in flight, and the epoch of noted launches.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
 
 use crate::platform::{Clock, TokenLink};
 use crate::thread_state;
 
-/// Threads count their launches in one of this many shards, so that they do not share a cache line.
+/// Threads whose numbers are below this count their launches in a shard of their own. Later threads share as many others.
 pub const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,9 @@ pub struct LaunchGate {
     deadline_in_ticks: AtomicBool,
     /// Changes whenever launches have to be noted again: a grant began, a burst ended, a stream was waited for.
     epoch: AtomicU64,
-    shards: [Shard; SHARDS],
+    /// The drain can order the launches of all threads with its own accesses ([`Clock::order_all_threads`]).
+    drain_orders: AtomicBool,
+    shards: [Shard; 2 * SHARDS],
 }
 
 impl Default for LaunchGate {
@@ -33,6 +35,7 @@ impl Default for LaunchGate {
             granted: AtomicBool::new(false),
             deadline_in_ticks: AtomicBool::new(true),
             epoch: AtomicU64::new(1),
+            drain_orders: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Shard::default()),
         }
     }
@@ -45,25 +48,50 @@ impl LaunchGate {
         if !self.granted.load(SeqCst) {
             false
         } else if self.deadline_in_ticks.load(Relaxed) {
-            clock.ticks() < link.deadline_ticks()
+            is_ahead(link.deadline_ticks(), || clock.ticks())
         } else {
-            clock.now_ns() < link.deadline_ns()
+            is_ahead(link.deadline_ns(), || clock.now_ns())
         }
+    }
+
+    /// From here on a thread with a shard of its own counts without locking the bus. The drain must call [`Clock::order_all_threads`]
+    /// between [`Self::close`] and [`Self::in_flight`].
+    pub fn let_drain_order(&self) {
+        self.drain_orders.store(true, Relaxed);
     }
 
     /// Counts a launch as in flight.
     ///
-    /// The counter is changed before the gate is read, and the gate is closed before the counters are read (both sequentially
-    /// consistent). So the drain sees the launch, or the launch sees the closed gate.
+    /// The drain must see the launch, or the launch must see the closed gate. So the counter is changed before the gate is read, and the
+    /// gate is closed before the counters are read. Without the drain's help both orders need a locked instruction in each launch. With it,
+    /// program order is enough: each thread passes a full barrier at some point between the drain's two accesses. If the launch reads the
+    /// gate before that point, its count is visible to the drain. If it reads the gate after that point, it sees the gate closed.
     #[inline]
     pub fn enter(&self, shard: usize) {
-        self.shards[shard % SHARDS].entered.fetch_add(1, SeqCst);
+        let entered = &self.shards[shard % self.shards.len()].entered;
+        if self.has_own_shard(shard) {
+            // No other thread writes the counter.
+            entered.store(entered.load(Relaxed).wrapping_add(1), Relaxed);
+            compiler_fence(SeqCst);
+        } else {
+            entered.fetch_add(1, SeqCst);
+        }
     }
 
     /// The launch has been submitted, or given up.
     #[inline]
     pub fn leave(&self, shard: usize) {
-        self.shards[shard % SHARDS].left.fetch_add(1, Release);
+        let left = &self.shards[shard % self.shards.len()].left;
+        if self.has_own_shard(shard) {
+            left.store(left.load(Relaxed).wrapping_add(1), Release);
+        } else {
+            left.fetch_add(1, Release);
+        }
+    }
+
+    #[inline]
+    fn has_own_shard(&self, shard: usize) -> bool {
+        shard < SHARDS && self.drain_orders.load(Relaxed)
     }
 
     /// Whether a launch is in flight. Exact once the gate is closed.
@@ -112,6 +140,13 @@ impl LaunchGate {
     pub fn set_deadline_in_ticks(&self, by_ticks: bool) {
         self.deadline_in_ticks.store(by_ticks, Relaxed);
     }
+}
+
+/// Whether a deadline is ahead. That of an unlimited grant is, whatever the time: reading a clock takes half as long as the rest of the
+/// launch path.
+#[inline]
+fn is_ahead(deadline: u64, now: impl FnOnce() -> u64) -> bool {
+    deadline == u64::MAX || now() < deadline
 }
 
 #[cfg(test)]

@@ -16,6 +16,13 @@ pub trait Clock {
 
     /// Lets other threads run for about `ns` nanoseconds.
     fn pause(&self, ns: u64);
+
+    /// Prepares [`Self::order_all_threads`]. `false` if the system does not have it.
+    fn can_order_all_threads(&self) -> bool;
+
+    /// Has every thread of the process pass a full memory barrier between the begin and the end of the call. Called only after
+    /// [`Self::can_order_all_threads`] has returned `true`.
+    fn order_all_threads(&self);
 }
 
 /// The kind of a stream, as far as the launch gate distinguishes kinds.

@@ -53,7 +53,8 @@ impl ThreadState {
     /// The shard of the launch gate in which this thread counts.
     #[inline]
     pub fn shard(&self) -> usize {
-        self.id() as usize % SHARDS
+        let id = self.id() as usize;
+        if id < SHARDS { id } else { SHARDS + id % SHARDS }
     }
 
     /// Whether a launch on `stream` of device `device` has been noted in `epoch`.

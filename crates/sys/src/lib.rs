@@ -1,12 +1,12 @@
 //! Safe functions over the system calls that need `unsafe` outside the hook: mappings, seals, descriptor passing,
-//! pidfd, eventfd, futex and the time-stamp counter. The crate is independent of Sluice.
+//! pidfd, eventfd, futex, membarrier and the time-stamp counter. The crate is independent of Sluice.
 //!
 //! It also runs inside the hook, in a tenant's process. Therefore it never panics or logs, and does not allocate in
 //! `clock`, `tsc` and `futex`, nor in `socket` beyond the list of received descriptors. Kernel interfaces newer than
 //! glibc 2.17 are called by `syscall`, so that loading the hook needs no newer symbol.
 //!
 //! Main types: [`page::SharedPage`] and [`page::SharedRegion`] (shared memory), [`memfd`] (sealed messages),
-//! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`tsc::Calibration`].
+//! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`membarrier`], [`tsc::Calibration`].
 //!
 //! ```
 //! use sluice_sys::page::{Access, SharedPage};
@@ -25,6 +25,7 @@ pub mod clock;
 pub mod eventfd;
 pub mod file_kind;
 pub mod futex;
+pub mod membarrier;
 pub mod memfd;
 pub mod page;
 pub mod pidfd;

@@ -6,6 +6,7 @@ use crate::clock;
 use std::time::Duration;
 
 /// The counter. It may be read a little before or after neighbouring instructions.
+#[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: rdtsc exists on every x86-64 and has no effect but its result.

@@ -11,54 +11,80 @@ use super::guarded;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
 
+/// How a launch goes on. Its end ends the launch.
+enum Admission {
+    /// Its stream is known: the fast path.
+    Passed(#[expect(dead_code, reason = "dropped when the launch has been submitted")] LaunchPass<'static>),
+    /// It was noted, or had to wait for a grant: the slow path.
+    Noted(&'static ManagedDevice, #[expect(dead_code, reason = "as above")] LaunchPass<'static>),
+    /// The launch gate does not apply to it.
+    Bypassed,
+}
+
 /// Calls `real` when the launch gate lets the launch on `stream` pass.
+///
+/// `real` is called in one place, so that the driver's call and its arguments stay in this function.
 #[inline]
 pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
     process::with_thread(|thread| {
         // The driver may call one launch function from another; the outer one has already passed.
-        let Some(_inside) = thread.enter() else {
-            process::count_bypass(Bypass::Nested);
-            return real();
+        let inside = thread.enter();
+        let admission = match inside {
+            Some(_) => admit(Stream::new(stream.addr() as u64, per_thread, thread.id()), thread),
+            None => bypassed(Bypass::Nested),
         };
-        let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        let managed = match process::only_device().map_or_else(device_of_context, Ok) {
-            Ok(managed) => managed,
-            Err(reason) => {
-                process::count_bypass(reason);
-                return real();
-            }
-        };
-        match managed.device.try_launch(stream, thread) {
-            Ok(_pass) => real(),
-            Err(pass) => slow(managed, stream, thread, pass, real),
+        let result = real();
+        if let Admission::Noted(managed, _) = admission {
+            hold_kernel::after_noted_launch(managed);
         }
+        result
     })
 }
 
-/// The device of a launch while no device is known to be the only one.
+#[inline]
+fn admit(stream: Stream, thread: &ThreadState) -> Admission {
+    let Some(managed) = process::only_device() else { return admit_by_context(stream, thread) };
+    match managed.device.try_launch(stream, thread) {
+        Ok(pass) => Admission::Passed(pass),
+        Err(pass) => acquire(managed, stream, thread, pass),
+    }
+}
+
+/// Admits a launch while no device is known to be the only one.
 #[cold]
-fn device_of_context() -> Result<&'static ManagedDevice, Bypass> {
-    guarded(Err(Bypass::InternalError), process::device_for_launch)
+fn admit_by_context(stream: Stream, thread: &ThreadState) -> Admission {
+    match guarded(Err(Bypass::InternalError), process::device_for_launch) {
+        Ok(managed) => match managed.device.try_launch(stream, thread) {
+            Ok(pass) => Admission::Passed(pass),
+            Err(pass) => acquire(managed, stream, thread, pass),
+        },
+        Err(reason) => bypassed(reason),
+    }
 }
 
 #[cold]
-fn slow(
+fn acquire(
     managed: &'static ManagedDevice,
     stream: Stream,
     thread: &ThreadState,
     pass: LaunchPass<'static>,
-    real: impl FnOnce() -> CUresult,
-) -> CUresult {
+) -> Admission {
     let outcome =
         guarded(Outcome::Bypassed(Bypass::InternalError), || managed.device.acquire(stream, thread, pass));
     match outcome {
         // The first launch of a request always takes this path: it begins a burst, which has to be noted.
-        Outcome::Governed(_pass) => hold_kernel::launch(managed, real),
-        Outcome::Bypassed(reason) => {
-            process::count_bypass(reason);
-            real()
+        Outcome::Governed(pass) => {
+            hold_kernel::before_noted_launch(managed);
+            Admission::Noted(managed, pass)
         }
+        Outcome::Bypassed(reason) => bypassed(reason),
         // A launch is never refused; if it were, the driver's result would apply.
-        Outcome::Refused => real(),
+        Outcome::Refused => Admission::Bypassed,
     }
+}
+
+#[cold]
+fn bypassed(reason: Bypass) -> Admission {
+    process::count_bypass(reason);
+    Admission::Bypassed
 }

@@ -41,6 +41,7 @@ pub struct Flags {
 
 impl<'a> GrantView<'a> {
     /// A view of these words.
+    #[inline]
     pub fn new(words: &'a [AtomicU64; WORDS]) -> Self {
         Self(words)
     }
@@ -52,11 +53,13 @@ impl<'a> GrantView<'a> {
     }
 
     /// End of the grant as a value of the time-stamp counter: 0 without one, `u64::MAX` if unlimited.
+    #[inline]
     pub fn deadline_tsc(&self) -> u64 {
         read(self.0, grant::DEADLINE_TSC)
     }
 
     /// End of the grant on CLOCK_MONOTONIC, in nanoseconds: 0 without one, `u64::MAX` if unlimited.
+    #[inline]
     pub fn deadline_ns(&self) -> u64 {
         read(self.0, grant::DEADLINE_NS)
     }

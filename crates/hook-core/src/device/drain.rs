@@ -49,6 +49,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Waits for threads that passed the launch gate before it closed.
     fn wait_for_launches(&self) {
+        self.clock.order_all_threads();
         let began = self.clock.now_ns();
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < LAUNCH_TIMEOUT_NS {
             self.clock.pause(LAUNCH_CHECK_NS);

@@ -63,8 +63,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             let begun_ns = state.burst.running_since();
             state.streams.finished(wait.what, wait.epoch);
             self.end_burst_if_clean(&mut state, now, measured);
-            if let Some(begun_ns) = begun_ns.filter(|_| !state.is_busy()) {
-                self.choose_slices(&mut state, (begun_ns, wait.begun_ns, now));
+            if !state.is_busy() {
+                state.waited_ns = Some(now);
+                if let Some(begun_ns) = begun_ns {
+                    self.choose_slices(&mut state, (begun_ns, wait.begun_ns, now));
+                }
             }
         }
         self.stop_blocking(&mut state, now);

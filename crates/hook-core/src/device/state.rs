@@ -138,8 +138,10 @@ pub(super) struct State {
     /// GPU time used since the start.
     pub(super) total_busy_ns: u64,
     pub(super) retry_wait_ns: u64,
-    /// Successive polls of an unlimited grant that found no activity.
-    pub(super) idle_polls: u32,
+    /// Successive polls of an unlimited grant whose result the program reports itself.
+    pub(super) needless_polls: u32,
+    /// When a wait of the program last showed the end of a burst.
+    pub(super) waited_ns: Option<u64>,
     /// When the connection is next checked under an unlimited grant.
     pub(super) next_liveness_ns: u64,
     /// Which time slices best-effort clients should have beside this process.

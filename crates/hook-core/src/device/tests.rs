@@ -32,6 +32,12 @@ impl Clock for Arc<ManualClock> {
     fn pause(&self, ns: u64) {
         (**self).pause(ns);
     }
+    fn can_order_all_threads(&self) -> bool {
+        (**self).can_order_all_threads()
+    }
+    fn order_all_threads(&self) {
+        (**self).order_all_threads();
+    }
 }
 
 impl<D: Driver, L: TokenLink, C: Clock> Device<'_, D, L, C> {

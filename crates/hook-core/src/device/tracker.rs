@@ -27,7 +27,10 @@ const SHORT_WAIT_NS: u64 = 20_000_000;
 /// How often a holder checks whether other clients have begun to wait.
 const UNCONTENDED_POLL_NS: u64 = 2_000_000;
 
-/// How often the interval between two polls of an unlimited grant without work is doubled: to 8 ms.
+/// Under an unlimited grant, for how long after a wait of the program has shown the end of a burst the program is expected to wait again.
+const WAITS_NS: u64 = 20_000_000;
+
+/// How often the interval between two polls of an unlimited grant is doubled while they are not needed: to 8 ms.
 const MAX_POLL_DOUBLINGS: u32 = 2;
 
 /// After this idle time the token is returned although no other client waits, because the time held counts against the request.
@@ -45,11 +48,16 @@ pub enum NextStep {
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Runs the tracker until `stop` returns true. `between` is called before each pause.
     pub fn run_tracker(&self, stop: impl Fn() -> bool, between: impl Fn()) {
+        let mut is_prepared = false;
         while !stop() {
             match self.track() {
                 NextStep::Immediately => {}
                 NextStep::At(at) => {
                     between();
+                    // After the first connection: the kernel takes milliseconds to prepare a process that has several threads.
+                    if !std::mem::replace(&mut is_prepared, true) && self.clock.can_order_all_threads() {
+                        self.gate.let_drain_order();
+                    }
                     self.sleep_until(at);
                 }
             }
@@ -154,7 +162,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Polls under an unlimited grant. The manager needs to know when work has ended only if there are contenders. Submitting threads report
-    /// the begin of work themselves, so while nothing runs the polls become rarer.
+    /// the begin of work themselves, and waiting threads its end. So the polls become rarer while nothing runs, and while the program waits
+    /// for its work.
     fn poll_unlimited_grant(&self, now: u64) -> NextStep {
         // While a thread waits for the GPU the process counts as active anyway, and a query would contend with the wait for the driver's
         // locks. After a while the driver is queried all the same: the thread may wait for something else, and used time is counted.
@@ -166,10 +175,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.expire_polling(now);
         let mut state = self.lock();
         state.follows_deadlines = self.link.is_latency_critical();
-        state.idle_polls = if state.is_active() { 0 } else { state.idle_polls.saturating_add(1) };
+        let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
+        let is_needed = state.is_active() && !waits;
+        state.needless_polls = if is_needed { 0 } else { state.needless_polls.saturating_add(1) };
         let poll_interval = match self.link.contenders() {
             0 => UNCONTENDED_IDLE_NS,
-            _ => UNCONTENDED_POLL_NS << state.idle_polls.saturating_sub(1).min(MAX_POLL_DOUBLINGS),
+            _ => UNCONTENDED_POLL_NS << state.needless_polls.saturating_sub(1).min(MAX_POLL_DOUBLINGS),
         };
         if now >= state.next_liveness_ns {
             state.next_liveness_ns = now + LIVENESS_INTERVAL_NS;

@@ -42,3 +42,63 @@ fn streams_must_be_noted_again_after_the_gate_opened_or_closed() {
     gate.close();
     assert!(first < second && second < gate.epoch());
 }
+
+/// A clock that must not be read.
+struct UnreadClock;
+
+impl Clock for UnreadClock {
+    fn now_ns(&self) -> u64 {
+        panic!("the clock is read")
+    }
+
+    fn ticks(&self) -> u64 {
+        panic!("the counter is read")
+    }
+
+    fn pause(&self, _ns: u64) {}
+
+    fn can_order_all_threads(&self) -> bool {
+        false
+    }
+
+    fn order_all_threads(&self) {}
+}
+
+#[test]
+fn launch_under_an_unlimited_grant_reads_no_clock() {
+    let (gate, link) = (LaunchGate::default(), FakeLink::default());
+    link.set_deadline(u64::MAX);
+    gate.open();
+    for by_ticks in [true, false] {
+        gate.set_deadline_in_ticks(by_ticks);
+        assert!(gate.is_open(&UnreadClock, &link));
+    }
+}
+
+#[test]
+fn launches_are_counted_in_own_and_shared_shards_with_and_without_the_drains_order() {
+    let gate = LaunchGate::default();
+    let shards = [1, SHARDS - 1, SHARDS, 2 * SHARDS - 1];
+    let in_flight = |gate: &LaunchGate| {
+        shards.iter().for_each(|shard| gate.enter(*shard));
+        assert!(gate.in_flight());
+        // A launch may end after the order became possible.
+        gate.let_drain_order();
+        shards.iter().for_each(|shard| gate.leave(*shard));
+        !gate.in_flight()
+    };
+    assert!(in_flight(&gate), "from locked to plain stores");
+    assert!(in_flight(&gate), "with plain stores");
+}
+
+#[test]
+fn only_the_first_threads_have_a_shard_of_their_own() {
+    // Each of these threads makes its first call here, so the numbers of all of them differ.
+    let shards: Vec<_> = (0..3 * SHARDS).map(|_| ThreadState::empty().shard()).collect();
+    let mut own: Vec<_> = shards.iter().filter(|shard| **shard < SHARDS).collect();
+    let all = own.len();
+    own.sort_unstable();
+    own.dedup();
+    assert_eq!(own.len(), all, "each shard has one thread");
+    assert!(shards.iter().all(|shard| *shard < 2 * SHARDS));
+}

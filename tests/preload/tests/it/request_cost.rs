@@ -1,4 +1,4 @@
-//! What the hook adds to a request of a latency-critical service, counted by the simulated driver.
+//! What the hook adds to a request of a latency-critical service and to a launch-bound program, counted by the simulated driver.
 
 use std::collections::BTreeMap;
 
@@ -90,4 +90,68 @@ fn automatic_holds_add_no_more_calls_than_requested_ones() {
     let over =
         cost.added.iter().find(|(what, count)| u64::try_from(**count).is_ok_and(|count| count > most(what)));
     assert_eq!(over, None, "{cost:?}");
+}
+
+/// What the hook adds to a launch-bound program.
+#[derive(Debug)]
+struct TokenCost {
+    /// Driver calls on the program's thread that the program did not make, by function.
+    added: BTreeMap<String, i64>,
+    /// How often the tracker went to sleep, and in how many microseconds.
+    tracker: (u64, u64),
+}
+
+const TOKENS: i64 = 200;
+
+/// Runs `TOKENS` tokens of 30 launches and one wait under an unlimited grant beside so many contenders.
+fn token_cost(latency_critical: bool, contenders: u64) -> TokenCost {
+    let node =
+        Node::with("2\nclient 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    manager.set_contenders(latency_critical, contenders);
+    let tenant = node.tenant("client", "decode").arguments(&format!("{TOKENS} 30 20000 1"));
+    let mut tenant = tenant.environment("SLUICE_HINTS", "off").start();
+    tenant.expect("ready");
+    tenant.send("");
+    let mut added = BTreeMap::new();
+    loop {
+        let line = tenant.line();
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["token", ..] => {}
+            ["calls", made, "of", own] => {
+                let number = |word: &str| word.parse::<i64>().expect("a number");
+                added.insert("all".to_owned(), number(made) - number(own));
+            }
+            ["tracker", sleeps, "in", us] => {
+                let tracker = (sleeps.parse().expect("a number"), us.parse().expect("a number"));
+                tenant.finish().expect_success();
+                return TokenCost { added, tracker };
+            }
+            [function, count] => {
+                added.insert(function.to_owned(), count.parse().expect("a number"));
+            }
+            _ => panic!("{line}"),
+        }
+    }
+}
+
+#[test]
+fn a_token_of_a_launch_bound_program_costs_two_context_queries_in_either_class() {
+    let _lock = shared();
+    for (latency_critical, contenders) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
+        let TokenCost { added, .. } = token_cost(latency_critical, contenders);
+        let expected = [("all", 2 * TOKENS), ("cuCtxGetCurrent", 2 * TOKENS)];
+        let added: Vec<_> = added.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+        assert_eq!(added, expected, "latency-critical: {latency_critical}, contenders: {contenders}");
+    }
+}
+
+#[test]
+fn tracker_wakes_at_most_each_8_ms_while_a_launch_bound_program_waits_for_each_token() {
+    let _lock = shared();
+    for latency_critical in [true, false] {
+        let (sleeps, us) = token_cost(latency_critical, 1).tracker;
+        // A busy machine lets it wake less often. It takes a few steps until the interval is 8 ms.
+        assert!(sleeps <= us / 8_000 + 5, "{sleeps} times in {us} us");
+    }
 }

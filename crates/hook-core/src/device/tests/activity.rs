@@ -122,3 +122,33 @@ fn hold_kernels_are_armed_at_the_end_of_work_and_learn_from_observed_ends() {
     device.abandon();
     assert!(!hold_kernels.is_armed());
 }
+
+#[test]
+fn tracker_polls_rarely_while_the_program_waits_for_its_work() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
+    device.link.unlimited.store(true, SeqCst);
+    device.link.contenders.store(1, SeqCst);
+    device.track();
+    // A token of 3 ms ends with a wait. The tracker takes its steps when they are due.
+    let (mut due, mut steps) = (fixture.clock.now_ns(), 0);
+    for _ in 0..100 {
+        launch(&device, &thread, 100);
+        for _ in 0..3 {
+            fixture.clock.advance(MS);
+            if fixture.clock.now_ns() >= due {
+                steps += 1;
+                let NextStep::At(at) = device.track() else { panic!("a pause") };
+                due = at;
+            }
+        }
+        wait_for(&device, 100);
+    }
+    assert!(steps <= 300 / 8 + 4, "{steps} wake-ups in 300 ms");
+    // From here on it does not wait. The end of its work is found with the first interval again.
+    launch(&device, &thread, 100);
+    fixture.clock.advance(20 * MS);
+    device.track();
+    fixture.clock.advance(2 * MS);
+    assert_eq!(device.track(), NextStep::At(fixture.clock.now_ns() + 2 * MS));
+}

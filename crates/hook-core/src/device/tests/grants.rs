@@ -97,6 +97,18 @@ fn burst_that_fits_no_quota_begins_all_the_same() {
 }
 
 #[test]
+fn drain_orders_all_threads_once() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    assert_eq!(fixture.clock.times_ordered(), 0, "the gate closes first");
+    device.track();
+    assert_eq!(fixture.clock.times_ordered(), 1);
+}
+
+#[test]
 fn drain_waits_for_a_launch_in_flight() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());
