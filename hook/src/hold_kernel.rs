@@ -73,7 +73,7 @@ fn on_copy(managed: &'static ManagedDevice, is_input: impl FnOnce() -> bool) {
 fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
     let controller = &managed.device.hold_kernels;
     let now = HostClock.now_ns();
-    if controller.continue_request(trigger, now) {
+    if !CAPTURES.any() && controller.continue_request(trigger, now) {
         return;
     }
     if controller.is_armed() || !controller.request_arrived(now) {
@@ -137,8 +137,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
         let at_ns = HostClock.now_ns().saturating_add(lead_ns);
-        let controller = &managed.device.hold_kernels;
-        release_hold(managed, controller.with(HoldKernelState::end_between_bursts));
+        end_request(managed, HoldKernelState::end_between_bursts);
         let result = begin_hold(managed, Trigger::Hint, lead_ns);
         if let Err(
             HoldError::Preparing
@@ -168,11 +167,19 @@ pub(crate) fn end_marked() -> Result<(), HoldError> {
         process::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let now = HostClock.now_ns();
-        let released = managed.device.hold_kernels.with(|state| state.end_marked(now));
-        release_hold(managed, released);
+        end_request(managed, |state| state.end_marked(now));
         managed.active_hold.clear_expected_work(managed);
         Ok(())
     })
+}
+
+/// Ends a request that a hold kernel spans: the GPU is free, unless work is on it.
+fn end_request(managed: &ManagedDevice, end: impl FnOnce(&mut HoldKernelState) -> Option<u32>) {
+    let released = managed.device.hold_kernels.with(end);
+    if released.is_some() {
+        release_hold(managed, released);
+        managed.device.hold_ended();
+    }
 }
 
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.

@@ -181,10 +181,15 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         NextStep::At(state.next_liveness_ns.min(now + poll_interval).min(until))
     }
 
+    /// Ends the activity of a process whose hold kernel was released between two bursts of work.
+    pub fn hold_ended(&self) {
+        self.expire_hold(&mut self.lock(), u64::MAX);
+    }
+
     /// Ends the activity of a process whose hold kernel has ended.
-    fn expire_hold(&self, state: &mut State, now: u64) {
-        if state.holds_until_ns.take_if(|until| *until <= now).is_some() {
-            self.report_activity(state, now);
+    fn expire_hold(&self, state: &mut State, until: u64) {
+        if state.holds_until_ns.take_if(|end| *end <= until).is_some() {
+            self.report_activity(state, self.clock.now_ns());
         }
     }
 

@@ -78,7 +78,8 @@ impl Engine {
             }
             Work::Hold { address, params, name, times } => {
                 let hold = Some(Hold::new(address, params, times));
-                self.push(group, Task { sms: 1, name: Some(name), hold, ..task });
+                // One thread leaves room for the blocks of other kernels: M §17, decoding was not slower with two hold kernels.
+                self.push(group, Task { sms: 0, name: Some(name), hold, ..task });
             }
             Work::Fill { .. } => self.push(group, task),
             Work::Copy { engine, .. } => {
