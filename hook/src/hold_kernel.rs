@@ -123,6 +123,15 @@ pub(crate) fn before_wait(whole_context: bool) {
     }
 }
 
+/// Called before a launch that may be cooperative. All blocks of such a kernel have to be on the GPU at once, so it may wait for a hold
+/// kernel.
+#[inline]
+pub(crate) fn before_cooperative(is_cooperative: impl FnOnce() -> bool) {
+    if let Some(managed) = device_for(HoldKernels::is_active).filter(|_| is_cooperative()) {
+        on_wait(managed, true);
+    }
+}
+
 #[cold]
 fn on_wait(managed: &'static ManagedDevice, whole_context: bool) {
     guarded((), || {
