@@ -1,147 +1,127 @@
-/* decode TOKENS LAUNCHES SPIN_NS BLOCKS   a launch-bound program, as eager decoding of a language model is. A token is LAUNCHES launches
- * on the legacy default stream with SPIN_NS of the host's own work before each, a copy on the GPU after each tenth of them, an event
- * recorded and queried, a copy of 8 bytes to the host, and one wait. Before each of BLOCKS blocks of TOKENS tokens it waits for a line
- * on stdin. After each it prints the median time of a token, that of the first launch behind a wait, and that of the wait, in
- * nanoseconds. Then it prints how often this thread called the driver where it made how many calls, each function that was called more
- * often than the program did, and how often the hook's tracker went to sleep within how many microseconds. */
+/* decode HOW TOKENS: a service that generates tokens: each is a launch, a copy of 8 bytes to the host and a wait. HOW is learned (the hook
+ * learns from the gaps) or marked (by sluice_request_begin and sluice_request_end). Prints a line when it has been prepared; then each
+ * line on stdin is a command:
+ *   requests N   runs N requests with a pause after each, prints how many holds were launched
+ *   stop         stops itself between two tokens of a request; when continued, ends the request and prints a line
+ *   fork         a child between two tokens launches nothing and marks nothing; prints a line
+ *   end          ends the context between two tokens and prints a line; nothing follows
+ *   capture      captures between two tokens, prints a line */
 #include "common.h"
-#include <dirent.h>
+#include "../../../hook/include/sluice.h"
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 
-enum { N = 64, WARM_UP = 50, LAUNCHES_OF_A_COPY = 10 };
+enum { N = 64, ITERATIONS = 50, PATIENCE_S = 60, PAUSE_US = 20000, WARM_UP = 4 };
 
-static const char *const FUNCTIONS[] = {
-    "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuStreamGetCtx", "cuStreamGetFlags",
-    "cuStreamIsCapturing", "cuStreamQuery", "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
-    "cuEventDestroy_v2", "cuPointerGetAttribute", "cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize",
-    "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2", "cuStreamBatchMemOp_v2", "cuCtxSynchronize",
-};
-enum { COUNTED = sizeof FUNCTIONS / sizeof *FUNCTIONS };
-
-static uint64_t own[COUNTED];
-static uint64_t own_total;
+static sluice_result (*begin)(void), (*end)(void);
+static size_t (*hold_counters)(uint64_t *, size_t);
 static Gpu gpu;
-static CUdeviceptr data, copy;
-static CUevent event;
-static uint64_t *answer;
+static CUdeviceptr data;
+static CUstream stream;
+static uint64_t input[N], token[1];
+static unsigned long tokens;
+static int marked;
 
-static uint64_t now_ns(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
+static uint64_t launched(void) {
+    uint64_t all[1];
+    EXPECT(hold_counters(all, 1) == 7);
+    return all[0];
 }
 
-static void spin(uint64_t ns) {
-    for (uint64_t until = now_ns() + ns; ns && now_ns() < until;) {}
-}
-
-static void made(const char *function) {
-    own_total++;
-    for (int i = 0; i < COUNTED; i++) own[i] += !strcmp(FUNCTIONS[i], function);
-}
-
-static void count_token(unsigned long launches) {
-    for (unsigned long i = 0; i < launches; i++) {
-        made("cuLaunchKernel");
-        if (i % LAUNCHES_OF_A_COPY == 0) made("cuMemcpyDtoDAsync_v2");
+static void generate(unsigned long count) {
+    for (unsigned long i = 0; i < count; i++) {
+        DO(launch(gpu.mix, data, N, ITERATIONS, stream));
+        DO(cuMemcpyDtoHAsync_v2(token, data, sizeof token, stream));
+        DO(cuStreamSynchronize(stream));
     }
-    made("cuEventRecord");
-    made("cuEventQuery");
-    made("cuMemcpyDtoHAsync_v2");
-    made("cuStreamSynchronize");
 }
 
-typedef struct { uint64_t token, first, wait; } Times;
+static void start(void) {
+    if (marked) begin();
+    DO(cuMemcpyHtoDAsync_v2(data, input, sizeof input, stream));
+}
 
-static Times token(unsigned long launches, uint64_t spin_ns) {
-    uint64_t begun = now_ns(), first = 0;
-    for (unsigned long i = 0; i < launches; i++) {
-        spin(spin_ns);
-        uint64_t before = i == 0 ? now_ns() : 0;
-        DO(launch(gpu.add, data, N, 1, NULL));
-        if (i == 0) first = now_ns() - before;
-        if (i % LAUNCHES_OF_A_COPY == 0) DO(cuMemcpyDtoDAsync_v2(copy, data, 8, NULL));
+static void finish(void) {
+    if (marked) end();
+    usleep(PAUSE_US);
+}
+
+static void request(void) {
+    start();
+    generate(tokens);
+    finish();
+}
+
+static void fork_child(void) {
+    uint64_t before = launched();
+    pid_t child = fork();
+    if (child == 0) {
+        int answers = begin() == SLUICE_DISABLED && end() == SLUICE_DISABLED;
+        launch(gpu.mix, data, N, 1, stream);
+        cuStreamSynchronize(stream);
+        _exit(answers && launched() == before ? 0 : EXIT_WRONG);
     }
-    DO(cuEventRecord(event, NULL));
-    CUresult finished = cuEventQuery(event);
-    EXPECT(finished == CUDA_SUCCESS || finished == CUDA_ERROR_NOT_READY);
-    DO(cuMemcpyDtoHAsync_v2(answer, data, 8, NULL));
-    uint64_t waits = now_ns();
-    DO(cuStreamSynchronize(NULL));
-    uint64_t ended = now_ns();
-    return (Times){ended - begun, first, ended - waits};
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static int ascending(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static unsigned long median(const Times *times, unsigned long count, size_t field) {
-    uint64_t values[count];
-    for (unsigned long i = 0; i < count; i++) values[i] = *(const uint64_t *)((const char *)&times[i] + field);
-    qsort(values, count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
-/* How often the thread of this name has gone to sleep. */
-static unsigned long sleeps(const char *thread) {
-    unsigned long found = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    EXPECT(tasks != NULL);
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        char path[300], line[128], name[64] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
-        FILE *status = fopen(path, "r");
-        while (status != NULL && fgets(line, sizeof line, status) != NULL) {
-            unsigned long voluntary;
-            sscanf(line, "Name: %63s", name);
-            if (sscanf(line, "voluntary_ctxt_switches: %lu", &voluntary) == 1 && !strcmp(name, thread)) found += voluntary;
-        }
-        if (status != NULL) fclose(status);
-    }
-    closedir(tasks);
-    return found;
+static void capture(void) {
+    CUgraph graph;
+    CUstream captured;
+    DO(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    DO(cuStreamBeginCapture_v2(captured, CAPTURE_RELAXED));
+    uint64_t before = launched();
+    EXPECT(begin() == SLUICE_CAPTURING);
+    DO(cuMemcpyHtoDAsync_v2(data, input, sizeof input, captured));
+    DO(launch(gpu.mix, data, N, ITERATIONS, captured));
+    EXPECT(launched() == before);
+    DO(cuStreamEndCapture(captured, &graph));
 }
 
 int main(int count, char **arguments) {
-    EXPECT(count == 5);
-    unsigned long tokens = strtoul(arguments[1], NULL, 10), launches = strtoul(arguments[2], NULL, 10);
-    unsigned long spin_ns = strtoul(arguments[3], NULL, 10), blocks = strtoul(arguments[4], NULL, 10);
-    uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "sluiceSimCalls");
-    uint64_t before[COUNTED], all = 0;
-    void *host;
-    char line[16];
+    EXPECT(count == 3);
+    marked = !strcmp(arguments[1], "marked");
+    tokens = strtoul(arguments[2], NULL, 10);
+    begin = (sluice_result(*)(void))dlsym(RTLD_DEFAULT, "sluice_request_begin");
+    end = (sluice_result(*)(void))dlsym(RTLD_DEFAULT, "sluice_request_end");
+    hold_counters = (size_t(*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "sluice_hook_holds");
+    EXPECT(begin && end && hold_counters);
+    EXPECT(end() != SLUICE_INVALID);
     gpu = open_gpu();
     data = numbers(N);
-    copy = numbers(N);
-    DO(cuMemAllocHost_v2(&host, 8));
-    answer = host;
-    DO(cuEventCreate(&event, 2));
-    for (int i = 0; i < WARM_UP; i++) token(launches, spin_ns);
+    DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (int i = 0; i < WARM_UP || (getenv("EXPECT_HOLDS") && launched() == 0); i++) {
+        request();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        EXPECT(now.tv_sec - begun.tv_sec < PATIENCE_S);
+    }
+    for (int i = 0; i < WARM_UP; i++) request();
     SAY("ready");
-    for (unsigned long block = 0; block < blocks; block++) {
-        Times times[tokens];
-        EXPECT(fgets(line, sizeof line, stdin) != NULL);
-        for (int i = 0; i < COUNTED; i++) before[i] = calls ? calls(FUNCTIONS[i]) : 0;
-        all = calls ? calls(NULL) : 0;
-        uint64_t begun = now_ns();
-        unsigned long slept = sleeps("sluice-tracker");
-        for (unsigned long i = 0; i < tokens; i++) times[i] = token(launches, spin_ns);
-        slept = sleeps("sluice-tracker") - slept;
-        uint64_t made_calls = calls ? calls(NULL) - all : 0;
-        SAY("token %lu first %lu wait %lu", median(times, tokens, offsetof(Times, token)), median(times, tokens, offsetof(Times, first)),
-            median(times, tokens, offsetof(Times, wait)));
-        memset(own, 0, sizeof own);
-        own_total = 0;
-        for (unsigned long i = 0; i < tokens; i++) count_token(launches);
-        SAY("calls %lu of %lu", (unsigned long)made_calls, (unsigned long)own_total);
-        for (int i = 0; calls && i < COUNTED; i++) {
-            uint64_t called = calls(FUNCTIONS[i]) - before[i];
-            if (called != own[i]) SAY("%s %ld", FUNCTIONS[i], (long)(called - own[i]));
+    char line[32];
+    while (fgets(line, sizeof line, stdin)) {
+        uint64_t before = launched();
+        if (!strncmp(line, "requests ", 9)) {
+            for (unsigned long i = strtoul(line + 9, NULL, 10); i > 0; i--) request();
+            SAY("holds %lu", (unsigned long)(launched() - before));
+            continue;
         }
-        SAY("tracker %lu in %lu", slept, (unsigned long)(now_ns() - begun) / 1000);
+        start();
+        generate(1);
+        if (!strcmp(line, "stop\n")) raise(SIGSTOP);
+        else if (!strcmp(line, "fork\n")) fork_child();
+        else if (!strcmp(line, "capture\n")) capture();
+        else if (!strcmp(line, "end\n")) {
+            DO(cuCtxDestroy_v2(gpu.context));
+            SAY("done");
+            return 0;
+        } else return EXIT_BROKEN;
+        generate(1);
+        finish();
+        SAY("done");
     }
     return 0;
 }

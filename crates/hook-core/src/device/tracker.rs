@@ -174,6 +174,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.expire_polling(now);
         let mut state = self.lock();
+        self.expire_hold(&mut state, now);
         state.follows_deadlines = self.link.is_latency_critical();
         let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
         let is_needed = state.is_active() && !waits;
@@ -188,7 +189,20 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 return NextStep::Immediately;
             }
         }
-        NextStep::At(state.next_liveness_ns.min(now + poll_interval))
+        let until = state.holds_until_ns.unwrap_or(u64::MAX);
+        NextStep::At(state.next_liveness_ns.min(now + poll_interval).min(until))
+    }
+
+    /// Ends the activity of a process whose hold kernel was released between two bursts of work.
+    pub fn hold_ended(&self) {
+        self.expire_hold(&mut self.lock(), u64::MAX);
+    }
+
+    /// Ends the activity of a process whose hold kernel has ended.
+    fn expire_hold(&self, state: &mut State, until: u64) {
+        if state.holds_until_ns.take_if(|end| *end <= until).is_some() {
+            self.report_activity(state, self.clock.now_ns());
+        }
     }
 
     /// Whether threads of the program wait for the GPU, and have done so for less than [`SHORT_WAIT_NS`].
@@ -214,6 +228,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return NextStep::Immediately;
         }
         self.stop_polling(&mut state, now);
+        self.expire_hold(&mut state, now);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let return_at_once = std::mem::take(&mut state.grant.return_at_once);
         let unless_contended =

@@ -109,7 +109,7 @@ fn token_cost(latency_critical: bool, contenders: u64) -> TokenCost {
         Node::with("2\nclient 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n").without_manager().start();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     manager.set_contenders(latency_critical, contenders);
-    let tenant = node.tenant("client", "decode").arguments(&format!("{TOKENS} 30 20000 1"));
+    let tenant = node.tenant("client", "launch_bound").arguments(&format!("{TOKENS} 30 20000 1"));
     let mut tenant = tenant.environment("SLUICE_HINTS", "off").start();
     tenant.expect("ready");
     tenant.send("");
