@@ -27,8 +27,8 @@ use crate::gpu;
 use crate::process::{self, CAPTURES, ManagedDevice};
 pub(crate) use active::{ActiveHold, counts};
 use contexts::{CONTEXTS, Contexts};
-use page::HoldPage;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
+use page::HoldPage;
 use resources::Resources;
 use worker::ScheduledHold;
 
@@ -253,6 +253,10 @@ fn begin_hold(
     trigger: Trigger,
     lead_ns: u64,
 ) -> Result<HoldPlan, HoldError> {
+    // Beside default slices the process is host-bound: a hold would keep best-effort work off the GPU while the host prepares launches.
+    if trigger != Trigger::Hint && managed.device.link.slices() == Slices::Default {
+        return Err(HoldError::Refused(HoldRefusal::NotWorthIt));
+    }
     hold(managed, |state, now| state.begin_request(trigger, now, lead_ns))
 }
 
@@ -265,10 +269,6 @@ fn hold(
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
-    // Beside default slices the process is host-bound: a hold would keep best-effort work off the GPU while the host prepares launches.
-    if trigger != Trigger::Hint && managed.device.link.slices() == Slices::Default {
-        return Err(HoldError::Refused(HoldRefusal::NotWorthIt));
-    }
     let controller = &managed.device.hold_kernels;
     if !controller.is_allowed() {
         return Err(HoldError::Refused(HoldRefusal::Disabled));

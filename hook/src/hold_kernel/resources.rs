@@ -91,7 +91,8 @@ impl Resources {
     pub(super) fn launch(&mut self, ticket: u32, limits: HoldLimits, now_ns: u64) -> bool {
         self.last = Some(LaunchedHold { ticket, at_ns: now_ns });
         let activity = self.page.prepare();
-        self.launch_one(0, ticket, activity, limits) && self.launch_one(SECOND, ticket, 0, HoldLimits::default())
+        self.launch_one(0, ticket, activity, limits)
+            && self.launch_one(SECOND, ticket, 0, HoldLimits::default())
     }
 
     /// Takes the last hold kernel if it has ended.

@@ -34,7 +34,11 @@ impl Linger {
     pub(super) fn ns(self, switches_ns: f64) -> u64 {
         let saved = self.short * (switches_ns - self.mean_short_ns);
         let lost = (1.0 - self.short) * switches_ns * COST_OF_LINGERING;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some milliseconds")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most some milliseconds"
+        )]
         if saved > lost { switches_ns as u64 } else { 0 }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
-use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::linger::Linger;
+use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::request::{
-    ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings, Trigger,
+    ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings,
+    Trigger,
 };
 use super::switch_cost::{HoldTimes, SwitchCost};
 use super::whole_request::{BurstEnd, Idleness};
@@ -298,8 +299,7 @@ impl HoldKernelState {
             reason = "a clock's value some intervals of at most a second ahead"
         )]
         let due_ns = due.mean_ns as u64;
-        self.predicted =
-            Some(PredictedRequest { due_ns, hold, ends: self.hold_end() });
+        self.predicted = Some(PredictedRequest { due_ns, hold, ends: self.hold_end() });
         hold
     }
 

@@ -79,8 +79,7 @@ impl Hold {
         if is_changed {
             self.idle_ns = self.idle_ns(now);
             (self.activity, self.since, self.has_seen_change) = (activity, now, true);
-            self.limit_ns =
-                if activity & KEEPS != 0 { self.params.still_ns } else { self.params.linger_ns };
+            self.limit_ns = if activity & KEEPS != 0 { self.params.still_ns } else { self.params.linger_ns };
         }
         self.is_released |= ticket.wrapping_sub(self.params.ticket).cast_signed() >= 0;
         match is_changed {

@@ -17,7 +17,9 @@ mod tests;
 mod word;
 
 pub use account::Account;
-pub use command::{Command, CopyEngine, Graph, GroupId, HoldParams, Node, OwnerId, StreamId, StreamKind, Work};
+pub use command::{
+    Command, CopyEngine, Graph, GroupId, HoldParams, Node, OwnerId, StreamId, StreamKind, Work,
+};
 pub use control::Control;
 pub use group::{Access, Switches};
 pub use word::{Compare, Condition};

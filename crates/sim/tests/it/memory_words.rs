@@ -2,7 +2,9 @@
 //! kernels) and §4 (stream gates).
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, Tenant, assert_near, submit};
-use sluice_sim::engine::{Command, Compare, Condition, CopyEngine, Engine, HoldParams, Node, StreamId, StreamKind, Work};
+use sluice_sim::engine::{
+    Command, Compare, Condition, CopyEngine, Engine, HoldParams, Node, StreamId, StreamKind, Work,
+};
 use sluice_sim::params;
 use std::sync::Arc;
 

@@ -37,7 +37,11 @@ impl DecodeBed {
     /// How often the service's context was taken off the GPU.
     fn saves(&self) -> u64 {
         let groups = self.node.ledger().groups;
-        groups.iter().filter(|group| group.pid == self.service.pid()).map(|group| u64::from(group.saves)).sum()
+        groups
+            .iter()
+            .filter(|group| group.pid == self.service.pid())
+            .map(|group| u64::from(group.saves))
+            .sum()
     }
 
     /// Runs requests. Returns how many hold kernels were launched, and how often the context was taken off the GPU.

@@ -158,7 +158,9 @@ fn service_of_one_launch_each_ten_ms_is_released_by_its_launch() {
     let mut server = Server::settled();
     for _ in 0..200 {
         let hold = server.request(60 * US, 1000 * US, 1100 * US);
-        assert!(hold.is_none_or(|hold| hold.linger_ns.is_none() && hold.limits().longest_ns == hold.timeout_ns));
+        assert!(
+            hold.is_none_or(|hold| hold.linger_ns.is_none() && hold.limits().longest_ns == hold.timeout_ns)
+        );
     }
 }
 
@@ -270,4 +272,3 @@ fn abandoned_controller_changes_no_page() {
     assert!(!controller.continue_request(Trigger::Launch, 10));
     assert_eq!(words.activity.load(Relaxed), before);
 }
-
