@@ -49,8 +49,10 @@ fn slow(
     pass: LaunchPass<'static>,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let outcome =
-        guarded(Outcome::Bypassed(Bypass::InternalError), || managed.device.acquire(stream, thread, pass));
+    let outcome = guarded(Outcome::Bypassed(Bypass::InternalError), || {
+        hold_kernel::leave_to_urgent_work(managed);
+        managed.device.acquire(stream, thread, pass)
+    });
     match outcome {
         // The first launch of a request always takes this path: it begins a burst, which has to be noted.
         Outcome::Governed(_pass) => hold_kernel::launch(managed, real),

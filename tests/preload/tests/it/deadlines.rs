@@ -16,7 +16,8 @@ fn with_manager(test: impl FnOnce(&Node, &RecordingManager)) {
 #[test]
 fn launches_wait_while_urgent_work_runs_and_none_waits_longer_than_the_bound() {
     with_manager(|node, manager| {
-        let mut tenant = node.tenant("lc", "busy").arguments("1000 1").environment("SLUICE_HINTS", "off").start();
+        let mut tenant =
+            node.tenant("lc", "busy").arguments("1000 1").environment("SLUICE_HINTS", "off").start();
         tenant.expect("ready");
         node.when_completed(&tenant, 20);
         assert_eq!(manager.postponed(), (false, 0));
@@ -55,7 +56,8 @@ fn process_that_is_not_latency_critical_waits_for_no_urgent_work() {
 #[test]
 fn killed_manager_leaves_no_launch_postponed() {
     with_manager(|node, manager| {
-        let mut tenant = node.tenant("lc", "busy").arguments("1000 1").environment("SLUICE_HINTS", "off").start();
+        let mut tenant =
+            node.tenant("lc", "busy").arguments("1000 1").environment("SLUICE_HINTS", "off").start();
         tenant.expect("ready");
         node.when_completed(&tenant, 20);
         manager.set_urgent(URGENT_NOW);
