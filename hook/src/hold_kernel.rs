@@ -108,6 +108,15 @@ pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
     }
 }
 
+/// Called before a launch that may have to wait because a client with an earlier deadline has urgent work. The wait would keep a hold kernel on
+/// the GPU.
+pub(crate) fn leave_to_urgent_work(managed: &'static ManagedDevice) {
+    let controller = &managed.device.hold_kernels;
+    if controller.is_active() && managed.device.is_to_postpone() {
+        release_hold(managed, controller.with(|state| state.host_wait_begins(true)));
+    }
+}
+
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
     if managed.device.link.slices() == Slices::Default {
@@ -269,6 +278,9 @@ fn hold(
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
+    if managed.device.is_to_postpone() {
+        return Err(HoldError::Refused(HoldRefusal::NotWorthIt));
+    }
     let controller = &managed.device.hold_kernels;
     if !controller.is_allowed() {
         return Err(HoldError::Refused(HoldRefusal::Disabled));
@@ -320,7 +332,7 @@ fn plan_with_page<T, E>(
 
 /// Launches a hold kernel whose time has come, if it is still needed.
 fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
-    if CAPTURES.any() || refresh_contenders(managed).is_err() {
+    if CAPTURES.any() || refresh_contenders(managed).is_err() || managed.device.is_to_postpone() {
         return;
     }
     let mut contexts = lock(&CONTEXTS);

@@ -69,8 +69,10 @@ fn acquire(
     thread: &ThreadState,
     pass: LaunchPass<'static>,
 ) -> Admission {
-    let outcome =
-        guarded(Outcome::Bypassed(Bypass::InternalError), || managed.device.acquire(stream, thread, pass));
+    let outcome = guarded(Outcome::Bypassed(Bypass::InternalError), || {
+        hold_kernel::leave_to_urgent_work(managed);
+        managed.device.acquire(stream, thread, pass)
+    });
     match outcome {
         // The first launch of a request always takes this path: it begins a burst, which has to be noted.
         Outcome::Governed(pass) => {

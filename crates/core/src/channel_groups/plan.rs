@@ -12,10 +12,9 @@ impl ChannelGroupScheduler {
             let ended_at = process.ended_at.unwrap_or(now);
             process.ended_at = (process.quantum == QuantumState::Ending).then_some(ended_at);
         }
-        let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        let critical_groups =
-            critical.clone().map(|process| process.controlled_groups().len()).sum::<usize>();
-        let critical_attached = critical.count() > 0;
+        let critical_attached = self.processes.values().any(|process| !process.is_best_effort());
+        let working_groups =
+            self.working_critical(now).map(|process| process.controlled_groups().len()).sum::<usize>();
         if critical_attached {
             self.choose_enabled_group(now);
         } else {
@@ -24,7 +23,7 @@ impl ChannelGroupScheduler {
         }
         self.critical_attached = critical_attached;
         self.choose_slices(now);
-        let critical_us = self.slices.critical_us(&self.policy, critical_groups);
+        let critical_us = self.slices.critical_us(&self.policy, working_groups);
         let best_effort_us = self.slices.best_effort_us(&self.policy);
         for process in self.processes.values() {
             for group in &process.groups {

@@ -13,10 +13,12 @@ pub struct ChannelGroupPolicy {
     pub slices: bool,
     /// Slice of a best-effort group while a latency-critical process is attached. Default 1 µs.
     pub best_effort_slice_us: u64,
-    /// Slice of a latency-critical group that is the only one. Default 1 s.
+    /// Slice of the latency-critical groups while at most one of them has work. Default 1 s.
     pub long_us: u64,
-    /// Slice of each latency-critical group when there are several. Default 5 ms.
+    /// Slice of each latency-critical group while several have work. Default 5 ms.
     pub shared_us: u64,
+    /// A latency-critical process that has been idle this long counts as one without work. Default 10 s.
+    pub absent_ns: u64,
     /// A process that has been idle this long returns its grant while others wait. Default 3 ms.
     pub idle_ns: u64,
     /// The same while no other client waits: the time that it holds the grant counts against its request. Default 20 ms.
@@ -60,6 +62,7 @@ impl Default for ChannelGroupPolicy {
             best_effort_slice_us: 1,
             long_us: 1_000_000,
             shared_us: 5_000,
+            absent_ns: 10_000_000_000,
             idle_ns: 3_000_000,
             uncontended_idle_ns: 20_000_000,
             poll_ns: 1_000_000,

@@ -103,8 +103,9 @@ impl ChannelGroupScheduler {
         });
         let disconnected = self.reconciler.frozen_until().filter(|_| can_begin);
         let retry = self.reconciler.retry_at(now).filter(|_| can_begin);
-        let slices = self.default_slices_at().filter(|_| can_begin).map(|at| at.max(now));
-        processes.chain(window).chain(disconnected).chain(retry).chain(slices).min()
+        let slices = self.default_slices_at(now).filter(|_| can_begin).map(|at| at.max(now));
+        let absence = self.next_absence(now);
+        processes.chain(window).chain(disconnected).chain(retry).chain(slices).chain(absence).min()
     }
 
     /// The hardware-scheduled processes.

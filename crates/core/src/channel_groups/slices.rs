@@ -34,9 +34,9 @@ impl SliceChoice {
         if self.default { DEFAULT_SLICE_US } else { policy.best_effort_slice_us }
     }
 
-    /// Slice of each of so many latency-critical groups, microseconds.
-    pub(super) const fn critical_us(&self, policy: &ChannelGroupPolicy, groups: usize) -> u64 {
-        match groups {
+    /// Slice of a latency-critical group if so many of them have had work lately, microseconds.
+    pub(super) const fn critical_us(&self, policy: &ChannelGroupPolicy, working_groups: usize) -> u64 {
+        match working_groups {
             _ if self.default => DEFAULT_SLICE_US,
             0 | 1 => policy.long_us,
             _ => policy.shared_us,
@@ -60,21 +60,38 @@ impl ChannelGroupScheduler {
     /// Chooses the slices. Short slices begin at once, default ones as often as the rate allows.
     pub(super) fn choose_slices(&mut self, now: u64) {
         self.slices.default =
-            self.all_want_default_slices() && (self.slices.default || self.slices.begins.try_take(1, now));
+            self.all_want_default_slices(now) && (self.slices.default || self.slices.begins.try_take(1, now));
     }
 
     /// When default slices may begin that are wanted and have to wait.
-    pub(super) fn default_slices_at(&self) -> Option<u64> {
-        let waits = !self.slices.default && self.all_want_default_slices();
+    pub(super) fn default_slices_at(&self, now: u64) -> Option<u64> {
+        let waits = !self.slices.default && self.all_want_default_slices(now);
         self.slices.begins.ready_at(1).filter(|_| waits)
     }
 
-    /// Whether there are latency-critical processes with work, and all of them want default slices. One that has never
-    /// had work does not count.
-    fn all_want_default_slices(&self) -> bool {
-        let has_worked = |process: &&Process| process.activity.busy || process.activity.since_ns > 0;
-        let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        let mut working = critical.filter(has_worked).peekable();
+    /// Whether there are latency-critical processes with work, and all of them want default slices.
+    fn all_want_default_slices(&self, now: u64) -> bool {
+        let mut working = self.working_critical(now).peekable();
         working.peek().is_some() && working.all(|process| process.wants_default_slices)
+    }
+
+    /// The latency-critical processes that have work, or had some in the last [`ChannelGroupPolicy::absent_ns`]. Others decide no slices:
+    /// several groups with work need a short slice each, which a hold kernel of one of them would exceed again and again.
+    pub(super) fn working_critical(&self, now: u64) -> impl Iterator<Item = &Process> {
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        critical.filter(move |process| self.absent_at(process).is_none_or(|at| now < at))
+    }
+
+    /// When the first process leaves [`Self::working_critical`] if no work comes.
+    pub(super) fn next_absence(&self, now: u64) -> Option<u64> {
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        critical.filter_map(|process| self.absent_at(process)).filter(|at| now < *at).min()
+    }
+
+    /// When a process without work counts as absent; `None` while it has work. One that has never had work is absent.
+    fn absent_at(&self, process: &Process) -> Option<u64> {
+        let since = process.activity.since_ns;
+        let idle = !process.activity.busy;
+        idle.then(|| if since == 0 { 0 } else { since.saturating_add(self.policy.absent_ns) })
     }
 }

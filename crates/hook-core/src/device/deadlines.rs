@@ -12,7 +12,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Waits while urgent work is a reason to postpone a launch. The launch does not count as in flight meanwhile. Without urgent work this
     /// is one load.
     pub(super) fn postpone<'s>(&'s self, thread: &ThreadState, pass: LaunchPass<'s>) -> LaunchPass<'s> {
-        if self.link.urgent_work() == UrgentWork::None || self.postponed_for().is_none() {
+        if !self.is_to_postpone() {
             return pass;
         }
         drop(pass);
@@ -26,6 +26,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.change_postponed(false, self.clock.now_ns().saturating_sub(began));
         self.gate.enter(thread.shard());
         LaunchPass { gate: &self.gate, shard: thread.shard() }
+    }
+
+    /// Whether a launch would be postponed now. Without urgent work this is one load.
+    pub fn is_to_postpone(&self) -> bool {
+        self.link.urgent_work() != UrgentWork::None && self.postponed_for().is_some()
     }
 
     /// Records a launch that passes. Returns whether the later ones of its burst have to be checked, each by itself.

@@ -82,12 +82,12 @@ clients:
   - { name: second, request: 0.3, memory: 8Gi, class: latency-critical }
 ";
     let node = Node::start(clients);
-    let start = |client: &str| {
-        let mut tenant = node.tenant(client, "busy").arguments("1000 1").start();
+    let start = |client: &str, arguments: &str| {
+        let mut tenant = node.tenant(client, "busy").arguments(arguments).start();
         tenant.expect("ready");
         tenant
     };
-    let (mut first, mut second) = (start("first"), start("second"));
+    let (mut first, mut second) = (start("first", "2000 1 5"), start("second", "1000 1"));
     let postponed = |client: &str| node.metric("sluice_postponed_seconds_total", client);
     eventually("the second service waits", || (postponed("second") > 0.02).then_some(()));
     assert_eq!(postponed("first"), 0.0);

@@ -4,6 +4,7 @@ use super::decode::Decode;
 use super::gpu::{Gpu, STEP};
 use super::manager::Manager;
 use super::resnet::Resnet;
+use std::time::Duration;
 
 /// What runs on the GPU.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ fn arrivals(seconds: u64) -> Vec<u64> {
     let (mut at, mut arrivals) = (0.0, Vec::new());
     while at < seconds as f64 {
         at -= (1.0 - uniform()).ln() / 3.0;
-        arrivals.push((at * 1e9) as u64);
+        arrivals.push(u64::try_from(Duration::from_secs_f64(at).as_nanos()).unwrap());
     }
     arrivals.reverse();
     arrivals
@@ -109,7 +110,8 @@ impl World {
 
 fn times(mut values: Vec<u64>) -> Times {
     values.sort_unstable();
-    let at = |part: f64| values.get(((values.len() as f64 - 1.0) * part) as usize).copied().unwrap_or(0);
+    let at =
+        |percent: usize| values.get(values.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0);
     let mean = values.iter().sum::<u64>() / values.len().max(1) as u64;
-    Times { p50: at(0.5), p99: at(0.99), max: at(1.0), mean }
+    Times { p50: at(50), p99: at(99), max: at(100), mean }
 }
