@@ -42,6 +42,16 @@ typedef enum sluice_result {
  * other clients up to two milliseconds of GPU time, and nothing else. */
 sluice_result sluice_hint(unsigned lead_us);
 
+/* Marks the begin and the end of a request that waits for the GPU several times, such as one that generates tokens: Sluice keeps the GPU
+ * switched to the calling thread's current context from begin to end, also while the program works on the host. Without these calls
+ * Sluice learns from the program's pauses when to do so. The calls take some microseconds.
+ *
+ * The pair counts for the process. A second begin extends the request, and an end without a begin has no effect. If the program does
+ * nothing on the GPU for 50 ms, the request is over without an end. A begin returns SLUICE_BEGUN if the GPU is already kept for this
+ * request. An end returns SLUICE_OK where Sluice manages the process, whether or not there was a begin. */
+sluice_result sluice_request_begin(void);
+sluice_result sluice_request_end(void);
+
 /* Preemption of the program's own streams. It needs no manager.
  *
  * A stream is a CUstream (or cudaStream_t): NULL and CU_STREAM_LEGACY are the legacy default stream of the calling thread's

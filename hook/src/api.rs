@@ -41,7 +41,23 @@ enum CallResult {
 /// Announces a request in `lead_us` microseconds.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
-    let result = match hold_kernel::hint(lead_us) {
+    result_of(hold_kernel::hint(lead_us)) as c_int
+}
+
+/// Begins a request.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sluice_request_begin() -> c_int {
+    result_of(hold_kernel::begin_marked()) as c_int
+}
+
+/// Ends a request.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sluice_request_end() -> c_int {
+    result_of(hold_kernel::end_marked()) as c_int
+}
+
+fn result_of<T>(held: Result<T, HoldError>) -> CallResult {
+    match held {
         Ok(_) => CallResult::Ok,
         Err(error) => match error {
             HoldError::NotCritical => CallResult::NotCritical,
@@ -62,12 +78,12 @@ pub(crate) extern "C" fn sluice_hint(lead_us: c_uint) -> c_int {
                 HoldRefusal::TooFarAhead => CallResult::Invalid,
             },
         },
-    };
-    result as c_int
+    }
 }
 
 /// Writes up to `capacity` counters of hold kernels and returns how many there are: launched, released by the host, planned for later,
-/// lateness of the planned ones in nanoseconds (sum, then maximum), and planned ones that were not launched.
+/// lateness of the planned ones in nanoseconds (sum, then maximum), planned ones that were not launched, and those that ended by
+/// themselves.
 ///
 /// # Safety
 /// `counters` is null or writable for `capacity` numbers.

@@ -56,6 +56,7 @@ macro_rules! exports {
     (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
         let stream = (exports!(@launch_stream $name $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant));
         governed::launch::call(stream, || {
+            exports!(@before_launch $name $($a)*);
             preempt::submit(
                 stream,
                 || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
@@ -65,6 +66,13 @@ macro_rules! exports {
             )
         })
     }};
+    // All blocks of a cooperative kernel have to be on the GPU at once, so it may wait for a hold kernel.
+    (@before_launch "cuLaunchCooperativeKernel" $($a:ident)*) => { crate::hold_kernel::before_wait(true) };
+    (@before_launch "cuLaunchCooperativeKernelMultiDevice" $($a:ident)*) => { crate::hold_kernel::before_wait(true) };
+    (@before_launch "cuLaunchKernelEx" $config:ident $($a:ident)*) => {
+        crate::hold_kernel::before_cooperative(|| unsafe { preempt::launches::is_cooperative($config) })
+    };
+    (@before_launch $name:tt $($a:ident)*) => {};
     // The launches of one call may go to several devices; the gate of the calling thread's device applies.
     (@launch_stream "cuLaunchCooperativeKernelMultiDevice" $list:ident $count:ident $flags:ident) => {
         if $count == 0 { None } else { unsafe { $list.as_ref() }.map(|first| first.hStream) }

@@ -14,7 +14,9 @@ mod worker;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
-use sluice_hook_core::hold_kernel::{ContextState, HoldKernels, HoldPlan, HoldRefusal, Trigger};
+use sluice_hook_core::hold_kernel::{
+    ContextState, HoldKernelState, HoldKernels, HoldPlan, HoldRefusal, Trigger,
+};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::Clock;
@@ -26,6 +28,7 @@ use crate::process::{self, CAPTURES, ManagedDevice};
 pub(crate) use active::{ActiveHold, counts};
 use contexts::{CONTEXTS, Contexts};
 pub(crate) use contexts::{ContextEnd, begin_context_end};
+use page::HoldPage;
 use resources::Resources;
 use worker::ScheduledHold;
 
@@ -69,7 +72,11 @@ fn on_copy(managed: &'static ManagedDevice, is_input: impl FnOnce() -> bool) {
 /// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
 fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
     let controller = &managed.device.hold_kernels;
-    if controller.is_armed() || !controller.request_arrived(HostClock.now_ns()) {
+    let now = HostClock.now_ns();
+    if !CAPTURES.any() && controller.continue_request(trigger, now) {
+        return;
+    }
+    if controller.is_armed() || !controller.request_arrived(now) {
         let _held = begin_hold(managed, trigger, 0);
     }
 }
@@ -83,12 +90,14 @@ pub(crate) fn launch(managed: &'static ManagedDevice, real: impl FnOnce() -> CUr
         }
     });
     let result = real();
-    if controller.watches_launches() || controller.is_active() {
+    if controller.watches_launches() || controller.is_released_by_parts() {
         guarded((), || {
             let now = HostClock.now_ns();
             let first = controller.watches_launches();
             release_hold(managed, controller.with(|state| state.launch_submitted(now)));
             if first && ANY_ALLOWED.load(Relaxed) {
+                // The launch is reported as work itself.
+                managed.active_hold.clear_expected_work(managed);
                 schedule_predicted(managed, now);
             }
         });
@@ -108,8 +117,18 @@ fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
 /// Called before the host waits for the GPU, for a whole context or for a part.
 #[inline]
 pub(crate) fn before_wait(whole_context: bool) {
-    if let Some(managed) = device_for(HoldKernels::is_active) {
+    let matters = if whole_context { HoldKernels::is_active } else { HoldKernels::is_released_by_parts };
+    if let Some(managed) = device_for(matters) {
         on_wait(managed, whole_context);
+    }
+}
+
+/// Called before a launch that may be cooperative. All blocks of such a kernel have to be on the GPU at once, so it may wait for a hold
+/// kernel.
+#[inline]
+pub(crate) fn before_cooperative(is_cooperative: impl FnOnce() -> bool) {
+    if let Some(managed) = device_for(HoldKernels::is_active).filter(|_| is_cooperative()) {
+        on_wait(managed, true);
     }
 }
 
@@ -127,6 +146,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
         let at_ns = HostClock.now_ns().saturating_add(lead_ns);
+        end_request(managed, HoldKernelState::end_between_bursts);
         let result = begin_hold(managed, Trigger::Hint, lead_ns);
         if let Err(
             HoldError::Preparing
@@ -139,6 +159,36 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         }
         result
     })
+}
+
+/// Begins a request that the program marks. Its hold kernel lasts until [`end_marked`].
+pub(crate) fn begin_marked() -> Result<HoldPlan, HoldError> {
+    guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
+        process::check_governed().map_err(HoldError::Bypassed)?;
+        let managed = process::current_device().map_err(HoldError::Bypassed)?;
+        hold(managed, HoldKernelState::begin_marked)
+    })
+}
+
+/// Ends a request that the program has marked.
+pub(crate) fn end_marked() -> Result<(), HoldError> {
+    guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
+        process::check_governed().map_err(HoldError::Bypassed)?;
+        let managed = process::current_device().map_err(HoldError::Bypassed)?;
+        let now = HostClock.now_ns();
+        end_request(managed, |state| state.end_marked(now));
+        managed.active_hold.clear_expected_work(managed);
+        Ok(())
+    })
+}
+
+/// Ends a request that a hold kernel spans: the GPU is free, unless work is on it.
+fn end_request(managed: &ManagedDevice, end: impl FnOnce(&mut HoldKernelState) -> Option<u32>) {
+    let released = managed.device.hold_kernels.with(end);
+    if released.is_some() {
+        release_hold(managed, released);
+        managed.device.hold_ended();
+    }
 }
 
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
@@ -155,11 +205,12 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     }
 }
 
-/// Counts the last hold kernel of a context, whose time has passed.
+/// Counts the last hold kernel of a context if it has ended.
 fn count(managed: &ManagedDevice, resources: &mut Resources) {
     let Some(finished) = resources.take_finished() else { return };
     managed.active_hold.set_counted();
     managed.device.link.count_hold(finished.held_ns);
+    active::UNRELEASED.fetch_add(u64::from(finished.is_unreleased), Relaxed);
     if let Some(times) = finished.times {
         managed.device.hold_kernels.with(|state| state.learn_times(times));
     }
@@ -196,6 +247,14 @@ fn begin_hold(
     trigger: Trigger,
     lead_ns: u64,
 ) -> Result<HoldPlan, HoldError> {
+    hold(managed, |state, now| state.begin_request(trigger, now, lead_ns))
+}
+
+/// Launches or schedules the hold kernel that `plan` returns, in the current context.
+fn hold(
+    managed: &'static ManagedDevice,
+    plan: impl FnOnce(&mut HoldKernelState, u64) -> Result<HoldPlan, HoldRefusal>,
+) -> Result<HoldPlan, HoldError> {
     if CAPTURES.any() {
         return Err(HoldError::Capturing);
     }
@@ -221,12 +280,8 @@ fn begin_hold(
     };
     count(managed, resources);
     controller.expire_request(now);
-    if controller.is_armed() {
-        // Set before the controller agrees: from then on another thread's launch may release it.
-        managed.active_hold.set(resources.page());
-    }
     let hold =
-        controller.with(|state| state.begin_request(trigger, now, lead_ns)).map_err(HoldError::Refused)?;
+        plan_with_page(managed, resources.page(), |state| plan(state, now)).map_err(HoldError::Refused)?;
     if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
         managed.active_hold.expect_work(managed, hold);
     }
@@ -237,6 +292,20 @@ fn begin_hold(
         launch_in(&mut contexts, managed, context, hold);
     }
     Ok(hold)
+}
+
+/// Calls `plan`. If that plans a hold kernel, the state uses this page from then on, before another thread's launch can release it.
+fn plan_with_page<T, E>(
+    managed: &ManagedDevice,
+    page: HoldPage,
+    plan: impl FnOnce(&mut HoldKernelState) -> Result<T, E>,
+) -> Result<T, E> {
+    managed.device.hold_kernels.with(|state| {
+        let planned = plan(state)?;
+        managed.active_hold.set(page);
+        state.use_words(page.words());
+        Ok(planned)
+    })
 }
 
 /// Launches a hold kernel whose time has come, if it is still needed.
@@ -252,11 +321,8 @@ fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
         return;
     };
     count(managed, resources);
-    if controller.is_armed() {
-        // As in `begin_hold`: from then on a launch may release it.
-        managed.active_hold.set(resources.page());
-    }
-    if controller.with(|state| state.take_due(hold.ticket)) {
+    let is_due = |state: &mut HoldKernelState| state.take_due(hold.ticket).then_some(()).ok_or(());
+    if plan_with_page(managed, resources.page(), is_due).is_ok() {
         managed.active_hold.expect_work(managed, hold);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
         active::count_scheduled(late_ns);
@@ -271,7 +337,7 @@ fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hol
         // If the driver calls one launch function from another, that is not a launch of the program.
         let _inside = thread.enter();
         let resources = contexts.ready(context);
-        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.timeout_ns, HostClock.now_ns()))
+        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.limits(), HostClock.now_ns()))
     });
     if launched {
         active::LAUNCHED.fetch_add(1, Relaxed);
@@ -283,7 +349,7 @@ fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hol
 
 fn release_hold(managed: &ManagedDevice, ticket: Option<u32>) {
     if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
-        page.release(ticket, HostClock.now_ns());
+        page.release(ticket);
         active::RELEASED.fetch_add(1, Relaxed);
         managed.active_hold.clear_expected_work(managed);
     }

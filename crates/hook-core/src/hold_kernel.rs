@@ -9,6 +9,7 @@
 //!                                         the hold kernel is planned here            it is released here, at a wait,
 //!                                                                                    or by its timeout
 //! ```
+//! If a request has several bursts of work with short gaps, one hold kernel spans all of them; see [`whole_request`].
 //! If requests arrive at regular intervals, the hold kernel is launched before the next one is due.
 //! The program's calls go through [`HoldKernels`]: one relaxed load where there is nothing to do. [`HoldKernelState`] takes the
 //! decisions; it uses no clock, no driver and no lock.
@@ -16,11 +17,14 @@
 mod arrival_predictor;
 mod benefit_test;
 mod contexts;
+mod linger;
 mod preparation_estimate;
 mod request;
 mod state;
 mod switch_cost;
 mod wakeup_latency;
+mod whole_request;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -31,10 +35,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::lock;
 
 pub use contexts::{ContextState, HoldContexts};
-pub use request::{HoldPlan, HoldRefusal, Settings, Trigger};
+pub use request::{HoldLimits, HoldPlan, HoldRefusal, Settings, Trigger};
 pub use state::HoldKernelState;
 pub use switch_cost::HoldTimes;
 pub use wakeup_latency::WakeupLatency;
+pub use whole_request::BurstEnd;
+pub use words::HoldWords;
 
 /// The next copy or launch may begin a request.
 const ARMED: u32 = 1 << 0;
@@ -48,6 +54,10 @@ const ALLOWED: u32 = 1 << 3;
 const ABANDONED: u32 = 1 << 4;
 /// A request was announced or predicted, and its first call is still to come.
 const AWAITED: u32 = 1 << 5;
+/// The active hold kernel is released by a launch, or by a wait for a part of the context.
+const RELEASED_BY_PARTS: u32 = 1 << 6;
+/// A request is going on, although no work is on the GPU.
+const BETWEEN_BURSTS: u32 = 1 << 7;
 
 /// The controller of one device's hold kernels.
 #[derive(Debug)]
@@ -58,6 +68,8 @@ pub struct HoldKernels {
     contenders: AtomicU64,
     /// When the last wait of the host ended. The end of a burst is exact if a wait ended at the same time.
     wait_ended_ns: AtomicU64,
+    /// When the last wait for a whole context ended.
+    context_wait_ended_ns: AtomicU64,
     state: Mutex<HoldKernelState>,
 }
 
@@ -68,6 +80,7 @@ impl HoldKernels {
             word: AtomicU32::new(0),
             contenders: AtomicU64::new(0),
             wait_ended_ns: AtomicU64::new(0),
+            context_wait_ended_ns: AtomicU64::new(0),
             state: Mutex::new(HoldKernelState::new(settings)),
         }
     }
@@ -90,10 +103,16 @@ impl HoldKernels {
         self.has(ARMED | BEGUN)
     }
 
-    /// Whether a wait of the host may have to release a hold kernel.
+    /// Whether a hold kernel is active or planned. A wait for the whole context has to release it.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.has(ACTIVE)
+    }
+
+    /// Whether a launch, or a wait for a part of the context, may have to release a hold kernel.
+    #[inline]
+    pub fn is_released_by_parts(&self) -> bool {
+        self.has(RELEASED_BY_PARTS)
     }
 
     /// Whether hold kernels are allowed.
@@ -115,6 +134,12 @@ impl HoldKernels {
         !self.has(AWAITED) || self.with(|state| state.request_arrived(now_ns))
     }
 
+    /// Continues a request with a copy or a launch after an idle time. `false` if that is not possible; see
+    /// [`HoldKernelState::continue_request`].
+    pub fn continue_request(&self, trigger: Trigger, now_ns: u64) -> bool {
+        self.has(BETWEEN_BURSTS) && self.with(|state| state.continue_request(trigger, now_ns))
+    }
+
     /// Forgets an announced or predicted request that has not come in time.
     pub fn expire_request(&self, now_ns: u64) {
         if self.has(AWAITED) {
@@ -122,17 +147,27 @@ impl HoldKernels {
         }
     }
 
-    /// Records that a wait of the host ended at `now_ns`.
-    pub fn host_wait_ended(&self, now_ns: u64) {
+    /// Records that a wait of the host ended at `now_ns`, for a whole context or for a part.
+    pub fn host_wait_ended(&self, now_ns: u64, whole_context: bool) {
         self.wait_ended_ns.store(now_ns, Relaxed);
+        if whole_context {
+            self.context_wait_ended_ns.store(now_ns, Relaxed);
+        }
     }
 
-    /// Records that all work had finished at `now_ns`. `launches` returns the launches since the start and is called only if needed.
-    pub fn work_finished(&self, now_ns: u64, launches: impl FnOnce() -> u64) {
-        if self.is_allowed() {
-            let (exact, launches) = (self.wait_ended_ns.load(Relaxed) == now_ns, launches());
-            self.with(|state| state.work_finished(now_ns, exact, launches));
+    /// Records that all work had finished at `now_ns`. `launches` returns the launches since the start and is called only if needed. If
+    /// the active hold kernel stays, returns until when: the process counts as active until then.
+    pub fn work_finished(&self, now_ns: u64, launches: impl FnOnce() -> u64) -> Option<u64> {
+        if !self.has(ALLOWED | ACTIVE) {
+            return None;
         }
+        let end = match (self.wait_ended_ns.load(Relaxed), self.context_wait_ended_ns.load(Relaxed)) {
+            (_, context) if context == now_ns => BurstEnd::ExactInterrupted,
+            (any, _) if any == now_ns => BurstEnd::Exact,
+            _ => BurstEnd::Late,
+        };
+        let launches = launches();
+        self.with(|state| state.work_finished(now_ns, end, launches))
     }
 
     /// Disables hold kernels for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
@@ -155,7 +190,9 @@ impl HoldKernels {
             | flag(state.has_begun(), BEGUN)
             | flag(state.is_active(), ACTIVE)
             | flag(state.is_allowed(), ALLOWED)
-            | flag(state.is_awaited(), AWAITED);
+            | flag(state.is_awaited(), AWAITED)
+            | flag(state.is_active() && !state.is_released_by_request(), RELEASED_BY_PARTS)
+            | flag(state.is_between_bursts(), BETWEEN_BURSTS);
         // The flag stays set, even if another thread was in this function when it was set.
         let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
         result

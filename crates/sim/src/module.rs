@@ -13,13 +13,14 @@
 //! have type u32 or u64.
 
 use crate::effect::Effect;
+use crate::engine::HoldParams;
 use crate::params;
 use thiserror::Error;
 
 /// First line of every module.
 pub const MAGIC: &str = "SLUICE-SIM 1";
 
-/// The only kernel that is recognised in PTX: a hold kernel, which polls a word in host memory until the word has a value.
+/// The only kernel that is recognised in PTX: a hold kernel, which polls a word in host memory.
 pub const HOLD: &str = "sluice_hold";
 
 /// The parameters with a meaning, which are read as unsigned integers.
@@ -91,8 +92,8 @@ pub struct Launch {
     pub ptr: u64,
     /// Number of words.
     pub words: u64,
-    /// Of a hold kernel: it polls the word at `ptr` until the word is at least this value, modulo 2^32, or `ns` have passed.
-    pub until: Option<u32>,
+    /// Of a hold kernel, which polls the word at `ptr`; `ns` is its longest time.
+    pub hold: Option<HoldParams>,
 }
 
 impl Kernel {
@@ -128,19 +129,26 @@ impl Kernel {
             effect,
             ptr: self.value("ptr", packed).unwrap_or(0),
             words: self.value("n", packed).unwrap_or(0),
-            until: None,
+            hold: None,
         })
     }
 
     fn hold(&self, packed: &[u8]) -> Option<Launch> {
         let value = |name: &str| self.value(name, packed);
         Some(Launch {
-            ns: value("timeout_ns")?.max(params::MIN_KERNEL_NS),
+            ns: value("longest_ns")?.max(params::MIN_KERNEL_NS),
             sms: 1,
             effect: Effect::None,
             ptr: value("word")?,
             words: 0,
-            until: Some(u32::try_from(value("value")?).ok()?),
+            hold: Some(HoldParams {
+                ticket: u32::try_from(value("value")?).ok()?,
+                activity: u32::try_from(value("activity")?).ok()?,
+                timeout_ns: value("timeout_ns")?,
+                linger_ns: value("linger_ns")?,
+                still_ns: value("still_ns")?,
+                longest_ns: value("longest_ns")?,
+            }),
         })
     }
 }
@@ -163,14 +171,15 @@ pub struct Module {
 }
 
 impl Module {
-    /// The module of a PTX text. Only the kernel `sluice_hold(u64 word, u32 value, u64 timeout_ns)` is supported; it is
-    /// recognised by its name. `None` if the text has no such kernel.
+    /// The module of a PTX text. Only the kernel `sluice_hold` with the parameters of `hook/src/hold_kernel/kernel.ptx` is
+    /// supported; it is recognised by its name. `None` if the text has no such kernel.
     pub fn of_ptx(text: &str) -> Option<Self> {
         let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
         entries.find(|name| is_hold(name))?;
-        let mut kernel =
-            parse_kernel(&format!("kernel {HOLD} params=word:u64,value:u32,timeout_ns:u64")).ok()?;
+        const PARAMS: &str =
+            "word:u64,value:u32,activity:u32,timeout_ns:u64,linger_ns:u64,still_ns:u64,longest_ns:u64";
+        let mut kernel = parse_kernel(&format!("kernel {HOLD} params={PARAMS}")).ok()?;
         kernel.effect = EffectKind::Hold;
         Some(Self { kernels: vec![kernel] })
     }

@@ -8,6 +8,7 @@ use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
 
 use super::guarded;
+use crate::hold_kernel;
 use crate::process::{self, CAPTURES};
 
 /// Calls `real`, which submits a command to `stream`.
@@ -52,6 +53,8 @@ pub(crate) fn capture(
 }
 
 fn begin_capture(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+    // Calls in a capture are not seen as the continuation of a request.
+    hold_kernel::before_wait(true);
     guarded((), || {
         CAPTURES.begin(stream);
         // From here on every launch takes the slow path, and the tracker has stopped using the legacy stream.

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use sluice_hook_core::hold_kernel;
 use sluice_hook_core::lock;
 
-use super::release_hold;
 use super::resources::Resources;
-use crate::process;
+use super::{count, release_hold};
+use crate::process::{self, ManagedDevice};
 
 pub(super) static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts::none());
 /// Held while resources of a context are made, and while a context may end.
@@ -29,29 +29,30 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Contexts>> {
 pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
     let preparing = lock(&PREPARING);
     let mut contexts = lock(&CONTEXTS);
-    if let Some(resources) = contexts.ready(context) {
+    let page = contexts.ready(context).map(|resources| resources.page());
+    let uses = |managed: &&ManagedDevice| page.zip(managed.active_hold.page()).is_some_and(|(a, b)| a.is(b));
+    let holder = process::devices().find(uses);
+    if let Some(managed) = holder {
         // The end of the context would wait for a hold kernel.
-        let page = resources.page();
-        for managed in
-            process::devices().filter(|managed| managed.active_hold.page().is_some_and(|out| out.is(page)))
-        {
-            release_hold(managed, managed.device.hold_kernels.with(|state| state.host_wait_begins(true)));
-        }
+        release_hold(managed, managed.device.hold_kernels.with(|state| state.host_wait_begins(true)));
     }
-    ContextEnd { context, contexts, _preparing: preparing }
+    ContextEnd { context, contexts, holder, _preparing: preparing }
 }
 
 /// See [`begin_context_end`].
 pub(crate) struct ContextEnd {
     context: u64,
     contexts: MutexGuard<'static, Contexts>,
+    /// The device of which a hold kernel was launched last in this context.
+    holder: Option<&'static ManagedDevice>,
     _preparing: MutexGuard<'static, ()>,
 }
 
 impl ContextEnd {
     /// Forgets the context, which has ended.
     pub(crate) fn ended(mut self) {
-        if let Some(resources) = self.contexts.remove(self.context) {
+        if let Some(mut resources) = self.contexts.remove(self.context) {
+            self.holder.into_iter().for_each(|managed| count(managed, &mut resources));
             resources.page().recycle();
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use sluice_hook_core::hold_kernel::HoldTimes;
+use sluice_hook_core::hold_kernel::{HoldTimes, HoldWords};
 use sluice_hook_core::lock;
 use sluice_sys::page::{SharedPage, WORDS};
 
@@ -16,9 +16,10 @@ pub(super) const SECOND: u64 = 256;
 /// Indices of 64-bit words that the kernel writes.
 const TICKET: usize = 8;
 const BEGAN: usize = 9;
-const ENDED: usize = 10;
+const SEEN: usize = 11;
+const IDLE: usize = 12;
 /// Index of the 64-bit word of the host, away from the GPU's cache lines.
-const RELEASED_NS: usize = 256;
+const CHANGED_NS: usize = 256;
 
 static UNUSED: Mutex<Vec<HoldPage>> = Mutex::new(Vec::new());
 
@@ -61,35 +62,40 @@ impl HoldPage {
         Self(unsafe { &*address.cast() })
     }
 
+    /// The words that the state of the hold kernels uses itself.
+    pub(super) fn words(self) -> HoldWords {
+        HoldWords { activity: self.half(1), changed_ns: &self.0[CHANGED_NS], ended: &self.0[TICKET] }
+    }
+
     /// Releases the hold kernel of this ticket and all earlier ones.
-    pub(super) fn release(self, ticket: u32, now_ns: u64) {
-        self.0[RELEASED_NS].store(now_ns, Relaxed);
-        self.word().store(ticket, Release);
+    pub(super) fn release(self, ticket: u32) {
+        self.half(0).store(ticket, Release);
     }
 
-    /// Clears the begin time before a hold kernel is launched.
-    pub(super) fn prepare(self) {
-        self.0[BEGAN].store(0, Release);
+    /// Whether the host has released the hold kernel of this ticket.
+    pub(super) fn is_released(self, ticket: u32) -> bool {
+        self.half(0).load(Relaxed) == ticket
     }
 
-    /// Whether the last hold kernel has got the GPU.
-    pub(super) fn has_begun(self) -> bool {
-        self.0[BEGAN].load(Acquire) != 0
+    /// Clears the times before a hold kernel is launched. Returns the activity: the kernel sees every change from here on.
+    pub(super) fn prepare(self) -> u32 {
+        [BEGAN, SEEN, IDLE, CHANGED_NS].iter().for_each(|word| self.0[*word].store(0, Relaxed));
+        self.half(1).load(Acquire)
     }
 
-    /// The times of the hold kernel of this ticket, if the host released it.
-    pub(super) fn times(self, ticket: u32, launched_ns: u64) -> Option<HoldTimes> {
-        let of_ticket = self.0[TICKET].load(Acquire);
-        (of_ticket == u64::from(ticket)).then(|| HoldTimes {
-            launched_ns,
-            released_ns: self.0[RELEASED_NS].load(Relaxed),
-            began_gpu_ns: self.0[BEGAN].load(Relaxed),
-            ended_gpu_ns: self.0[ENDED].load(Relaxed),
-        })
+    /// How long the hold kernel of this ticket had the GPU without work of the program, and its times if it saw a change of the activity.
+    /// `None` if it has not ended.
+    pub(super) fn times(self, ticket: u32, launched_ns: u64) -> Option<(u64, Option<HoldTimes>)> {
+        let has_ended = self.0[TICKET].load(Acquire) == u64::from(ticket);
+        let [began_gpu_ns, seen_gpu_ns, idle_ns, changed_ns] =
+            [BEGAN, SEEN, IDLE, CHANGED_NS].map(|word| self.0[word].load(Relaxed));
+        let times = HoldTimes { launched_ns, changed_ns, began_gpu_ns, seen_gpu_ns };
+        has_ended.then(|| (idle_ns, Some(times).filter(|_| seen_gpu_ns != 0 && changed_ns != 0)))
     }
 
-    fn word(self) -> &'static AtomicU32 {
-        // SAFETY: the first 32 bits of the first word, accessed as such by the hook and the GPU only.
-        unsafe { &*self.address().cast::<AtomicU32>() }
+    /// One half of the first word: the ticket or the activity.
+    fn half(self, index: usize) -> &'static AtomicU32 {
+        // SAFETY: 32 bits of the first word, accessed as such by the hook; the GPU reads the whole word.
+        unsafe { &*self.address().cast::<AtomicU32>().add(index) }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
-use sluice_hook_core::hold_kernel::HoldTimes;
+use sluice_hook_core::hold_kernel::{HoldLimits, HoldTimes};
 
 use super::page::{HoldPage, SECOND};
 use crate::gpu::{self, pointer};
@@ -28,15 +28,16 @@ pub(super) struct Resources {
 struct LaunchedHold {
     ticket: u32,
     at_ns: u64,
-    timeout_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedHold {
-    /// How long it had the GPU, in nanoseconds.
+    /// How long it had the GPU without work of the program, in nanoseconds.
     pub(super) held_ns: u64,
-    /// The times that it recorded, if the host released it.
+    /// The times that it recorded, if it saw a change of the activity.
     pub(super) times: Option<HoldTimes>,
+    /// Whether it ended by itself.
+    pub(super) is_unreleased: bool,
 }
 
 impl Resources {
@@ -66,7 +67,7 @@ impl Resources {
             };
             // This ticket counts as released before the launch: tickets count from 1.
             let ran = made
-                && resources.launch(0, 0, 0)
+                && resources.launch(0, HoldLimits::default(), 0)
                 // SAFETY: the stream was made above, in the current context.
                 && unsafe { stream_wait(stream) } == CUresult::SUCCESS;
             if !ran {
@@ -87,33 +88,36 @@ impl Resources {
 
     /// Launches a hold kernel in the current context: one kernel that polls, and a second one behind it that ends at once. Without pending
     /// work behind the first kernel, the GPU switches the context out while the kernel sleeps.
-    pub(super) fn launch(&mut self, ticket: u32, timeout_ns: u64, now_ns: u64) -> bool {
-        self.last = Some(LaunchedHold { ticket, at_ns: now_ns, timeout_ns });
-        self.page.prepare();
-        self.launch_one(0, ticket, timeout_ns) && self.launch_one(SECOND, ticket, 0)
+    pub(super) fn launch(&mut self, ticket: u32, limits: HoldLimits, now_ns: u64) -> bool {
+        self.last = Some(LaunchedHold { ticket, at_ns: now_ns });
+        let activity = self.page.prepare();
+        self.launch_one(0, ticket, activity, limits)
+            && self.launch_one(SECOND, ticket, 0, HoldLimits::default())
     }
 
-    /// Takes the last hold kernel if it is over. The caller knows that its time has passed: if it began and the host did not release it,
-    /// it ended by its timeout.
+    /// Takes the last hold kernel if it has ended.
     pub(super) fn take_finished(&mut self) -> Option<FinishedHold> {
-        let LaunchedHold { ticket, at_ns, timeout_ns } = self.last?;
-        let times = self.page.times(ticket, at_ns);
-        let held_ns = match times {
-            Some(times) => times.held_ns(),
-            None if self.page.has_begun() => timeout_ns,
-            None => return None,
-        };
+        let LaunchedHold { ticket, at_ns } = self.last?;
+        let (held_ns, times) = self.page.times(ticket, at_ns)?;
         self.last = None;
-        Some(FinishedHold { held_ns, times })
+        Some(FinishedHold { held_ns, times, is_unreleased: !self.page.is_released(ticket) })
     }
 
-    fn launch_one(&self, offset: u64, ticket: u32, timeout_ns: u64) -> bool {
+    fn launch_one(&self, offset: u64, ticket: u32, activity: u32, limits: HoldLimits) -> bool {
         let Some(launch) = real::table().cuLaunchKernel else { return false };
-        let (mut word, mut value, mut timeout) = (self.device_address + offset, ticket, timeout_ns);
-        let mut params: [*mut c_void; 3] =
-            [(&raw mut word).cast(), (&raw mut value).cast(), (&raw mut timeout).cast()];
+        let (mut word, mut value, mut activity) = (self.device_address + offset, ticket, activity);
+        let HoldLimits { mut timeout_ns, mut linger_ns, mut still_ns, mut longest_ns } = limits;
+        let mut params: [*mut c_void; 7] = [
+            (&raw mut word).cast(),
+            (&raw mut value).cast(),
+            (&raw mut activity).cast(),
+            (&raw mut timeout_ns).cast(),
+            (&raw mut linger_ns).cast(),
+            (&raw mut still_ns).cast(),
+            (&raw mut longest_ns).cast(),
+        ];
         let (kernel, stream, none) = (pointer(self.kernel), pointer(self.stream), std::ptr::null_mut());
-        // SAFETY: kernel and stream are alive with their context, which is current; the three parameters are what the kernel
+        // SAFETY: kernel and stream are alive with their context, which is current; the seven parameters are what the kernel
         // takes, and are copied before the call returns.
         unsafe { launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params.as_mut_ptr(), none) == CUresult::SUCCESS }
     }

@@ -112,6 +112,20 @@ pub(crate) fn with_grid(
     command(launch, Given { params, extra })
 }
 
+/// Whether a launch is cooperative.
+///
+/// # Safety
+/// `config` is null, or a configuration that is readable.
+pub(crate) unsafe fn is_cooperative(config: *const CUlaunchConfig) -> bool {
+    // SAFETY: as the caller guarantees.
+    let Some(config) = (unsafe { config.as_ref() }).filter(|config| !config.attrs.is_null()) else {
+        return false;
+    };
+    // SAFETY: not null, so by the driver's contract as many attributes as `numAttrs` are readable.
+    let attributes = unsafe { std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) };
+    attributes.iter().any(|attribute| attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+}
+
 /// The deferral of a launch by a configuration.
 pub(crate) fn with_config(
     config: *const CUlaunchConfig,

@@ -47,7 +47,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends a wait; `succeeded` if the GPU has finished the work that the wait covers.
     pub fn end_wait(&self, wait: HostWait, succeeded: bool) {
         let now = self.clock.now_ns();
-        self.hold_kernels.host_wait_ended(now);
+        self.hold_kernels.host_wait_ended(now, matches!(wait.what, WaitTarget::Context(_)));
         let measured = wait.end.filter(|_| succeeded).and_then(|end| {
             let begin = self.lock().grant.current_measurement()?;
             self.driver.elapsed_ns(begin.mark, end)
@@ -91,10 +91,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return;
         }
         state.end_burst(now, measured_ns);
-        self.report_activity(state, now);
         // The next launch begins a burst and has to take the slow path.
         self.gate.next_epoch();
-        self.hold_kernels.work_finished(now, || self.gate.launches());
+        state.holds_until_ns = self.hold_kernels.work_finished(now, || self.gate.launches());
+        self.report_activity(state, now);
         if state.grant.is_unlimited() {
             // The tracker reports at each of its polls.
             return;

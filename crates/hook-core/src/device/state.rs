@@ -112,6 +112,8 @@ pub(super) struct State {
     pub(super) blocked_since_ns: Option<u64>,
     /// The program polls for the completion of work.
     pub(super) polling: bool,
+    /// Until when a hold kernel keeps the GPU for the rest of a request, after work has finished.
+    pub(super) holds_until_ns: Option<u64>,
     /// Threads that wait for a grant.
     pub(super) waiting_launches: usize,
     /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
@@ -164,7 +166,7 @@ impl State {
     /// Whether the manager is to count this process as active. A thread that waits for the GPU, or polls for completion, may wait for work
     /// that no call reported.
     pub(super) fn is_active(&self) -> bool {
-        self.is_busy() || self.blocked_threads > 0 || self.polling
+        self.is_busy() || self.blocked_threads > 0 || self.polling || self.holds_until_ns.is_some()
     }
 
     /// Begins a burst. A holder of an unlimited grant never sends a request, so nothing is recorded for one. Keeping records would touch
@@ -176,6 +178,7 @@ impl State {
             self.window.record_stop(now_ns);
         }
         self.burst.record_start(now_ns);
+        self.holds_until_ns = None;
         self.grant.bursts += 1;
         self.grant.idle_since_ns = None;
         self.grant.return_at_once = false;

@@ -165,6 +165,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.expire_polling(now);
         let mut state = self.lock();
+        self.expire_hold(&mut state, now);
         state.idle_polls = if state.is_active() { 0 } else { state.idle_polls.saturating_add(1) };
         let poll_interval = match self.link.contenders() {
             0 => UNCONTENDED_IDLE_NS,
@@ -176,7 +177,20 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 return NextStep::Immediately;
             }
         }
-        NextStep::At(state.next_liveness_ns.min(now + poll_interval))
+        let until = state.holds_until_ns.unwrap_or(u64::MAX);
+        NextStep::At(state.next_liveness_ns.min(now + poll_interval).min(until))
+    }
+
+    /// Ends the activity of a process whose hold kernel was released between two bursts of work.
+    pub fn hold_ended(&self) {
+        self.expire_hold(&mut self.lock(), u64::MAX);
+    }
+
+    /// Ends the activity of a process whose hold kernel has ended.
+    fn expire_hold(&self, state: &mut State, until: u64) {
+        if state.holds_until_ns.take_if(|end| *end <= until).is_some() {
+            self.report_activity(state, self.clock.now_ns());
+        }
     }
 
     /// Whether threads of the program wait for the GPU, and have done so for less than [`SHORT_WAIT_NS`].
@@ -202,6 +216,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return NextStep::Immediately;
         }
         self.stop_polling(&mut state, now);
+        self.expire_hold(&mut state, now);
         let idle_for = state.grant.idle_since_ns.map_or(0, |since| now.saturating_sub(since));
         let return_at_once = std::mem::take(&mut state.grant.return_at_once);
         let unless_contended =

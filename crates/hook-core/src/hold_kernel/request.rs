@@ -1,5 +1,11 @@
 //! Triggers, settings, planned hold kernels, refusals, and requests.
 
+/// A hold kernel of a whole request ends if the host changes nothing for this time: one quantum. It bounds what a stopped process costs.
+pub(super) const MAX_STILL_NS: u64 = 50_000_000;
+
+/// The longest time of one hold kernel of a whole request. The next burst of work begins another one.
+const MAX_WHOLE_NS: u64 = 1_000_000_000;
+
 /// Largest error of a first launch from which is learned, in budgets.
 const MAX_LEARNED_BUDGETS: u64 = 4;
 
@@ -23,13 +29,15 @@ pub struct Settings {
     pub automatic: bool,
     /// Whether the program's hints trigger hold kernels.
     pub by_hint: bool,
-    /// The longest time that a hold kernel may run, in nanoseconds.
+    /// Whether hold kernels span the gaps between the bursts of a request, as far as that is learned to pay.
+    pub whole_requests: bool,
+    /// How long a hold kernel may wait for its request, in nanoseconds.
     pub budget_ns: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { automatic: true, by_hint: true, budget_ns: 2_000_000 }
+        Self { automatic: true, by_hint: true, whole_requests: true, budget_ns: 2_000_000 }
     }
 }
 
@@ -47,11 +55,36 @@ pub struct HoldPlan {
     pub ticket: u32,
     /// When to launch it.
     pub starts_ns: u64,
-    /// Its timeout, in nanoseconds of GPU time.
+    /// How long it waits for the request, in nanoseconds of GPU time.
     pub timeout_ns: u64,
+    /// If it is to span the whole request: how long it stays without work.
+    pub linger_ns: Option<u64>,
+}
+
+/// After which times a hold kernel ends by itself, in nanoseconds of the GPU's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HoldLimits {
+    /// Until the activity first changes.
+    pub timeout_ns: u64,
+    /// Then, while the activity is even and does not change.
+    pub linger_ns: u64,
+    /// While the activity is odd and does not change.
+    pub still_ns: u64,
+    /// In any case.
+    pub longest_ns: u64,
 }
 
 impl HoldPlan {
+    /// The kernel's parameters.
+    pub fn limits(&self) -> HoldLimits {
+        HoldLimits {
+            timeout_ns: self.timeout_ns,
+            linger_ns: self.linger_ns.unwrap_or(0),
+            still_ns: MAX_STILL_NS,
+            longest_ns: if self.linger_ns.is_some() { MAX_WHOLE_NS } else { self.timeout_ns },
+        }
+    }
+
     /// When it ends if the host does not release it and it gets the GPU after `cost_ns`.
     pub(super) fn ends_ns(&self, cost_ns: u64) -> u64 {
         self.starts_ns.saturating_add(cost_ns).saturating_add(self.timeout_ns)
@@ -86,11 +119,11 @@ pub(super) enum Phase {
     Begun,
 }
 
-/// The current request, until the GPU is idle again.
+/// The current request: until the GPU is idle, or for longer than the linger time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) trigger: Trigger,
-    /// When its first call was made; `None` while that is still to come.
+    /// When the first call of the current burst was made; `None` while that is still to come.
     pub(super) began_ns: Option<u64>,
     /// When its first launch would come if nothing had been learned.
     pub(super) announced_ns: u64,
@@ -99,6 +132,37 @@ pub(super) struct Request {
     pub(super) with_hold: bool,
     /// The prediction, if it was predicted.
     pub(super) predicted: Option<PredictedRequest>,
+    /// How long the process may be idle within it.
+    pub(super) linger_ns: u64,
+    /// Since when the process is idle within it.
+    pub(super) idle_since_ns: Option<u64>,
+    /// A wait for the whole context has ended its hold kernel. Another one would be ended as well.
+    pub(super) is_interrupted: bool,
+    pub(super) bursts: BurstTimes,
+}
+
+/// The bursts of work of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BurstTimes {
+    pub(super) ended: u32,
+    /// Number and sum of the durations that were observed exactly.
+    timed: u64,
+    sum_ns: u64,
+}
+
+impl BurstTimes {
+    pub(super) fn add(&mut self, lasted_ns: Option<u64>) {
+        self.ended = self.ended.saturating_add(1);
+        if let Some(ns) = lasted_ns {
+            self.timed += 1;
+            self.sum_ns = self.sum_ns.saturating_add(ns);
+        }
+    }
+
+    /// The mean duration, which is comparable between requests of different lengths.
+    pub(super) fn mean_ns(self) -> Option<u64> {
+        self.sum_ns.checked_div(self.timed)
+    }
 }
 
 /// A request that is expected at a certain time.
@@ -107,13 +171,23 @@ pub(super) struct PredictedRequest {
     pub(super) due_ns: u64,
     /// The hold kernel to be launched before it; `None` for a sample without one.
     pub(super) hold: Option<HoldPlan>,
-    pub(super) released_by_launch: bool,
+    pub(super) ends: HoldEnd,
+}
+
+/// What ends a hold kernel, besides its limits and a wait for the whole context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HoldEnd {
+    /// The request's first launch.
+    Launch,
+    /// The next wait of the host.
+    Wait,
+    /// Nothing: it ends by itself when the request is over.
+    Request,
 }
 
 /// A hold kernel that is active or planned, and not released.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ActiveHold {
     pub(super) ticket: u32,
-    /// Released by the first launch; otherwise by a wait.
-    pub(super) released_by_launch: bool,
+    pub(super) ends: HoldEnd,
 }

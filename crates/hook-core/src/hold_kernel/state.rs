@@ -2,11 +2,15 @@
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
+use super::linger::Linger;
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::request::{
-    ActiveHold, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings, Trigger,
+    ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings,
+    Trigger,
 };
 use super::switch_cost::{HoldTimes, SwitchCost};
+use super::whole_request::{BurstEnd, Idleness};
+use super::words::{Activity, HoldWords};
 
 /// If requests have more launches than this, hold kernels last until the program waits. In the gaps between its launches the GPU would
 /// switch to another process, and a switch there and back costs more than most gaps are long.
@@ -29,16 +33,24 @@ const MAX_LEAD_NS: u64 = 1_000_000_000;
 /// The state of one device's hold kernels.
 #[derive(Debug)]
 pub struct HoldKernelState {
-    settings: Settings,
+    pub(super) settings: Settings,
     /// Number of contenders; also 0 while hold kernels are not allowed.
-    contenders: u64,
-    phase: Phase,
-    request: Option<Request>,
-    active: Option<ActiveHold>,
+    pub(super) contenders: u64,
+    pub(super) phase: Phase,
+    pub(super) request: Option<Request>,
+    pub(super) active: Option<ActiveHold>,
+    /// The page of the active hold kernel.
+    pub(super) words: Option<HoldWords>,
+    pub(super) activity: Activity,
+    pub(super) linger: Linger,
+    /// Between the end of a burst and the next call.
+    pub(super) idleness: Option<Idleness>,
+    /// The program has marked the begin of a request and not its end.
+    pub(super) is_explicit: bool,
     ticket: u32,
     preparation: [PreparationEstimate; 4],
-    switch_cost: SwitchCost,
-    benefit_tests: [BenefitTest; 3],
+    pub(super) switch_cost: SwitchCost,
+    pub(super) benefit_tests: [BenefitTest; 3],
     arrivals: ArrivalPredictor,
     predicted: Option<PredictedRequest>,
     /// Moving mean of the launches of one request.
@@ -55,6 +67,11 @@ impl HoldKernelState {
             phase: Phase::Running,
             request: None,
             active: None,
+            words: None,
+            activity: Activity::default(),
+            linger: Linger::default(),
+            idleness: None,
+            is_explicit: false,
             ticket: 0,
             preparation: [PreparationEstimate::default(); 4],
             switch_cost: SwitchCost::default(),
@@ -107,7 +124,7 @@ impl HoldKernelState {
         lead_ns: u64,
     ) -> Result<HoldPlan, HoldRefusal> {
         let is_hint = trigger == Trigger::Hint;
-        if !(if is_hint { self.settings.by_hint } else { self.settings.automatic }) {
+        if !(if is_hint || self.is_explicit { self.settings.by_hint } else { self.settings.automatic }) {
             return Err(HoldRefusal::Disabled);
         }
         if self.contenders == 0 {
@@ -117,6 +134,7 @@ impl HoldKernelState {
             return Err(HoldRefusal::TooFarAhead);
         }
         self.expire_request(now_ns);
+        self.end_if_over(now_ns);
         match self.phase {
             Phase::Running => return Err(HoldRefusal::Running),
             Phase::Begun => {
@@ -126,6 +144,18 @@ impl HoldKernelState {
                 return Err(HoldRefusal::AlreadyBegun);
             }
             Phase::Armed => {}
+        }
+        if !is_hint {
+            if self.continue_request(trigger, now_ns) {
+                return Err(HoldRefusal::AlreadyBegun);
+            }
+            self.idleness_ends(now_ns);
+            if let Some(request) = &mut self.request {
+                // The request continues, and its hold kernel has reached a limit.
+                (request.began_ns, request.idle_since_ns) = (Some(now_ns), None);
+                self.phase = Phase::Begun;
+                return Ok(self.plan(trigger, now_ns, lead_ns));
+            }
         }
         let with_hold = match trigger {
             Trigger::Hint => true,
@@ -145,6 +175,10 @@ impl HoldKernelState {
                 .take()
                 .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
                 .map(|predicted| PredictedRequest { hold: None, ..predicted }),
+            linger_ns: self.linger_ns(),
+            idle_since_ns: None,
+            is_interrupted: false,
+            bursts: BurstTimes::default(),
         });
         if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
     }
@@ -153,8 +187,11 @@ impl HoldKernelState {
     /// which is still to begin.
     pub fn request_arrived(&mut self, now_ns: u64) -> bool {
         self.expire_request(now_ns);
-        if let Some(request) = &mut self.request {
-            request.began_ns.get_or_insert(now_ns);
+        if self.phase == Phase::Begun {
+            self.idleness_ends(now_ns);
+            if let Some(request) = &mut self.request {
+                request.began_ns.get_or_insert(now_ns);
+            }
         }
         self.phase != Phase::Armed
     }
@@ -163,12 +200,12 @@ impl HoldKernelState {
     pub fn expire_request(&mut self, now_ns: u64) {
         if self.is_awaited() && self.request.is_some_and(|request| now_ns > request.expires_ns) {
             self.phase = Phase::Armed;
-            (self.request, self.active) = (None, None);
+            (self.request, self.active, self.is_explicit) = (None, None, false);
         }
     }
 
     /// Plans the hold kernel of a request that was triggered.
-    fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> HoldPlan {
+    pub(super) fn plan(&mut self, trigger: Trigger, now_ns: u64, lead_ns: u64) -> HoldPlan {
         let announced = now_ns as f64 + lead_ns as f64;
         let expected = match self.preparation[trigger as usize].expected() {
             Some(after) => ExpectedTime { mean_ns: announced + after.mean_ns, ..after },
@@ -181,8 +218,7 @@ impl HoldKernelState {
             hold.timeout_ns = (hold.timeout_ns + early).min(self.settings.budget_ns);
             hold.starts_ns = now_ns;
         }
-        self.active =
-            Some(ActiveHold { ticket: hold.ticket, released_by_launch: self.is_released_by_launch() });
+        self.active = Some(ActiveHold { ticket: hold.ticket, ends: self.hold_end() });
         if let Some(request) = &mut self.request {
             // A request that is late by less than this is still waited for, so that the lateness is learned.
             request.expires_ns = hold
@@ -200,30 +236,48 @@ impl HoldKernelState {
         // If the budget does not cover the whole margin, it covers its middle.
         let starts =
             (mean_ns - margin_ns - self.switch_cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
-        let lasts = if self.is_released_by_launch() {
-            (mean_ns + margin_ns.max(LATENESS_NS as f64) - starts).clamp(self.switch_cost.ns(), budget)
-        } else {
-            budget
+        let ends = self.hold_end();
+        let lasts = match ends {
+            HoldEnd::Wait => budget,
+            HoldEnd::Launch | HoldEnd::Request => {
+                (mean_ns + margin_ns.max(LATENESS_NS as f64) - starts).clamp(self.switch_cost.ns(), budget)
+            }
         };
-        self.ticket = self.ticket.wrapping_add(1).max(1);
+        let linger_ns = (ends == HoldEnd::Request).then(|| self.linger_ns());
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "between now and a second later, and between 0 and the budget"
         )]
         HoldPlan {
-            ticket: self.ticket,
+            ticket: self.next_ticket(),
             starts_ns: starts as u64,
             timeout_ns: (lasts as u64).min(self.settings.budget_ns),
+            linger_ns,
         }
     }
 
-    fn is_released_by_launch(&self) -> bool {
-        self.launches_per_request <= MAX_SINGLE_LAUNCHES
+    pub(super) fn next_ticket(&mut self) -> u32 {
+        self.ticket = self.ticket.wrapping_add(1).max(1);
+        self.ticket
+    }
+
+    fn hold_end(&self) -> HoldEnd {
+        if self.linger_ns() > 0 || self.is_explicit {
+            HoldEnd::Request
+        } else if self.launches_per_request <= MAX_SINGLE_LAUNCHES {
+            HoldEnd::Launch
+        } else {
+            HoldEnd::Wait
+        }
     }
 
     /// Predicts the next request and returns its hold kernel, to be launched at its time if [`Self::take_due`] agrees.
     pub fn predict_next(&mut self, now_ns: u64) -> Option<HoldPlan> {
+        if self.request.is_some_and(|request| request.bursts.ended > 0) {
+            // Not the first launch of its request, after which the next one was predicted.
+            return None;
+        }
         self.predicted = None;
         if !self.settings.automatic || self.contenders == 0 {
             return None;
@@ -245,8 +299,7 @@ impl HoldKernelState {
             reason = "a clock's value some intervals of at most a second ahead"
         )]
         let due_ns = due.mean_ns as u64;
-        self.predicted =
-            Some(PredictedRequest { due_ns, hold, released_by_launch: self.is_released_by_launch() });
+        self.predicted = Some(PredictedRequest { due_ns, hold, ends: self.hold_end() });
         hold
     }
 
@@ -255,15 +308,16 @@ impl HoldKernelState {
         if self.active.is_some_and(|out| out.ticket == ticket) {
             return true;
         }
-        let armed = self.is_armed();
         let Some(predicted) =
             self.predicted.take_if(|predicted| predicted.hold.is_some_and(|hold| hold.ticket == ticket))
         else {
             return false;
         };
+        self.end_if_over(predicted.hold.map_or(0, |hold| hold.starts_ns));
+        let armed = self.is_armed() && self.request.is_none();
         if armed {
             self.phase = Phase::Begun;
-            self.active = Some(ActiveHold { ticket, released_by_launch: predicted.released_by_launch });
+            self.active = Some(ActiveHold { ticket, ends: predicted.ends });
             self.request = Some(Request {
                 trigger: Trigger::Predicted,
                 began_ns: None,
@@ -271,6 +325,10 @@ impl HoldKernelState {
                 expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
                 with_hold: true,
                 predicted: Some(predicted),
+                linger_ns: predicted.hold.and_then(|hold| hold.linger_ns).unwrap_or(0),
+                idle_since_ns: None,
+                is_interrupted: false,
+                bursts: BurstTimes::default(),
             });
         }
         armed
@@ -288,52 +346,63 @@ impl HoldKernelState {
     /// Records a launch. Returns the ticket to release.
     pub fn launch_submitted(&mut self, now_ns: u64) -> Option<u32> {
         self.expire_request(now_ns);
-        if self.phase == Phase::Begun
-            && let Some(request) = &mut self.request
-        {
-            let began_ns = *request.began_ns.get_or_insert(now_ns);
-            self.arrivals.learn(began_ns);
-            let limit = self.settings.max_learned_ns() as f64;
-            let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
-            self.preparation[request.trigger as usize].learn(late(request.announced_ns), limit);
-            if let Some(predicted) = request.predicted.filter(|_| request.trigger != Trigger::Predicted) {
-                self.preparation[Trigger::Predicted as usize].learn(late(predicted.due_ns), limit);
-            }
+        if self.phase != Phase::Running {
+            self.end_if_over(now_ns);
+            self.idleness_ends(now_ns);
+            self.learn_first_launch(now_ns);
+            self.phase = Phase::Running;
+            self.change_activity(now_ns);
         }
-        self.phase = Phase::Running;
-        self.active.take_if(|out| out.released_by_launch).map(|out| out.ticket)
+        self.active.take_if(|out| out.ends == HoldEnd::Launch).map(|out| out.ticket)
+    }
+
+    /// Records the first launch of a burst.
+    fn learn_first_launch(&mut self, now_ns: u64) {
+        let Some(request) = &mut self.request else { return };
+        let began_ns = *request.began_ns.get_or_insert(now_ns);
+        request.idle_since_ns = None;
+        if self.phase != Phase::Begun || request.bursts.ended > 0 {
+            return;
+        }
+        self.arrivals.learn(began_ns);
+        let limit = self.settings.max_learned_ns() as f64;
+        let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
+        if !self.is_explicit {
+            self.preparation[request.trigger as usize].learn(late(request.announced_ns), limit);
+        }
+        if let Some(predicted) = request.predicted.filter(|_| request.trigger != Trigger::Predicted) {
+            self.preparation[Trigger::Predicted as usize].learn(late(predicted.due_ns), limit);
+        }
     }
 
     /// Records a wait of the host: for a whole context, which includes the hold kernel, or for a part. Returns the ticket to release.
     pub fn host_wait_begins(&mut self, whole_context: bool) -> Option<u32> {
         // A wait before the first launch is for the input. The hold kernel has to outlast it.
-        if !whole_context && self.phase == Phase::Begun {
+        let lasts = self.phase == Phase::Begun || self.is_released_by_request();
+        if !whole_context && lasts {
             return None;
         }
-        self.active.take().map(|out| out.ticket)
+        self.forget_ended_hold();
+        let out = self.active.take()?;
+        if whole_context && let Some(request) = &mut self.request {
+            request.is_interrupted = true;
+        }
+        Some(out.ticket)
     }
 
-    /// Records that all work had finished at `now_ns`; `exact` if it finished at that time. `launches` have been made since the start.
-    pub fn work_finished(&mut self, now_ns: u64, exact: bool, launches: u64) {
+    /// Records that all work had finished at `now_ns`, as `end` tells. `launches` have been made since the start. If the active hold kernel
+    /// stays, returns until when.
+    pub fn work_finished(&mut self, now_ns: u64, end: BurstEnd, launches: u64) -> Option<u64> {
         if self.phase != Phase::Running {
-            return;
+            return None;
         }
         self.phase = Phase::Armed;
         if let Some(before) = self.last_launches.replace(launches) {
             let error = launches.saturating_sub(before) as f64 - self.launches_per_request;
             self.launches_per_request += LAUNCHES_WEIGHT * error;
         }
-        let Some(request) = self.request.take() else { return };
-        let lasted = request.began_ns.filter(|_| exact).map(|began| now_ns.saturating_sub(began));
-        let contesting = self.switch_cost.shows_contention();
-        // A predicted request without a hold kernel is a sample to which those with one are compared.
-        let (trigger, with_hold) = match request.predicted {
-            Some(_) => (Trigger::Predicted, request.with_hold && request.trigger == Trigger::Predicted),
-            None => (request.trigger, request.with_hold),
-        };
-        if let Some(test) = self.benefit_tests.get_mut(trigger as usize) {
-            test.learn(with_hold, lasted, contesting);
-        }
+        self.change_activity(now_ns);
+        self.burst_ends(now_ns, end)
     }
 
     /// Learns from the times of a hold kernel that has ended.

@@ -12,31 +12,26 @@ const CONTENTION_NS: f64 = 110_000.0;
 /// Weights of a hold kernel that got the GPU sooner than expected, and of one that got it later. Being late costs more.
 const WEIGHTS: (f64, f64) = (1.0 / 16.0, 1.0 / 2.0);
 
-/// Launch, begin and end of a hold kernel, by the host's clock and by the GPU's.
+/// Launch and begin of a hold kernel and the first change of the activity, by the host's clock and by the GPU's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldTimes {
     /// When the host launched it.
     pub launched_ns: u64,
-    /// When the host released it.
-    pub released_ns: u64,
+    /// When the host first changed the activity.
+    pub changed_ns: u64,
     /// When it began, by the GPU's clock.
     pub began_gpu_ns: u64,
-    /// When it saw the release, by the GPU's clock.
-    pub ended_gpu_ns: u64,
+    /// When it saw that change, by the GPU's clock.
+    pub seen_gpu_ns: u64,
 }
 
 impl HoldTimes {
-    /// How long it had the GPU, by the GPU's clock; 0 for inconsistent times.
-    pub fn held_ns(self) -> u64 {
-        self.ended_gpu_ns.saturating_sub(self.began_gpu_ns)
-    }
-
-    /// Time from launch to begin. The two clocks are related at the end of the hold kernel: a GPU sees a release some microseconds after the
-    /// host's store. `None` for inconsistent times.
+    /// Time from launch to begin. The two clocks are related at the change: a GPU sees it some microseconds after the host's store. `None`
+    /// for inconsistent times.
     fn switch_ns(self) -> Option<u64> {
-        let on_host = self.released_ns.checked_sub(self.launched_ns)?;
-        let on_gpu = self.ended_gpu_ns.checked_sub(self.began_gpu_ns)?;
-        // If it was released before it began, this is a lower bound.
+        let on_host = self.changed_ns.checked_sub(self.launched_ns)?;
+        let on_gpu = self.seen_gpu_ns.checked_sub(self.began_gpu_ns)?;
+        // If the change came before it began, this is a lower bound.
         Some(on_host.saturating_sub(on_gpu))
     }
 }

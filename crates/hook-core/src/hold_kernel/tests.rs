@@ -2,6 +2,7 @@
 
 mod benefit;
 mod predicted;
+mod whole_requests;
 
 use super::*;
 
@@ -31,7 +32,7 @@ impl Server {
     }
 
     fn finish(&mut self) {
-        self.state.work_finished(self.now, true, self.launches);
+        self.state.work_finished(self.now, BurstEnd::Exact, self.launches);
     }
 
     fn begin(&mut self, trigger: Trigger, lead: u64) -> Result<HoldPlan, HoldRefusal> {
@@ -217,6 +218,7 @@ fn hold_kernel_of_a_request_with_many_launches_lasts_until_the_wait() {
         (0..20).for_each(|_| _ = server.launch());
         server.state.host_wait_begins(false);
         server.finish();
+        server.now += 8 * MS;
     }
     let hold = server.begin(Trigger::Copy, 0).expect("idle, with contenders");
     assert_eq!(hold.timeout_ns, 2 * MS, "its end is unknown");
@@ -232,7 +234,7 @@ fn flags_tell_which_calls_matter() {
     assert!(!controller.is_allowed() && !controller.is_armed(), "hold kernels are not allowed yet");
     controller.set_contenders(1);
     controller.with(|state| state.launch_submitted(5));
-    controller.host_wait_ended(9);
+    controller.host_wait_ended(9, false);
     controller.work_finished(9, || 1);
     assert!(controller.is_armed() && controller.watches_launches() && !controller.is_active());
     let hold =

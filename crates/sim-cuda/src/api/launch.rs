@@ -13,7 +13,7 @@ use crate::state::stream::{Effect, Null, Stream, stream};
 use sluice_driver_api::types::*;
 use sluice_sim::client::StreamCommand;
 use sluice_sim::effect;
-use sluice_sim::engine::Work;
+use sluice_sim::engine::{HoldParams, Work};
 use sluice_sim::module::Launch;
 use sluice_sim::params;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ use std::sync::Arc;
 /// Dynamic shared memory that a block of this GPU can have at most, in bytes.
 const MAX_SHARED: u32 = 227 << 10;
 
-/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes the value that released it, and the times by the
-/// GPU's clock at which it began and ended.
+/// Offsets from the word of a hold kernel, in bytes, at which the kernel writes: its ticket when it ends, the times by the GPU's clock at
+/// which it began and first saw a change of the activity, and how long it ran without work of the program.
 const TICKET: usize = 64;
 const BEGAN: usize = 72;
-const ENDED: usize = 80;
+const SEEN: usize = 88;
+const IDLE: usize = 96;
 
 struct Geometry {
     grid: [c_uint; 3],
@@ -127,14 +128,14 @@ fn launch(
     if function.kernel.local > 0 && !stream.is_captured(|_| Ok(()))? {
         stream.context.reserve_local(function.kernel.local)?;
     }
-    if let Some(value) = launch.until {
-        return launch_hold(stream, &launch, value, name);
+    if let Some(params) = launch.hold {
+        return launch_hold(stream, &launch, params, name);
     }
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
 
-/// Launches a hold kernel: it occupies the GPU until a word has the value.
-fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> Status {
+/// Launches a hold kernel: it occupies the GPU until a word or a time ends it.
+fn launch_hold(on: &Arc<Stream>, launch: &Launch, params: HoldParams, name: usize) -> Status {
     on.is_captured(|part| {
         part.capture.invalidate();
         Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED)
@@ -143,34 +144,37 @@ fn launch_hold(on: &Arc<Stream>, launch: &Launch, value: u32, name: usize) -> St
     let device = &context.device;
     let memory = &driver()?.memory;
     let address = usize::try_from(launch.ptr).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
-    let found = memory.span(address, 4).filter(|_| address.is_multiple_of(4));
+    let found = memory.span(address, 8).filter(|_| address.is_multiple_of(8));
     let Some(word) = found else {
         let failing = context.clone();
         let work = Work::Kernel { ns: params::MIN_KERNEL_NS, sms: 1, name };
         let effect = move || failing.fail(CUresult::ERROR_ILLEGAL_ADDRESS);
         return on.submit(StreamCommand::Work(work), Some(Box::new(effect))).map(drop);
     };
-    let events = [device.gpu.open_event(), device.gpu.open_event()];
-    let [Ok(begin), Ok(end)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
+    let events = [device.gpu.open_event(), device.gpu.open_event(), device.gpu.open_event()];
+    let [Ok(begin), Ok(change), Ok(idle)] = events else { return Err(CUresult::ERROR_OUT_OF_MEMORY) };
     let registration = device.words.watch(&device.gpu, word);
-    let times = [begin as u64, end as u64];
-    let work = Work::Hold { address: launch.ptr, value, timeout_ns: launch.ns, name, times };
+    let times = [begin as u64, change as u64, idle as u64];
+    let work = Work::Hold { address: launch.ptr, params, name, times };
     let gpu = device.gpu.clone();
     let effect = move || {
-        let (began, ended) = (gpu.event_time(begin), gpu.event_time(end));
-        gpu.close_event(begin);
-        gpu.close_event(end);
+        let [began, seen, idle_until] = [begin, change, idle].map(|event| {
+            let at = gpu.event_time(event);
+            gpu.close_event(event);
+            at
+        });
         // Without room for these values, the kernel is another one of that name, which writes none.
         let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
-        if memory.span(address, ENDED + 8).is_none_or(|span| memory.is_read_only(span)) {
+        if memory.span(address, IDLE + 8).is_none_or(|span| memory.is_read_only(span)) {
             return;
         }
         Span::found(address + BEGAN, 8).store(began);
-        // The end is written only if the word ended the kernel; an older time is that of an earlier kernel.
-        if ended >= began {
-            Span::found(address + ENDED, 8).store(ended);
-            Span::found(address + TICKET, 4).store(value.into());
+        // An older time is that of an earlier kernel.
+        if seen >= began {
+            Span::found(address + SEEN, 8).store(seen);
         }
+        Span::found(address + IDLE, 8).store(idle_until - began);
+        Span::found(address + TICKET, 4).store(params.ticket.into());
     };
     let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;
     registration.submitted(mark, &context);

@@ -4,6 +4,7 @@ use super::*;
 use crate::border::Span;
 use crate::state::mapping::{PAGE, file};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 const GEQ: u32 = CU_STREAM_WAIT_VALUE_GEQ;
 
@@ -181,7 +182,11 @@ const PTX: &[u8] = b".version 6.4
 .visible .entry sluice_hold(
     .param .u64 word,
     .param .u32 value,
-    .param .u64 timeout_ns
+    .param .u32 activity,
+    .param .u64 timeout_ns,
+    .param .u64 linger_ns,
+    .param .u64 still_ns,
+    .param .u64 longest_ns
 )
 { ret; }
 \0";
@@ -194,11 +199,27 @@ fn hold_kernel() -> Ptr<CUfunc_st> {
     handle(function)
 }
 
-fn hold(kernel: Ptr<CUfunc_st>, mut word: u64, mut value: u32, mut timeout_ns: u64, on: Ptr<CUstream_st>) {
-    let mut params: [*mut c_void; 3] =
-        [(&raw mut word).cast(), (&raw mut value).cast(), (&raw mut timeout_ns).cast()];
+/// Launches a hold kernel that ends `timeout_ns` after its begin, and `linger_ns` after a change to an even activity.
+fn hold(
+    kernel: Ptr<CUfunc_st>,
+    (mut word, mut value): (u64, u32),
+    (mut timeout_ns, mut linger_ns): (u64, u64),
+    on: Ptr<CUstream_st>,
+) {
+    let (mut activity, mut still_ns, mut longest_ns) = (0u32, LONG_NS, LONG_NS);
+    let mut params: [*mut c_void; 7] = [
+        (&raw mut word).cast(),
+        (&raw mut value).cast(),
+        (&raw mut activity).cast(),
+        (&raw mut timeout_ns).cast(),
+        (&raw mut linger_ns).cast(),
+        (&raw mut still_ns).cast(),
+        (&raw mut longest_ns).cast(),
+    ];
     cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, on, Ptr::first_of(&mut params), Ptr::null()).unwrap();
 }
+
+const LONG_NS: u64 = 60_000_000_000;
 
 #[test]
 fn hold_kernel_ends_with_its_word_and_stores_the_time() {
@@ -206,18 +227,18 @@ fn hold_kernel_ends_with_its_word_and_stores_the_time() {
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let kernel = hold_kernel();
-    hold(kernel, address, 5, 60_000_000_000, on);
-    hold(kernel, address + 256, 5, 0, on);
+    hold(kernel, (address, 5), (LONG_NS, 0), on);
+    hold(kernel, (address + 256, 5), (0, 0), on);
     word(address, 0).store(4);
     assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
     word(address, 0).store(5);
     // Without a driver call, because another thread may read the values.
     wait_until(|| word(address, 64).load() == 5);
     let value = |at| Span::found(usize::try_from(address).unwrap() + at, 8).load();
-    let (began, ended) = (value(72), value(80));
-    assert!(began > 0 && (began..began + 60_000_000_000).contains(&ended), "{began} to {ended}");
+    let (began, seen, idle) = (value(72), value(88), value(96));
+    assert!(began > 0 && seen == 0 && (1..LONG_NS).contains(&idle), "{began}, {idle}");
     cuStreamSynchronize(on).unwrap();
-    assert_eq!(word(address, 256 + 64).load(), 0, "the second was not released");
+    assert_eq!(word(address, 256 + 64).load(), 5, "the second has ended as well");
     cuMemFreeHost(page).unwrap();
 }
 
@@ -227,12 +248,38 @@ fn unreleased_hold_kernel_ends_after_its_timeout() {
     let (page, address) = pinned();
     let on = stream(CU_STREAM_NON_BLOCKING);
     let before = row().kernel_ns;
-    hold(hold_kernel(), address, 1, 3_000_000, on);
+    hold(hold_kernel(), (address, 1), (3_000_000, 0), on);
     spin(&test, 10, on);
     cuStreamSynchronize(on).unwrap();
     assert_eq!(row().kernel_ns - before, 3_010_000);
-    assert_eq!((word(address, 64).load(), cuCtxSynchronize()), (0, Ok(())));
+    assert_eq!((word(address, 64).load(), cuCtxSynchronize()), (1, Ok(())));
+    let idle = Span::found(usize::try_from(address).unwrap() + 96, 8).load();
+    assert_eq!(idle, 3_000_000);
     cuMemFreeHost(page).unwrap();
-    hold(hold_kernel(), address, 1, 1_000, on);
+    hold(hold_kernel(), (address, 1), (1_000, 0), on);
     assert_eq!(cuStreamSynchronize(on), Err(CUresult::ERROR_ILLEGAL_ADDRESS));
+}
+
+/// Bits of the activity.
+const KEEPS: u32 = 1;
+const WORKING: u32 = 2;
+
+#[test]
+fn hold_kernel_stays_while_the_activity_is_odd_and_ends_after_its_linger_time() {
+    let _test = begin_test();
+    let (page, address) = pinned();
+    let on = stream(CU_STREAM_NON_BLOCKING);
+    let before = row().kernel_ns;
+    hold(hold_kernel(), (address, 1), (LONG_NS, 3_000_000), on);
+    word(address, 4).store(u64::from(4 | KEEPS | WORKING));
+    let value = |at| Span::found(usize::try_from(address).unwrap() + at, 8).load();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(cuStreamQuery(on), Err(CUresult::ERROR_NOT_READY));
+    word(address, 4).store(8);
+    cuStreamSynchronize(on).unwrap();
+    wait_until(|| word(address, 64).load() == 1);
+    let (ran, idle) = (row().kernel_ns - before, value(96));
+    assert!(value(88) >= value(72), "it saw the change");
+    assert!((3_000_000..ran).contains(&idle), "the work of the program does not count: {idle} of {ran}");
+    cuMemFreeHost(page).unwrap();
 }

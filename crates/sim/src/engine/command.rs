@@ -85,21 +85,37 @@ pub enum Work {
         /// Bytes.
         bytes: u64,
     },
-    /// A hold kernel of one block. It polls a word until the word is at least `value`, modulo 2^32, or `timeout_ns` have passed.
+    /// A hold kernel of one block, which polls a word of 64 bits.
     Hold {
         /// Address of the word.
         address: u64,
-        /// Value for which it waits.
-        value: u32,
-        /// Longest time on the GPU.
-        timeout_ns: u64,
+        /// The kernel's other parameters.
+        params: HoldParams,
         /// From [`super::Account::name`].
         name: usize,
-        /// Tags of the [`super::Record`]s of its begin, and of its end if the word ended it.
-        times: [u64; 2],
+        /// Tags of the [`super::Record`]s of its begin, of the first change of the activity if it saw one, and of a time that is as long
+        /// after its begin as it ran without work of the program.
+        times: [u64; 3],
     },
     /// No work: a node that only orders others.
     Empty,
+}
+
+/// When a hold kernel ends; see `hook/src/hold_kernel/kernel.ptx`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HoldParams {
+    /// It ends when the low half of the word has reached this, modulo 2^32.
+    pub ticket: u32,
+    /// The high half of the word at the launch.
+    pub activity: u32,
+    /// It ends after this time in which the activity does not change: since its begin,
+    pub timeout_ns: u64,
+    /// since a change to an even activity,
+    pub linger_ns: u64,
+    /// or since a change to an odd one;
+    pub still_ns: u64,
+    /// and after this time in any case.
+    pub longest_ns: u64,
 }
 
 impl Work {

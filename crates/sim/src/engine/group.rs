@@ -1,6 +1,7 @@
 //! A context's channel group: its work, its time slice, and whether it may run.
 
-use super::{Condition, OwnerId, StreamId, StreamKind};
+use super::hold::Hold;
+use super::{OwnerId, StreamId, StreamKind};
 use crate::params;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,16 +17,6 @@ pub(super) struct Task {
     pub(super) priority: i32,
     /// The wait of a hold kernel.
     pub(super) hold: Option<Hold>,
-}
-
-/// The wait of a hold kernel for a word.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hold {
-    pub(super) until: Condition,
-    /// Tags of the records of its begin, and of its end if the word ended it.
-    pub(super) times: [u64; 2],
-    /// Whether the word has released the kernel.
-    pub(super) is_released: bool,
 }
 
 #[derive(Debug)]
@@ -127,8 +118,10 @@ impl Group {
                 break;
             }
             used += task.sms;
-            let deadline = task.hold.map(|_| now.saturating_add(task.ns));
-            self.running.push(Running { task: *task, left_ns: task.ns, ran_ns: 0, deadline });
+            let mut task = *task;
+            let deadline = task.hold.as_mut().map(|hold| hold.begin(now));
+            let left_ns = deadline.map_or(task.ns, |deadline| deadline - now);
+            self.running.push(Running { task, left_ns, ran_ns: 0, deadline });
             self.ready.pop_front();
         }
         before

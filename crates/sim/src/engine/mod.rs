@@ -8,6 +8,7 @@ mod command;
 mod control;
 mod copies;
 mod group;
+mod hold;
 mod progress;
 mod runlist;
 mod stream;
@@ -16,7 +17,9 @@ mod tests;
 mod word;
 
 pub use account::Account;
-pub use command::{Command, CopyEngine, Graph, GroupId, Node, OwnerId, StreamId, StreamKind, Work};
+pub use command::{
+    Command, CopyEngine, Graph, GroupId, HoldParams, Node, OwnerId, StreamId, StreamKind, Work,
+};
 pub use control::Control;
 pub use group::{Access, Switches};
 pub use word::{Compare, Condition};

@@ -1,9 +1,10 @@
 //! Begin and end of commands, and the earliest time at which a command can be completed.
 
 use super::copies::Copy;
-use super::group::{Access, Hold, Task};
+use super::group::{Access, Task};
+use super::hold::Hold;
 use super::stream::{Op, Progress};
-use super::{Advanced, Command, Compare, Condition, Engine, GroupId, OwnerId, Record, StreamId, Work};
+use super::{Advanced, Command, Engine, GroupId, OwnerId, Record, StreamId, Work};
 use crate::params;
 use std::cmp::Reverse;
 
@@ -75,12 +76,10 @@ impl Engine {
                 let sms = sms.clamp(1, params::SMS);
                 self.push(group, Task { sms, name: Some(name), ..task });
             }
-            Work::Hold { address, value, timeout_ns, name, times } => {
-                let until =
-                    Condition { address, value: value.into(), compare: Compare::AtLeast, is_wide: false };
-                let ns = timeout_ns.max(params::MIN_KERNEL_NS);
-                let hold = Some(Hold { until, times, is_released: false });
-                self.push(group, Task { ns, sms: 1, name: Some(name), hold, ..task });
+            Work::Hold { address, params, name, times } => {
+                let hold = Some(Hold::new(address, params, times));
+                // One thread leaves room for the blocks of other kernels: M §17, decoding was not slower with two hold kernels.
+                self.push(group, Task { sms: 0, name: Some(name), hold, ..task });
             }
             Work::Fill { .. } => self.push(group, task),
             Work::Copy { engine, .. } => {
@@ -96,21 +95,21 @@ impl Engine {
         }
     }
 
-    /// Records the begin of hold kernels, and releases those whose word already has the value.
+    /// Records the begin of hold kernels, which then read their word for the first time.
     pub(super) fn holds_began(&mut self, holds: &[Task]) {
         for (task, hold) in holds.iter().filter_map(|task| Some((task, task.hold?))) {
             self.records.push(Record { stream: task.stream, tag: hold.times[0], at_ns: self.now });
             let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
             if let Some(owner) = owner {
-                let address = hold.until.address;
-                self.runlist.set_word(owner, address, self.words.value(owner, address));
+                self.show_word(owner, hold.address, self.words.value(owner, hold.address));
             }
         }
     }
 
     pub(super) fn task_done(&mut self, task: Task) {
-        if let Some(hold) = task.hold.filter(|hold| hold.is_released) {
-            self.records.push(Record { stream: task.stream, tag: hold.times[1], at_ns: self.now });
+        if let Some(hold) = task.hold {
+            let at_ns = hold.idle_until(self.now);
+            self.records.push(Record { stream: task.stream, tag: hold.times[2], at_ns });
         }
         let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
         if let (Some(owner), Some(name)) = (owner, task.name) {

@@ -5,6 +5,7 @@
 //! part of its slice, so contexts with slices shorter than that make no progress beside each other.
 
 use super::group::{Access, Group, Task};
+use super::hold::Step;
 use super::{GroupId, OwnerId};
 use crate::params;
 use std::collections::BTreeMap;
@@ -136,18 +137,29 @@ impl Runlist {
         Changes { switched: true, ..Changes::default() }
     }
 
-    /// Releases the hold kernels that wait for a word and this value of it.
-    pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64) {
+    /// Shows a word to the hold kernels that poll it. Returns those that see a change of the activity for the first time.
+    pub(super) fn set_word(&mut self, owner: OwnerId, address: u64, value: u64, now: u64) -> Vec<Task> {
+        let mut first = Vec::new();
         for group in self.groups.values_mut().filter(|group| group.owner == owner) {
             for running in &mut group.running {
-                let Some(hold) = &mut running.task.hold else { continue };
-                if hold.until.address == address && hold.until.holds(value) && !hold.is_released {
-                    hold.is_released = true;
-                    running.left_ns = running.left_ns.min(params::HOLD_POLL_NS);
-                    running.deadline = None;
+                let Some(hold) = running.task.hold.as_mut().filter(|hold| hold.address == address) else {
+                    continue;
+                };
+                match hold.read(value, now) {
+                    Step::Unchanged => {}
+                    Step::Until { deadline, is_first } => {
+                        (running.left_ns, running.deadline) = (deadline - now, Some(deadline));
+                        first.extend(is_first.then_some(running.task));
+                    }
+                    Step::Released { is_first } => {
+                        first.extend(is_first.then_some(running.task));
+                        running.left_ns = running.left_ns.min(params::HOLD_POLL_NS);
+                        running.deadline = None;
+                    }
                 }
             }
         }
+        first
     }
 
     /// The next runnable group after this one in round-robin order; this group comes last.

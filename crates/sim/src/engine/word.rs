@@ -2,7 +2,7 @@
 //! changes.
 
 use super::stream::Progress;
-use super::{Command, Engine, OwnerId, StreamId};
+use super::{Command, Engine, OwnerId, Record, StreamId};
 use crate::params;
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,8 +96,20 @@ impl Engine {
         for id in std::mem::take(&mut word.waiting) {
             self.mem_op(id);
         }
-        self.runlist.set_word(owner, address, value);
+        self.show_word(owner, address, value);
         self.settle();
+    }
+
+    /// Shows a word to the hold kernels that poll it.
+    pub(super) fn show_word(&mut self, owner: OwnerId, address: u64, value: u64) {
+        for (task, hold) in self
+            .runlist
+            .set_word(owner, address, value, self.now)
+            .into_iter()
+            .filter_map(|task| Some((task, task.hold?)))
+        {
+            self.records.push(Record { stream: task.stream, tag: hold.times[1], at_ns: self.now });
+        }
     }
 
     /// Executes the memory operation that is the first command of a stream.

@@ -20,7 +20,7 @@ fn documented_module_has_its_duration_and_effect() {
     let launch = module.kernels[0].launch(264, 1024, &packed(4096, 16, 100_000)).unwrap();
     assert_eq!(
         launch,
-        Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16, until: None }
+        Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16, hold: None }
     );
 }
 
@@ -45,9 +45,17 @@ fn hold_kernel_is_recognised_in_ptx() {
     let text =
         |entry: &str| format!("// sluice_hold\n.version 6.4\n.visible .entry {entry}(\n.param .u64 word)");
     let module = Module::of_ptx(&text("sluice_hold")).unwrap();
-    let packed = [4_096u64.to_le_bytes(), 7u64.to_le_bytes(), 5_000_000u64.to_le_bytes()].concat();
+    let packed = [4_096, 7 | 8 << 32, 9, 10, 11, 5_000_000u64].map(u64::to_le_bytes).concat();
     let launch = module.kernels[0].launch(1, 1, &packed).unwrap();
-    assert_eq!((launch.ptr, launch.until, launch.ns, launch.sms), (4_096, Some(7), 5_000_000, 1));
+    let params = HoldParams {
+        ticket: 7,
+        activity: 8,
+        timeout_ns: 9,
+        linger_ns: 10,
+        still_ns: 11,
+        longest_ns: 5_000_000,
+    };
+    assert_eq!((launch.ptr, launch.hold, launch.ns, launch.sms), (4_096, Some(params), 5_000_000, 1));
     assert_eq!(Module::of_ptx(&text("sluice_holder")), None);
     assert_eq!(module.kernels[0].launch(1, 1, &packed[..20]), None);
 }

@@ -1,7 +1,10 @@
-//! One command in the ring: seven words, the first of which is the time of submission. Enums are stored as the number of
+//! One command in the ring: eleven words, the first of which is the time of submission. Enums are stored as the number of
 //! the variant.
 
-use crate::engine::{Compare, Condition, CopyEngine, StreamKind, Work};
+use crate::engine::{Compare, Condition, CopyEngine, HoldParams, StreamKind, Work};
+
+/// Words of a command.
+pub(crate) const WORDS: usize = 11;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -51,7 +54,8 @@ impl Order {
 }
 
 impl Record {
-    pub(crate) fn encode(&self) -> [u64; 7] {
+    pub(crate) fn encode(&self) -> [u64; WORDS] {
+        let mut rest = [0; 4];
         let (code, a, b, c, d) = match self.order {
             Order::Open { group, kind, priority, last_seq } => {
                 (1, group, kind as u64, u64::from(priority.cast_unsigned()), last_seq)
@@ -67,8 +71,10 @@ impl Record {
             Order::Host => (10, 0, 0, 0, 0),
             Order::HostDone { seq } => (11, seq, 0, 0, 0),
             Order::Watch { seq } => (12, seq, 0, 0, 0),
-            Order::Work(Work::Hold { address, value, timeout_ns, name, times }) => {
-                (13, address, timeout_ns, pack(value.into(), name as u64), pack(times[0], times[1]))
+            Order::Work(Work::Hold { address, params, name, times }) => {
+                let HoldParams { ticket, activity, timeout_ns, linger_ns, still_ns, longest_ns } = params;
+                rest = [still_ns, longest_ns, pack(times[0], times[1]), pack(times[2], name as u64)];
+                (13, address, pack(ticket.into(), activity.into()), timeout_ns, linger_ns)
             }
             Order::MemOp(None) => (14, 0, 0, 0, 0),
             Order::MemOp(Some(Condition { address, value, compare, is_wide })) => {
@@ -76,12 +82,13 @@ impl Record {
             }
             Order::Word { address, value } => (16, address, value, 0, 0),
         };
-        [self.stamp, code, self.slot as u64, a, b, c, d]
+        let [e, f, g, h] = rest;
+        [self.stamp, code, self.slot as u64, a, b, c, d, e, f, g, h]
     }
 
     /// `None` for bytes that no client of this version writes.
-    pub(crate) fn decode(words: [u64; 7]) -> Option<Self> {
-        let [stamp, code, slot, a, b, c, d] = words;
+    pub(crate) fn decode(words: [u64; WORDS]) -> Option<Self> {
+        let [stamp, code, slot, a, b, c, d, e, f, g, h] = words;
         let index = |word: u64| usize::try_from(word).ok();
         let order = match code {
             1 => {
@@ -100,10 +107,13 @@ impl Record {
             11 => Order::HostDone { seq: a },
             12 => Order::Watch { seq: a },
             13 => {
-                let ((value, name), (begin, end)) = (unpack(c), unpack(d));
-                let value = u32::try_from(value).ok()?;
-                let times = [begin, end];
-                Order::Work(Work::Hold { address: a, value, timeout_ns: b, name: index(name)?, times })
+                let (ticket, activity) = unpack(b);
+                let (ticket, activity) = (u32::try_from(ticket).ok()?, u32::try_from(activity).ok()?);
+                let params =
+                    HoldParams { ticket, activity, timeout_ns: c, linger_ns: d, still_ns: e, longest_ns: f };
+                let ((begin, change), (idle, name)) = (unpack(g), unpack(h));
+                let times = [begin, change, idle];
+                Order::Work(Work::Hold { address: a, params, name: index(name)?, times })
             }
             14 => Order::MemOp(None),
             15 => {

@@ -3,7 +3,7 @@
 //! Any thread of the client adds commands; only the daemon removes them. A slot of the ring is claimed by moving
 //! [`TAIL`], filled, and then marked as full with its ticket; so tickets are the order of submission.
 
-use super::record::Record;
+use super::record::{self, Record};
 use sluice_sys::futex;
 use sluice_sys::page::SharedRegion;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) const STREAMS: usize = 8_192;
 /// Events with a time that a process can have at once.
 pub(crate) const EVENTS: usize = 65_536;
 
-const RECORD_WORDS: usize = 8;
+const RECORD_WORDS: usize = 1 + record::WORDS;
 const PARKED: usize = 0;
 const PUBLISHING: usize = 1;
 const NEXT_EVENT: usize = 2;

@@ -2,7 +2,9 @@
 //! kernels) and §4 (stream gates).
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, Tenant, assert_near, submit};
-use sluice_sim::engine::{Command, Compare, Condition, CopyEngine, Engine, Node, StreamId, StreamKind, Work};
+use sluice_sim::engine::{
+    Command, Compare, Condition, CopyEngine, Engine, HoldParams, Node, StreamId, StreamKind, Work,
+};
 use sluice_sim::params;
 use std::sync::Arc;
 
@@ -56,7 +58,8 @@ fn latencies_with_holds(slice_us: u64, plan: HoldPlan) -> Vec<f64> {
 }
 
 fn hold(engine: &mut Engine, on: StreamId, value: u32, timeout_ns: u64) {
-    let work = Work::Hold { address: WORD, value, timeout_ns, name: 0, times: [u64::MAX; 2] };
+    let params = HoldParams { ticket: value, timeout_ns, longest_ns: timeout_ns, ..HoldParams::default() };
+    let work = Work::Hold { address: WORD, params, name: 0, times: [u64::MAX; 3] };
     assert!(engine.submit(on, engine.now(), Command::Work(work)).is_some(), "the stream is open");
 }
 

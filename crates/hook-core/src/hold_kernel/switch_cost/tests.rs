@@ -6,9 +6,9 @@ fn hold(took: u64) -> HoldTimes {
     let began_gpu_ns = 1_700_000_000_000_000_000;
     HoldTimes {
         launched_ns,
-        released_ns: launched_ns + took + 100_000,
+        changed_ns: launched_ns + took + 100_000,
         began_gpu_ns,
-        ended_gpu_ns: began_gpu_ns + 100_000,
+        seen_gpu_ns: began_gpu_ns + 100_000,
     }
 }
 
@@ -41,7 +41,7 @@ fn idle_gpu_is_distinguished_from_contention() {
 #[test]
 fn inconsistent_times_are_ignored() {
     let mut cost = SwitchCost::default();
-    cost.learn(HoldTimes { launched_ns: 9, released_ns: 1, began_gpu_ns: 0, ended_gpu_ns: 1 });
-    cost.learn(HoldTimes { launched_ns: 1, released_ns: 9, began_gpu_ns: 5, ended_gpu_ns: 1 });
+    cost.learn(HoldTimes { launched_ns: 9, changed_ns: 1, began_gpu_ns: 0, seen_gpu_ns: 1 });
+    cost.learn(HoldTimes { launched_ns: 1, changed_ns: 9, began_gpu_ns: 5, seen_gpu_ns: 1 });
     assert_eq!(cost.ns(), INITIAL_NS);
 }

@@ -25,6 +25,7 @@ fn launch_without_a_copy_gets_a_hold_kernel_only_with_proven_benefit() {
             server.launch();
             server.now = began + if hold.is_ok() { held } else { 1000 * US };
             server.finish();
+            server.now += 8 * MS;
         }
         assert_eq!(server.begin(Trigger::Launch, 0).is_ok(), kept);
     }
@@ -42,6 +43,7 @@ fn refused_hold_kernel_does_not_count_as_sample() {
         server.launch();
         server.now = began + if at % 2 == 0 { 2 * MS } else { MS };
         server.finish();
+        server.now += 8 * MS;
     }
     assert!(server.begin(Trigger::Copy, 0).is_ok(), "refused hold kernels were not judged");
 }
@@ -61,7 +63,7 @@ fn only_requests_with_observed_ends_are_samples() {
                 controller.with(|state| state.launch_submitted(now));
                 now += if held { 2 * MS } else { MS };
                 if seen {
-                    controller.host_wait_ended(now);
+                    controller.host_wait_ended(now, false);
                 }
                 controller.work_finished(now, || 1);
                 held

@@ -219,7 +219,7 @@ fn predicted_request_is_timed_from_its_first_copy() {
         let launched = due + if held { 500 * US } else { 100 * US };
         controller.with(|state| state.launch_submitted(launched));
         planned = controller.with(|state| state.predict_next(launched));
-        controller.host_wait_ended(launched + MS);
+        controller.host_wait_ended(launched + MS, false);
         controller.work_finished(launched + MS, || at);
     }
     assert_eq!(held_lately, 0);

@@ -5,6 +5,14 @@ fn every_order_survives_encoding() {
     let opens = StreamKind::ALL.map(|kind| Order::Open { group: 3, kind, priority: -5, last_seq: 9 });
     let copies = CopyEngine::ALL.map(|engine| Order::Work(Work::Copy { engine, bytes: u64::MAX }));
     let waits = Compare::ALL.map(|compare| Condition { address: 8, value: 9, compare, is_wide: true });
+    let params = HoldParams {
+        ticket: 5,
+        activity: u32::MAX,
+        timeout_ns: 9,
+        linger_ns: 10,
+        still_ns: 11,
+        longest_ns: 1_000_000_000,
+    };
     let others = [
         Order::Close,
         Order::Work(Work::Kernel { ns: 7, sms: 132, name: 2 }),
@@ -17,7 +25,7 @@ fn every_order_survives_encoding() {
         Order::Host,
         Order::HostDone { seq: 5 },
         Order::Watch { seq: 6 },
-        Order::Work(Work::Hold { address: 1 << 47, value: 5, timeout_ns: 9, name: 3, times: [7, 8] }),
+        Order::Work(Work::Hold { address: 1 << 47, params, name: 3, times: [7, 8, 9] }),
         Order::MemOp(None),
         Order::Word { address: 8, value: u64::MAX },
     ];
@@ -30,8 +38,8 @@ fn every_order_survives_encoding() {
 
 #[test]
 fn invalid_bytes_decode_to_no_order() {
-    for words in [[0, 0, 0, 0, 0, 0, 0], [0, 17, 0, 0, 0, 0, 0], [0, 1, 0, 0, 3, 0, 0], [0, 4, 0, 3, 0, 0, 0]]
-    {
+    for [code, a, b] in [[0, 0, 0], [17, 0, 0], [1, 0, 3], [4, 3, 0]] {
+        let words = [0, code, 0, a, b, 0, 0, 0, 0, 0, 0];
         assert_eq!(Record::decode(words), None);
     }
 }
