@@ -28,3 +28,4 @@ mod stream_gates;
 mod streams;
 mod time_shares;
 mod unhooked_processes;
+mod whole_requests;
