@@ -226,7 +226,7 @@ macro_rules! exports {
     };
 
     (@body graph "cuGraphExecDestroy" $real:ident $variant:ident ($graph:ident)) => {
-        preempt::destroy_graph($graph, || unsafe { $real($graph) })
+        governed::sync::may_wait(|| preempt::destroy_graph($graph, || unsafe { $real($graph) }))
     };
     (@body graph $name:tt $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
         preempt::update_graph($graph, || unsafe { $real($graph $(, $a)*) })
@@ -402,6 +402,19 @@ macro_rules! exports {
     (@body forward "cuMemUnmap" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
         governed::physical::unmap(($pointer, $bytes), || unsafe { $real($pointer, $bytes) })
     };
+    // The driver may wait until the context is idle.
+    (@body forward "cuMemPoolTrimTo" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    };
+    (@body forward "cuMemPoolDestroy" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    };
+    (@body forward "cuCtxSetLimit" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    };
+    (@body forward "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    };
     (@body forward $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
     (@governed ask "cuStreamCopyAttributes") => { false };
@@ -409,6 +422,10 @@ macro_rules! exports {
     (@governed forward "cuMemRetainAllocationHandle") => { true };
     (@governed forward "cuMemMap") => { true };
     (@governed forward "cuMemUnmap") => { true };
+    (@governed forward "cuMemPoolTrimTo") => { true };
+    (@governed forward "cuMemPoolDestroy") => { true };
+    (@governed forward "cuCtxSetLimit") => { true };
+    (@governed forward "cuDeviceGraphMemTrim") => { true };
     (@governed forward $name:tt) => { false };
     (@governed $policy:ident $name:tt) => { true };
 

@@ -51,6 +51,12 @@ pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> 
     observed(real, || waited_for(stream))
 }
 
+/// Calls `real`, in which the driver may wait until the context is idle: it would wait for a hold kernel.
+pub(crate) fn may_wait(real: impl FnOnce() -> CUresult) -> CUresult {
+    hold_kernel::before_wait(true);
+    real()
+}
+
 /// All work before the wait has finished when the wait for this stream returns.
 fn waited_for(stream: Stream) -> Option<WaitTarget> {
     match stream.kind {

@@ -2,7 +2,7 @@
 
 import ctypes
 
-NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed")
+NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed", "unreleased")
 
 
 def counts():
@@ -18,7 +18,7 @@ def since(before):
     now = counts()
     made = {name: now[name] - before[name] for name in NAMES}
     late = made["late_ns"] / made["planned"] / 1000 if made["planned"] else 0.0
-    return {"launched": made["launched"], "released": made["released"], "planned": made["planned"], "missed": made["missed"], "late_us": round(late, 1), "latest_us": now["latest_ns"] / 1000}
+    return {"launched": made["launched"], "released": made["released"], "planned": made["planned"], "missed": made["missed"], "unreleased": made["unreleased"], "late_us": round(late, 1), "latest_us": now["latest_ns"] / 1000}
 
 
 # Requests of a block of which is told when they came and whether they were held for ahead.

@@ -35,7 +35,11 @@ fn every_setting_is_read() {
         quantile: Quantile::Maximum,
         log: Some("/l".into()),
         idle_us: 2000,
-        hold_kernels: hold_kernel::Settings { automatic: false, ..hold_kernel::Settings::default() },
+        hold_kernels: hold_kernel::Settings {
+            automatic: false,
+            whole_requests: false,
+            ..hold_kernel::Settings::default()
+        },
     };
     assert_eq!(config, expected);
 }

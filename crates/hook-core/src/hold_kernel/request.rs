@@ -29,13 +29,15 @@ pub struct Settings {
     pub automatic: bool,
     /// Whether the program's hints trigger hold kernels.
     pub by_hint: bool,
-    /// The longest time that a hold kernel may run, in nanoseconds.
+    /// Whether hold kernels span the gaps between the bursts of a request, as far as that is learned to pay.
+    pub whole_requests: bool,
+    /// How long a hold kernel may wait for its request, in nanoseconds.
     pub budget_ns: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { automatic: true, by_hint: true, budget_ns: 2_000_000 }
+        Self { automatic: true, by_hint: true, whole_requests: true, budget_ns: 2_000_000 }
     }
 }
 

@@ -150,7 +150,7 @@ impl HoldKernelState {
 
     /// How long a new request may be idle.
     pub(super) fn linger_ns(&self) -> u64 {
-        self.linger.ns(self.switches_ns())
+        if self.settings.whole_requests { self.linger.ns(self.switches_ns()) } else { 0 }
     }
 
     /// The time of a switch to another process and back.

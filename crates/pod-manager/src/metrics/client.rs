@@ -99,7 +99,7 @@ impl GrantSeries {
             gpu_seconds: series.seconds("sluice_gpu_seconds_total", "GPU time charged, seconds")?,
             hold_seconds: series.seconds(
                 "sluice_hold_seconds_total",
-                "GPU time of hold kernels between requests, not charged, seconds",
+                "Time in which hold kernels kept the GPU without work of their program, not charged, seconds",
             )?,
             delayed_seconds: series.seconds(
                 "sluice_delayed_seconds_total",

@@ -165,6 +165,15 @@ fn service_of_one_launch_each_ten_ms_is_released_by_its_launch() {
 }
 
 #[test]
+fn hold_kernels_do_not_span_requests_if_that_is_switched_off() {
+    let mut decoder = Decoder::new();
+    decoder.server.state = HoldKernelState::new(Settings { whole_requests: false, ..Settings::default() });
+    decoder.server.state.set_contenders(1);
+    (0..60).for_each(|_| decoder.request(47));
+    assert!(decoder.held.iter().all(|hold| hold.linger_ns.is_none()));
+}
+
+#[test]
 fn samples_of_requests_with_different_lengths_are_compared_by_their_bursts() {
     let mut decoder = Decoder::settled();
     // Requests with a hold kernel are ten times as long, and each of their bursts is shorter.
