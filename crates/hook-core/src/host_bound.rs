@@ -17,9 +17,9 @@ mod slice_test;
 mod tests;
 
 use recent::RecentBursts;
-use slice_test::SliceTest;
+use slice_test::{Found, SliceTest};
 
-/// Relative gain for which short slices are kept. They cost best-effort clients 35 to 40 % of their speed.
+/// Least relative gain for which short slices are kept: smaller differences are noise.
 const MIN_GAIN: f64 = 0.05;
 
 /// How long a decision stays.
@@ -103,8 +103,8 @@ impl HostBoundTest {
             Phase::Watching if now >= self.next_test_ns => self.begin_test(now),
             Phase::Watching => {}
             Phase::Testing(test) => {
-                if let Some(medians) = test.record(burst, in_force) {
-                    self.decide(medians, now, contenders);
+                if let Some(found) = test.record(burst, in_force) {
+                    self.decide(found, now, contenders);
                 }
             }
             Phase::Decided(decision) => {
@@ -120,10 +120,13 @@ impl HostBoundTest {
         self.phase = Phase::Testing(SliceTest::new());
     }
 
-    fn decide(&mut self, (short, default): (u64, u64), now: u64, contenders: u64) {
-        let gains = short as f64 <= default as f64 * (1.0 - MIN_GAIN);
+    /// Keeps short slices if this process gains at least as large a part of its time as best-effort clients lose of theirs. These lose the
+    /// GPU while the host of this process submits.
+    fn decide(&mut self, found: Found, now: u64, contenders: u64) {
+        let (short, default) = found.medians_ns;
+        let gains = short as f64 <= default as f64 * (1.0 - found.submitting.clamp(MIN_GAIN, 1.0));
         let slices = if gains { Slices::Short } else { Slices::Default };
-        self.medians_ns = (short, default);
+        self.medians_ns = found.medians_ns;
         self.next_test_ns = now + PAUSE_NS;
         self.phase = Phase::Decided(Decision { slices, decided_ns: now, contenders, changed_bursts: 0 });
     }

@@ -382,7 +382,6 @@ impl HoldKernelState {
         if !whole_context && lasts {
             return None;
         }
-        self.forget_ended_hold();
         let out = self.active.take()?;
         if whole_context && let Some(request) = &mut self.request {
             request.is_interrupted = true;

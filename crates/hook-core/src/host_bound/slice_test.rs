@@ -18,12 +18,33 @@ pub(super) struct SliceTest {
     in_force_since: Option<u64>,
     /// Durations beside short and beside default slices.
     times: [Vec<u64>; 2],
+    /// Beside short slices: from the begin of the first timed burst of each block to the end of its last, and how long the host
+    /// submitted meanwhile.
+    passed_ns: u64,
+    submitted_ns: u64,
+    block_begun_ns: u64,
+}
+
+/// What a test has found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    /// Medians of the bursts beside short and beside default slices, in nanoseconds.
+    pub(super) medians_ns: (u64, u64),
+    /// The part of the time beside short slices in which the host submitted, 0 to 1.
+    pub(super) submitting: f64,
 }
 
 impl SliceTest {
     pub(super) fn new() -> Self {
         let times = || Vec::with_capacity(BLOCK * BLOCKS / 2);
-        Self { block: 0, in_force_since: None, times: [times(), times()] }
+        Self {
+            block: 0,
+            in_force_since: None,
+            times: [times(), times()],
+            passed_ns: 0,
+            submitted_ns: 0,
+            block_begun_ns: 0,
+        }
     }
 
     /// The slices of the present block.
@@ -31,8 +52,8 @@ impl SliceTest {
         if self.block.is_multiple_of(2) { Slices::Short } else { Slices::Default }
     }
 
-    /// Records a burst. Returns the medians beside short and default slices after the last burst of the test.
-    pub(super) fn record(&mut self, burst: Burst, in_force: Slices) -> Option<(u64, u64)> {
+    /// Records a burst. Returns what the test has found after its last burst.
+    pub(super) fn record(&mut self, burst: Burst, in_force: Slices) -> Option<Found> {
         let slices = self.slices();
         if in_force != slices {
             self.in_force_since = None;
@@ -43,13 +64,25 @@ impl SliceTest {
             return None;
         }
         let times = &mut self.times[slices as usize];
+        if times.len() == self.block / 2 * BLOCK {
+            self.block_begun_ns = burst.begun_ns;
+        }
         times.push(burst.ended_ns.saturating_sub(burst.begun_ns));
-        if times.len() < (self.block / 2 + 1) * BLOCK {
+        let is_last = times.len() == (self.block / 2 + 1) * BLOCK;
+        if slices == Slices::Short {
+            self.submitted_ns += burst.waited_ns.saturating_sub(burst.begun_ns);
+            let passed_ns = burst.ended_ns.saturating_sub(self.block_begun_ns);
+            self.passed_ns += if is_last { passed_ns } else { 0 };
+        }
+        if !is_last {
             return None;
         }
         (self.block, self.in_force_since) = (self.block + 1, None);
         let [short, default] = &mut self.times;
-        (self.block == BLOCKS).then(|| (median(short), median(default)))
+        (self.block == BLOCKS).then(|| Found {
+            medians_ns: (median(short), median(default)),
+            submitting: self.submitted_ns as f64 / self.passed_ns.max(1) as f64,
+        })
     }
 }
 

@@ -35,7 +35,7 @@ impl DecodeBed {
         let busy = node.tenant("other", "busy").arguments("1000 64").environment("SLUICE_HINTS", "off");
         let mut busy = busy.start();
         busy.expect("ready");
-        let service = node.tenant("lc", "decode").arguments(&format!("{how} {TOKENS}"));
+        let service = node.tenant("lc", "tokens").arguments(&format!("{how} {TOKENS}"));
         let mut service = service.environment("SLUICE_HINTS", hints);
         if hints != "off" {
             service = service.environment("EXPECT_HOLDS", "1");

@@ -1,4 +1,4 @@
-/* decode HOW TOKENS: a service that generates tokens: each is a launch, a copy of 8 bytes to the host and a wait. HOW is learned (the hook
+/* tokens HOW TOKENS: a service that generates tokens: each is a launch, a copy of 8 bytes to the host and a wait. HOW is learned (the hook
  * learns from the gaps) or marked (by sluice_request_begin and sluice_request_end). Prints a line when it has been prepared; then each
  * line on stdin is a command:
  *   requests N   runs N requests with a pause after each, prints how many holds were launched
