@@ -64,7 +64,7 @@ pub mod grant {
     /// Work of other latency-critical clients whose deadline is earlier than this client's: 0 none, [`URGENT_NOW`], or the
     /// expected begin of such work on CLOCK_MONOTONIC, in nanoseconds. Its low 32 bits are a futex that the manager wakes
     /// at each change. Zero for all other clients. A manager that does not know the word leaves it zero.
-    pub const URGENT: usize = 35;
+    pub const URGENT: usize = 36;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -112,11 +112,11 @@ pub mod report {
     pub const ANNOUNCED_NS: usize = 21;
     /// When the process predicts or has announced its next request, on CLOCK_MONOTONIC, in nanoseconds; 0: unknown. The
     /// manager uses it only for a latency-critical client within its request. Zero if the hook does not predict.
-    pub const EXPECTED_NS: usize = 23;
+    pub const EXPECTED_NS: usize = 26;
     /// Usual duration of a request of this process, from its first work to its last, in nanoseconds; 0: unknown.
-    pub const SERVICE_NS: usize = 24;
+    pub const SERVICE_NS: usize = 27;
     /// 1 while a launch of this process is postponed because of [`super::grant::URGENT`].
-    pub const POSTPONED: usize = 25;
+    pub const POSTPONED: usize = 28;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached: time that a latency-critical
