@@ -64,10 +64,10 @@ pub mod grant {
     /// Work of other latency-critical clients whose deadline is earlier than this client's: 0 none, [`URGENT_NOW`], or the
     /// expected begin of such work on CLOCK_MONOTONIC, in nanoseconds. Its low 32 bits are a futex that the manager wakes
     /// at each change. Zero for all other clients. A manager that does not know the word leaves it zero.
-    pub const URGENT: usize = 35;
+    pub const URGENT: usize = 36;
     /// 1 while a latency-critical client's best-effort neighbours have the driver's default time slices, because every
     /// latency-critical process wants that; else 0. From version 2 on.
-    pub const DEFAULT_SLICES: usize = 36;
+    pub const DEFAULT_SLICES: usize = 35;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -115,19 +115,19 @@ pub mod report {
     pub const ANNOUNCED_NS: usize = 21;
     /// When the process predicts or has announced its next request, on CLOCK_MONOTONIC, in nanoseconds; 0: unknown. The
     /// manager uses it only for a latency-critical client within its request. Zero if the hook does not predict.
-    pub const EXPECTED_NS: usize = 23;
+    pub const EXPECTED_NS: usize = 26;
     /// Usual duration of a request of this process, from its first work to its last, in nanoseconds; 0: unknown.
-    pub const SERVICE_NS: usize = 24;
+    pub const SERVICE_NS: usize = 27;
     /// 1 while a launch of this process is postponed because of [`super::grant::URGENT`].
-    pub const POSTPONED: usize = 25;
+    pub const POSTPONED: usize = 28;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
-    pub const WANTS_DEFAULT_SLICES: usize = 26;
+    pub const WANTS_DEFAULT_SLICES: usize = 23;
     /// Median time of a burst beside short slices in the test that the word above results from, in nanoseconds; 0: no
     /// test has ended. From version 2 on.
-    pub const SHORT_BURST_NS: usize = 27;
+    pub const SHORT_BURST_NS: usize = 24;
     /// The same beside default slices. From version 2 on.
-    pub const DEFAULT_BURST_NS: usize = 28;
+    pub const DEFAULT_BURST_NS: usize = 25;
     /// GPU time used, in nanoseconds, since the process attached.
     pub const BUSY_NS: usize = 32;
     /// GPU time of finished hold kernels, in nanoseconds, since the process attached: time that a latency-critical

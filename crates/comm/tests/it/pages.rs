@@ -35,7 +35,7 @@ fn grant_page_has_the_layout_of_version_3() {
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 3), (2, 1)];
     let open = [(16, 111), (17, 222), (18, 7), (19, 2)];
-    let rest = [(32, 1), (33, 1), (34, 3), (35, 444), (48, 99), (64, 333)];
+    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (48, 99), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &open, &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
@@ -60,7 +60,7 @@ fn report_page_has_the_layout_of_version_3() {
     page.set_postponed(true);
     page.add_postponed_ns(7800);
     let magic = u64::from_le_bytes(*b"SLUICERP");
-    let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500), (23, 7600), (24, 7700), (25, 1)];
+    let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500), (26, 7600), (27, 7700), (28, 1)];
     let rest = [(32, 1000), (35, 7800), (64, 1), (95, 1)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
 }

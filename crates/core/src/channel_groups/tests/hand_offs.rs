@@ -59,15 +59,29 @@ fn slices_are_short_while_a_latency_critical_process_is_attached_and_reset_after
     assert_eq!(sim.gpu[&GroupId(1)], Setting { enabled: true, slice_us: 1 });
     assert_eq!(sim.gpu[&GroupId(3)], Setting { enabled: true, slice_us: 1_000_000 });
     assert_eq!(sim.gpu[&GroupId(2)].slice_us, 1);
-    sim.critical(4, Work::Never);
-    sim.run(S);
-    assert_eq!(sim.gpu[&GroupId(3)].slice_us, 5_000);
     sim.dies(3);
-    sim.dies(4);
     sim.run(S);
     assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
     assert_eq!(sim.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
     assert!(sim.is_settled());
+}
+
+#[test]
+fn latency_critical_slices_are_shared_only_while_several_processes_have_work() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.critical(3, REQUESTS);
+    // One request a minute.
+    sim.critical(4, Work::Periodic { from: 20 * S, period: 60 * S, busy: MS });
+    sim.run(19 * S);
+    let slice_us = |sim: &Simulation| [3, 4].map(|group| sim.gpu[&GroupId(group)].slice_us);
+    assert_eq!(slice_us(&sim), [1_000_000; 2]);
+    sim.run(2 * S);
+    assert_eq!(slice_us(&sim), [5_000; 2]);
+    sim.run(8 * S);
+    assert_eq!(slice_us(&sim), [5_000; 2], "the request was 9 s ago");
+    sim.run(2 * S);
+    assert_eq!(slice_us(&sim), [1_000_000; 2]);
 }
 
 #[test]
