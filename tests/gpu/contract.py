@@ -58,20 +58,8 @@ class Stage:
 
     def compiled(self, name):
         program = pathlib.Path(self.folder.name) / name
-        # Driver functions are resolved at run time; the linker need not find them.
-        command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", program, PROGRAMS / f"{name}.c", *self.driver, "-l:libcuda.so.1", "-ldl"]
-        built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-        if built.returncode:
-            command[-2:-1] = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed", *self.found_driver()]
-            built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-        if built.returncode:
-            rig.fail(f"cc: {built.stderr}")
+        rig.compile(PROGRAMS / f"{name}.c", program, self.driver)
         return program
-
-    def found_driver(self):
-        """The driver's library where the loader finds it, if the linker's folders have none."""
-        asked = "import ctypes; ctypes.CDLL('libcuda.so.1'); print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line})"
-        return subprocess.run([rig.sys.executable, "-c", asked], capture_output=True, text=True, check=False).stdout.split()[:1]
 
     def env(self, hooked=True, **more):
         preload = {"LD_PRELOAD": str(rig.HOOK)} if hooked else {}

@@ -82,6 +82,7 @@ PARTS = {
     "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
+    "launch-bound": Part(script("launch_bound.py"), 30, 100, quiet=True, sim=(*SHORT, "--rounds", 3, "--tokens", 20)),
     "hook-cost": Part(script("hook_cost.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.3)),
     "lc-overhead": Part(
         script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,
@@ -118,7 +119,7 @@ PLANS = {
     "preempt": ["preempt"],
     # Other services than the periodic ResNet-50: one command each.
     "decode": ["random", "decode-graph"],
-    "host-bound": ["hook-cost", "decode-eager"],
+    "host-bound": ["launch-bound", "hook-cost", "decode-eager"],
     "services": ["two-services", "serve-auto"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
     "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],

@@ -263,6 +263,24 @@ def simulated_env(**more):
     return plain_env(**kept, **more)
 
 
+def compile(source, program, driver=()):
+    """Compiles a C program of the driver API. `driver` are the linker's options that find the driver, if it is not the machine's."""
+    # Driver functions are resolved at run time; the linker need not find them.
+    command = ["cc", "-std=gnu11", "-O1", "-pthread", "-o", program, source, *driver, "-l:libcuda.so.1", "-ldl"]
+    built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if built.returncode:
+        command[-2:-1] = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed", *found_driver()]
+        built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if built.returncode:
+        fail(f"cc: {built.stderr}")
+
+
+def found_driver():
+    """The driver's library where the loader finds it, if the linker's folders have none."""
+    asked = "import ctypes; ctypes.CDLL('libcuda.so.1'); print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line})"
+    return subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False).stdout.split()[:1]
+
+
 def python(name, *arguments):
     """Command line of a workload."""
     return [sys.executable, HERE / "workloads" / name, *arguments]
