@@ -71,13 +71,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Records a burst that began, was waited for and ended at these times, and reports which time slices best-effort clients should have.
+    /// A burst that may be the rest of a longer one is left out.
     fn choose_slices(&self, state: &mut State, (begun_ns, waited_ns, ended_ns): (u64, u64, u64)) {
         let Some(contenders) = self.link.critical_contenders().filter(|contenders| *contenders > 0) else {
             return;
         };
-        // Includes launches since the last recorded burst that no recorded burst covers: few, and of no consequence.
+        state.ended_by_wait = true;
         let all = self.gate.launches();
-        let launches = all.saturating_sub(std::mem::replace(&mut state.recorded_launches, all));
+        let launches = all.saturating_sub(std::mem::replace(&mut state.launches_at_wait, all));
+        if !state.begun_after_wait {
+            return;
+        }
         let before = state.host_bound.report();
         let burst = Burst { begun_ns, waited_ns, ended_ns, launches };
         state.host_bound.burst_ended(burst, contenders, self.link.slices());

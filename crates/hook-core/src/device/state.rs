@@ -137,8 +137,13 @@ pub(super) struct State {
     pub(super) next_liveness_ns: u64,
     /// Which time slices best-effort clients should have beside this process.
     pub(super) host_bound: HostBoundTest,
-    /// Launches begun, at the end of the last burst that `host_bound` has recorded.
-    pub(super) recorded_launches: u64,
+    /// Launches begun, when a wait last ended a burst.
+    pub(super) launches_at_wait: u64,
+    /// A wait of the host has ended the last burst.
+    pub(super) ended_by_wait: bool,
+    /// The present or last burst began after one that a wait had ended. Otherwise it may be the rest of a longer one: if the host pauses,
+    /// the tracker finds the GPU idle.
+    pub(super) begun_after_wait: bool,
     /// Launches begun, at the tracker's last poll.
     pub(super) last_launches: u64,
     /// GPU time of a burst divided by its duration on the host. The host notices the end late, so this is below 1. Learned from measured
@@ -181,6 +186,7 @@ impl State {
             self.window.record_stop(now_ns);
         }
         self.burst.record_start(now_ns);
+        self.begun_after_wait = std::mem::take(&mut self.ended_by_wait);
         self.grant.bursts += 1;
         self.grant.idle_since_ns = None;
         self.grant.return_at_once = false;

@@ -62,6 +62,20 @@ fn best_effort_process_or_one_without_contenders_reports_nothing() {
 }
 
 #[test]
+fn burst_that_the_tracker_has_cut_is_left_out() {
+    let fixture = Fixture::new();
+    let (device, thread) = (attached(&fixture, true), ThreadState::empty());
+    for _ in 0..400 {
+        launch(&device, &thread, 0x10);
+        lock(&device.driver.busy).clear();
+        // The program pauses for longer than the tracker's polls are apart, or polls for completion itself.
+        (0..2).for_each(|_| _ = device.track());
+        step(&device, &thread, &fixture.clock, true);
+    }
+    assert_eq!(*lock(&device.link.slices), SliceReport::default());
+}
+
+#[test]
 fn process_that_waits_for_the_gpu_reports_nothing() {
     let fixture = Fixture::new();
     let (device, thread) = (attached(&fixture, true), ThreadState::empty());
