@@ -1,7 +1,7 @@
 //! All tests of real programs under the real hook, as one test program: one link instead of twenty.
 //!
 //! Each test starts its own simulator, pod-manager and tenants as processes. A test of the promised accuracy of shares holds the machine
-//! alone (`exclusive`). All others run side by side (`shared`), and a busy machine does not change their outcome. One test:
+//! alone (`exclusive`), and so does one of a choice by durations on the real clock. All others run side by side (`shared`), and a busy machine does not change their outcome. One test:
 //! `cargo test -p sluice-preload-tests --test it MODULE::TEST`.
 
 mod announcements;
@@ -16,6 +16,7 @@ mod frozen_tenants;
 mod gemini_protocol;
 mod hold_command;
 mod hold_kernels;
+mod host_bound;
 mod ioctls;
 mod killed_processes;
 mod memory_limits;
