@@ -113,7 +113,7 @@ pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
 pub(crate) fn leave_to_urgent_work(managed: &'static ManagedDevice) {
     let controller = &managed.device.hold_kernels;
     if controller.is_active() && managed.device.is_to_postpone() {
-        release_hold(managed, controller.with(|state| state.host_wait_begins(true)));
+        release_hold(managed, controller.with(HoldKernelState::leave_gpu));
     }
 }
 

@@ -68,6 +68,10 @@ pub mod grant {
     /// 1 while a latency-critical client's best-effort neighbours have the driver's default time slices, because every
     /// latency-critical process wants that; else 0. From version 2 on.
     pub const DEFAULT_SLICES: usize = 35;
+    /// 1 while a launch of a latency-critical client takes the GPU from its best-effort neighbours at once, because the
+    /// manager schedules their channel groups with short time slices; else 0. A manager that does not know the word leaves
+    /// it zero.
+    pub const TAKES_GPU: usize = 37;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.

@@ -15,6 +15,7 @@ mod counter_check;
 mod deadlines;
 mod drain;
 mod host_waits;
+mod sampling;
 mod state;
 mod tracker;
 mod ungated_work;

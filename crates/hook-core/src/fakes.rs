@@ -71,6 +71,7 @@ pub(crate) struct FakeLink {
     pub(crate) wakeups: AtomicU64,
     pub(crate) contenders: AtomicU64,
     pub(crate) critical: AtomicBool,
+    pub(crate) takes_gpu: AtomicBool,
     /// What was reported about time slices last. The manager does what the process wants.
     pub(crate) slices: Mutex<SliceReport>,
     /// The reported activity.
@@ -192,6 +193,10 @@ impl TokenLink for FakeLink {
 
     fn critical_contenders(&self) -> Option<u64> {
         self.critical.load(SeqCst).then(|| self.contenders())
+    }
+
+    fn takes_gpu(&self) -> bool {
+        self.takes_gpu.load(SeqCst)
     }
 
     fn slices(&self) -> Slices {

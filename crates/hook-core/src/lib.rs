@@ -29,6 +29,7 @@ pub mod config;
 pub mod device;
 #[cfg(test)]
 mod fakes;
+mod gpu_time_estimate;
 pub mod group_recovery;
 pub mod hold_kernel;
 pub mod host_bound;

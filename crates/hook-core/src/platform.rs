@@ -231,6 +231,9 @@ pub trait TokenLink: Debug {
     /// The time slices of best-effort clients that are in force, as the manager reports them.
     fn slices(&self) -> Slices;
 
+    /// Whether a launch of this latency-critical process takes the GPU from best-effort clients at once, as the manager reports.
+    fn takes_gpu(&self) -> bool;
+
     /// Reports which time slices best-effort clients should have beside this process.
     fn report_slices(&self, report: SliceReport);
 

@@ -372,6 +372,10 @@ impl TokenLink for TokenConnection {
         contenders.filter(|count| *count == 0 || self.presence_left_ns(monotonic_ns()) != Some(0))
     }
 
+    fn takes_gpu(&self) -> bool {
+        self.grant_view().takes_gpu()
+    }
+
     fn slices(&self) -> Slices {
         if self.grant_view().default_slices() { Slices::Default } else { Slices::Short }
     }

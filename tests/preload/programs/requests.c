@@ -1,7 +1,9 @@
 /* requests HINT LOOK N   what one request of a latency-critical service costs its own thread: N requests of an input copy, a graph, a
  * copy of the answer and a wait, each after all work has finished. HINT is none, auto (as the program's environment says) or api (a
- * hint ahead of each). With LOOK=1 each call is between two markers (getppid) for a tracer. Prints how often this
- * thread called the driver where it made four calls a request, then each function that was called more often than the program did,
+ * hint ahead of each). With LOOK=1 each call is between two markers (getppid) for a tracer. The hook measures a few requests with
+ * events; they are counted separately, and made in addition to N. Prints for each of them the times in us since the program's begin
+ * before and after it, the calls of the thread to the driver in it, and the events recorded. Then prints how often this thread called
+ * the driver in the N others, where it made four calls a request, then each function that was called more often than the program did,
  * then how many holds were launched. */
 #include "common.h"
 #include "../../../hook/include/sluice.h"
@@ -59,15 +61,36 @@ static uint64_t holds(void) {
     return all[0];
 }
 
+static unsigned long now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000ul + now.tv_nsec / 1000;
+}
+
+/* A request, and whether the hook measured it with events. If so, prints it, and adds its calls and holds to those given. */
+static int is_measured(int by_api, unsigned long begun_us, uint64_t *apart, uint64_t *apart_all, uint64_t *apart_holds) {
+    uint64_t before[COUNTED], all = calls(NULL), recorded = calls("cuEventRecord"), held = holds();
+    unsigned long from = now_us();
+    if (apart) for (int i = 0; i < COUNTED; i++) before[i] = calls(FUNCTIONS[i]);
+    if (by_api) EXPECT(hint(LEAD_US) == SLUICE_OK);
+    request();
+    recorded = calls("cuEventRecord") - recorded;
+    if (!recorded) return 0;
+    all = calls(NULL) - all;
+    SAY("measured %lu %lu %lu %lu", from - begun_us, now_us() - begun_us, (unsigned long)all, (unsigned long)recorded);
+    if (!apart) return 1;
+    for (int i = 0; i < COUNTED; i++) apart[i] += calls(FUNCTIONS[i]) - before[i];
+    *apart_all += all;
+    *apart_holds += holds() - held;
+    return 1;
+}
+
 /* Until hints are followed, if they are to be. */
-static void warm_up(int by_api, int hinted) {
-    struct timespec begun, now;
-    clock_gettime(CLOCK_MONOTONIC, &begun);
+static void warm_up(int by_api, int hinted, unsigned long begun_us) {
     for (int i = 0; i < WARM_UP || (hinted && holds() == 0); i++) {
         if (by_api) hint(LEAD_US);
-        request();
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        EXPECT(now.tv_sec - begun.tv_sec < PATIENCE_S);
+        is_measured(0, begun_us, NULL, NULL, NULL);
+        EXPECT(now_us() - begun_us < PATIENCE_S * 1000000ul);
     }
 }
 
@@ -75,7 +98,8 @@ int main(int count, char **arguments) {
     EXPECT(count == 4);
     int by_api = !strcmp(arguments[1], "api"), hinted = strcmp(arguments[1], "none") != 0;
     unsigned long requests = strtoul(arguments[3], NULL, 10);
-    uint64_t before[COUNTED], own[COUNTED] = {0};
+    uint64_t before[COUNTED], own[COUNTED] = {0}, apart[COUNTED] = {0}, apart_all = 0, apart_holds = 0;
+    unsigned long begun_us = now_us();
     calls = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "sluiceSimCalls");
     hint = (sluice_result(*)(unsigned))dlsym(RTLD_DEFAULT, "sluice_hint");
     hold_counters = (size_t(*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "sluice_hook_holds");
@@ -85,7 +109,7 @@ int main(int count, char **arguments) {
     data = numbers(N);
     DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     capture();
-    warm_up(by_api, hinted);
+    warm_up(by_api, hinted, begun_us);
     for (int i = 0; i < COUNTED; i++) {
         before[i] = calls(FUNCTIONS[i]);
         const char *called[] = {"cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"};
@@ -99,17 +123,14 @@ int main(int count, char **arguments) {
         EXPECT(fgets(line, sizeof line, stdin) != NULL);
         looked_at = 1;
     }
-    for (unsigned long i = 0; i < requests; i++) {
-        if (by_api) EXPECT(hint(LEAD_US) == SLUICE_OK);
-        request();
-    }
+    for (unsigned long i = 0; i < requests;) i += !is_measured(by_api, begun_us, apart, &apart_all, &apart_holds);
     looked_at = 0;
-    SAY("calls %lu of %lu", (unsigned long)(calls(NULL) - all), 4 * requests);
+    SAY("calls %lu of %lu", (unsigned long)(calls(NULL) - all - apart_all), 4 * requests);
     for (int i = 0; i < COUNTED; i++) {
-        uint64_t made = calls(FUNCTIONS[i]) - before[i];
+        uint64_t made = calls(FUNCTIONS[i]) - before[i] - apart[i];
         if (made != own[i]) SAY("%s %ld", FUNCTIONS[i], (long)(made - own[i]));
     }
-    SAY("holds %lu", (unsigned long)(holds() - launched));
+    SAY("holds %lu", (unsigned long)(holds() - launched - apart_holds));
     EXPECT(mixed(data, N, 1));
     return 0;
 }

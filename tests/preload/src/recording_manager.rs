@@ -237,6 +237,7 @@ impl State {
         let page = GrantView::new(grant.words());
         page.set_latency_critical(self.latency_critical);
         page.set_contenders(self.contenders);
+        page.set_takes_gpu(self.latency_critical && self.contenders > 0);
         page.set_gate_word(self.gate);
         futex::wake_low(&grant.words()[GATE], u32::MAX);
         if page.set_urgent(self.urgent) {

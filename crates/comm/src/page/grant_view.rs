@@ -127,6 +127,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::DEFAULT_SLICES) != 0
     }
 
+    /// Whether a launch of this latency-critical process takes the GPU from best-effort clients at once.
+    pub fn takes_gpu(&self) -> bool {
+        read(self.0, grant::TAKES_GPU) != 0
+    }
+
     /// When the manager last wrote its heartbeat, on CLOCK_MONOTONIC, in nanoseconds; 0 if the manager writes none.
     pub fn heartbeat_ns(&self) -> u64 {
         read(self.0, grant::HEARTBEAT_NS)
@@ -226,6 +231,11 @@ impl GrantView<'_> {
     /// Sets whether best-effort clients have the driver's default time slices.
     pub fn set_default_slices(&self, default: bool) {
         self.0[grant::DEFAULT_SLICES].store(u64::from(default), Ordering::Release);
+    }
+
+    /// Sets whether a launch of the latency-critical process takes the GPU from best-effort clients at once.
+    pub fn set_takes_gpu(&self, takes: bool) {
+        self.0[grant::TAKES_GPU].store(u64::from(takes), Ordering::Release);
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

@@ -79,7 +79,24 @@ impl TokenLedger {
     /// ran beside it, the GPU alternated between both by time slice: each is charged 0.45 of the time.
     pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
+        let own = self.preempt_grants(from, to, used_ns);
         let Some(entry) = self.clients.get_mut(&client) else { return };
+        entry.charged_ns = entry.charged_ns.saturating_add(own);
+        entry.held_ns = entry.held_ns.saturating_add(own);
+        self.count_to_limit(client, from, to, own);
+    }
+
+    /// Counts `held_ns` in which hold kernels of a client kept the GPU between `from` and `to`. No client is charged for that time.
+    /// It counts towards the client's limit and request, because otherwise a client could report holds so that others are charged less.
+    pub fn count_holds(&mut self, client: ClientId, from: u64, to: u64, held_ns: u64) {
+        let to = self.at(to);
+        let own = self.preempt_grants(from, to, held_ns);
+        self.count_to_limit(client, from, to, own);
+    }
+
+    /// A latency-critical client used the GPU for `used_ns` between `from` and `to`: other clients' grants are not charged for that.
+    /// Returns the client's part of that time.
+    fn preempt_grants(&mut self, from: u64, to: u64, used_ns: u64) -> u64 {
         let span = to.saturating_sub(from);
         let used = used_ns.min(span);
         let mut own = used;
@@ -97,8 +114,12 @@ impl TokenLedger {
                 own = own.saturating_sub(lost);
             }
         }
-        entry.charged_ns = entry.charged_ns.saturating_add(own);
-        entry.held_ns = entry.held_ns.saturating_add(own);
+        own
+    }
+
+    /// Counts GPU time towards a client's limit, and towards its request.
+    fn count_to_limit(&mut self, client: ClientId, from: u64, to: u64, own: u64) {
+        let Some(entry) = self.clients.get_mut(&client) else { return };
         entry.limit.charge(from, to, own);
         if let Some(critical) = self.critical.entries.get_mut(&client) {
             critical.request.charge(from, to, own);

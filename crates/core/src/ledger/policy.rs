@@ -99,7 +99,7 @@ pub struct Policy {
     /// request's burst. Default 80 ms, so that a limit holds to 0.8 % over 10 s.
     pub critical_burst_ns: u64,
     /// What the GPU loses when a latency-critical burst interrupts a hardware-scheduled process: two context switches.
-    /// Default 380 µs, measured (docs/reference/gpu.md).
+    /// Default 365 µs, measured (docs/reference/gpu.md section 2).
     pub burst_switch_ns: u64,
     /// A latency-critical client beyond its request is delayed while another client is further than this behind its own
     /// request. GPU time; default 100 ms.
@@ -124,7 +124,7 @@ impl Default for Policy {
             quantum_ns: 50_000_000,
             min_quantum_ns: 30_000_000,
             critical_burst_ns: 80_000_000,
-            burst_switch_ns: 380_000,
+            burst_switch_ns: 365_000,
             critical_lag_ns: 100_000_000,
         }
     }

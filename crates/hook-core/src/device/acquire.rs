@@ -71,13 +71,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.begin_burst(now);
         }
         state.streams.note(located.context, stream, located.blocking, epoch);
-        let unlimited = state.grant.is_unlimited();
         let (grant, burst) = (state.grant.number, state.grant.bursts);
-        let due = burst == 1 || now >= state.next_measure_ns;
-        let measure = begins && due && !unlimited && !self.captures.any();
-        if measure {
-            state.next_measure_ns = now + MEASURE_INTERVAL_NS;
-        }
+        let measure = begins && !self.captures.any() && self.is_measurement_due(&mut state, now);
         let checks_each = self.admit(&mut state, now);
         self.report_activity_and_unlock(state, now);
         if measure {
@@ -131,6 +126,25 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let left_ms = self.link.deadline_ns().saturating_sub(now) as f64 / 1e6;
         // If no other client waits, the manager extends the deadline.
         self.link.contended() && predicted_ms >= left_ms && predicted_ms < state.grant.quota_ms
+    }
+
+    /// Whether events are to measure the burst that begins. If so, the next measurement is due later.
+    fn is_measurement_due(&self, state: &mut State, now: u64) -> bool {
+        if state.grant.is_unlimited() {
+            // If the GPU alternates by default slices, the time between the events contains time of other clients. The manager
+            // then charges a part of the whole duration.
+            let contenders = self.link.critical_contenders().filter(|_| self.link.takes_gpu()).unwrap_or(0);
+            let is_due = state.sampling.is_due(contenders, now);
+            if is_due {
+                state.next_mark_end_ns = now;
+            }
+            return is_due;
+        }
+        let is_due = state.grant.bursts == 1 || now >= state.next_measure_ns;
+        if is_due {
+            state.next_measure_ns = now + MEASURE_INTERVAL_NS;
+        }
+        is_due
     }
 
     /// Records an event at the begin of a burst of the grant.

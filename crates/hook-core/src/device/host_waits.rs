@@ -192,7 +192,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 }
 
-/// Whether events measure the running burst. Bursts of an unlimited grant are not measured.
+/// Whether events measure the running burst.
 fn is_measured(state: &State) -> bool {
     state.phase == Phase::Open && state.is_busy() && state.grant.current_measurement().is_some()
 }

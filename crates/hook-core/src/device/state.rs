@@ -1,6 +1,8 @@
 //! The state of a device, behind one lock. The lock is never held across a wait, a driver call or an answer from the manager.
 
+use super::sampling::BurstSampling;
 use crate::burst_admission::BurstAdmission;
+use crate::gpu_time_estimate::GpuTimeEstimate;
 use crate::hold_kernel;
 use crate::host_bound::HostBoundTest;
 use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
@@ -10,9 +12,6 @@ use crate::streams::StreamSet;
 /// Least time between two bursts that events measure, besides the first burst of each grant, and between two waits that record an end.
 /// An event costs some microseconds, so measuring takes about a thousandth of the time.
 pub(super) const MEASURE_INTERVAL_NS: u64 = 10_000_000;
-
-/// Weight of the newest measurement against all earlier ones.
-const MEASUREMENT_GAIN: f64 = 0.25;
 
 /// Settings of a device.
 #[derive(Debug, Clone, Copy)]
@@ -157,11 +156,12 @@ pub(super) struct State {
     pub(super) begun_after_wait: bool,
     /// Launches begun, at the tracker's last poll.
     pub(super) last_launches: u64,
-    /// GPU time of a burst divided by its duration on the host. The host notices the end late, so this is below 1. Learned from measured
-    /// bursts, applied to the others.
-    pub(super) gpu_fraction: f64,
-    /// When the next burst is to be measured.
+    /// GPU time of bursts that events do not measure.
+    pub(super) gpu_time: GpuTimeEstimate,
+    /// When the next burst of a limited grant is to be measured.
     pub(super) next_measure_ns: u64,
+    /// Which bursts of an unlimited grant are measured.
+    pub(super) sampling: BurstSampling,
     /// When a wait may record the end of a burst again.
     pub(super) next_mark_end_ns: u64,
 }
@@ -172,7 +172,6 @@ impl State {
             burst: PeriodPredictor::new(BURST_MERGE_MS, settings.quantile),
             window: PeriodPredictor::new(WINDOW_MERGE_MS, settings.quantile),
             accepts_yield: true,
-            gpu_fraction: 1.0,
             ..Self::default()
         }
     }
@@ -213,12 +212,10 @@ impl State {
         let lasted = end_ns.saturating_sub(begin_ns);
         let busy_ns = match measured_ns.map(|ns| ns.min(lasted)) {
             Some(ns) => {
-                let part = ns as f64 / lasted.max(1) as f64;
-                self.gpu_fraction += MEASUREMENT_GAIN * (part - self.gpu_fraction);
+                self.gpu_time.measured(lasted, ns);
                 ns
             }
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u64")]
-            None => (lasted as f64 * self.gpu_fraction) as u64,
+            None => self.gpu_time.of(lasted),
         };
         if self.grant.is_unlimited() {
             self.burst.interrupt();

@@ -389,6 +389,13 @@ impl HoldKernelState {
         Some(out.ticket)
     }
 
+    /// Gives up the active hold kernel, because another client's work comes first. The request continues with another one. Returns the
+    /// ticket to release.
+    pub fn leave_gpu(&mut self) -> Option<u32> {
+        self.forget_ended_hold();
+        self.active.take().map(|out| out.ticket)
+    }
+
     /// Records that all work had finished at `now_ns`, as `end` tells. `launches` have been made since the start. If the active hold kernel
     /// stays, returns until when.
     pub fn work_finished(&mut self, now_ns: u64, end: BurstEnd, launches: u64) -> Option<u64> {

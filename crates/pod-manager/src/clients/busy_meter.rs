@@ -9,18 +9,19 @@ pub(crate) struct BusyMeter {
     grew_at: u64,
     /// The counter's value that was counted so far, with estimates.
     counted_ns: u64,
-    counted_at: u64,
+    /// Elapsed time for which no use was counted. A burst that is reported late ran in it.
+    uncounted_ns: u64,
     read_at: u64,
 }
 
 impl BusyMeter {
     /// A meter that counts from `now` on, when the counter is `reported_ns`.
     pub(crate) fn new(reported_ns: u64, now: u64) -> Self {
-        Self { reported_ns, grew_at: now, counted_ns: reported_ns, counted_at: now, read_at: now }
+        Self { reported_ns, grew_at: now, counted_ns: reported_ns, uncounted_ns: 0, read_at: now }
     }
 
-    /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long; never
-    /// longer than that time.
+    /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long. In
+    /// sum it never used the GPU for longer than the time that has elapsed.
     pub(crate) fn read(&mut self, reported_ns: u64, busy_since: Option<u64>, now: u64) -> (u64, u64) {
         if reported_ns < self.reported_ns {
             // The process has begun anew, by exec.
@@ -31,14 +32,13 @@ impl BusyMeter {
         }
         let running = busy_since.map_or(0, |since| now.saturating_sub(since.max(self.grew_at)));
         let estimate = reported_ns.saturating_add(running);
-        let used = estimate.saturating_sub(self.counted_ns).min(now.saturating_sub(self.counted_at));
+        self.uncounted_ns = self.uncounted_ns.saturating_add(now.saturating_sub(self.read_at));
+        let used = estimate.saturating_sub(self.counted_ns).min(self.uncounted_ns);
+        self.uncounted_ns -= used;
+        self.counted_ns = self.counted_ns.max(estimate);
         // Since the last reading, or earlier if the process has reported late.
-        let from = now.saturating_sub(used).min(self.read_at).max(self.counted_at);
+        let from = now.saturating_sub(used).min(self.read_at);
         self.read_at = now;
-        if used > 0 {
-            self.counted_ns = estimate;
-            self.counted_at = now;
-        }
         (from, used)
     }
 }

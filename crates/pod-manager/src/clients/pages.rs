@@ -129,10 +129,10 @@ impl Pages {
         self.busy = BusyMeter::new(self.report().busy_ns(), now);
     }
 
-    /// GPU time of hold kernels that have ended since the last call, nanoseconds.
-    pub(crate) fn read_holds(&mut self, now: u64) -> u64 {
+    /// Since when hold kernels that have ended since the last call kept the GPU, and for how long, nanoseconds.
+    pub(crate) fn read_holds(&mut self, now: u64) -> (u64, u64) {
         let reported_ns = self.report().hold_ns();
-        self.holds.read(reported_ns, None, now).1
+        self.holds.read(reported_ns, None, now)
     }
 
     /// Time for which launches were postponed since the last call, nanoseconds.

@@ -60,6 +60,8 @@ impl EventLoop {
             users += others.filter(|(id, _)| grants.ledger.holds(*id)).count() as u64;
         }
         let default_slices = self.channel_groups.scheduler.default_slices();
+        let takes_gpu =
+            !default_slices && state.iter().any(|(.., is_hardware_scheduled)| *is_hardware_scheduled);
         for (process, critical, uses, is_hardware_scheduled) in state {
             let Some(page) = process.pages.as_ref().map(|pages| pages.grant()) else { continue };
             let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
@@ -72,6 +74,9 @@ impl EventLoop {
             }
             if page.default_slices() != (critical && default_slices) {
                 page.set_default_slices(critical && default_slices);
+            }
+            if page.takes_gpu() != (critical && takes_gpu) {
+                page.set_takes_gpu(critical && takes_gpu);
             }
         }
         // The pages of the others show nothing by now.

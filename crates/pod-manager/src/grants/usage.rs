@@ -25,10 +25,13 @@ impl Shared {
         let Some(pages) = process.pages.as_mut() else { return };
         let (from, busy_ns) = pages.read_busy(activity, now);
         if critical {
-            let hold_ns = pages.read_holds(now);
+            let (held_from, hold_ns) = pages.read_holds(now);
             client.metrics.grants.hold_seconds.inc_by(seconds(hold_ns));
             let postponed_ns = pages.read_postponed(now);
             client.metrics.grants.postponed_seconds.inc_by(seconds(postponed_ns));
+            if hold_ns > 0 {
+                self.grants.ledger.count_holds(process.client, held_from, now, hold_ns);
+            }
             if busy_ns > 0 {
                 self.grants.ledger.count_bursts(pages.read_bursts(), busy_ns);
                 self.grants.ledger.charge_unlimited(process.client, from, now, busy_ns);

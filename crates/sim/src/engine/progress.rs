@@ -44,11 +44,15 @@ impl Engine {
     }
 
     fn begin(&mut self, id: StreamId) {
-        let Some(op) = self.streams.get_mut(&id).and_then(|stream| stream.queue.front_mut()) else { return };
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let group = stream.group;
+        let waits_for_gpu = self.runlist.is_taken_from(group);
+        let Some(op) = stream.queue.front_mut() else { return };
         let command = op.command.clone();
         let (left, indegrees) = match &command {
             Command::Work(_) | Command::Host | Command::MemOp(_) => (1, Vec::new()),
             Command::Graph(graph) => (graph.nodes.len(), graph.indegrees.clone()),
+            Command::Record { .. } if waits_for_gpu => (1, Vec::new()),
             Command::Record { .. } | Command::Wait { .. } => (0, Vec::new()),
         };
         let roots: Vec<usize> = (0..indegrees.len()).filter(|node| indegrees[*node] == 0).collect();
@@ -60,6 +64,7 @@ impl Engine {
                     self.begin_work(id, node, graph.nodes[node].work);
                 }
             }
+            Command::Record { .. } if waits_for_gpu => self.push_record(id, group),
             Command::Record { tag } => self.records.push(Record { stream: id, tag, at_ns: self.now }),
             Command::MemOp(_) => self.mem_op(id),
             Command::Wait { .. } | Command::Host => {}
@@ -89,6 +94,12 @@ impl Engine {
         }
     }
 
+    /// A record of a context that does not have the GPU is made when it has it: M §2.
+    fn push_record(&mut self, id: StreamId, group: GroupId) {
+        let priority = self.streams.get(&id).map_or(0, |stream| stream.priority);
+        self.push(group, Task { stream: id, node: 0, ns: 1, sms: 0, name: None, priority, hold: None });
+    }
+
     fn push(&mut self, group: GroupId, task: Task) {
         if let Some(group) = self.runlist.groups.get_mut(&group) {
             group.push(task);
@@ -111,7 +122,13 @@ impl Engine {
             let at_ns = hold.idle_until(self.now);
             self.records.push(Record { stream: task.stream, tag: hold.times[2], at_ns });
         }
-        let owner = self.streams.get(&task.stream).and_then(|stream| self.owner(stream.group));
+        let stream = self.streams.get(&task.stream);
+        if let Some(Command::Record { tag }) =
+            stream.and_then(|stream| stream.queue.front()).map(|op| &op.command)
+        {
+            self.records.push(Record { stream: task.stream, tag: *tag, at_ns: self.now });
+        }
+        let owner = stream.and_then(|stream| self.owner(stream.group));
         if let (Some(owner), Some(name)) = (owner, task.name) {
             self.account.completed(owner, name, task.ns, self.now);
         }

@@ -74,6 +74,15 @@ impl Runlist {
         self.on() == Some(id)
     }
 
+    /// Whether another group has the GPU, or a switch is in progress.
+    pub(super) fn is_taken_from(&self, id: GroupId) -> bool {
+        match self.front {
+            Front::Idle => false,
+            Front::Switching { .. } => true,
+            Front::Running { group, .. } => group != id,
+        }
+    }
+
     /// The owners with work that may run, each once.
     pub(super) fn owners(&self) -> impl Iterator<Item = OwnerId> + use<> {
         let runnable = self.groups.values().filter(|group| group.is_runnable());
@@ -181,12 +190,12 @@ impl Runlist {
         self.front = Front::Switching { to, until: now + params::PREEMPT_NS + load, is_cold: true };
     }
 
-    /// Saves a resident group without work, and loads another one.
-    fn load(&mut self, to: GroupId, now: u64) {
+    /// Saves a resident group without work, and loads another one within `ns`.
+    fn load(&mut self, to: GroupId, ns: u64, now: u64) {
         if let Some(group) = self.resident.take().and_then(|id| self.groups.get_mut(&id)) {
             group.save();
         }
-        self.front = Front::Switching { to: Some(to), until: now + params::LOAD_NS, is_cold: false };
+        self.front = Front::Switching { to: Some(to), until: now + ns, is_cold: false };
     }
 
     fn end_switch(&mut self, to: Option<GroupId>, is_cold: bool, now: u64) {
@@ -218,7 +227,7 @@ impl Runlist {
                         self.run(group, now, now);
                     } else if let Some(to) = self.next_after(self.last) {
                         changes.switched = true;
-                        self.load(to, now);
+                        self.load(to, params::LOAD_NS, now);
                     } else {
                         return changes;
                     }
@@ -241,7 +250,7 @@ impl Runlist {
                         }
                         Some(to) if !runnable => {
                             changes.switched = true;
-                            self.load(to, now);
+                            self.load(to, params::IDLE_SWITCH_NS, now);
                             continue;
                         }
                         Some(_) => {}

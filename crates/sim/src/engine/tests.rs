@@ -101,8 +101,42 @@ fn preempted_kernel_continues_where_it_was() {
     engine.submit(streams[1], 1_000_000, kernel(100, 132)).unwrap();
     let off = BEGIN + params::TIMESLICE_NS;
     let short_done = off + params::PREEMPT_NS + 100_000;
-    let long_done = short_done + params::LOAD_NS + (10_000_000 - params::TIMESLICE_NS);
+    let long_done = short_done + params::IDLE_SWITCH_NS + (10_000_000 - params::TIMESLICE_NS);
     assert_eq!(times(&mut engine, &streams), [long_done, short_done]);
+}
+
+#[test]
+fn event_before_a_kernel_is_recorded_when_its_context_has_the_gpu() {
+    let (mut engine, busy) = context();
+    let owner = engine.account_mut().open(2, "");
+    engine.account_mut().name(owner, "k");
+    let requests = engine.add_group(owner, params::TIMESLICE_NS);
+    let streams = [busy, requests].map(|group| engine.add_stream(group, StreamKind::NonBlocking, 0, 0));
+    engine.submit(streams[0], 0, kernel(10_000, 132)).unwrap();
+    let at = 1_000_000;
+    engine.submit(streams[1], at, Command::Record { tag: 1 }).unwrap();
+    engine.submit(streams[1], at, kernel(100, 132)).unwrap();
+    engine.submit(streams[1], at, Command::Record { tag: 2 }).unwrap();
+    engine.advance(10_000_000);
+    let records = engine.take_records();
+    assert_eq!(records.iter().map(|record| record.tag).collect::<Vec<_>>(), [1, 2]);
+    let begun = BEGIN + params::TIMESLICE_NS + params::PREEMPT_NS;
+    assert!((begun..begun + 10).contains(&records[0].at_ns), "{}", records[0].at_ns);
+    assert_eq!(records[1].at_ns - records[0].at_ns, 100_000);
+}
+
+#[test]
+fn busy_context_continues_after_a_request_as_late_as_measured() {
+    let (mut engine, busy) = context();
+    let owner = engine.account_mut().open(2, "");
+    engine.account_mut().name(owner, "k");
+    let requests = engine.add_group(owner, params::TIMESLICE_NS);
+    let streams = [busy, requests].map(|group| engine.add_stream(group, StreamKind::NonBlocking, 0, 0));
+    engine.submit(streams[0], 0, kernel(10_000, 132)).unwrap();
+    engine.submit(streams[1], 1_000_000, kernel(100, 132)).unwrap();
+    let [ended, _] = times(&mut engine, &streams)[..] else { panic!("two streams") };
+    let cost = ended - BEGIN - 10_000_000 - 100_000;
+    assert!((355_000..=373_000).contains(&cost), "docs/reference/gpu.md section 2: {cost}");
 }
 
 #[test]

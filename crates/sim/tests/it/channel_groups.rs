@@ -276,8 +276,9 @@ fn beside(hand_offs: HandOffs) -> Beside {
 
 #[test]
 fn lc_tenant_beside_two_in_quanta_waits_as_long_as_measured() {
-    // Medians and 99th percentiles in µs, sum of the two against alone and share of the first in %, as in §13. Where all
-    // three are sliced the LC tenant's part of the sum was not seen there.
+    // Medians and 99th percentiles in µs, sum of the two against alone and share of the first in %, as in §13. A
+    // training leaves the GPU idle now and then, and a part of the LC tenant's requests and switches (8.6 % of the time) fits
+    // in. The tenants here never leave it idle, so their sum is lower by up to that part.
     let rows = [
         (HandOffs::None, 3_271.0, 5_544.0, 90.0, 50.0),
         (HandOffs::Any([50, 50]), 1_030.0, 1_212.0, 92.0, 50.0),
@@ -287,12 +288,8 @@ fn lc_tenant_beside_two_in_quanta_waits_as_long_as_measured() {
         let got = beside(hand_offs);
         assert_near(&format!("row {row}: p50"), got.p50_us, p50, p50 * 0.10);
         assert_near(&format!("row {row}: p99"), got.p99_us, p99, p99 * 0.15);
-        assert_near(
-            &format!("row {row}: sum"),
-            got.sum,
-            sum,
-            if hand_offs == HandOffs::None { 5.0 } else { 1.5 },
-        );
+        let fits_in = if hand_offs == HandOffs::None { 6.0 } else { 3.0 };
+        assert!((sum - fits_in..=sum + 1.5).contains(&got.sum), "row {row}: sum {}, measured {sum}", got.sum);
         assert_near(&format!("row {row}: share"), got.share, share, 1.0);
     }
 }

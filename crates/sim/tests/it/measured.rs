@@ -59,7 +59,8 @@ fn lc_beside_a_busy_tenant_waits_as_long_as_measured() {
         // A 99th percentile of 200-400 requests is not better known than this.
         assert_near(&format!("{row}: p99"), got_p99, p99, p99 * 0.15);
         let kept = rate * kernel_us as f64 / 1e6;
-        assert!((0.91..0.98).contains(&kept), "{row}: kept {kept:.3}, measured 0.93 to 0.97");
+        // docs/benchmarks/calibrate-real.json and preempt.json. The prototypes of §2 reported more: 0.93 to 0.97.
+        assert!((0.875..0.905).contains(&kept), "{row}: kept {kept:.3}, measured 0.882 to 0.886");
     }
 }
 

@@ -7,9 +7,20 @@ use sluice_preload_tests::{Node, Tenant, shared};
 
 const REQUESTS: u64 = 200;
 
+/// A request that the hook measured with events. Times are microseconds since the program's begin.
+#[derive(Debug)]
+struct MeasuredRequest {
+    begun_after: i64,
+    ended_before: i64,
+    calls: i64,
+    recorded: i64,
+}
+
 /// Result of one run.
 #[derive(Debug)]
 struct Cost {
+    /// The requests that the hook measured, those before the counted ones included. The other fields are without them.
+    measured: Vec<MeasuredRequest>,
     /// Driver calls on the program's thread that the program did not make, by function.
     added: BTreeMap<String, i64>,
     holds: u64,
@@ -26,7 +37,19 @@ fn cost(hint: &str, hints: &str, contenders: Option<u64>) -> Cost {
     let number = |word: Option<&str>| {
         word.and_then(|word| word.parse::<i64>().ok()).unwrap_or_else(|| panic!("a number expected"))
     };
-    let line = tenant.line();
+    let mut measured = Vec::new();
+    let line = loop {
+        let line = tenant.line();
+        let Some(words) = line.strip_prefix("measured ") else { break line };
+        let mut words = words.split(' ').map(|word| number(Some(word)));
+        let mut next = || words.next().unwrap_or_else(|| panic!("four numbers expected"));
+        measured.push(MeasuredRequest {
+            begun_after: next(),
+            ended_before: next(),
+            calls: next(),
+            recorded: next(),
+        });
+    };
     let mut words = line.split(' ').skip(1).step_by(2);
     let (made, asked) = (number(words.next()), number(words.next()));
     let mut added = BTreeMap::new();
@@ -40,7 +63,7 @@ fn cost(hint: &str, hints: &str, contenders: Option<u64>) -> Cost {
     };
     tenant.finish().expect_success();
     assert_eq!(made - asked, added.values().sum::<i64>(), "the list is whole: {added:?}");
-    Cost { added, holds: holds.try_into().unwrap_or(0) }
+    Cost { measured, added, holds: holds.try_into().unwrap_or(0) }
 }
 
 #[test]
@@ -51,11 +74,26 @@ fn without_the_hook_no_call_is_added() {
 }
 
 #[test]
-fn without_hints_the_hook_adds_no_driver_call() {
+fn without_hints_and_contenders_the_hook_adds_no_driver_call() {
     let _lock = shared();
-    for contenders in [0, 1] {
-        let cost = cost("none", "off", Some(contenders));
-        assert!(cost.added.is_empty() && cost.holds == 0, "beside {contenders}: {cost:?}");
+    let cost = cost("none", "off", Some(0));
+    assert!(cost.measured.is_empty() && cost.added.is_empty() && cost.holds == 0, "{cost:?}");
+}
+
+#[test]
+fn without_hints_the_hook_adds_driver_calls_to_the_measured_requests_only() {
+    let _lock = shared();
+    let cost = cost("none", "off", Some(1));
+    assert!(cost.added.is_empty() && cost.holds == 0, "{cost:?}");
+    // The first request is measured. The time to the next measured one doubles from 20 ms to 5 s.
+    assert!(!cost.measured.is_empty(), "{cost:?}");
+    for (number, pair) in cost.measured.windows(2).enumerate() {
+        let least_us = (20_000 << number.min(10)).min(5_000_000);
+        assert!(pair[1].ended_before - pair[0].begun_after >= least_us, "{cost:?}");
+    }
+    // Two events are created, recorded and compared, with context queries.
+    for measured in &cost.measured {
+        assert!(measured.recorded == 2 && measured.calls <= 4 + 10, "{cost:?}");
     }
 }
 
@@ -151,7 +189,7 @@ fn block_cost(tenant: &mut Tenant) -> TokenCost {
 #[test]
 fn token_of_a_launch_bound_program_costs_two_context_queries_in_either_class() {
     let _lock = shared();
-    for (latency_critical, contenders) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
+    for (latency_critical, contenders) in [(true, 0), (false, 0), (false, 1)] {
         for TokenCost { added, tracker } in token_costs(latency_critical, contenders) {
             let of = |what: &str| added.get(what).copied().unwrap_or(0);
             // On a busy machine the program stands still for so long that a poll of the tracker queries the driver. The stream is noted
@@ -164,6 +202,23 @@ fn token_of_a_launch_bound_program_costs_two_context_queries_in_either_class() {
             assert_eq!(of("all"), queries, "{what}");
         }
     }
+}
+
+#[test]
+fn measured_tokens_of_a_launch_bound_program_add_calls_for_two_events() {
+    let _lock = shared();
+    let TokenCost { mut added, tracker: (_, us) } = token_costs(true, 1).swap_remove(0);
+    let all = added.remove("all").unwrap_or(0) - 2 * TOKENS;
+    let mut take = |function: &str| added.remove(function).unwrap_or(0);
+    let queries = take("cuCtxGetCurrent") - 2 * TOKENS;
+    let (created, recorded, compared) =
+        (take("cuEventCreate"), take("cuEventRecord"), take("cuEventElapsedTime"));
+    assert_eq!(all, queries + created + recorded + compared);
+    assert!(added.is_empty(), "{added:?}");
+    // The time to the next measured token doubles from 20 ms on.
+    let most = (us / 20_000 + 1).ilog2() + 1;
+    assert!(recorded <= 2 * i64::from(most), "{recorded} events in {us} us");
+    assert!(created <= recorded && compared <= recorded && queries <= 2 * recorded, "{all} calls");
 }
 
 #[test]

@@ -184,3 +184,25 @@ fn latency_critical_client_is_not_delayed_for_one_that_its_own_limit_blocks() {
     assert!(critical >= 0.65, "{critical}");
     assert!(other >= 0.28, "{other}");
 }
+
+#[test]
+fn time_of_hold_kernels_is_charged_to_no_client() {
+    let mut gpu = Gpu::new(critical(0.5, 1.0), spec(0.5, 1.0));
+    gpu.run_until(S, |_| false);
+    let charged = |gpu: &Gpu, client| {
+        let usage = gpu.ledger.usage(ClientId(client), gpu.now).unwrap();
+        usage.charged_ns + usage.running_ns
+    };
+    let before = [0, 1].map(|client| charged(&gpu, client));
+    gpu.ledger.count_holds(ClientId(0), gpu.now - 4 * MS, gpu.now, 3 * MS);
+    assert_eq!([0, 1].map(|client| charged(&gpu, client)), [before[0], before[1] - 3 * MS]);
+}
+
+#[test]
+fn hold_kernels_count_towards_the_limit() {
+    let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
+    gpu.run_until(S, |_| false);
+    gpu.ledger.count_holds(ClientId(0), 0, gpu.now, S);
+    gpu.run_until(S + 10 * MS, |_| false);
+    assert_eq!(gpu.changes.last(), Some(&(S, false)), "its grant is revoked");
+}

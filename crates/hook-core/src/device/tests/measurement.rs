@@ -123,3 +123,68 @@ fn unlimited_grant_keeps_no_burst_records() {
         assert_eq!(known, !unlimited);
     }
 }
+
+/// A latency-critical process beside a contender, whose requests need 4 ms on the GPU and last 5 ms.
+fn critical(fixture: &Fixture) -> TestDevice<'_> {
+    let device = fixture.detached();
+    device.link.unlimited.store(true, SeqCst);
+    device.link.critical.store(true, SeqCst);
+    device.link.takes_gpu.store(true, SeqCst);
+    device.link.contenders.store(1, SeqCst);
+    device.driver.elapsed_ns.store(4 * MS, SeqCst);
+    device.track();
+    device
+}
+
+/// Makes requests, one each 10 ms. Returns which of them recorded events, and how many each.
+fn requests(fixture: &Fixture, device: &TestDevice<'_>, count: u64) -> Vec<(u64, usize)> {
+    let thread = ThreadState::empty();
+    let mut recorded = Vec::new();
+    for request in 0..count {
+        let before = lock(&device.driver.marked).len();
+        launch(device, &thread, 100);
+        fixture.clock.advance(5 * MS);
+        wait_for(device, 100);
+        fixture.clock.advance(5 * MS);
+        let events = lock(&device.driver.marked).len() - before;
+        recorded.extend((events > 0).then_some((request, events)));
+    }
+    recorded
+}
+
+#[test]
+fn events_measure_the_first_requests_beside_a_contender_and_then_one_in_5_s() {
+    let fixture = Fixture::new();
+    let device = critical(&fixture);
+    let sampled = [0, 2, 6, 14, 30, 62, 126, 254, 510, 1_010];
+    assert_eq!(requests(&fixture, &device, 1_500), sampled.map(|request| (request, 2)));
+}
+
+#[test]
+fn requests_that_events_do_not_measure_are_charged_as_those_measured() {
+    let fixture = Fixture::new();
+    let device = critical(&fixture);
+    requests(&fixture, &device, 100);
+    assert_eq!(device.lock().total_busy_ns, 400 * MS);
+    assert!(
+        device.driver.live_marks.load(SeqCst) <= 1,
+        "the event at the begin of the last measured request"
+    );
+}
+
+#[test]
+fn requests_of_a_process_without_contenders_are_not_measured() {
+    let fixture = Fixture::new();
+    let device = critical(&fixture);
+    device.link.contenders.store(0, SeqCst);
+    assert_eq!(requests(&fixture, &device, 1_000), []);
+    assert_eq!(device.lock().total_busy_ns, 5_000 * MS);
+}
+
+#[test]
+fn requests_that_alternate_with_other_clients_by_default_slices_are_not_measured() {
+    let fixture = Fixture::new();
+    let device = critical(&fixture);
+    device.link.takes_gpu.store(false, SeqCst);
+    assert_eq!(requests(&fixture, &device, 1_000), []);
+}

@@ -128,6 +128,16 @@ fn hold_kernel_that_ended_by_itself_is_followed_by_another_in_the_same_request()
 }
 
 #[test]
+fn hold_kernel_that_was_left_to_urgent_work_is_followed_by_another_in_the_same_request() {
+    let mut decoder = Decoder::settled();
+    decoder.burst(Trigger::Copy);
+    assert_eq!(decoder.server.state.leave_gpu(), Some(decoder.held[0].ticket));
+    decoder.server.now += 50 * US;
+    decoder.burst(Trigger::Launch);
+    assert_eq!(decoder.held.len(), 2);
+}
+
+#[test]
 fn wait_for_the_whole_context_releases_the_hold_kernel_and_none_follows_in_the_request() {
     let mut decoder = Decoder::settled();
     decoder.burst(Trigger::Copy);

@@ -25,6 +25,24 @@ fn burst_that_is_reported_late_counts_before_the_last_reading() {
 }
 
 #[test]
+fn burst_that_is_reported_just_after_a_reading_is_not_lost() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, Some(10 * MS), 14 * MS).1, 4 * MS);
+    // The burst ended at 16 ms. Its report arrives when the next burst runs.
+    assert_eq!(meter.read(0, Some(18 * MS), 19 * MS).1, 0);
+    assert_eq!(meter.read(6 * MS, Some(18 * MS), 20 * MS), (18 * MS, 2 * MS));
+    assert_eq!(meter.read(8 * MS, None, 20 * MS), (18 * MS, 2 * MS));
+}
+
+#[test]
+fn reports_of_more_than_the_elapsed_time_count_as_the_elapsed_time() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(3 * MS, None, 100 * MS).1, 3 * MS);
+    assert_eq!(meter.read(u64::MAX / 2, None, 200 * MS).1, 197 * MS);
+    assert_eq!(meter.read(u64::MAX / 2, None, 300 * MS).1, 0);
+}
+
+#[test]
 fn burst_that_used_less_than_estimated_is_made_up_for_by_the_next() {
     let mut meter = BusyMeter::new(0, 0);
     assert_eq!(meter.read(0, Some(0), 30 * MS).1, 30 * MS);
