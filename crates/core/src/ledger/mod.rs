@@ -104,6 +104,8 @@ pub struct TokenLedger {
     actions: Vec<Action>,
     /// Since when token-scheduled processes get no grant.
     withheld_since: Option<u64>,
+    /// Parts of last time slices that latency-critical bursts did not use, and that are not charged yet.
+    unused_slices_ns: u64,
 }
 
 impl TokenLedger {
@@ -129,6 +131,7 @@ impl TokenLedger {
             epoch: 0,
             actions: Vec::new(),
             withheld_since: None,
+            unused_slices_ns: 0,
         }
     }
 

@@ -206,3 +206,21 @@ fn hold_kernels_count_towards_the_limit() {
     gpu.run_until(S + 10 * MS, |_| false);
     assert_eq!(gpu.changes.last(), Some(&(S, false)), "its grant is revoked");
 }
+
+#[test]
+fn burst_that_alternates_with_a_token_scheduled_process_does_not_use_its_last_slice_in_full() {
+    let mut ledger = TokenLedger::new(Policy::default());
+    ledger.set_client(ClientId(0), critical(0.5, 1.0), 0);
+    ledger.set_client(ClientId(1), spec(0.5, 1.0), 0);
+    for id in [0, 1] {
+        ledger.add_process(ProcessId(id), ClientId(id), ReturnKind::Returns).unwrap();
+        ask(&mut ledger, id, 0);
+    }
+    ledger.advance(0);
+    ledger.count_bursts(1, 10 * MS);
+    ledger.charge_unlimited(ClientId(0), 0, 10 * MS, 10 * MS);
+    assert_eq!(ledger.usage(ClientId(0), 10 * MS).unwrap().charged_ns, 4_500_000 - 460_000);
+    // A burst that has not ended uses its slices in full.
+    ledger.charge_unlimited(ClientId(0), 10 * MS, 20 * MS, 10 * MS);
+    assert_eq!(ledger.usage(ClientId(0), 20 * MS).unwrap().charged_ns, 9_000_000 - 460_000);
+}
