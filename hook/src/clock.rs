@@ -28,8 +28,8 @@ impl Clock for HostClock {
         sluice_sys::membarrier::register()
     }
 
-    fn order_all_threads(&self) {
-        let _done = sluice_sys::membarrier::all_threads();
+    fn order_all_threads(&self) -> bool {
+        sluice_sys::membarrier::all_threads()
     }
 }
 

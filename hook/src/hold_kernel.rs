@@ -114,6 +114,7 @@ pub(crate) fn leave_to_urgent_work(managed: &'static ManagedDevice) {
     let controller = &managed.device.hold_kernels;
     if controller.is_active() && managed.device.is_to_postpone() {
         release_hold(managed, controller.with(HoldKernelState::leave_gpu));
+        managed.device.hold_ended();
     }
 }
 
@@ -192,6 +193,7 @@ pub(crate) fn end_marked() -> Result<(), HoldError> {
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let now = HostClock.now_ns();
         end_request(managed, |state| state.end_marked(now));
+        managed.device.hold_ended();
         managed.active_hold.clear_expected_work(managed);
         Ok(())
     })

@@ -50,8 +50,9 @@ impl Clock for ManualClock {
         false
     }
 
-    fn order_all_threads(&self) {
+    fn order_all_threads(&self) -> bool {
         self.2.fetch_add(1, SeqCst);
+        true
     }
 }
 

@@ -56,8 +56,13 @@ impl LaunchGate {
 
     /// From here on a thread with a shard of its own counts without locking the bus. The drain must call [`Clock::order_all_threads`]
     /// between [`Self::close`] and [`Self::in_flight`].
-    pub fn let_drain_order(&self) {
-        self.drain_orders.store(true, Relaxed);
+    pub fn set_ordered_by_drain(&self, ordered: bool) {
+        self.drain_orders.store(ordered, SeqCst);
+    }
+
+    /// Whether the drain has to order the launches of all threads with its own accesses.
+    pub fn is_ordered_by_drain(&self) -> bool {
+        self.drain_orders.load(Relaxed)
     }
 
     /// Counts a launch as in flight.

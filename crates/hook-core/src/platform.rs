@@ -22,7 +22,9 @@ pub trait Clock {
 
     /// Has every thread of the process pass a full memory barrier between the begin and the end of the call. Called only after
     /// [`Self::can_order_all_threads`] has returned `true`.
-    fn order_all_threads(&self);
+    ///
+    /// Returns `false` if the system refuses, as it may from some time on (a filter of system calls).
+    fn order_all_threads(&self) -> bool;
 }
 
 /// The kind of a stream, as far as the launch gate distinguishes kinds.

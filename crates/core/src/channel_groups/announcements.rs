@@ -39,6 +39,8 @@ impl ChannelGroupScheduler {
             on_probation,
             activity: Activity::UNKNOWN,
             wants_default_slices: false,
+            worked_since_ns: 0,
+            works_until: 0,
             quantum: QuantumState::Idle,
             ended_at: None,
             enabled_since: None,

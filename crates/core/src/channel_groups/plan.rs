@@ -12,6 +12,7 @@ impl ChannelGroupScheduler {
             let ended_at = process.ended_at.unwrap_or(now);
             process.ended_at = (process.quantum == QuantumState::Ending).then_some(ended_at);
         }
+        self.observe_work(now);
         let critical_attached = self.processes.values().any(|process| !process.is_best_effort());
         let working_groups =
             self.working_critical(now).map(|process| process.controlled_groups().len()).sum::<usize>();

@@ -57,6 +57,9 @@ pub(super) struct Process {
     pub(super) activity: Activity,
     /// It reports that it is host-bound.
     pub(super) wants_default_slices: bool,
+    /// The activity when it was last seen to work, and until when it counts as one with work. Kept here, so that a report cannot end it.
+    pub(super) worked_since_ns: u64,
+    pub(super) works_until: u64,
     pub(super) quantum: QuantumState,
     /// When its quantum ended, while its groups are being disabled.
     pub(super) ended_at: Option<u64>,

@@ -6,7 +6,7 @@
 //! as one latency-critical process with work wants short slices, all best-effort groups have them.
 
 use super::policy::{ChannelGroupPolicy, DEFAULT_SLICE_US};
-use super::process::Process;
+use super::process::{Activity, Process};
 use super::scheduler::ChannelGroupScheduler;
 use crate::ids::ProcessId;
 use sluice_rate_limiter::{Rate, RateLimiter};
@@ -75,23 +75,31 @@ impl ChannelGroupScheduler {
         working.peek().is_some() && working.all(|process| process.wants_default_slices)
     }
 
-    /// The latency-critical processes that have work, or had some in the last [`ChannelGroupPolicy::absent_ns`]. Others decide no slices:
-    /// several groups with work need a short slice each, which a hold kernel of one of them would exceed again and again.
+    /// Notes which latency-critical processes have work, or had some since they were last observed.
+    pub(super) fn observe_work(&mut self, now: u64) {
+        let until = now.saturating_add(self.policy.absent_ns);
+        for process in self.processes.values_mut().filter(|process| !process.is_best_effort()) {
+            let Activity { busy, since_ns } = process.activity;
+            if busy || since_ns != process.worked_since_ns {
+                (process.worked_since_ns, process.works_until) = (since_ns, until);
+            }
+        }
+    }
+
+    /// The latency-critical processes that have had work in the last [`ChannelGroupPolicy::absent_ns`]. Others decide no slices: several
+    /// groups with work need a short slice each, which a hold kernel of one of them would exceed again and again.
     pub(super) fn working_critical(&self, now: u64) -> impl Iterator<Item = &Process> {
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        critical.filter(move |process| self.absent_at(process).is_none_or(|at| now < at))
+        critical.filter(move |process| now < process.works_until)
     }
 
     /// When the first process leaves [`Self::working_critical`] if no work comes.
     pub(super) fn next_absence(&self, now: u64) -> Option<u64> {
-        let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        critical.filter_map(|process| self.absent_at(process)).filter(|at| now < *at).min()
+        self.working_critical(now).map(|process| process.works_until).min()
     }
 
-    /// When a process without work counts as absent; `None` while it has work. One that has never had work is absent.
-    fn absent_at(&self, process: &Process) -> Option<u64> {
-        let since = process.activity.since_ns;
-        let idle = !process.activity.busy;
-        idle.then(|| if since == 0 { 0 } else { since.saturating_add(self.policy.absent_ns) })
+    /// Whether this is a latency-critical process that was not working at the last plan: its work may need other slices.
+    pub fn is_absent(&self, id: ProcessId, now: u64) -> bool {
+        self.processes.get(&id).is_some_and(|process| !process.is_best_effort() && process.works_until <= now)
     }
 }

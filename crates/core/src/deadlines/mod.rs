@@ -31,6 +31,9 @@ pub struct DeadlinePolicy {
     pub horizon_ns: u64,
     /// How long the first requests of a process may be urgent, while their usual duration is unknown. Default 5 ms.
     pub unknown_service_ns: u64,
+    /// The longest usual duration of a request that is believed: work that does not end is urgent for twice as long. Default
+    /// 250 ms.
+    pub max_service_ns: u64,
     /// How often activity is read while urgent work runs and a launch is postponed for it. Default 100 µs.
     pub postponed_poll_ns: u64,
     /// The same while no launch is postponed. Default 1 ms.
@@ -49,6 +52,7 @@ impl Default for DeadlinePolicy {
             late_ns: 500_000,
             horizon_ns: 1_000_000_000,
             unknown_service_ns: 5_000_000,
+            max_service_ns: 250_000_000,
             postponed_poll_ns: 100_000,
             poll_ns: 1_000_000,
             vain_cost_ns: 2_000_000,
@@ -106,7 +110,7 @@ impl DeadlineOrder {
 
     /// Whether a wake-up is needed when this process becomes busy: its work is urgent for another client.
     pub fn needs_wakeup(&self, process: ProcessId) -> bool {
-        self.processes.contains_key(&process)
+        self.processes.get(&process).is_some_and(Precedence::is_taken)
     }
 
     /// When to update again, if nothing else happens.
@@ -126,6 +130,11 @@ impl DeadlineOrder {
         for (rank, of_client) in &order {
             result.extend(of_client.iter().map(|service| (service.process, urgent)));
             if !is_urgent(*rank) {
+                // Its budget is kept: otherwise a client could renew it by giving up its rank for a moment.
+                kept.extend(of_client.iter().map(|service| {
+                    let precedence = self.processes.remove(&service.process).unwrap_or_default();
+                    (service.process, precedence.not_taken())
+                }));
                 continue;
             }
             let any_postponed = order.range(next(*rank)..).flat_map(|(_, later)| later).any(|s| s.postponed);

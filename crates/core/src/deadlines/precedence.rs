@@ -21,11 +21,24 @@ pub(super) struct Precedence {
     ignored_until: u64,
     /// When the running request has lasted so long that it counts no more.
     counts_until: u64,
+    /// Its client has precedence over another one.
+    is_taken: bool,
 }
 
 impl Precedence {
+    /// Whether the client of this process has precedence over another one.
+    pub(super) const fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// The state of a process whose client has precedence over no other one.
+    pub(super) fn not_taken(self) -> Self {
+        Self { is_taken: false, ..self }
+    }
+
     /// The work of this process that is urgent for later clients.
     pub(super) fn update(&mut self, policy: &DeadlinePolicy, now: u64, service: &Service) -> UrgentWork {
+        self.is_taken = true;
         let activity = service.activity.known_at(now);
         let busy = activity.busy && !service.postponed;
         self.follow_request(policy, busy, activity.since_ns);
@@ -33,7 +46,8 @@ impl Precedence {
         if !service.within_request {
             return UrgentWork::None;
         }
-        let usual_ns = service.service_ns.saturating_mul(2).saturating_add(policy.switch_ns);
+        let usual_ns =
+            service.service_ns.min(policy.max_service_ns).saturating_mul(2).saturating_add(policy.switch_ns);
         let longest = if service.service_ns == 0 { policy.unknown_service_ns } else { usual_ns };
         self.counts_until = self.request.map_or(0, |(began, _)| began.saturating_add(longest));
         let expected = self.expected_ns.filter(|_| now >= self.ignored_until);
@@ -65,10 +79,11 @@ impl Precedence {
                 let poll_ns = if any_postponed { policy.postponed_poll_ns } else { policy.poll_ns };
                 Some(self.counts_until.min(now.saturating_add(poll_ns)))
             }
+            // A process can report a time that is nearly over again and again.
             UrgentWork::At(at) => Some(at.saturating_add(policy.late_ns)),
             UrgentWork::None => None,
         }
-        .map(|at| at.max(now.saturating_add(1)))
+        .map(|at| at.max(now.saturating_add(policy.postponed_poll_ns)))
     }
 
     fn follow_request(&mut self, policy: &DeadlinePolicy, busy: bool, since_ns: u64) {
@@ -91,7 +106,8 @@ impl Precedence {
         {
             let has_come = self.request.is_some_and(|(began, ended)| {
                 let earliest = expected.saturating_sub(policy.late_ns);
-                began >= earliest || ended.is_none_or(|ended| ended >= earliest)
+                // One that runs for too long is no arrival.
+                began >= earliest || ended.map_or(now < self.counts_until, |ended| ended >= earliest)
             });
             if !has_come {
                 self.count_vain(policy, now);

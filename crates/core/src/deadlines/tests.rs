@@ -246,3 +246,50 @@ proptest! {
         prop_assert!(now < end);
     }
 }
+
+#[test]
+fn work_that_never_ends_is_no_arrival_of_an_expected_request() {
+    let (liar, later) = (busy(service(1, MS, MS), 0), service(2, 9 * MS, MS));
+    let mut order = order();
+    let mut urgent_ms = 0;
+    for ms in 0..1_000 {
+        let now = NOW + ms * MS;
+        // It expects a request in a moment, again and again.
+        let urgent = update(&mut order, now, &[expects(liar, (ms / 2 * 2 + 1) * MS + NOW), later])[1];
+        urgent_ms += u64::from(urgent != Nothing);
+    }
+    assert!(urgent_ms < 50, "{urgent_ms} ms of 1 s");
+}
+
+#[test]
+fn usual_duration_is_believed_up_to_a_bound() {
+    let (liar, later) = (busy(service(1, MS, u64::MAX / 4), NOW), service(2, 9 * MS, MS));
+    let mut order = order();
+    assert_eq!(update(&mut order, NOW, &[liar, later]), [Nothing, Now]);
+    assert_eq!(update(&mut order, NOW + 501 * MS, &[liar, later]), [Nothing, Nothing]);
+}
+
+#[test]
+fn client_that_gives_up_its_rank_for_a_moment_keeps_its_spent_budget() {
+    let (hasty, later) = (service(1, 0, MS), service(2, 9 * MS, MS));
+    let mut order = order();
+    let expecting = |order: &mut DeadlineOrder, n: u64| {
+        let now = NOW + n * 10 * MS;
+        let urgent = update(order, now, &[expects(hasty, now + MS), later])[1];
+        update(order, now + 5 * MS, &[expects(hasty, now + MS), later]);
+        // Of unknown duration, it comes last.
+        update(order, now + 6 * MS, &[service(1, 0, 0), later]);
+        urgent
+    };
+    let urgent = (0..20).filter(|n| expecting(&mut order, *n) != Nothing).count();
+    assert!(urgent <= 7, "{urgent} of 20 expectations in vain");
+}
+
+#[test]
+fn expectation_that_is_nearly_over_wakes_the_manager_no_sooner_than_a_poll() {
+    let (hasty, later) = (service(1, MS, MS), service(2, 9 * MS, MS));
+    let policy = DeadlinePolicy::default();
+    let mut order = order();
+    update(&mut order, NOW, &[expects(hasty, NOW - policy.late_ns + 10), later]);
+    assert!(order.wake_at().is_none_or(|at| at >= NOW + policy.postponed_poll_ns));
+}

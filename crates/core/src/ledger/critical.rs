@@ -1,6 +1,7 @@
 //! Latency-critical clients: their unlimited grants and what they are charged. `delays.rs` decides when they are delayed.
 
 use super::action::Usage;
+use super::grant::Grant;
 use super::policy::{ClientSpec, Policy};
 use super::{Action, Deadline, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
@@ -114,7 +115,8 @@ impl TokenLedger {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
                 let part = ALTERNATING.of(beside);
-                let unused = self.unused_slices_ns.min(part);
+                // The holder is credited for at most half of that, so that short bursts are charged too.
+                let unused = self.unused_slices_ns.min(part / 2);
                 self.unused_slices_ns -= unused;
                 grant.preempted_ns =
                     grant.preempted_ns.saturating_add((beside - part).saturating_sub(unused));
@@ -144,9 +146,12 @@ impl TokenLedger {
         for grant in self.grants.iter_mut().filter(|grant| grant.is_running()) {
             grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
         }
-        let alternates = self.grants.iter().any(|grant| !grant.hardware_scheduled);
+        let withheld = self.withheld_since.is_some();
+        let alternates = |grant: &Grant| !(grant.hardware_scheduled || withheld && grant.can_be_suspended());
         let unused_ns = self.unused_slices_ns.saturating_add(bursts.saturating_mul(LAST_SLICE_NS));
-        self.unused_slices_ns = if alternates { unused_ns } else { 0 };
+        // A process can report any number of bursts: what is kept is bounded by what was used.
+        let most_ns = ALTERNATING.of(used_ns).max(LAST_SLICE_NS);
+        self.unused_slices_ns = if self.grants.iter().any(alternates) { unused_ns.min(most_ns) } else { 0 };
     }
 
     /// Grants waiting processes of latency-critical clients, after it has decided which clients are delayed.

@@ -12,6 +12,9 @@ const LAUNCH_TIMEOUT_NS: u64 = 10_000_000;
 /// How long to sleep between two checks for launches in flight.
 const LAUNCH_CHECK_NS: u64 = 5_000;
 
+/// How long to wait for the stores of threads that the system refuses to order. Far longer than a store stays in a processor's buffer.
+const REFUSED_ORDER_NS: u64 = 1_000_000;
+
 /// How long to wait for commands in queues of the hook: as long as the manager waits for the grant after its deadline.
 const QUEUED_TIMEOUT_NS: u64 = 2_000_000_000;
 
@@ -49,7 +52,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Waits for threads that passed the launch gate before it closed.
     fn wait_for_launches(&self) {
-        self.clock.order_all_threads();
+        if self.gate.is_ordered_by_drain() && !self.clock.order_all_threads() {
+            // Launches order themselves from now on. Those that did not yet are visible after this time.
+            self.gate.set_ordered_by_drain(false);
+            self.clock.pause(REFUSED_ORDER_NS);
+        }
         let began = self.clock.now_ns();
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < LAUNCH_TIMEOUT_NS {
             self.clock.pause(LAUNCH_CHECK_NS);

@@ -35,8 +35,8 @@ impl Clock for Arc<ManualClock> {
     fn can_order_all_threads(&self) -> bool {
         (**self).can_order_all_threads()
     }
-    fn order_all_threads(&self) {
-        (**self).order_all_threads();
+    fn order_all_threads(&self) -> bool {
+        (**self).order_all_threads()
     }
 }
 

@@ -56,7 +56,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     between();
                     // After the first connection: the kernel takes milliseconds to prepare a process that has several threads.
                     if !std::mem::replace(&mut is_prepared, true) && self.clock.can_order_all_threads() {
-                        self.gate.let_drain_order();
+                        self.gate.set_ordered_by_drain(true);
                     }
                     self.sleep_until(at);
                 }
@@ -177,7 +177,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.expire_hold(&mut state, now);
         state.follows_deadlines = self.link.is_latency_critical();
         let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
-        let is_needed = state.is_active() && !waits;
+        // A process that only lingers becomes idle without another event.
+        let is_needed = state.is_active() && !waits || state.holds_until_ns.is_some();
         state.needless_polls = if is_needed { 0 } else { state.needless_polls.saturating_add(1) };
         let poll_interval = match self.link.contenders() {
             0 => UNCONTENDED_IDLE_NS,
@@ -262,7 +263,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         drop(state);
         let all_idle =
             streams.iter().all(|used| self.driver.is_idle(used.context, used.stream) == Some(true));
-        if !all_idle {
+        if !all_idle || self.gate.launches() != launches || self.gate.in_flight() {
+            // A launch that was submitting when its count was read is visible by now.
             return;
         }
         let mut state = self.lock();
@@ -314,6 +316,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         self.stop_polling(state, now);
         state.end_burst(now, None);
+        state.holds_until_ns = None;
         let wait_ns = if error == LinkError::Silent {
             SILENT_CHECK_NS
         } else {

@@ -136,8 +136,10 @@ pub(super) struct Request {
     pub(super) linger_ns: u64,
     /// Since when the process is idle within it.
     pub(super) idle_since_ns: Option<u64>,
-    /// A wait for the whole context has ended its hold kernel. Another one would be ended as well.
+    /// A wait for the whole context has ended its hold kernel, or the bursts outlast them. Another one would be ended as well.
     pub(super) is_interrupted: bool,
+    /// Hold kernels that ended within a burst, because nothing changed for [`MAX_STILL_NS`].
+    pub(super) outlasted: u8,
     pub(super) bursts: BurstTimes,
 }
 

@@ -56,6 +56,8 @@ pub struct HoldKernelState {
     /// Moving mean of the launches of one request.
     launches_per_request: f64,
     last_launches: Option<u64>,
+    /// Successive requests whose bursts outlasted their hold kernels.
+    pub(super) outlasted_requests: u8,
 }
 
 impl HoldKernelState {
@@ -80,6 +82,7 @@ impl HoldKernelState {
             predicted: None,
             launches_per_request: 1.0,
             last_launches: None,
+            outlasted_requests: 0,
         }
     }
 
@@ -178,6 +181,7 @@ impl HoldKernelState {
             linger_ns: self.linger_ns(),
             idle_since_ns: None,
             is_interrupted: false,
+            outlasted: 0,
             bursts: BurstTimes::default(),
         });
         if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
@@ -328,6 +332,7 @@ impl HoldKernelState {
                 linger_ns: predicted.hold.and_then(|hold| hold.linger_ns).unwrap_or(0),
                 idle_since_ns: None,
                 is_interrupted: false,
+                outlasted: 0,
                 bursts: BurstTimes::default(),
             });
         }
@@ -408,6 +413,7 @@ impl HoldKernelState {
             self.launches_per_request += LAUNCHES_WEIGHT * error;
         }
         self.change_activity(now_ns);
+        self.count_outlasted(now_ns);
         self.burst_ends(now_ns, end)
     }
 

@@ -13,6 +13,12 @@ use super::request::{
 use super::state::HoldKernelState;
 use super::words::HoldWords;
 
+/// Hold kernels of one request that may end within a burst; no other one follows.
+const MAX_OUTLASTED: u8 = 2;
+
+/// Requests in a row with so many of them, after which the device holds whole requests no more.
+pub(super) const MAX_OUTLASTED_REQUESTS: u8 = 4;
+
 /// How the end of a burst was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BurstEnd {
@@ -67,6 +73,30 @@ impl HoldKernelState {
         true
     }
 
+    /// Counts a hold kernel that ended within the burst that has just ended. Either the burst is long, and a hold kernel is of no use within
+    /// it; or its work could not start beside the hold kernel (a full queue of the device, a kernel that needs all SMs). So a request has
+    /// two such hold kernels at most, and a device stops using them after a few such requests in a row.
+    pub(super) fn count_outlasted(&mut self, now_ns: u64) {
+        let is_over = self.words.zip(self.active).is_some_and(|(words, out)| words.is_over(out.ticket));
+        let holds = self.is_released_by_request();
+        let Some(request) = &mut self.request else { return };
+        let lasted_ns = now_ns.saturating_sub(request.began_ns.unwrap_or(now_ns));
+        if holds && !is_over {
+            self.outlasted_requests = 0;
+        }
+        if !holds || !is_over || lasted_ns < MAX_STILL_NS {
+            return;
+        }
+        request.outlasted += 1;
+        if request.outlasted == MAX_OUTLASTED {
+            request.is_interrupted = true;
+            self.outlasted_requests += 1;
+            if self.outlasted_requests == MAX_OUTLASTED_REQUESTS {
+                self.settings.whole_requests = false;
+            }
+        }
+    }
+
     /// Begins a request that the program marks, whatever its gaps: it lasts until [`Self::end_marked`]. If a request was marked before, it
     /// is extended.
     ///
@@ -78,6 +108,9 @@ impl HoldKernelState {
         }
         if self.contenders == 0 {
             return Err(HoldRefusal::NoContenders);
+        }
+        if self.outlasted_requests >= MAX_OUTLASTED_REQUESTS {
+            return Err(HoldRefusal::NotWorthIt);
         }
         self.expire_request(now_ns);
         self.end_if_over(now_ns);
@@ -98,6 +131,7 @@ impl HoldKernelState {
                 linger_ns: self.linger_ns(),
                 idle_since_ns: None,
                 is_interrupted: false,
+                outlasted: 0,
                 bursts: BurstTimes::default(),
             });
             if self.phase == Phase::Armed {

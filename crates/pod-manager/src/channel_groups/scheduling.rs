@@ -23,8 +23,8 @@ impl ChannelGroups {
     }
 
     /// Whether the scheduler needs a wake-up when this process becomes busy.
-    pub(crate) fn needs_wakeup(&self, id: ProcessId) -> bool {
-        self.scheduler.quantum_state(id) == Some(QuantumState::Idle)
+    pub(crate) fn needs_wakeup(&self, id: ProcessId, now: u64) -> bool {
+        self.scheduler.quantum_state(id) == Some(QuantumState::Idle) || self.scheduler.is_absent(id, now)
     }
 
     /// Whether a process uses the GPU, or `None` if it is not hardware-scheduled.

@@ -12,12 +12,21 @@ pub(crate) struct BusyMeter {
     /// Elapsed time for which no use was counted. A burst that is reported late ran in it.
     uncounted_ns: u64,
     read_at: u64,
+    /// Since when the process reports work that begins in the future, which cannot be.
+    impossible_since: Option<u64>,
 }
 
 impl BusyMeter {
     /// A meter that counts from `now` on, when the counter is `reported_ns`.
     pub(crate) fn new(reported_ns: u64, now: u64) -> Self {
-        Self { reported_ns, grew_at: now, counted_ns: reported_ns, uncounted_ns: 0, read_at: now }
+        Self {
+            reported_ns,
+            grew_at: now,
+            counted_ns: reported_ns,
+            uncounted_ns: 0,
+            read_at: now,
+            impossible_since: None,
+        }
     }
 
     /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long. In
@@ -30,7 +39,10 @@ impl BusyMeter {
         if reported_ns != self.reported_ns {
             (self.reported_ns, self.grew_at) = (reported_ns, now);
         }
-        let running = busy_since.map_or(0, |since| now.saturating_sub(since.max(self.grew_at)));
+        let is_impossible = busy_since.is_some_and(|since| since > now);
+        self.impossible_since = is_impossible.then(|| self.impossible_since.unwrap_or(self.read_at));
+        let begun = self.impossible_since.or(busy_since);
+        let running = begun.map_or(0, |begun| now.saturating_sub(begun.max(self.grew_at)));
         let estimate = reported_ns.saturating_add(running);
         self.uncounted_ns = self.uncounted_ns.saturating_add(now.saturating_sub(self.read_at));
         let used = estimate.saturating_sub(self.counted_ns).min(self.uncounted_ns);

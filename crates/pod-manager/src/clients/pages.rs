@@ -127,6 +127,7 @@ impl Pages {
     /// Forgets what the process has used so far.
     pub(crate) fn restart_busy(&mut self, now: u64) {
         self.busy = BusyMeter::new(self.report().busy_ns(), now);
+        let _earlier = self.read_bursts();
     }
 
     /// Since when hold kernels that have ended since the last call kept the GPU, and for how long, nanoseconds.

@@ -21,7 +21,7 @@ impl EventLoop {
         let (now, mut busy) = (io.now(), false);
         for id in &self.marked {
             let Some(process) = processes.get_mut(*id) else { continue };
-            let wanted = self.channel_groups.needs_wakeup(*id)
+            let wanted = self.channel_groups.needs_wakeup(*id, now)
                 || self.stream_gates.needs_wakeup(process, clients)
                 || self.deadlines.needs_wakeup(*id, process);
             if process.pages.is_none() || process.wakeups.requested_since.is_some() == wanted {

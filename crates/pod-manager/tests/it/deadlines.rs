@@ -51,6 +51,11 @@ fn service_with_the_later_deadline_sees_running_and_expected_requests_of_the_oth
 #[test]
 fn wake_ups_are_requested_of_the_service_with_the_earlier_deadline_only() {
     let (world, resnet, decode) = services();
+    // The first work of either may need other time slices.
+    decode.becomes(true, world.clock.now());
+    world.settle();
+    decode.becomes(false, world.clock.now());
+    world.settle();
     assert!(resnet.page().wakeup_requested() && !decode.page().wakeup_requested());
     drop(resnet);
     world.settle();

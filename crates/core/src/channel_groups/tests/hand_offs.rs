@@ -85,6 +85,17 @@ fn latency_critical_slices_are_shared_only_while_several_processes_have_work() {
 }
 
 #[test]
+fn process_whose_report_alternates_makes_no_controls_of_slices() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.critical(3, REQUESTS);
+    sim.critical(4, Work::Forged);
+    sim.run(5 * S);
+    let slices = sim.count(|op| matches!(op, ControlOp::SetSlice(_)));
+    assert!(slices <= 6, "{slices} controls of slices");
+}
+
+#[test]
 fn groups_of_one_client_rotate_while_a_latency_critical_process_is_attached() {
     let mut sim = Simulation::new();
     sim.client(1, 50, 100, Class::BestEffort);

@@ -29,6 +29,8 @@ pub(super) enum Work {
         period: u64,
         busy: u64,
     },
+    /// Reports work in each second millisecond, and otherwise that it has never had any.
+    Forged,
 }
 
 impl Work {
@@ -36,6 +38,9 @@ impl Work {
         match self {
             Self::Always => (true, 0, u64::MAX),
             Self::Never => (false, 0, u64::MAX),
+            Self::Forged => {
+                (now / MS % 2 == 1, if now / MS % 2 == 1 { now / MS * MS } else { 0 }, (now / MS + 1) * MS)
+            }
             Self::Periodic { from, .. } if now < from => (false, 0, from),
             Self::Periodic { from, period, busy } => {
                 let begun = now - (now - from) % period;

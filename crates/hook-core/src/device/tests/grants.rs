@@ -100,6 +100,7 @@ fn burst_that_fits_no_quota_begins_all_the_same() {
 fn drain_orders_all_threads_once() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.gate.set_ordered_by_drain(true);
     launch(&device, &thread, 100);
     fixture.clock.advance(100 * MS);
     device.track();

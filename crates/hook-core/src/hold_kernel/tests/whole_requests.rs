@@ -137,6 +137,33 @@ fn hold_kernel_that_was_left_to_urgent_work_is_followed_by_another_in_the_same_r
     assert_eq!(decoder.held.len(), 2);
 }
 
+/// A burst of 51 ms, because its work could not start beside the hold kernel, which ends meanwhile.
+fn stalled_burst(decoder: &mut Decoder, trigger: Trigger) {
+    decoder.call(trigger);
+    decoder.server.launch();
+    decoder.server.now += 51 * MS;
+    decoder.words.ended.store(decoder.held.last().expect("a hold kernel").ticket.into(), Relaxed);
+    decoder.server.finish();
+    decoder.server.now += 50 * US;
+}
+
+#[test]
+fn request_whose_bursts_outlast_two_hold_kernels_has_no_third_and_after_four_requests_none_is_held() {
+    let mut decoder = Decoder::settled();
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        let before = decoder.held.len();
+        stalled_burst(&mut decoder, Trigger::Copy);
+        stalled_burst(&mut decoder, Trigger::Launch);
+        decoder.burst(Trigger::Launch);
+        held.push(decoder.held[before..].iter().filter(|hold| hold.linger_ns.is_some()).count());
+        decoder.server.now += 100 * MS;
+    }
+    assert_eq!(held, [2, 2, 2, 2, 0, 0]);
+    let now = decoder.server.now;
+    assert_eq!(decoder.server.state.begin_marked(now), Err(HoldRefusal::NotWorthIt));
+}
+
 #[test]
 fn wait_for_the_whole_context_releases_the_hold_kernel_and_none_follows_in_the_request() {
     let mut decoder = Decoder::settled();

@@ -63,3 +63,10 @@ fn counter_that_begins_anew_is_counted_from_there() {
     assert_eq!(meter.read(0, None, 110 * MS).1, 0);
     assert_eq!(meter.read(5 * MS, None, 120 * MS).1, 5 * MS);
 }
+
+#[test]
+fn work_that_begins_in_the_future_counts_since_the_last_reading() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, Some(u64::MAX), 5 * MS).1, 5 * MS);
+    assert_eq!(meter.read(0, Some(u64::MAX), 9 * MS).1, 4 * MS);
+}
