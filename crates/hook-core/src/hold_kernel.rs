@@ -9,7 +9,7 @@
 //!                                         the hold kernel is planned here            it is released here, at a wait,
 //!                                                                                    or by its timeout
 //! ```
-//! If a request has several bursts of work with short gaps, one hold kernel spans all of them; see [`whole_request`].
+//! If a request has several bursts of work with short gaps, one hold kernel spans all of them; see `whole_request`.
 //! If requests arrive at regular intervals, the hold kernel is launched before the next one is due.
 //! The program's calls go through [`HoldKernels`]: one relaxed load where there is nothing to do. [`HoldKernelState`] takes the
 //! decisions; it uses no clock, no driver and no lock.

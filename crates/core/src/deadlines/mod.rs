@@ -5,7 +5,7 @@
 //! the begin of its own bursts, so that the GPU is free when the urgent request comes. No control is made for this.
 //!
 //! [`DeadlineOrder::update`] derives the urgent work of each process from the reports of all latency-critical processes.
-//! It trusts a report only within bounds: [`Precedence`] limits how long one request counts and how often a request may be
+//! It trusts a report only within bounds: `Precedence` limits how long one request counts and how often a request may be
 //! expected in vain, and the caller withdraws precedence from a client that has used more than its request.
 
 mod precedence;
