@@ -34,8 +34,8 @@ impl EventLoop {
         busy
     }
 
-    /// Writes on each page whether the process is latency-critical, which slices are in force beside it, and for those that are and for hardware-scheduled ones how many
-    /// others may use the GPU. In each round: processes change that without a decision of the ledger.
+    /// Writes on each page whether the process is latency-critical and which slices are in force beside it. For latency-critical and
+    /// hardware-scheduled processes it also writes how many others may use the GPU. In each round: processes change that without a decision of the ledger.
     pub(super) fn publish_contenders(&mut self) {
         let concerned = self.concerned();
         self.marked.extend(&concerned);
