@@ -125,16 +125,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return;
         }
         state.end_burst(now, measured_ns);
+        // Before the next burst is reported: the manager charges the one that ended to the time before.
+        self.link.report_busy(state.total_busy_ns);
         // The next launch begins a burst and has to take the slow path.
         self.gate.next_epoch();
         state.holds_until_ns = self.hold_kernels.work_finished(now, || self.gate.launches());
         self.report_activity(state, now);
-        if state.grant.is_unlimited() {
-            // The tracker reports at each of its polls.
-            return;
-        }
-        self.link.report_busy(state.total_busy_ns);
-        if !state.accepts_yield || !self.link.contended() {
+        if state.grant.is_unlimited() || !state.accepts_yield || !self.link.contended() {
             return;
         }
         let long_ms = (LONG_WINDOW_FACTOR * self.settings.idle_ns) as f64 / 1e6;

@@ -125,7 +125,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 NextStep::Immediately
             }
             Phase::Open if state.grant.is_unlimited() => {
-                self.link.report_busy(state.total_busy_ns);
                 drop(state);
                 self.poll_unlimited_grant(now)
             }

@@ -37,7 +37,9 @@ impl BusyMeter {
             self.counted_ns = reported_ns;
         }
         if reported_ns != self.reported_ns {
-            (self.reported_ns, self.grew_at) = (reported_ns, now);
+            // A burst that has begun since the last reading began after those had ended by which the counter grew.
+            let begun = busy_since.filter(|since| *since >= self.read_at);
+            (self.reported_ns, self.grew_at) = (reported_ns, begun.unwrap_or(now));
         }
         let is_impossible = busy_since.is_some_and(|since| since > now);
         self.impossible_since = is_impossible.then(|| self.impossible_since.unwrap_or(self.read_at));

@@ -173,6 +173,14 @@ fn requests_that_events_do_not_measure_are_charged_as_those_measured() {
 }
 
 #[test]
+fn request_is_reported_when_its_wait_ends() {
+    let fixture = Fixture::new();
+    let device = critical(&fixture);
+    requests(&fixture, &device, 3);
+    assert_eq!(device.link.busy_ns.load(SeqCst), 12 * MS, "the tracker has not run since the first request");
+}
+
+#[test]
 fn requests_of_a_process_without_contenders_are_not_measured() {
     let fixture = Fixture::new();
     let device = critical(&fixture);

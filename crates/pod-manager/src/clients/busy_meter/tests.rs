@@ -35,6 +35,14 @@ fn burst_that_is_reported_just_after_a_reading_is_not_lost() {
 }
 
 #[test]
+fn burst_that_runs_counts_from_its_begin_although_the_one_before_was_reported_since_the_last_reading() {
+    let mut meter = BusyMeter::new(0, 0);
+    assert_eq!(meter.read(0, Some(10 * MS), 20 * MS).1, 10 * MS);
+    assert_eq!(meter.read(15 * MS, Some(26 * MS), 30 * MS).1, 9 * MS);
+    assert_eq!(meter.read(23 * MS, None, 40 * MS).1, 4 * MS);
+}
+
+#[test]
 fn reports_of_more_than_the_elapsed_time_count_as_the_elapsed_time() {
     let mut meter = BusyMeter::new(0, 0);
     assert_eq!(meter.read(3 * MS, None, 100 * MS).1, 3 * MS);
