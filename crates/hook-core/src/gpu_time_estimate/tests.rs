@@ -28,6 +28,16 @@ fn bursts_with_the_same_work_have_the_same_gpu_time_whatever_the_host_delays() {
 }
 
 #[test]
+fn measured_times_that_contain_a_delay_do_not_count() {
+    let delayed = [(6_231, 5_562), (6_058, 5_646)];
+    let others = [(5_735, 5_199), (5_635, 5_199), (5_828, 5_199), (5_626, 5_201), (5_488, 5_200)];
+    let estimate = measured(&[&delayed[..], &others[..]].concat());
+    for duration in [5_400, 5_600, 6_200] {
+        assert!(estimate.of(duration * US).abs_diff(5_200 * US) < 30 * US, "{}", estimate.of(duration * US));
+    }
+}
+
+#[test]
 fn bursts_with_different_work_are_as_much_shorter_on_the_gpu_as_the_measured_ones() {
     let estimate = measured(&[(1_100, 1_000), (4_100, 4_000), (2_100, 2_000), (3_100, 3_000)]);
     for duration in [600, 2_600, 4_600, 50_100] {
