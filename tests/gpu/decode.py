@@ -12,6 +12,7 @@ Case `graph` (a CUDA graph a token) and case `eager` (some 300 launches a token)
   auto            under Sluice
   off             the same, the service with SLUICE_HINTS=off
   api             the same, the service begins and ends its requests by sluice_request_begin and sluice_request_end
+  light, light-alone   as auto and be-alone, beside kernels that occupy the GPU and draw little power (workloads/light.py)
 Case `two-services`: ResNet-50 each 10 ms with an SLO (torch_serve.py), the decode service without one, and the training:
   resnet-alone, resnet-alone2, decode-alone, be-alone
   stock-both, both    the two services, by time slicing and under Sluice
@@ -28,6 +29,7 @@ import time
 
 import decode_report
 import rig
+from clocks import Clocks
 from order import Order
 
 SLACK = 60.0
@@ -39,7 +41,7 @@ AROUND = 0.5 + LEAD + TAIL
 # Programs of each arm. A name's first word is the kind; `0` and `.stock` run without the hook.
 ALONE = {"alone": ["decode0"], "alone2": ["decode0"], "be-alone": ["be"]}
 CASES = {
-    "graph": {**ALONE, "stock": ["decode0", "be.stock"], "auto": ["decode", "be"], "off": ["decode-off", "be"], "api": ["decode-api", "be"]},
+    "graph": {**ALONE, "stock": ["decode0", "be.stock"], "auto": ["decode", "be"], "off": ["decode-off", "be"], "api": ["decode-api", "be"], "light": ["decode", "be.light"], "light-alone": ["be.light"]},
     "eager": {**ALONE, "stock": ["decode0", "be.stock"], "auto": ["decode", "be"]},
     "two-services": {
         "resnet-alone": ["resnet0"], "resnet-alone2": ["resnet0"], "decode-alone": ["decode0"], "be-alone": ["be"],
@@ -48,14 +50,14 @@ CASES = {
     },
 }
 # Arms without a bar: shorter blocks suffice. A shorter trace is the beginning of the longer one.
-SHORT = {("graph", "stock"), ("graph", "off"), ("two-services", "stock-both"), ("two-services", "both")}
+SHORT = {("graph", "stock"), ("graph", "off"), ("graph", "light"), ("two-services", "stock-both"), ("two-services", "both")}
 
 
 class Stage:
     """The programs of all arms, loaded and idle, and the manager of those under the hook."""
 
     def __init__(self, options):
-        self.options, self.gpu = options, rig.Gpu(options.gpu)
+        self.options, self.gpu, self.clocks = options, rig.Gpu(options.gpu), Clocks()
         self.manager = rig.Manager(clients(options), [f"--controls={self.gpu.controls}", *options.manager])
         wanted = sorted({program for programs in chosen(options).values() for program in programs})
         self.pin(wanted)
@@ -73,7 +75,7 @@ class Stage:
     def command(self, name):
         kind = decode_report.kind(name)
         if kind == "be":
-            return self.gpu.python("torch_model.py", "transformer", "--staged")
+            return self.gpu.python("torch_model.py", "light" if name.endswith(".light") else "transformer", "--staged")
         own = ["taskset", "-c", ",".join(map(str, self.cores[kind]))] if kind in self.cores else []
         if kind == "resnet":
             return [*own, *self.gpu.python("torch_serve.py", "--staged")]
@@ -158,7 +160,7 @@ def arms_of(options, stage):
 
 
 def seconds_of(options, arm):
-    if arm == "be-alone":
+    if arm in ("be-alone", "light-alone"):
         return min(options.seconds, 3.0)
     return options.seconds / 2 if (options.case, arm) in SHORT else options.seconds
 
@@ -207,19 +209,21 @@ def main():
     for programs in dict.fromkeys(tuple(programs) for programs in arms.values() if len(programs) > 1):
         rig.say("warm:", brief(stage.block(programs, options.warm, options.seed)))
     fit(options, arms)
-    order, blocks, lasted = Order(arms, options.seed), {arm: [] for arm in arms}, 0.0
+    order, blocks, clocks, lasted = Order(arms, options.seed), {arm: [] for arm in arms}, {arm: [] for arm in arms}, 0.0
     for number in range(options.rounds):
         begun = time.monotonic()
         if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
             rig.say(f"no time for round {number}")
             break
         for arm in order.round():
+            begin = time.time() + LEAD
             told = stage.block(arms[arm], seconds_of(options, arm), 1000 * options.seed + number)
             blocks[arm].append(told)
+            clocks[arm].append(stage.clocks.between(begin, time.time() - TAIL))
             rig.say(f"round {number} {arm:14}", brief(told))
         lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
-        result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores}
+        result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores, "clocks": clocks}
         # Without grants the hook was not active.
         result["ok"] = result["ok"] and all(result["grants"].values())
         rig.write(options.name, result)

@@ -41,7 +41,7 @@ def training(options, blocks, alone, gpu_us):
     row = {"rates": [block[name]["rate"] for block in blocks]}
     row["rate"] = statistics.median(row["rates"])
     row["longest_step_s"] = max(block[name]["longest_step_s"] for block in blocks)
-    left = []
+    left, alone = [], alone.get(name)
     for block in blocks:
         busy_us = sum(gpu_us[kind(program)] * count(kind(program), told) for program, told in block.items() if kind(program) != "be")
         left.append(1 - 1e-6 * busy_us / block[name]["seconds"] if block[name]["seconds"] else 0.0)
@@ -58,7 +58,7 @@ def count(kind, told):
 
 def rows_of(options, blocks, gpu_us):
     rows = {}
-    alone = statistics.median(block["be"]["rate"] for block in blocks["be-alone"]) if blocks.get("be-alone") else None
+    alone = {name: statistics.median(block[name]["rate"] for block in blocks[arm]) for arm, name in (("be-alone", "be"), ("light-alone", "be.light")) if blocks.get(arm)}
     for arm, of in blocks.items():
         if not of:
             continue

@@ -76,9 +76,9 @@ PARTS = {
         script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
         210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
     "random": Part(
-        script("serve.py", "--arms", *"be-alone alone-random auto1-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
-        75, 150, quiet=True, sim=(*SHORT, "--short-requests", 30)),
-    "decode-graph": Part(script("decode.py", "graph"), 250, 450, quiet=True, sim=DECODE_SHORT),
+        script("serve.py", "--arms", *"be-alone alone-random plain1-random auto1-random light-random alone-random2".split(), "--rounds", 5, "--short-requests", 250, "--name", "random"),
+        110, 170, quiet=True, sim=(*SHORT, "--short-requests", 30)),
+    "decode-graph": Part(script("decode.py", "graph", "--warm", 14), 250, 450, quiet=True, sim=DECODE_SHORT),
     "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),

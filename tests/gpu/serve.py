@@ -12,7 +12,8 @@ Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
   plain1, plain2         under Sluice, hints off
   auto1, auto2           under Sluice, automatic hints: at a request's first copy, and ahead of requests that come at a steady pace
   api1, api2             under Sluice, a hint by API 300 us ahead of each request
-  alone-random, alone-random2, auto1-random   the same as alone, alone2 and auto1 with requests that come up to half a period late, so that they cannot be predicted
+  light-alone, light-random   as be-alone and auto1-random, beside kernels that occupy the GPU and draw little power (workloads/light.py)
+  alone-random, alone-random2, plain1-random, auto1-random   the same as alone, alone2, plain1 and auto1 with requests that come up to half a period late, so that they cannot be predicted
 """
 
 import argparse
@@ -24,12 +25,13 @@ import tempfile
 import time
 
 import rig
+from clocks import Clocks
 from order import Order
 
 SLACK = 60.0
 
 # Arms without a bar: fewer requests suffice.
-UNJUDGED = {"hooked-alone", "alone-random", "alone-random2", "auto1-random"}
+UNJUDGED = {"hooked-alone", "alone-random", "alone-random2", "auto1-random", "plain1-random", "light-random"}
 
 # The programs of each arm: service, lead of the hint in us, trainings.
 ARMS = {
@@ -41,6 +43,8 @@ ARMS = {
     "auto1": ("lc", 0, ["be0"]), "auto2": ("lc", 0, ["be0", "be1"]),
     "api1": ("lc", 300, ["be0"]), "api2": ("lc", 300, ["be0", "be1"]),
     "alone-random": ("lc0", 0, []), "alone-random2": ("lc0", 0, []), "auto1-random": ("lc", 0, ["be0"]),
+    "plain1-random": ("lcplain", 0, ["be0"]),
+    "light-random": ("lc", 0, ["be0.light"]), "light-alone": (None, 0, ["be0.light"]),
     # Trainings alone and in pairs without requests: the kept part is relative to the first.
     "be-alone": (None, 0, ["be0"]), "be-alone.1": (None, 0, ["be1"]), "pair": (None, 0, ["be0", "be1"]),
 }
@@ -82,7 +86,7 @@ class Stage:
     """The programs of all arms."""
 
     def __init__(self, options):
-        self.options, gpu = options, rig.Gpu(options.gpu)
+        self.options, gpu, self.clocks = options, rig.Gpu(options.gpu), Clocks()
         # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; no other process runs there.
         cores = sorted(os.sched_getaffinity(0))
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
@@ -104,6 +108,7 @@ class Stage:
             except (OSError, subprocess.TimeoutExpired) as why:
                 rig.say("no MPS:", why)
         children |= {name: (training, gpu.under(self.manager, name)) for name in ("be0", "be1")}
+        children["be0.light"] = (gpu.python("torch_model.py", "light", "--staged"), gpu.under(self.manager, "be0"))
         children["lc"] = (service, gpu.under(self.manager, "lc"))
         children["lcplain"] = (service, gpu.under(self.manager, "lcplain", SLUICE_HINTS="off"))
         children = {name: how for name, how in children.items() if name in wanted}
@@ -154,7 +159,7 @@ def main():
     arms = plan(stage)
     latencies = {name: [] for name in arms}
     windows_of = {name: {} for name in arms}
-    holds_of = {name: [] for name in arms}
+    holds_of, clocks = ({name: [] for name in arms} for _ in range(2))
     wrong, lasted = [], 0.0
     fit(options, arms)
     warm(options, arms, stage)
@@ -168,7 +173,9 @@ def main():
         for name in order.round():
             service, lead, trainings = arms[name]
             jitter = options.period / 2 if "-random" in name else 0.0
+            begin = time.time() + 0.5
             told, windows = stage.run(service, lead, trainings, requests_of(options, arms[name], name), jitter)
+            clocks[name].append(stage.clocks.between(begin, time.time() - 0.3))
             for program, window in windows.items():
                 windows_of[name].setdefault(program, []).append(window)
             if told:
@@ -183,7 +190,7 @@ def main():
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
         lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
-        rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result()})
+        rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result(), "clocks": clocks})
     stage.stop()
     return 1 if wrong else 0
 
@@ -227,6 +234,7 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
     first = median.get("be-alone", {}).get("be0")
     # The two train the same model.
     alone = {"be0": first, "be1": median.get("be-alone.1", {}).get("be1", first)}
+    light = median.get("light-alone", {}).get("be0.light")
     rows = {}
     for name in arms:
         row = {"blocks_p99": [percentile(block, 0.99) for block in latencies[name]], **pooled.get(name, {})}
@@ -239,7 +247,8 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
             row["slowest"] = [block["slowest"] for block in holds_of[name]]
         if any(block["launched"] for block in holds_of[name]):
             row["holds"] = {what: [block[what] for block in holds_of[name]] for what in holds_of[name][0] if what != "slowest"}
-        kept = {program: rate / alone[program.split(".")[0]] for program, rate in median[name].items() if alone.get(program.split(".")[0])}
+        rate_alone = {program: light if program.endswith(".light") else alone.get(program.split(".")[0]) for program in median[name]}
+        kept = {program: rate / rate_alone[program] for program, rate in median[name].items() if rate_alone[program]}
         if kept:
             total = sum(kept.values())
             row |= {"be_kept": kept, "be_sum": total, "be_share_of_sum": {program: value / total if total else 0.0 for program, value in kept.items()}}

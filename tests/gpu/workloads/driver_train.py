@@ -44,7 +44,7 @@ def torch_like(driver, stream):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", choices=["resnet50", "transformer"])
+    parser.add_argument("workload", choices=["resnet50", "transformer", "light"])
     parser.add_argument("--batch", type=int)
     parser.add_argument("--staged", action="store_true")
     options = parser.parse_args()

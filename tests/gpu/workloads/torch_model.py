@@ -1,11 +1,12 @@
 """PyTorch workloads behind window.py: resnet50 (training), compiled (a torch.compile transformer, training), graph (CUDA graph replay),
-transformer (the network of torch_decode.py, training with texts of 1024 tokens)."""
+transformer (the network of torch_decode.py, training with texts of 1024 tokens), light (kernels that take the GPU and little power)."""
 
 import argparse
 
 import torch
 
 import decoder
+import light
 import window
 
 
@@ -70,7 +71,11 @@ def transformer(batch):
     return decoder.training(batch), 2
 
 
-WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1), "transformer": (transformer, 8)}
+def sleeping(batch):
+    return light.steps(torch), 2
+
+
+WORKLOADS = {"resnet50": (resnet50, 128), "compiled": (compiled, 64), "graph": (graph, 1), "transformer": (transformer, 8), "light": (sleeping, 1)}
 
 
 def main():
