@@ -198,6 +198,7 @@ macro_rules! exports {
             || $work,
             || unsafe { $real($($a),*) },
             |on| unsafe { $real($(Argument($a).on(on)),*) },
+            || None$(.or(Argument($a).graph()))*,
             || exports!(@kept $real $($a)*),
         )
     };

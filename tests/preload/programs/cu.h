@@ -120,6 +120,7 @@ CUresult cuStreamEndCapture(CUstream, CUgraph *);
 CUresult cuThreadExchangeStreamCaptureMode(int *);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
+CUresult cuGraphUpload(CUgraphExec, CUstream);
 CUresult cuGraphExecDestroy(CUgraphExec);
 CUresult cuGraphDestroy(CUgraph);
 CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
