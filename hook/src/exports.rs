@@ -416,10 +416,15 @@ macro_rules! exports {
     (@body forward "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::may_wait(|| unsafe { $real($($a),*) })
     };
+    (@body forward "cuInit" $real:ident $variant:ident ($flags:ident)) => {{
+        governed::guarded((), crate::process::configure);
+        unsafe { $real($flags) }
+    }};
     (@body forward $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
     (@governed ask "cuStreamCopyAttributes") => { false };
     (@governed event "cuIpcGetEventHandle") => { false };
+    (@governed forward "cuInit") => { true };
     (@governed forward "cuMemRetainAllocationHandle") => { true };
     (@governed forward "cuMemMap") => { true };
     (@governed forward "cuMemUnmap") => { true };
