@@ -6,6 +6,7 @@
 use std::sync::Mutex;
 
 use sluice_driver_api::types::*;
+use sluice_hook_core::event_pool::{EventPool, Returned};
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
@@ -13,12 +14,10 @@ use crate::{preempt, real};
 
 const REGISTER_DEVICEMAP: c_uint = 2;
 
-const MAX_POOLED_EVENTS: usize = 64;
-
-/// The driver, and events kept for reuse.
+/// The driver, and the hook's own events.
 #[derive(Debug, Default)]
 pub(crate) struct Gpu {
-    pool: Mutex<Vec<Mark>>,
+    events: Mutex<EventPool>,
 }
 
 impl Driver for Gpu {
@@ -63,7 +62,11 @@ impl Driver for Gpu {
     }
 
     fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64> {
-        if from.context != to.context {
+        let exist = {
+            let events = lock(&self.events);
+            events.exists(from) && events.exists(to)
+        };
+        if from.context != to.context || !exist {
             return None;
         }
         let elapsed = real::table().cuEventElapsedTime?;
@@ -82,12 +85,9 @@ impl Driver for Gpu {
     }
 
     fn discard(&self, mark: Mark) {
-        let mut pool = lock(&self.pool);
-        if pool.len() < MAX_POOLED_EVENTS {
-            pool.push(mark);
+        if lock(&self.events).put_back(mark) != Returned::Surplus {
             return;
         }
-        drop(pool);
         with_context(mark.context, || {
             // SAFETY: the event is the hook's and no longer used.
             real::table().cuEventDestroy_v2.map(|destroy| unsafe { destroy(pointer(mark.event)) })
@@ -123,20 +123,20 @@ impl Driver for Gpu {
 impl Gpu {
     /// Forgets the events of a context that has ended.
     pub(crate) fn forget_context(&self, context: u64) {
-        lock(&self.pool).retain(|mark| mark.context != context);
+        lock(&self.events).forget_context(context);
     }
 
     fn event(&self, context: u64) -> Option<Mark> {
-        let mut pool = lock(&self.pool);
-        if let Some(at) = pool.iter().position(|mark| mark.context == context) {
-            return Some(pool.swap_remove(at));
+        let free = lock(&self.events).take(context);
+        if free.is_some() {
+            return free;
         }
-        drop(pool);
         let create = real::table().cuEventCreate?;
         let mut event = std::ptr::null_mut();
         // SAFETY: `event` is writable, and the context it is to belong to is current.
         let created = unsafe { create(&raw mut event, CU_EVENT_BLOCKING_SYNC) };
-        (created == CUresult::SUCCESS).then(|| Mark { context, event: event.expose_provenance() as u64 })
+        (created == CUresult::SUCCESS)
+            .then(|| lock(&self.events).add(context, event.expose_provenance() as u64))
     }
 }
 

@@ -276,7 +276,7 @@ impl Driver for FakeDriver {
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
         lock(&self.marked).push(stream.handle);
         self.live_marks.fetch_add(1, SeqCst);
-        Some(Mark { context, event: stream.handle })
+        Some(Mark { context, event: stream.handle, number: 0 })
     }
 
     fn wait(&self, mark: Mark) {

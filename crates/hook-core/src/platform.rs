@@ -90,6 +90,8 @@ pub struct Mark {
     pub context: u64,
     /// The driver's event handle.
     pub event: u64,
+    /// Tells the event from a later one with the same handles.
+    pub number: u64,
 }
 
 /// The GPU driver, as far as launch gate and tracker need it. All functions may be called from any thread.

@@ -7,7 +7,8 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
 
-use super::guarded;
+use super::{Uncancelled, guarded};
+use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, CAPTURES};
 
@@ -20,10 +21,12 @@ pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce(
         managed.device.needs_note(stream, thread)
             && guarded(false, || managed.device.begin_work(stream, thread))
     });
-    let result = real();
-    if begun {
-        guarded((), || managed.device.end_submission());
+    if !begun {
+        return real();
     }
+    let _uncancelled = Uncancelled::begin();
+    let result = real();
+    guarded((), || managed.device.end_submission());
     result
 }
 

@@ -51,13 +51,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn end_wait(&self, wait: HostWait, succeeded: bool) {
         let now = self.clock.now_ns();
         self.hold_kernels.host_wait_ended(now, matches!(wait.what, WaitTarget::Context(_)));
-        let measured = wait.end.filter(|_| succeeded).and_then(|end| {
-            let begin = self.lock().grant.current_measurement()?;
-            self.driver.elapsed_ns(begin.mark, end)
-        });
-        if let Some(end) = wait.end {
-            self.driver.discard(end);
-        }
+        let measured = wait.end.and_then(|end| self.measured_ns(end, succeeded));
         let mut state = self.lock();
         if succeeded && state.phase == Phase::Open && state.is_busy() {
             let begun_ns = state.burst.running_since();
@@ -71,6 +65,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
         }
         self.stop_blocking(&mut state, now);
+    }
+
+    /// GPU time from the begin of the burst that is being measured to `end`, if the wait has succeeded. Another thread may have ended the
+    /// context meanwhile, but ends none during this call.
+    fn measured_ns(&self, end: Mark, succeeded: bool) -> Option<u64> {
+        let _handles = lock(&self.handles_lock);
+        let begin = if succeeded { self.lock().grant.current_measurement() } else { None };
+        let measured = begin.and_then(|begin| self.driver.elapsed_ns(begin.mark, end));
+        self.driver.discard(end);
+        measured
     }
 
     /// Records a burst that began, was waited for and ended at these times, and reports which time slices best-effort clients should have.
