@@ -1,10 +1,10 @@
-//! Launches pass the launch gate.
+//! Launches pass the launch gate, and other commands that run on the multiprocessors.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::device::LaunchPass;
 use sluice_hook_core::outcome::{Bypass, Outcome};
-use sluice_hook_core::platform::Stream;
+use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
@@ -39,6 +39,15 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
         }
         result
     })
+}
+
+/// Calls `real`, which submits a command to `stream` that runs on the multiprocessors. It needs a grant as a launch does. A process with an
+/// unlimited grant does not wait for one: there `real` reports the command as work, and it begins no request.
+#[inline]
+pub(crate) fn command(stream: (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
+    let has_unlimited_grant =
+        process::device_for_call().is_some_and(|managed| managed.device.link.deadline_ticks() == u64::MAX);
+    if has_unlimited_grant { real() } else { call(stream, real) }
 }
 
 #[inline]
