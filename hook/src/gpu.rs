@@ -24,8 +24,7 @@ impl Driver for Gpu {
     fn locate(&self, stream: Stream) -> Option<StreamLocation> {
         // A created stream determines where the launch goes, whatever context is current.
         let created = (stream.kind == StreamKind::Created).then(|| handle(stream));
-        let of_stream = created.and_then(|stream| stream_context(stream).ok().flatten());
-        let context = of_stream.or_else(current_context)?;
+        let context = context_of(stream)?;
         let blocking = created.is_none_or(|stream| is_blocking(stream).unwrap_or(false));
         Some(StreamLocation { context, blocking })
     }
@@ -112,6 +111,10 @@ impl Driver for Gpu {
         preempt::has_queued_commands(context)
     }
 
+    fn held_back_since_ns(&self) -> Option<u64> {
+        preempt::manager::closed_since_ns()
+    }
+
     fn drain_context(&self, context: u64) {
         with_context(context, || {
             // SAFETY: no arguments; waits for the context that `with_context` made current.
@@ -138,6 +141,12 @@ impl Gpu {
         (created == CUresult::SUCCESS)
             .then(|| lock(&self.events).add(context, event.expose_provenance() as u64))
     }
+}
+
+/// The context in which calls of this thread on `stream` run.
+pub(crate) fn context_of(stream: Stream) -> Option<u64> {
+    let created = (stream.kind == StreamKind::Created).then(|| handle(stream));
+    created.and_then(|stream| stream_context(stream).ok().flatten()).or_else(current_context)
 }
 
 pub(crate) fn current_context() -> Option<u64> {
@@ -197,6 +206,20 @@ pub(crate) fn relax_capture_mode() {
         // SAFETY: `mode` is readable and writable.
         let _previous = unsafe { exchange(&raw mut mode) };
     }
+}
+
+/// Runs `call`, which uses no stream that is being captured, so that its driver calls are permitted while the program captures a graph.
+pub(crate) fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
+    let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode else { return call() };
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: `mode` is readable and writable; the first call stores the program's mode there.
+    let exchanged = unsafe { exchange(&raw mut mode) };
+    let result = call();
+    if exchanged == CUresult::SUCCESS {
+        // SAFETY: as above.
+        let _previous = unsafe { exchange(&raw mut mode) };
+    }
+    result
 }
 
 /// Runs `call` with `context` current, whatever context the calling thread had; `None` if it cannot be made current.

@@ -120,6 +120,11 @@ pub trait Driver {
     /// Whether commands of the context wait in queues of the hook. They reach the driver later, without a call of the program.
     fn has_queued(&self, context: u64) -> bool;
 
+    /// Since when the manager has the hook hold queued commands back; `None` if it does not.
+    fn held_back_since_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits for everything submitted to the context.
     fn drain_context(&self, context: u64);
 }

@@ -8,6 +8,7 @@ use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
+use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
 
@@ -16,7 +17,7 @@ enum Admission {
     /// Its stream is known: the fast path.
     Passed(#[expect(dead_code, reason = "dropped when the launch has been submitted")] LaunchPass<'static>),
     /// It was noted, or had to wait for a grant: the slow path.
-    Noted(&'static ManagedDevice, #[expect(dead_code, reason = "as above")] LaunchPass<'static>),
+    Noted(&'static ManagedDevice, Stream, #[expect(dead_code, reason = "as above")] LaunchPass<'static>),
     /// The launch gate does not apply to it.
     Bypassed,
 }
@@ -34,8 +35,8 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
             None => bypassed(Bypass::Nested),
         };
         let result = real();
-        if let Admission::Noted(managed, _) = admission {
-            hold_kernel::after_noted_launch(managed);
+        if let Admission::Noted(managed, stream, _) = admission {
+            after_noted(managed, stream, result);
         }
         result
     })
@@ -86,11 +87,22 @@ fn acquire(
         // The first launch of a request always takes this path: it begins a burst, which has to be noted.
         Outcome::Governed(pass) => {
             hold_kernel::before_noted_launch(managed);
-            Admission::Noted(managed, pass)
+            Admission::Noted(managed, stream, pass)
         }
         Outcome::Bypassed(reason) => bypassed(reason),
         // A launch is never refused; if it were, the driver's result would apply.
         Outcome::Refused => Admission::Bypassed,
+    }
+}
+
+/// Called before the launch stops counting as in flight, so that the drain sees what is recorded here.
+#[cold]
+fn after_noted(managed: &'static ManagedDevice, stream: Stream, result: CUresult) {
+    hold_kernel::after_noted_launch(managed);
+    if process::CAPTURES.any() && stream.kind != StreamKind::Created && result == CUresult::SUCCESS {
+        guarded((), || {
+            gpu::with_relaxed_capture_mode(|| managed.device.launched_during_capture(stream));
+        });
     }
 }
 

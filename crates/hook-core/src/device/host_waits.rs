@@ -7,7 +7,7 @@ use super::state::{MEASURE_INTERVAL_NS, Phase, State};
 use crate::host_bound::Burst;
 use crate::lock;
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
-use crate::streams::WaitTarget;
+use crate::streams::{UsedStream, WaitTarget};
 
 /// If the median window is at least this many idle times, the token is returned as soon as a burst ends.
 const LONG_WINDOW_FACTOR: u64 = 2;
@@ -148,10 +148,40 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using streams.
-    pub fn prepare_capture(&self) {
+    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using default streams.
+    ///
+    /// If no other capture is active (`is_first`), the legacy streams with work get an event while that is still possible.
+    pub fn prepare_capture(&self, is_first: bool) {
         self.gate.next_epoch();
-        drop(lock(&self.handles_lock));
+        let _handles = lock(&self.handles_lock);
+        if is_first {
+            let is_legacy_with_work =
+                |used: &&UsedStream| used.is_dirty() && used.stream.kind == StreamKind::Legacy;
+            let used: Vec<_> =
+                self.lock().streams.all().iter().filter(is_legacy_with_work).copied().collect();
+            used.iter().for_each(|used| self.mark_tail(used.context, used.stream));
+        }
+    }
+
+    /// The calling thread has submitted a launch to a default stream while a capture is active. Another thread could not record an event
+    /// there without invalidating the capture, so this thread does: the launch has shown that the stream may be used.
+    pub fn launched_during_capture(&self, stream: Stream) {
+        if let Some(located) = self.driver.locate(stream) {
+            self.mark_tail(located.context, stream);
+        }
+    }
+
+    /// Records an event behind the stream's work, for the drain.
+    fn mark_tail(&self, context: u64, stream: Stream) {
+        // An unlimited grant is never drained.
+        if self.lock().grant.is_unlimited() {
+            return;
+        }
+        let Some(mark) = self.driver.mark(context, stream) else { return };
+        let unused = self.lock().streams.set_tail(context, stream, mark);
+        if let Some(unused) = unused {
+            self.driver.discard(unused);
+        }
     }
 
     /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.

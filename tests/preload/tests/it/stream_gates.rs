@@ -106,6 +106,23 @@ fn a_process_gets_gates_once_the_driver_has_memory_for_them() {
 }
 
 #[test]
+fn gates_that_the_driver_keeps_refusing_are_tried_ever_more_rarely() {
+    let _lock = shared();
+    let bed = GateBed::new();
+    bed.manager.gates(Some(false));
+    let mut tenant = bed.start("preempt_gate", "200 1000000");
+    bed.manager.gates(Some(true));
+    // The word is read again each 20 ms while gates are closed.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    bed.manager.gates(None);
+    tenant.close_input();
+    let ending = tenant.finish().expect_success();
+    let attempts: u32 = ending.lines[1].trim_end_matches(" attempts").parse().expect("a number");
+    // Seven attempts in two seconds for each of three streams.
+    assert!((1..40).contains(&attempts), "{attempts} attempts");
+}
+
+#[test]
 fn work_behind_a_closed_gate_is_reported_as_pending() {
     let _lock = shared();
     let bed = GateBed::new();
