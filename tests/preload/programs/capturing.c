@@ -1,4 +1,4 @@
-/* capturing MICROS: keeps a capture open on a stream of its own, and ten kernels of MICROS in flight on the legacy default stream, until
+/* capturing MICROS: keeps a capture open on a stream of its own, and fifty kernels of MICROS in flight on the legacy default stream, until
  * stdin closes. */
 #include "common.h"
 #include <poll.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     DO(cuStreamBeginCapture_v2(stream, CAPTURE_RELAXED));
     SAY("ready");
     while (poll(&input, 1, 0) == 0) {
-        for (int i = 0; i < 10; i++, launched++) DO(launch(gpu.mix, data, 64, micros, NULL));
+        for (int i = 0; i < 50; i++, launched++) DO(launch(gpu.mix, data, 64, micros, NULL));
         DO(cuEventRecord(behind, NULL));
         DO(cuEventSynchronize(behind));
     }

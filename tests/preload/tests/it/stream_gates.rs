@@ -110,16 +110,13 @@ fn gates_that_the_driver_keeps_refusing_are_tried_ever_more_rarely() {
     let _lock = shared();
     let bed = GateBed::new();
     bed.manager.gates(Some(false));
-    let mut tenant = bed.start("preempt_gate", "200 1000000");
+    let tenant = bed.start("preempt_gate", "200 60");
     bed.manager.gates(Some(true));
-    // The word is read again each 20 ms while gates are closed.
+    // The word is read again each 20 ms while gates are closed: with an attempt each time the refusals would be used up by now.
     std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_ne!(bed.manager.reported_gates(), GATES_DEVICE, "there were more than 60 attempts");
     bed.manager.gates(None);
-    tenant.close_input();
-    let ending = tenant.finish().expect_success();
-    let attempts: u32 = ending.lines[1].trim_end_matches(" attempts").parse().expect("a number");
-    // Seven attempts in two seconds for each of three streams.
-    assert!((1..40).contains(&attempts), "{attempts} attempts");
+    tenant.finish().expect_success();
 }
 
 #[test]
