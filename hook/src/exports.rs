@@ -188,6 +188,15 @@ macro_rules! exports {
             |on| unsafe { $real($(Argument($a).on(on)),*) },
         ))
     };
+    // Commands that run on the multiprocessors.
+    (@body gated_order $($row:tt)*) => { exports!(@gated order $($row)*) };
+    (@body gated_turn $($row:tt)*) => { exports!(@gated turn $($row)*) };
+    (@body gated_copy $($row:tt)*) => { exports!(@gated copy $($row)*) };
+    (@body gated_sync $($row:tt)*) => { exports!(@gated sync $($row)*) };
+    (@gated $policy:ident $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
+        let stream = (exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant));
+        governed::launch::command(stream, || exports!(@body $policy $name $real $variant ($($a)*)))
+    }};
     // A command of the stream among the arguments, or of the default stream.
     (@command $variant:ident ($($a:ident)*) $call:expr) => {
         governed::stream::command((exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)), || $call)
@@ -198,6 +207,7 @@ macro_rules! exports {
             || $work,
             || unsafe { $real($($a),*) },
             |on| unsafe { $real($(Argument($a).on(on)),*) },
+            || None$(.or(Argument($a).graph()))*,
             || exports!(@kept $real $($a)*),
         )
     };
@@ -415,10 +425,15 @@ macro_rules! exports {
     (@body forward "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::may_wait(|| unsafe { $real($($a),*) })
     };
+    (@body forward "cuInit" $real:ident $variant:ident ($flags:ident)) => {{
+        governed::guarded((), crate::process::configure);
+        unsafe { $real($flags) }
+    }};
     (@body forward $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
     (@governed ask "cuStreamCopyAttributes") => { false };
     (@governed event "cuIpcGetEventHandle") => { false };
+    (@governed forward "cuInit") => { true };
     (@governed forward "cuMemRetainAllocationHandle") => { true };
     (@governed forward "cuMemMap") => { true };
     (@governed forward "cuMemUnmap") => { true };

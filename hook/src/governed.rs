@@ -39,13 +39,13 @@ unsafe extern "C" {
 const CANCEL_DISABLE: c_int = 1;
 
 /// While this lives the thread cannot be cancelled. The hook's waits would be cancellation points where the driver has none, and a
-/// cancellation inside this library ends the whole process.
-struct Uncancelled {
+/// cancellation inside this library ends the whole process. A cancellation inside a driver's call would leave the call counted for ever.
+pub(crate) struct Uncancelled {
     before: c_int,
 }
 
 impl Uncancelled {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let mut before = 0;
         // SAFETY: `before` is writable; the call concerns the calling thread only and is no system call.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };

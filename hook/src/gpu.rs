@@ -6,6 +6,7 @@
 use std::sync::Mutex;
 
 use sluice_driver_api::types::*;
+use sluice_hook_core::event_pool::{EventPool, Returned};
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
@@ -13,20 +14,17 @@ use crate::{preempt, real};
 
 const REGISTER_DEVICEMAP: c_uint = 2;
 
-const MAX_POOLED_EVENTS: usize = 64;
-
-/// The driver, and events kept for reuse.
+/// The driver, and the hook's own events.
 #[derive(Debug, Default)]
 pub(crate) struct Gpu {
-    pool: Mutex<Vec<Mark>>,
+    events: Mutex<EventPool>,
 }
 
 impl Driver for Gpu {
     fn locate(&self, stream: Stream) -> Option<StreamLocation> {
         // A created stream determines where the launch goes, whatever context is current.
         let created = (stream.kind == StreamKind::Created).then(|| handle(stream));
-        let of_stream = created.and_then(|stream| stream_context(stream).ok().flatten());
-        let context = of_stream.or_else(current_context)?;
+        let context = context_of(stream)?;
         let blocking = created.is_none_or(|stream| is_blocking(stream).unwrap_or(false));
         Some(StreamLocation { context, blocking })
     }
@@ -63,7 +61,11 @@ impl Driver for Gpu {
     }
 
     fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64> {
-        if from.context != to.context {
+        let exist = {
+            let events = lock(&self.events);
+            events.exists(from) && events.exists(to)
+        };
+        if from.context != to.context || !exist {
             return None;
         }
         let elapsed = real::table().cuEventElapsedTime?;
@@ -82,12 +84,9 @@ impl Driver for Gpu {
     }
 
     fn discard(&self, mark: Mark) {
-        let mut pool = lock(&self.pool);
-        if pool.len() < MAX_POOLED_EVENTS {
-            pool.push(mark);
+        if lock(&self.events).put_back(mark) != Returned::Surplus {
             return;
         }
-        drop(pool);
         with_context(mark.context, || {
             // SAFETY: the event is the hook's and no longer used.
             real::table().cuEventDestroy_v2.map(|destroy| unsafe { destroy(pointer(mark.event)) })
@@ -112,6 +111,10 @@ impl Driver for Gpu {
         preempt::has_queued_commands(context)
     }
 
+    fn held_back_since_ns(&self) -> Option<u64> {
+        preempt::manager::closed_since_ns()
+    }
+
     fn drain_context(&self, context: u64) {
         with_context(context, || {
             // SAFETY: no arguments; waits for the context that `with_context` made current.
@@ -123,21 +126,27 @@ impl Driver for Gpu {
 impl Gpu {
     /// Forgets the events of a context that has ended.
     pub(crate) fn forget_context(&self, context: u64) {
-        lock(&self.pool).retain(|mark| mark.context != context);
+        lock(&self.events).forget_context(context);
     }
 
     fn event(&self, context: u64) -> Option<Mark> {
-        let mut pool = lock(&self.pool);
-        if let Some(at) = pool.iter().position(|mark| mark.context == context) {
-            return Some(pool.swap_remove(at));
+        let free = lock(&self.events).take(context);
+        if free.is_some() {
+            return free;
         }
-        drop(pool);
         let create = real::table().cuEventCreate?;
         let mut event = std::ptr::null_mut();
         // SAFETY: `event` is writable, and the context it is to belong to is current.
         let created = unsafe { create(&raw mut event, CU_EVENT_BLOCKING_SYNC) };
-        (created == CUresult::SUCCESS).then(|| Mark { context, event: event.expose_provenance() as u64 })
+        (created == CUresult::SUCCESS)
+            .then(|| lock(&self.events).add(context, event.expose_provenance() as u64))
     }
+}
+
+/// The context in which calls of this thread on `stream` run.
+pub(crate) fn context_of(stream: Stream) -> Option<u64> {
+    let created = (stream.kind == StreamKind::Created).then(|| handle(stream));
+    created.and_then(|stream| stream_context(stream).ok().flatten()).or_else(current_context)
 }
 
 pub(crate) fn current_context() -> Option<u64> {
@@ -197,6 +206,20 @@ pub(crate) fn relax_capture_mode() {
         // SAFETY: `mode` is readable and writable.
         let _previous = unsafe { exchange(&raw mut mode) };
     }
+}
+
+/// Runs `call`, which uses no stream that is being captured, so that its driver calls are permitted while the program captures a graph.
+pub(crate) fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
+    let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode else { return call() };
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: `mode` is readable and writable; the first call stores the program's mode there.
+    let exchanged = unsafe { exchange(&raw mut mode) };
+    let result = call();
+    if exchanged == CUresult::SUCCESS {
+        // SAFETY: as above.
+        let _previous = unsafe { exchange(&raw mut mode) };
+    }
+    result
 }
 
 /// Runs `call` with `context` current, whatever context the calling thread had; `None` if it cannot be made current.

@@ -24,13 +24,16 @@ use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
 use crate::link::{MemoryConnection, TokenConnection};
 use crate::{channel_groups, hold_kernel, log, preempt, thread};
-use setup::{make_device, setup};
+use setup::{NoDevice, make_device, setup};
 
 /// Maximum number of devices that a process can see.
 pub(crate) const MAX_DEVICES: usize = 64;
 
 /// How often to reconnect to a memory manager that was away.
 const MEMORY_CHECK_NS: u64 = 250_000_000;
+
+/// How long to wait after a failed start of the tracker.
+const START_RETRY_NS: u64 = 100_000_000;
 
 pub(crate) static COUNTERS: Counters = Counters::zero();
 pub(crate) static CAPTURES: Captures = Captures::new();
@@ -60,17 +63,30 @@ pub(crate) struct ManagedDevice {
     pub(crate) ordinal: u32,
     pub(crate) active_hold: hold_kernel::ActiveHold,
     tracked: AtomicBool,
+    /// When the tracker may be started again after a failure.
+    next_start_ns: AtomicU64,
 }
 
 impl ManagedDevice {
-    /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need.
-    pub(crate) fn track(&'static self) {
-        if !self.tracked.load(Acquire)
-            && !self.tracked.swap(true, AcqRel)
-            && !thread::start(c"sluice-tracker", thread::SMALL_STACK_BYTES, move || self.run_tracker())
-        {
-            self.device.bypass_all();
+    /// Starts the tracker if it does not run: it keeps the connections, which launches and allocations need. `false` if the system has no
+    /// thread for it. Then calls bypass, and a later call tries again.
+    pub(crate) fn track(&'static self) -> bool {
+        if self.tracked.load(Acquire) {
+            return true;
         }
+        let now = HostClock.now_ns();
+        if now < self.next_start_ns.load(Relaxed) {
+            return false;
+        }
+        if self.tracked.swap(true, AcqRel)
+            || thread::start(c"sluice-tracker", thread::SMALL_STACK_BYTES, move || self.run_tracker())
+        {
+            return true;
+        }
+        self.device.bypass_all();
+        self.next_start_ns.store(now.saturating_add(START_RETRY_NS), Relaxed);
+        self.tracked.store(false, Release);
+        false
     }
 
     fn run_tracker(&'static self) {
@@ -129,7 +145,9 @@ pub(crate) fn device_for_launch() -> Result<&'static ManagedDevice, Bypass> {
     // Without a current context the launch may still go to a stream's context. With one device its gate is the only one.
     let only = || (DEVICE_COUNT.load(Relaxed) == 1).then_some(0);
     let managed = device_of(gpu::current_device().or_else(only).ok_or(Bypass::NoContext)?)?;
-    managed.track();
+    if !managed.track() {
+        return Err(Bypass::InternalError);
+    }
     if DEVICE_COUNT.load(Relaxed) == 1 {
         ONLY_DEVICE.share(managed);
     }
@@ -169,11 +187,14 @@ pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static ManagedDevice, Byp
     }
     let made = make_device(ordinal);
     SETTING_UP.set(false);
-    let Some(made) = made else {
-        UNMANAGED.fetch_or(1 << at, AcqRel);
-        return Err(Bypass::NotManaged);
-    };
-    Ok(slot.publish(made))
+    match made {
+        Ok(made) => Ok(slot.publish(made)),
+        Err(NoDevice::Unmanaged) => {
+            UNMANAGED.fetch_or(1 << at, AcqRel);
+            Err(Bypass::NotManaged)
+        }
+        Err(NoDevice::Unknown) => Err(Bypass::NoContext),
+    }
 }
 
 /// The device of an ordinal if it is in use.
@@ -183,6 +204,12 @@ pub(crate) fn device_in_use(ordinal: u32) -> Option<&'static ManagedDevice> {
 
 pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
+}
+
+/// Reads the configuration, in `cuInit`. The driver reads the environment there too, so no thread of a correct program changes it at the
+/// same time. Later calls may come while another thread does.
+pub(crate) fn configure() {
+    let _setup = setup();
 }
 
 /// `Err` with the reason if nothing is governed in this process.

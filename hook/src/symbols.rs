@@ -179,13 +179,17 @@ pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
     EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
 }
 
-/// Whether the address lies in a CUDA driver other than this library.
+/// Whether the address lies in a CUDA driver other than this library, in this library's namespace.
 fn is_driver(address: *mut c_void) -> bool {
     let Some(place) = elf::place(address) else { return false };
     if place.dli_fbase == DRIVER_BASE.load(Acquire) {
         return true;
     }
     if elf::is_ours(address) || !is_named_like_driver(place.dli_fname) {
+        return false;
+    }
+    // This library opens the driver in its own namespace. Wrappers would call that one with objects of the other.
+    if !elf::is_in_our_namespace(address) {
         return false;
     }
     DRIVER_NAME.store(place.dli_fname.cast_mut(), Release);

@@ -8,12 +8,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::process::COUNTERS;
+use crate::symbols;
 
-/// Enough for the driver's calls. Small, so that threads also start in programs with a small stack limit.
+/// Enough for the driver's calls, besides what the C library takes for thread-local storage. Small, so that threads also start in programs with a small stack limit.
 pub(crate) const SMALL_STACK_BYTES: usize = 256 * 1024;
 
 /// Enough for the driver's compiler, and for callbacks of the program.
 pub(crate) const LARGE_STACK_BYTES: usize = 8 << 20;
+
+/// Some C libraries refuse stacks that are not a multiple of a page.
+const PAGE_BYTES: usize = 4096;
 
 /// Signals that a thread raises by its own faults.
 const FAULTS: [c_int; 6] =
@@ -24,7 +28,21 @@ struct Body {
     run: Box<dyn FnOnce() + Send>,
 }
 
-/// Starts a thread with a name of at most 15 bytes and a stack of `stack` bytes; `false` if the system refuses.
+/// Bytes of a thread's stack that glibc takes for itself: above all the thread-local storage of all libraries, which may exceed
+/// [`SMALL_STACK_BYTES`]. 0 with another C library.
+fn reserved_bytes(attributes: *const libc::pthread_attr_t) -> usize {
+    type MinimumStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    let found = symbols::real_dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack");
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: glibc's function of this name has this signature; language runtimes call it.
+    let minimum = unsafe { std::mem::transmute::<*mut c_void, MinimumStack>(found) };
+    // SAFETY: the caller passes initialised attributes.
+    unsafe { minimum(attributes) }
+}
+
+/// Starts a thread with a name of at most 15 bytes and `stack` bytes of stack for its calls; `false` if the system refuses.
 pub(crate) fn start(name: &'static CStr, stack: usize, run: impl FnOnce() + Send + 'static) -> bool {
     let body = Box::into_raw(Box::new(Body { name, run: Box::new(run) }));
     // SAFETY: the attributes are initialised before use and destroyed once; masks are valid for the calls; `run_body` takes the body.
@@ -36,7 +54,8 @@ pub(crate) fn start(name: &'static CStr, stack: usize, run: impl FnOnce() + Send
         let mut thread = 0;
         libc::pthread_attr_init(&raw mut attributes) == 0 && {
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-            libc::pthread_attr_setstacksize(&raw mut attributes, stack);
+            let size = stack.saturating_add(reserved_bytes(&raw const attributes));
+            libc::pthread_attr_setstacksize(&raw mut attributes, size.next_multiple_of(PAGE_BYTES));
             libc::sigfillset(&raw mut all);
             for fault in FAULTS {
                 libc::sigdelset(&raw mut all, fault);

@@ -29,6 +29,14 @@ pub enum Policy {
     Order,
     /// A stream command that can be made only when the commands before it were made.
     Turn,
+    /// As [`Self::Order`], for a command that passes the launch gate.
+    GatedOrder,
+    /// As [`Self::Turn`], for a command that passes the launch gate.
+    GatedTurn,
+    /// As [`Self::Copy`], for a copy that passes the launch gate.
+    GatedCopy,
+    /// As [`Self::Sync`], for a copy that passes the launch gate.
+    GatedSync,
     /// Queries a stream, or changes how it executes later commands.
     Ask,
     /// Changes or destroys an executable graph.
@@ -75,6 +83,10 @@ macro_rules! entries {
     (@policy event) => { Policy::Event };
     (@policy order) => { Policy::Order };
     (@policy turn) => { Policy::Turn };
+    (@policy gated_order) => { Policy::GatedOrder };
+    (@policy gated_turn) => { Policy::GatedTurn };
+    (@policy gated_copy) => { Policy::GatedCopy };
+    (@policy gated_sync) => { Policy::GatedSync };
     (@policy ask) => { Policy::Ask };
     (@policy graph) => { Policy::Graph };
     (@policy forward) => { Policy::Forward };

@@ -12,7 +12,8 @@ use crate::lock;
 #[derive(Debug, Default)]
 pub struct Captures {
     count: AtomicUsize,
-    streams: Mutex<Vec<u64>>,
+    /// Each stream with its context.
+    streams: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Captures {
@@ -21,18 +22,27 @@ impl Captures {
         Self { count: AtomicUsize::new(0), streams: Mutex::new(Vec::new()) }
     }
 
-    /// Begins a capture on the stream. Called before the driver, so that no call of the tracker falls in between.
-    pub fn begin(&self, stream: u64) {
-        self.change(|streams| streams.push(stream));
+    /// Begins a capture on the stream of a context. Called before the driver, so that no call of the tracker falls in between. Returns
+    /// whether no other capture is active.
+    pub fn begin(&self, stream: u64, context: u64) -> bool {
+        self.change(|streams| {
+            streams.push((stream, context));
+            streams.len() == 1
+        })
     }
 
     /// Ends the capture on the stream: it is over, never began, or the stream was destroyed.
     pub fn end(&self, stream: u64) {
         self.change(|streams| {
-            if let Some(at) = streams.iter().position(|captured| *captured == stream) {
+            if let Some(at) = streams.iter().position(|(captured, _)| *captured == stream) {
                 streams.swap_remove(at);
             }
         });
+    }
+
+    /// Ends all captures of a context that has ended.
+    pub fn end_context(&self, context: u64) {
+        self.change(|streams| streams.retain(|(_, of)| *of != context));
     }
 
     /// Whether any stream is being captured.
@@ -40,10 +50,11 @@ impl Captures {
         self.count.load(SeqCst) != 0
     }
 
-    fn change(&self, edit: impl FnOnce(&mut Vec<u64>)) {
+    fn change<R>(&self, edit: impl FnOnce(&mut Vec<(u64, u64)>) -> R) -> R {
         let mut streams = lock(&self.streams);
-        edit(&mut streams);
+        let result = edit(&mut streams);
         self.count.store(streams.len(), SeqCst);
+        result
     }
 }
 

@@ -259,6 +259,8 @@ pub(crate) struct FakeDriver {
     /// Queries of streams.
     pub(crate) queries: AtomicU64,
     pub(crate) no_context: AtomicBool,
+    /// Since when the manager holds them back; 0 if it does not.
+    pub(crate) held_back_ns: AtomicU64,
     /// Until when commands wait in queues of the hook.
     pub(crate) queued_until_ns: AtomicU64,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
@@ -276,7 +278,7 @@ impl Driver for FakeDriver {
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
         lock(&self.marked).push(stream.handle);
         self.live_marks.fetch_add(1, SeqCst);
-        Some(Mark { context, event: stream.handle })
+        Some(Mark { context, event: stream.handle, number: 0 })
     }
 
     fn wait(&self, mark: Mark) {
@@ -303,6 +305,10 @@ impl Driver for FakeDriver {
     fn has_queued(&self, _context: u64) -> bool {
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         now < self.queued_until_ns.load(SeqCst)
+    }
+
+    fn held_back_since_ns(&self) -> Option<u64> {
+        Some(self.held_back_ns.load(SeqCst)).filter(|since| *since != 0)
     }
 
     fn drain_context(&self, context: u64) {

@@ -27,6 +27,7 @@ pub mod burst_admission;
 pub mod captures;
 pub mod config;
 pub mod device;
+pub mod event_pool;
 #[cfg(test)]
 mod fakes;
 mod gpu_time_estimate;

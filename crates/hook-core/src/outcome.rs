@@ -43,7 +43,7 @@ reasons! {
     NotAdmitted = "not_admitted",
     /// The stream is being captured: the call records a graph node and runs nothing.
     Capture = "capture",
-    /// The calling thread has no current context: the driver returns the error.
+    /// The calling thread has no current context, or the driver is not initialised: the driver returns the error.
     NoContext = "no_context",
     /// The call came from inside another governed call.
     Nested = "nested",

@@ -90,6 +90,8 @@ pub struct Mark {
     pub context: u64,
     /// The driver's event handle.
     pub event: u64,
+    /// Tells the event from a later one with the same handles.
+    pub number: u64,
 }
 
 /// The GPU driver, as far as launch gate and tracker need it. All functions may be called from any thread.
@@ -117,6 +119,11 @@ pub trait Driver {
 
     /// Whether commands of the context wait in queues of the hook. They reach the driver later, without a call of the program.
     fn has_queued(&self, context: u64) -> bool;
+
+    /// Since when the manager has the hook hold queued commands back; `None` if it does not.
+    fn held_back_since_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// Waits for everything submitted to the context.
     fn drain_context(&self, context: u64);

@@ -1,6 +1,6 @@
 //! The streams used during a grant, and which of them may have unfinished work.
 
-use crate::platform::{Stream, StreamKind, StreamLocation};
+use crate::platform::{Mark, Stream, StreamKind, StreamLocation};
 
 /// One stream used during the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,10 @@ pub struct UsedStream {
     pub stream: Stream,
     /// Whether the legacy default stream waits for this stream.
     pub blocking: bool,
+    /// An event behind the work of a default stream, recorded because a capture is open: see [`Device::launched_during_capture`].
+    ///
+    /// [`Device::launched_during_capture`]: crate::device::Device::launched_during_capture
+    tail: Option<Mark>,
     /// Epoch of the newest launch that was noted and is not known to have finished; 0 if there is none.
     dirty: u64,
 }
@@ -19,6 +23,11 @@ impl UsedStream {
     /// Whether a launch on the stream is not known to have finished.
     pub fn is_dirty(&self) -> bool {
         self.dirty != 0
+    }
+
+    /// The event behind the stream's work, if one was recorded.
+    pub fn tail(&self) -> Option<Mark> {
+        self.tail
     }
 }
 
@@ -60,7 +69,7 @@ impl StreamSet {
     pub fn note(&mut self, context: u64, stream: Stream, blocking: bool, epoch: u64) {
         match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
             Some(used) => used.dirty = epoch,
-            None => self.streams.push(UsedStream { context, stream, blocking, dirty: epoch }),
+            None => self.streams.push(UsedStream { context, stream, blocking, tail: None, dirty: epoch }),
         }
     }
 
@@ -78,8 +87,19 @@ impl StreamSet {
                 used.dirty = 0;
             }
         }
-        // Clean ones are never looked up. Under an unlimited grant the streams of ended threads would accumulate.
-        self.streams.retain(|used| used.is_dirty() || used.stream.kind != StreamKind::PerThread);
+        // Clean ones are never looked up, and those with an event are kept until the next drain returns it. Under an unlimited grant the streams of ended threads would accumulate.
+        self.streams.retain(|used| {
+            used.is_dirty() || used.tail.is_some() || used.stream.kind != StreamKind::PerThread
+        });
+    }
+
+    /// Keeps an event behind the stream's work. Returns the event that is not needed any more: the former one, or this one if the stream is
+    /// not noted.
+    pub fn set_tail(&mut self, context: u64, stream: Stream, tail: Mark) -> Option<Mark> {
+        match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
+            Some(used) => used.tail.replace(tail),
+            None => Some(tail),
+        }
     }
 
     /// The stream with work, if there is exactly one.

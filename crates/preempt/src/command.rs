@@ -50,6 +50,7 @@ pub const STAGED_MAXIMUM: usize = 64 << 10;
 pub struct Call {
     work: Work,
     bytes: usize,
+    graph: Option<u64>,
     make: Arc<dyn Fn(u64) -> Result<(), Code> + Send + Sync>,
 }
 
@@ -61,7 +62,12 @@ impl Call {
         bytes: usize,
         make: impl Fn(u64) -> Result<(), Code> + Send + Sync + 'static,
     ) -> Self {
-        Self { work, bytes, make: Arc::new(make) }
+        Self { work, bytes, graph: None, make: Arc::new(make) }
+    }
+
+    /// The call with the executable graph that it uses, if it uses one.
+    pub fn with_graph(self, graph: Option<u64>) -> Self {
+        Self { graph, ..self }
     }
 
     /// Makes the call.
@@ -103,6 +109,15 @@ impl Command {
             Self::Launch(launch) => launch.parameters.len() + launch.attributes.len(),
             Self::Call(call) => call.bytes,
             Self::Graph(_) => 0,
+        }
+    }
+
+    /// The executable graph that the command uses. The driver destroys it after the command at the earliest.
+    pub(crate) fn graph(&self) -> Option<u64> {
+        match self {
+            Self::Launch(_) => None,
+            Self::Call(call) => call.graph,
+            Self::Graph(graph) => Some(*graph),
         }
     }
 

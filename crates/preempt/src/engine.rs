@@ -35,7 +35,7 @@
 //! | `StreamGates::progress` | `check_stopped` | the preempted stream | driver use |
 //! | `destroy_stream`, `destroy_event` of its marks | `destroy_if_finished` | a finished stream | a driver use of its own; there is no other |
 //! | `destroy_event` | `destroy_postponed` | an unused event | event use |
-//! | `destroy_graph` | `submit_entry` | a graph behind its last launch | submitting |
+//! | `destroy_graph` | `submit_entry` | a graph behind the last command that uses it | submitting |
 //! | the calls given to `with_stream` | the adapter | any stream | driver use |
 //!
 //! The engine does not know the context of an event that was recorded before the engine existed. If a wait for such an event is still

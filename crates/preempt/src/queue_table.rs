@@ -9,7 +9,6 @@ mod waiters;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::command::Command;
 use crate::ids::{Context, Event, QueueId, Stream};
 use crate::outcome::Error;
 use crate::queue::Queue;
@@ -20,10 +19,10 @@ pub(crate) use queue_state::{Entry, GroupControl, IdleWatch, Operation, QueueSta
 pub(crate) use selection::{SelectedEntry, Selection};
 pub(crate) use waiters::Waiters;
 
-/// Pending launches of an executable graph.
+/// Pending commands that use an executable graph.
 #[derive(Debug, Default)]
 struct GraphUse {
-    pending_launches: usize,
+    pending_commands: usize,
     destroy_requested: bool,
 }
 
@@ -187,8 +186,8 @@ impl QueueTable {
     pub(crate) fn push(&mut self, id: QueueId, operation: Operation, mut after: Vec<(QueueId, u64)>) {
         let Some(stream) = self.queue_states.get(&id).map(QueueState::stream) else { return };
         after.extend(self.dependencies(stream));
-        if let Operation::Command(Command::Graph(graph)) = &operation {
-            self.graphs.entry(*graph).or_default().pending_launches += 1;
+        if let Some(graph) = operation.graph() {
+            self.graphs.entry(graph).or_default().pending_commands += 1;
         }
         if let Some(queue_state) = self.queue_states.get_mut(&id) {
             queue_state.push(Entry { operation, after });
@@ -196,23 +195,23 @@ impl QueueTable {
         self.update_admission(id);
     }
 
-    /// Notes that a pending launch of a graph was submitted. Returns the graph if it is to be destroyed now.
-    pub(crate) fn graph_launched(&mut self, graph: u64) -> Option<u64> {
+    /// Notes that a pending command that uses a graph was submitted. Returns the graph if it is to be destroyed now.
+    pub(crate) fn graph_used(&mut self, graph: u64) -> Option<u64> {
         let graph_use = self.graphs.get_mut(&graph)?;
-        graph_use.pending_launches = graph_use.pending_launches.saturating_sub(1);
-        let (finished, destroy) = (graph_use.pending_launches == 0, graph_use.destroy_requested);
+        graph_use.pending_commands = graph_use.pending_commands.saturating_sub(1);
+        let (finished, destroy) = (graph_use.pending_commands == 0, graph_use.destroy_requested);
         if finished {
             self.graphs.remove(&graph);
         }
         (finished && destroy).then_some(graph)
     }
 
-    /// Whether launches of a graph are pending.
+    /// Whether commands that use a graph are pending.
     pub(crate) fn is_graph_waiting(&self, graph: u64) -> bool {
         self.graphs.contains_key(&graph)
     }
 
-    /// Notes that the program destroys a graph. Returns `true` if pending launches postpone that.
+    /// Notes that the program destroys a graph. Returns `true` if pending commands postpone that.
     pub(crate) fn request_graph_destroy(&mut self, graph: u64) -> bool {
         self.graphs.get_mut(&graph).map(|graph_use| graph_use.destroy_requested = true).is_some()
     }

@@ -79,6 +79,7 @@ pub(super) fn ending(
         guarded((), || preempt::finish_context_end(context));
         guarded((), || {
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);
+            process::CAPTURES.end_context(context);
             for managed in process::devices() {
                 managed.device.forget_context(context);
                 managed.device.driver.forget_context(context);

@@ -1,13 +1,14 @@
-//! Launches pass the launch gate.
+//! Launches pass the launch gate, and other commands that run on the multiprocessors.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::device::LaunchPass;
 use sluice_hook_core::outcome::{Bypass, Outcome};
-use sluice_hook_core::platform::Stream;
+use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
+use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
 
@@ -16,7 +17,7 @@ enum Admission {
     /// Its stream is known: the fast path.
     Passed(#[expect(dead_code, reason = "dropped when the launch has been submitted")] LaunchPass<'static>),
     /// It was noted, or had to wait for a grant: the slow path.
-    Noted(&'static ManagedDevice, #[expect(dead_code, reason = "as above")] LaunchPass<'static>),
+    Noted(&'static ManagedDevice, Stream, #[expect(dead_code, reason = "as above")] LaunchPass<'static>),
     /// The launch gate does not apply to it.
     Bypassed,
 }
@@ -34,11 +35,20 @@ pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -
             None => bypassed(Bypass::Nested),
         };
         let result = real();
-        if let Admission::Noted(managed, _) = admission {
-            hold_kernel::after_noted_launch(managed);
+        if let Admission::Noted(managed, stream, _) = admission {
+            after_noted(managed, stream, result);
         }
         result
     })
+}
+
+/// Calls `real`, which submits a command to `stream` that runs on the multiprocessors. It needs a grant as a launch does. A process with an
+/// unlimited grant does not wait for one: there `real` reports the command as work, and it begins no request.
+#[inline]
+pub(crate) fn command(stream: (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
+    let has_unlimited_grant =
+        process::device_for_call().is_some_and(|managed| managed.device.link.deadline_ticks() == u64::MAX);
+    if has_unlimited_grant { real() } else { call(stream, real) }
 }
 
 #[inline]
@@ -77,11 +87,22 @@ fn acquire(
         // The first launch of a request always takes this path: it begins a burst, which has to be noted.
         Outcome::Governed(pass) => {
             hold_kernel::before_noted_launch(managed);
-            Admission::Noted(managed, pass)
+            Admission::Noted(managed, stream, pass)
         }
         Outcome::Bypassed(reason) => bypassed(reason),
         // A launch is never refused; if it were, the driver's result would apply.
         Outcome::Refused => Admission::Bypassed,
+    }
+}
+
+/// Called before the launch stops counting as in flight, so that the drain sees what is recorded here.
+#[cold]
+fn after_noted(managed: &'static ManagedDevice, stream: Stream, result: CUresult) {
+    hold_kernel::after_noted_launch(managed);
+    if process::CAPTURES.any() && stream.kind != StreamKind::Created && result == CUresult::SUCCESS {
+        guarded((), || {
+            gpu::with_relaxed_capture_mode(|| managed.device.launched_during_capture(stream));
+        });
     }
 }
 

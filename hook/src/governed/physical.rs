@@ -65,23 +65,31 @@ pub(crate) fn map(
     })
 }
 
-/// `cuMemUnmap`: ends all mappings in the range.
+/// `cuMemUnmap`: ends all mappings in the range. They are taken first: once the driver has unmapped the range, another thread may map memory
+/// there.
 pub(crate) fn unmap((pointer, size): (u64, usize), real: impl FnOnce() -> CUresult) -> CUresult {
-    if_succeeded(real, || {
-        let end = pointer.saturating_add(size as u64);
-        let gone = mappings(|all| {
-            let inside: Vec<_> =
-                all.range(pointer..end).map(|(start, (_, handle))| (*start, *handle)).collect();
-            for (start, _) in &inside {
-                all.remove(start);
-            }
-            inside
-        });
-        for (_, handle) in gone {
+    if process::has_forked() {
+        return real();
+    }
+    let taken = guarded(BTreeMap::new(), || {
+        mappings(|all| {
+            let mut taken = all.split_off(&pointer);
+            all.append(&mut taken.split_off(&pointer.saturating_add(size as u64)));
+            taken
+        })
+    });
+    let result = real();
+    guarded((), || {
+        if result != CUresult::SUCCESS {
+            mappings(|all| all.extend(taken));
+            return;
+        }
+        for (_, handle) in taken.into_values() {
             let freed = process::allocations().release(HandleSpace::Physical, handle);
             freed.into_iter().for_each(charge::release);
         }
-    })
+    });
+    result
 }
 
 fn if_succeeded(real: impl FnOnce() -> CUresult, record: impl FnOnce()) -> CUresult {

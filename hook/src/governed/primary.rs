@@ -22,15 +22,12 @@ thread_local! {
 
 /// `cuDevicePrimaryCtxRetain`.
 pub(crate) fn retain(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    let counts = !INSIDE.get() && !process::has_forked();
-    let result = create(device, || inside(real));
-    if counts
-        && result == CUresult::SUCCESS
-        && let Some(retains) = retains(device)
-    {
-        retains.retained();
+    let counted = !INSIDE.get() && !process::has_forked();
+    let make = || create(device, || inside(real));
+    match retains(device).filter(|_| counted) {
+        Some(retains) => retains.retain(make, |result| *result == CUresult::SUCCESS),
+        None => make(),
     }
-    result
 }
 
 /// `cuDevicePrimaryCtxRelease`.
@@ -50,9 +47,26 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     };
     match primary(device) {
         // Regardless of the result: see `has_ended`.
-        Some(context) => ending(context, true, real, |_| is_active(device) == Some(false)),
+        Some(context) => ending_alone(device, context, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
+}
+
+/// As [`ending`]. From the driver's call on until the end of the context is dealt with, no other thread makes a new primary context.
+fn ending_alone(
+    device: CUdevice,
+    context: u64,
+    real: impl FnOnce() -> CUresult,
+    ended: impl FnOnce(CUresult) -> bool,
+) -> CUresult {
+    let mut alone = None;
+    let real = || {
+        alone = retains(device).filter(|_| !process::has_forked()).map(RetainCount::begin_end);
+        real()
+    };
+    let result = ending(context, true, real, ended);
+    drop(alone);
+    result
 }
 
 /// `cuDevicePrimaryCtxReset`: ends the context, however often it was retained.
@@ -67,7 +81,8 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
     forget();
     let result = match primary(device) {
         Some(context) => {
-            ending(context, true, real, |result| has_ended(result) || is_active(device) == Some(false))
+            let ended = |result| has_ended(result) || is_active(device) == Some(false);
+            ending_alone(device, context, real, ended)
         }
         None => real(),
     };

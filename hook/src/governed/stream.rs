@@ -7,7 +7,8 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
 
-use super::guarded;
+use super::{Uncancelled, guarded};
+use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, CAPTURES};
 
@@ -20,10 +21,12 @@ pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce(
         managed.device.needs_note(stream, thread)
             && guarded(false, || managed.device.begin_work(stream, thread))
     });
-    let result = real();
-    if begun {
-        guarded((), || managed.device.end_submission());
+    if !begun {
+        return real();
     }
+    let _uncancelled = Uncancelled::begin();
+    let result = real();
+    guarded((), || managed.device.end_submission());
     result
 }
 
@@ -47,24 +50,23 @@ pub(crate) fn capture(
     (stream, per_thread): (CUstream, bool),
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let stream =
-        process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id())).handle;
-    if begins { begin_capture(stream, real) } else { end_capture(stream, real) }
+    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    if begins { begin_capture(stream, real) } else { end_capture(stream.handle, real) }
 }
 
-fn begin_capture(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
+fn begin_capture(stream: Stream, real: impl FnOnce() -> CUresult) -> CUresult {
     // Calls in a capture are not seen as the continuation of a request.
     hold_kernel::before_wait(true);
     guarded((), || {
-        CAPTURES.begin(stream);
-        // From here on every launch takes the slow path, and the tracker has stopped using the legacy stream.
+        let is_first = CAPTURES.begin(stream.handle, gpu::context_of(stream).unwrap_or(0));
+        // From here on every launch takes the slow path, and the tracker has stopped using default streams.
         for managed in process::devices() {
-            managed.device.prepare_capture();
+            managed.device.prepare_capture(is_first);
         }
     });
     let result = real();
     if result != CUresult::SUCCESS {
-        guarded((), || CAPTURES.end(stream));
+        guarded((), || CAPTURES.end(stream.handle));
     }
     result
 }

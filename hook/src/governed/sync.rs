@@ -1,4 +1,6 @@
 //! Waits of the host for the GPU: they show which streams are idle.
+//!
+//! A thread that is cancelled meanwhile ends when the driver's call has returned and the end of the wait is counted.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUstream};
@@ -6,7 +8,7 @@ use sluice_hook_core::device::HostWait;
 use sluice_hook_core::platform::{Stream, StreamKind};
 use sluice_hook_core::streams::WaitTarget;
 
-use super::guarded;
+use super::{Uncancelled, guarded};
 use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
@@ -68,6 +70,7 @@ fn waited_for(stream: Stream) -> Option<WaitTarget> {
 
 /// Calls `real`, which may wait for the GPU.
 pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
+    let _uncancelled = Uncancelled::begin();
     let begun = guarded(None, || {
         let managed = process::device_for_call()?;
         managed.device.begin_blocking();
@@ -82,6 +85,7 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
+    let _uncancelled = Uncancelled::begin();
     let begun: Vec<_> = guarded(Vec::new(), || {
         let begin = |managed: &&ManagedDevice| _ = managed.device.begin_blocking();
         process::devices().inspect(begin).collect()
@@ -93,6 +97,7 @@ pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls `real`, and reports the wait to the device before and after it.
 fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitTarget>) -> CUresult {
+    let _uncancelled = Uncancelled::begin();
     let begun: Option<(&'static ManagedDevice, HostWait)> = guarded(None, || {
         let managed = process::device_for_call()?;
         Some((managed, managed.device.begin_wait(what()?)))

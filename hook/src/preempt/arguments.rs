@@ -52,6 +52,12 @@ impl Argument<CUgraphExec> {
     pub(crate) fn work(&self) -> Option<Work> {
         Some(Work::Graph(self.0.expose_provenance() as u64))
     }
+
+    /// The executable graph, if the argument is one.
+    #[inline]
+    pub(crate) fn graph(&self) -> Option<CUgraphExec> {
+        Some(self.0)
+    }
 }
 
 impl Argument<usize> {
@@ -145,6 +151,12 @@ pub(crate) trait PlainArgument {
     /// The kind of work, if it names one.
     #[inline]
     fn work(&self) -> Option<Work> {
+        None
+    }
+
+    /// The executable graph, if it is one.
+    #[inline]
+    fn graph(&self) -> Option<CUgraphExec> {
         None
     }
 

@@ -3,6 +3,7 @@
 //! One thread per device follows the word. The GPU never waits for a word that only the manager can write. It waits
 //! for the process's own gates, and they open when the manager is gone.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
 use sluice_hook_core::lock;
-use sluice_hook_core::platform::TokenLink;
+use sluice_hook_core::platform::{Clock, TokenLink};
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Error;
@@ -21,6 +22,7 @@ use sluice_sys::futex;
 use super::preemptors::{self, Preemptor};
 use super::program_api::{GateUse, can_stop_on_gpu};
 use super::{HookEngine, engage, engine, is_ending, streams, worker};
+use crate::clock::HostClock;
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::thread;
 
@@ -67,11 +69,32 @@ struct GateRequests {
     closed: u64,
 }
 
+/// First and longest pause after the driver has refused gates.
+const REFUSED_NS: (u64, u64) = (20_000_000, 2_000_000_000);
+
+/// A refusal of gates by the driver.
+struct Refusal {
+    /// When they are tried again.
+    until_ns: u64,
+    wait_ns: u64,
+}
+
+/// Refusals by context and stream.
+static REFUSALS: Mutex<BTreeMap<(u64, u64), Refusal>> = Mutex::new(BTreeMap::new());
+
 static GATE_REQUESTS: Mutex<GateRequests> = Mutex::new(GateRequests { gates: 0, closed: 0 });
 /// Whether any manager wants gates; read without the lock.
 static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
 /// Bit n: a thread follows the word of device n.
 static FOLLOWED_DEVICES: AtomicU64 = AtomicU64::new(0);
+
+/// Since when gates are closed; 0 while they are open.
+static CLOSED_SINCE_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Since when a manager has this process hold its work back; `None` while gates are open.
+pub(crate) fn closed_since_ns() -> Option<u64> {
+    Some(CLOSED_SINCE_NS.load(Acquire)).filter(|since| *since != 0)
+}
 
 /// Starts to follow a device's word, once there is one. The tracker calls this from time to time.
 pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
@@ -159,6 +182,9 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
         return GateReport::NOTHING;
     }
     ANY_GATES_WANTED.store(after.0, Release);
+    if before.1 != after.1 {
+        CLOSED_SINCE_NS.store(if after.1 { HostClock.now_ns() } else { 0 }, Release);
+    }
     let Some(engine) = (if after.0 { engage() } else { engine() }) else { return GateReport::NOTHING };
     if before.0 != after.0 {
         engine.set_contended(after.0);
@@ -194,10 +220,10 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
 }
 
 /// Enables preemption, unless the program has done so itself. Returns the level at which the stream stops. A refusal
-/// of gates may have been temporary, so each call tries again.
+/// of gates may have been temporary, so it is tried again after a while.
 fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
-    let possible = can_stop_on_gpu(engine, queue, GateUse::Prepare);
-    let level = possible.map_or(PreemptionLevel::Host, |()| PreemptionLevel::Device);
+    let is_possible = try_gates(queue, || can_stop_on_gpu(engine, queue, GateUse::Prepare).is_ok());
+    let level = if is_possible { PreemptionLevel::Device } else { PreemptionLevel::Host };
     match engine.config(queue) {
         Some(config) if config.level >= level || config != manager_config(config.level) => {
             level.min(config.level)
@@ -208,6 +234,34 @@ fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
             level
         }
     }
+}
+
+/// Prepares a stream's gates by `prepare`, unless the driver has refused them a short time ago. An attempt registers memory and makes a
+/// stream: it takes locks of the driver, and the program may be short of what the driver lacks.
+fn try_gates(queue: &Queue, prepare: impl FnOnce() -> bool) -> bool {
+    let stream = queue.stream();
+    if stream.is_legacy() {
+        return prepare();
+    }
+    let (key, now) = ((stream.context.0, stream.handle), HostClock.now_ns());
+    if lock(&REFUSALS).get(&key).is_some_and(|refusal| now < refusal.until_ns) {
+        return false;
+    }
+    let is_possible = prepare();
+    let mut refusals = lock(&REFUSALS);
+    if is_possible {
+        refusals.remove(&key);
+    } else {
+        let wait_ns =
+            refusals.get(&key).map_or(REFUSED_NS.0, |refusal| 2 * refusal.wait_ns).min(REFUSED_NS.1);
+        refusals.insert(key, Refusal { until_ns: now.saturating_add(wait_ns), wait_ns });
+    }
+    is_possible
+}
+
+/// Forgets the refusals of a context that has ended.
+pub(super) fn forget_context(context: u64) {
+    lock(&REFUSALS).retain(|(of, _), _| *of != context);
 }
 
 /// The manager's configuration for streams that can be stopped at this level.

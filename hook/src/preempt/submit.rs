@@ -73,17 +73,22 @@ pub(crate) fn submit(
     })
 }
 
-/// A command whose arguments are plain values; `kept` makes the same call later.
+/// A command whose arguments are plain values; `kept` makes the same call later, and `graph` is the graph that it uses.
 #[inline]
 pub(crate) fn submit_by_value(
     stream: (Option<CUstream>, bool),
     work: impl Fn() -> Work,
     direct: impl FnOnce() -> CUresult,
     now: impl FnOnce(CUstream) -> CUresult,
+    graph: impl FnOnce() -> Option<CUgraphExec>,
     kept: impl FnOnce() -> Kept,
 ) -> CUresult {
     let stream = (stream.0.unwrap_or(std::ptr::null_mut()), stream.1);
-    submit(stream, &work, direct, now, || Ok(call(work(), 0, kept())))
+    let later = || {
+        let graph = graph().map(|graph| graph.expose_provenance() as u64);
+        Ok(Deferral::Queue(Command::Call(kept_call(work(), 0, kept()).with_graph(graph))))
+    };
+    submit(stream, &work, direct, now, later)
 }
 
 /// A command that only the calling thread can make. Without a stream argument it runs on the default stream.
@@ -122,14 +127,14 @@ pub(crate) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
     queue_of(stream, per_thread).map_or(stream, |(_, queue)| pointer(queue.stream().handle))
 }
 
-/// A change of an executable graph: pending launches still use the graph as it was.
+/// A change of an executable graph: pending commands still use the graph as it was.
 #[inline]
 pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     notify_engine(|engine| engine.await_graph(graph.expose_provenance() as u64));
     real()
 }
 
-/// The destruction of an executable graph, after its pending launches.
+/// The destruction of an executable graph, after the pending commands that use it.
 #[inline]
 pub(crate) fn destroy_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {
     through_engine(real, |engine| engine.destroy_graph(graph.expose_provenance() as u64))
@@ -140,7 +145,11 @@ pub(crate) type Kept = Box<dyn Fn(CUstream) -> CUresult + Send + Sync>;
 
 /// A kept call as a command that owns `bytes` bytes.
 pub(super) fn call(work: Work, bytes: usize, kept: Kept) -> Deferral {
-    Deferral::Queue(Command::Call(Call::new(work, bytes, move |stream| code(kept(pointer(stream))))))
+    Deferral::Queue(Command::Call(kept_call(work, bytes, kept)))
+}
+
+fn kept_call(work: Work, bytes: usize, kept: Kept) -> Call {
+    Call::new(work, bytes, move |stream| code(kept(pointer(stream))))
 }
 
 /// The engine and the queue of a stream, for a call of the program.

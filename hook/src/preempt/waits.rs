@@ -6,8 +6,8 @@ use sluice_preempt::ids::Context;
 
 use super::submit::{notify_engine, on_queue};
 use super::{
-    as_own_call, code, engine_for_call, is_engaged, loads, own_groups, parameters, preemptors, status,
-    streams,
+    as_own_call, code, engine_for_call, is_engaged, loads, manager, own_groups, parameters, preemptors,
+    status, streams,
 };
 use crate::governed::guarded;
 use crate::gpu::{self, pointer};
@@ -110,6 +110,7 @@ pub(crate) fn finish_context_end(context: u64) {
             streams::forget_context(context);
             engine.finish_context_end(Context(context));
             engine.driver().gates.forget_context(context);
+            manager::forget_context(context);
             parameters::forget_layouts();
             loads::forget_functions(Some(context));
         });

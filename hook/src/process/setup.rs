@@ -1,7 +1,7 @@
 //! What runs when this library is loaded, in the child of a fork, and when the configuration or a device is first needed.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
@@ -66,13 +66,22 @@ fn format_uuid(uuid: &[u8; 16]) -> String {
     [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
 }
 
-/// A device with connections to its manager; `None` if it has no manager.
-pub(super) fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
+/// Why a device was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoDevice {
+    /// The driver does not report the device: it is not initialised yet, or has no such device.
+    Unknown,
+    /// The device has no manager, and will not get one in this process.
+    Unmanaged,
+}
+
+/// A device with connections to its manager.
+pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> {
     let setup = setup();
-    let uuid = gpu::device_uuid(ordinal)?;
-    let at = usize::try_from(ordinal).ok()?;
-    let ordinal = u32::try_from(ordinal).ok()?;
-    let address = manager_address(&setup.config.managers, at, &uuid)?;
+    let uuid = gpu::device_uuid(ordinal).ok_or(NoDevice::Unknown)?;
+    let at = usize::try_from(ordinal).map_err(|_| NoDevice::Unknown)?;
+    let ordinal = u32::try_from(ordinal).map_err(|_| NoDevice::Unknown)?;
+    let address = manager_address(&setup.config.managers, at, &uuid).ok_or(NoDevice::Unmanaged)?;
     let identity = ClientIdentity { name: setup.name, ordinal, uuid };
     super::log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
     let settings = Settings {
@@ -84,12 +93,13 @@ pub(super) fn make_device(ordinal: CUdevice) -> Option<ManagedDevice> {
     };
     let token = TokenConnection::new(address.clone(), identity.clone());
     let memory = MemoryConnection::new(address, identity);
-    Some(ManagedDevice {
+    Ok(ManagedDevice {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
         memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,
         active_hold: hold_kernel::ActiveHold::none(),
         tracked: AtomicBool::new(false),
+        next_start_ns: AtomicU64::new(0),
     })
 }
 

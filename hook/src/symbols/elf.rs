@@ -37,6 +37,30 @@ pub(super) fn is_ours(address: *const c_void) -> bool {
     own.zip(place(address)).is_some_and(|(own, other)| own.dli_fbase == other.dli_fbase)
 }
 
+/// Whether an address lies in an object of this library's own namespace. `dlmopen` loads objects into others.
+pub(super) fn is_in_our_namespace(address: *const c_void) -> bool {
+    // dl_iterate_phdr visits the objects of its caller's namespace.
+    let mut address = address;
+    // SAFETY: the callback gets the address as its third argument, for the length of this call.
+    unsafe { libc::dl_iterate_phdr(Some(contains), (&raw mut address).cast()) != 0 }
+}
+
+unsafe extern "C" fn contains(info: *mut dl_phdr_info, _: usize, address: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a valid description of a loaded object, and what `is_in_our_namespace` gave it.
+    let (info, address) = unsafe { (&*info, *address.cast::<*const c_void>()) };
+    // SAFETY: the object is loaded, so its program headers are mapped.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    c_int::from(holds(headers, info.dlpi_addr, address.addr() as u64))
+}
+
+/// Whether a loaded segment of the object at `base` contains the address.
+fn holds(headers: &[libc::Elf64_Phdr], base: u64, address: u64) -> bool {
+    headers.iter().any(|header| {
+        let start = base.wrapping_add(header.p_vaddr);
+        header.p_type == PT_LOAD && address >= start && address - start < header.p_memsz
+    })
+}
+
 struct Search<const N: usize> {
     names: [&'static CStr; N],
     /// Found in an object behind this one, which is the next definition.
@@ -64,11 +88,7 @@ unsafe extern "C" fn visit<const N: usize>(info: *mut dl_phdr_info, _: usize, se
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = info.dlpi_addr;
     let us = (visit::<N> as *const c_void).addr() as u64;
-    let is_us = headers.iter().any(|header| {
-        let start = base.wrapping_add(header.p_vaddr);
-        header.p_type == PT_LOAD && us >= start && us - start < header.p_memsz
-    });
-    if is_us {
+    if holds(headers, base, us) {
         search.passed_us = true;
         return 0;
     }

@@ -1,5 +1,5 @@
 /* bypass WHAT: does something that the hook may let pass ungoverned, and prints the hook's counters: launches, allocations
- * refused, grants, panics, then bypassed calls by reason. WHAT: plain, capture, contextless, forked, nested, abi, stalled. */
+ * refused, grants, panics, then bypassed calls by reason. WHAT: plain, patient, early, switched, capture, contextless, forked, nested, abi, stalled. */
 #include "common.h"
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -31,6 +31,34 @@ static void capture(void) {
     DO(cuStreamBeginCapture_v2(stream, CAPTURE_GLOBAL));
     for (int i = 0; i < 10; i++) DO(launch(gpu.mix, data, N, 100, stream));
     DO(cuStreamEndCapture(stream, &graph));
+}
+
+/* The driver refuses the first call, because it is not initialised. */
+static void early(void) {
+    CUhandle handle;
+    AllocationProp prop = {.type = 1, .location = {1, 0}};
+    EXPECT(cuMemCreate(&handle, 2 << 20, &prop, 0) == CUDA_ERROR_NOT_INITIALIZED);
+    plain();
+}
+
+/* Launches until there was a grant, for at most 5 s. */
+static void patient(void) {
+    uint64_t values[MOST] = {0};
+    Gpu gpu = open_gpu();
+    CUdeviceptr data = numbers(N);
+    for (int i = 0; i < 500 && values[2] == 0; i++) {
+        DO(launch(gpu.mix, data, N, 100, NULL));
+        DO(cuCtxSynchronize());
+        usleep(10 * 1000);
+        counters(values, MOST);
+    }
+}
+
+/* The environment is changed after the driver was initialised. */
+static void switched(void) {
+    DO(cuInit(0));
+    EXPECT(setenv("SLUICE_DISABLE", "1", 1) == 0);
+    plain();
 }
 
 /* In the child of a process that has used the driver: the calls return, whatever they answer. */
@@ -89,6 +117,9 @@ int main(int argc, char **argv) {
     counters = (size_t(*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "sluice_hook_counters");
     EXPECT(counters);
     if (!strcmp(what, "plain")) plain();
+    if (!strcmp(what, "patient")) patient();
+    if (!strcmp(what, "early")) early();
+    if (!strcmp(what, "switched")) switched();
     if (!strcmp(what, "capture")) capture();
     if (!strcmp(what, "contextless")) EXPECT(launch(NULL, 0, 0, 0, NULL) != CUDA_SUCCESS);
     if (!strcmp(what, "forked")) forked();

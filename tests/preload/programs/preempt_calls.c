@@ -240,6 +240,9 @@ static void graphs(void) {
     EXPECT(mixed(data, N, 3));
     DO(cuGraphLaunch(exec, stopped));
     DO(cuGraphExecDestroy(exec));
+    DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    DO(cuGraphUpload(exec, stopped));
+    DO(cuGraphExecDestroy(exec));
     DO(cuGraphDestroy(graph));
     EXPECT(mixed(data, N, 3) && peek(other) == 0);
     WELL(restore(stopped));

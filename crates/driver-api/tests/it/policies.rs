@@ -124,8 +124,24 @@ fn all_forms_of_a_function_have_one_policy() {
 #[test]
 fn every_copy_is_synchronous_or_asynchronous() {
     for entry in ENTRIES.iter().filter(|entry| entry.name.starts_with("cuMemcpy")) {
-        let expected = if entry.name.ends_with("Async") { Policy::Copy } else { Policy::Sync };
+        let is_within_gpu = ["DtoD", "DtoA", "AtoD", "AtoA"].iter().any(|ends| entry.name.contains(ends));
+        let expected = match (entry.name.ends_with("Async"), is_within_gpu) {
+            (true, false) => Policy::Copy,
+            (false, false) => Policy::Sync,
+            (true, true) => Policy::GatedCopy,
+            (false, true) => Policy::GatedSync,
+        };
         assert_eq!(entry.policy, expected, "{}", entry.symbol);
+    }
+}
+
+#[test]
+fn every_memset_and_decompression_passes_the_launch_gate() {
+    let runs_on_multiprocessors =
+        |name: &str| name.starts_with("cuMemset") || name.starts_with("cuMemBatchDecompress");
+    for entry in ENTRIES.iter().filter(|entry| runs_on_multiprocessors(entry.name)) {
+        let is_gated = matches!(entry.policy, Policy::GatedOrder | Policy::GatedTurn);
+        assert!(is_gated, "{}: {:?}", entry.symbol, entry.policy);
     }
 }
 

@@ -4,6 +4,7 @@ use super::Device;
 use super::state::{Measured, Phase, State};
 use crate::lock;
 use crate::platform::{Clock, Driver, GrantUsage, Mark, StreamKind, TokenLink};
+use crate::streams::UsedStream;
 
 /// How long to wait for a launch in flight. The driver may block it until the GPU has room, and the GPU may wait for a launch that is
 /// itself waiting at the launch gate.
@@ -15,17 +16,17 @@ const LAUNCH_CHECK_NS: u64 = 5_000;
 /// How long to wait for the stores of threads that the system refuses to order. Far longer than a store stays in a processor's buffer.
 const REFUSED_ORDER_NS: u64 = 1_000_000;
 
-/// How long to wait for commands in queues of the hook: as long as the manager waits for the grant after its deadline.
-const QUEUED_TIMEOUT_NS: u64 = 2_000_000_000;
+/// How long to wait for work behind which no event can be recorded yet: as long as the manager waits for the grant after its deadline.
+const UNREACHABLE_TIMEOUT_NS: u64 = 2_000_000_000;
 
-/// How long to sleep between two checks of the queues. The driver has work of 1 ms or more while commands are queued.
-const QUEUED_CHECK_NS: u64 = 200_000;
+/// How long to sleep between two checks for such work. The driver has work of 1 ms or more while commands are queued.
+const UNREACHABLE_CHECK_NS: u64 = 200_000;
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
         self.wait_for_launches();
-        self.wait_for_queued();
+        let held_back_ns = self.wait_for_unreachable();
         let draining = lock(&self.drain_lock);
         let (marks, contexts, begin) = self.mark_all();
         for context in contexts {
@@ -46,7 +47,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         // If the connection was lost in the meantime, the grant has already been settled.
         if state.phase == Phase::Draining {
-            self.settle_grant(&mut state, now, gpu);
+            self.settle_grant(&mut state, (now, held_back_ns), gpu);
         }
     }
 
@@ -63,25 +64,38 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Waits until the driver has the commands that the program has submitted and the hook has queued: they are work of this grant, and no
-    /// event can be recorded behind them before. No lock is held, because a thread that ends a context needs them.
-    fn wait_for_queued(&self) {
+    /// Waits until an event can be recorded behind all work of the grant. No lock is held, because a thread that ends a context needs
+    /// them. If it gives up because the manager holds work back, it returns since when.
+    fn wait_for_unreachable(&self) -> Option<u64> {
         let began = self.clock.now_ns();
-        while self.has_queued() && self.clock.now_ns().saturating_sub(began) < QUEUED_TIMEOUT_NS {
-            self.clock.pause(QUEUED_CHECK_NS);
+        while self.has_unreachable() {
+            if self.clock.now_ns().saturating_sub(began) >= UNREACHABLE_TIMEOUT_NS {
+                return self.driver.held_back_since_ns();
+            }
+            self.clock.pause(UNREACHABLE_CHECK_NS);
         }
+        None
     }
 
-    /// Whether the drain has to wait for queued commands of the contexts that the grant has used.
-    fn has_queued(&self) -> bool {
+    /// Whether there is work of this grant behind which no event can be recorded yet: commands that the program has submitted and the hook
+    /// has queued, or work on a default stream while a capture keeps the tracker from using it.
+    fn has_unreachable(&self) -> bool {
         let state = self.lock();
-        let mut contexts: Vec<u64> = state.streams.all().iter().map(|used| used.context).collect();
         // If the connection is lost, the grant has been settled.
-        let is_draining = state.phase == Phase::Draining;
+        if state.phase != Phase::Draining {
+            return false;
+        }
+        let is_covered = |used: &UsedStream| {
+            used.stream.kind == StreamKind::Created || !used.is_dirty() || used.tail().is_some()
+        };
+        if self.captures.any() && !state.streams.all().iter().all(is_covered) {
+            return true;
+        }
+        let mut contexts: Vec<u64> = state.streams.all().iter().map(|used| used.context).collect();
         drop(state);
         contexts.sort_unstable();
         contexts.dedup();
-        is_draining && contexts.into_iter().any(|context| self.driver.has_queued(context))
+        contexts.into_iter().any(|context| self.driver.has_queued(context))
     }
 
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.
@@ -95,8 +109,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut contexts = Vec::new();
         for used in used {
             match used.stream.kind {
-                // An event on either stream would invalidate the program's capture.
-                StreamKind::Legacy | StreamKind::PerThread if capturing => {}
+                // A new event on either stream would invalidate the program's capture.
+                StreamKind::Legacy | StreamKind::PerThread if capturing => {
+                    marks.extend(used.tail());
+                    continue;
+                }
                 StreamKind::PerThread => {
                     if used.is_dirty() && !contexts.contains(&used.context) {
                         contexts.push(used.context);
@@ -110,17 +127,27 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     }
                 }
             }
+            if let Some(tail) = used.tail() {
+                self.driver.discard(tail);
+            }
         }
         (marks, contexts, begin)
     }
 
-    /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits.
-    fn settle_grant(&self, state: &mut State, now: u64, gpu: Option<(Measured, u64)>) {
+    /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits. Work that the manager
+    /// has held back since `held_back_ns` has not run since.
+    fn settle_grant(
+        &self,
+        state: &mut State,
+        (now, held_back_ns): (u64, Option<u64>),
+        gpu: Option<(Measured, u64)>,
+    ) {
         let mut end = state.grant.idle_since_ns.unwrap_or(now);
         if state.is_busy() {
             // The events' measurement is exact only for the burst at whose begin they were recorded.
             let exact = gpu.filter(|(begin, _)| begin.burst == state.grant.bursts);
             end = exact.map_or(now, |(begin, elapsed)| now.min(begin.at_ns.saturating_add(elapsed)));
+            end = held_back_ns.map_or(end, |since| end.min(since));
             state.end_burst(end, exact.map(|(_, elapsed)| elapsed));
             self.report_activity(state, now);
             self.link.report_busy(state.total_busy_ns);

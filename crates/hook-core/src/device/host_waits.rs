@@ -7,7 +7,7 @@ use super::state::{MEASURE_INTERVAL_NS, Phase, State};
 use crate::host_bound::Burst;
 use crate::lock;
 use crate::platform::{Clock, Driver, Mark, Stream, StreamKind, TokenLink};
-use crate::streams::WaitTarget;
+use crate::streams::{UsedStream, WaitTarget};
 
 /// If the median window is at least this many idle times, the token is returned as soon as a burst ends.
 const LONG_WINDOW_FACTOR: u64 = 2;
@@ -51,13 +51,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn end_wait(&self, wait: HostWait, succeeded: bool) {
         let now = self.clock.now_ns();
         self.hold_kernels.host_wait_ended(now, matches!(wait.what, WaitTarget::Context(_)));
-        let measured = wait.end.filter(|_| succeeded).and_then(|end| {
-            let begin = self.lock().grant.current_measurement()?;
-            self.driver.elapsed_ns(begin.mark, end)
-        });
-        if let Some(end) = wait.end {
-            self.driver.discard(end);
-        }
+        let measured = wait.end.and_then(|end| self.measured_ns(end, succeeded));
         let mut state = self.lock();
         if succeeded && state.phase == Phase::Open && state.is_busy() {
             let begun_ns = state.burst.running_since();
@@ -71,6 +65,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
         }
         self.stop_blocking(&mut state, now);
+    }
+
+    /// GPU time from the begin of the burst that is being measured to `end`, if the wait has succeeded. Another thread may have ended the
+    /// context meanwhile, but ends none during this call.
+    fn measured_ns(&self, end: Mark, succeeded: bool) -> Option<u64> {
+        let _handles = lock(&self.handles_lock);
+        let begin = if succeeded { self.lock().grant.current_measurement() } else { None };
+        let measured = begin.and_then(|begin| self.driver.elapsed_ns(begin.mark, end));
+        self.driver.discard(end);
+        measured
     }
 
     /// Records a burst that began, was waited for and ended at these times, and reports which time slices best-effort clients should have.
@@ -141,10 +145,40 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using streams.
-    pub fn prepare_capture(&self) {
+    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using default streams.
+    ///
+    /// If no other capture is active (`is_first`), the legacy streams with work get an event while that is still possible.
+    pub fn prepare_capture(&self, is_first: bool) {
         self.gate.next_epoch();
-        drop(lock(&self.handles_lock));
+        let _handles = lock(&self.handles_lock);
+        if is_first {
+            let is_legacy_with_work =
+                |used: &&UsedStream| used.is_dirty() && used.stream.kind == StreamKind::Legacy;
+            let used: Vec<_> =
+                self.lock().streams.all().iter().filter(is_legacy_with_work).copied().collect();
+            used.iter().for_each(|used| self.mark_tail(used.context, used.stream));
+        }
+    }
+
+    /// The calling thread has submitted a launch to a default stream while a capture is active. Another thread could not record an event
+    /// there without invalidating the capture, so this thread does: the launch has shown that the stream may be used.
+    pub fn launched_during_capture(&self, stream: Stream) {
+        if let Some(located) = self.driver.locate(stream) {
+            self.mark_tail(located.context, stream);
+        }
+    }
+
+    /// Records an event behind the stream's work, for the drain.
+    fn mark_tail(&self, context: u64, stream: Stream) {
+        // An unlimited grant is never drained.
+        if self.lock().grant.is_unlimited() {
+            return;
+        }
+        let Some(mark) = self.driver.mark(context, stream) else { return };
+        let unused = self.lock().streams.set_tail(context, stream, mark);
+        if let Some(unused) = unused {
+            self.driver.discard(unused);
+        }
     }
 
     /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.

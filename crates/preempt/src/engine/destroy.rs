@@ -2,7 +2,6 @@
 //! `finish_context_end` or `cancel_context_end`.
 
 use super::Engine;
-use crate::command::Command;
 use crate::driver::{Clock, Driver, Observer};
 use crate::ids::{Code, Context, Event, QueueId};
 use crate::queue::Queue;
@@ -54,7 +53,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.notify_waiters(&table);
     }
 
-    /// `cuGraphExecDestroy`; done after the last pending launch.
+    /// `cuGraphExecDestroy`; done after the last pending command that uses the graph.
     pub fn destroy_graph(&self, graph: u64) -> Result<(), Code> {
         if !self.is_abandoned() && self.lock_table().request_graph_destroy(graph) {
             return Ok(());
@@ -62,7 +61,7 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         self.driver.destroy_graph(graph)
     }
 
-    /// Before `cuGraphExecUpdate`: waits until no launch is pending that would see the change.
+    /// Before `cuGraphExecUpdate`: waits until no command is pending that would see the change.
     pub fn await_graph(&self, graph: u64) {
         let mut table = self.lock_table();
         while !self.is_abandoned() && table.is_graph_waiting(graph) {
@@ -122,10 +121,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         let mut meant = Vec::new();
         for queue_state in ids.into_iter().filter_map(|id| table.remove(id)).collect::<Vec<_>>() {
             for entry in queue_state.pending {
+                // A graph that is to be destroyed ended with its context.
+                entry.operation.graph().and_then(|graph| table.graph_used(graph));
                 match entry.operation {
                     Operation::Record(generation) | Operation::Wait(generation) => meant.push(generation),
-                    // A graph that is to be destroyed ended with its context.
-                    Operation::Command(Command::Graph(graph)) => drop(table.graph_launched(graph)),
                     Operation::Command(_) | Operation::ByCaller => {}
                 }
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::command::Command;
 use crate::driver::{Clock, Driver, Observer};
 use crate::events::{GatePosition, GenerationId};
 use crate::ids::{Code, Event, Stream};
@@ -80,8 +79,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             }
         };
         self.mark(queue, false);
-        if let Operation::Command(Command::Graph(graph)) = task.entry.operation
-            && let Some(graph) = self.lock_table().graph_launched(graph)
+        if let Some(graph) = task.entry.operation.graph()
+            && let Some(graph) = self.lock_table().graph_used(graph)
         {
             let _ = self.driver.destroy_graph(graph);
         }

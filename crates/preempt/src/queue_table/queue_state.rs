@@ -38,6 +38,14 @@ impl Operation {
             _ => Work::Small,
         }
     }
+
+    /// The executable graph that it uses.
+    pub(crate) fn graph(&self) -> Option<u64> {
+        match self {
+            Self::Command(command) => command.graph(),
+            _ => None,
+        }
+    }
 }
 
 /// An operation and the positions in other queues that it has to follow.

@@ -129,6 +129,24 @@ fn destroyed_graph_lives_until_its_last_pending_launch() {
 }
 
 #[test]
+fn destroyed_graph_lives_until_the_last_pending_call_that_uses_it() {
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Host);
+    rig.gpu.state().graphs.insert(9, Vec::new());
+    rig.preempt(&queue, SYNC).unwrap();
+    let gpu = rig.gpu.clone();
+    let upload =
+        move |_| if gpu.state().graphs.contains_key(&9) { Ok(()) } else { Err(Code::INVALID_HANDLE) };
+    let upload = Command::Call(Call::new(Work::Small, 0, upload).with_graph(Some(9)));
+    rig.command(&queue, &upload).unwrap();
+    rig.engine.destroy_graph(9).unwrap();
+    rig.restore(&queue);
+    rig.run_to_completion();
+    assert_eq!(rig.engine.synchronize_stream(&queue), Ok(()), "the driver was given a destroyed graph");
+    assert!(!rig.gpu.state().graphs.contains_key(&9));
+}
+
+#[test]
 fn host_functions_run_once_and_in_order() {
     let rig = TestRig::new();
     let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);

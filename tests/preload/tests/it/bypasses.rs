@@ -69,3 +69,42 @@ fn a_governed_program_has_no_bypassed_call() {
     assert_eq!(fixed[3], 0, "panics");
     assert!(bypassed.iter().all(|count| *count == 0), "{counters:?}");
 }
+
+#[test]
+fn program_is_governed_after_a_call_that_was_made_before_the_driver_was_initialised() {
+    let _lock = shared();
+    let node = Node::start(CLIENTS);
+    let counters = counters(main_tenant(&node, "early"));
+    let (fixed, bypassed) = counters.split_at(FIXED);
+    assert!(fixed[2] >= 1, "grants");
+    assert_eq!(bypassed[Bypass::NotManaged.index()], 0, "{counters:?}");
+}
+
+#[test]
+fn settings_are_those_of_the_drivers_initialisation() {
+    let _lock = shared();
+    let node = Node::start(CLIENTS);
+    let counters = counters(main_tenant(&node, "switched"));
+    assert_eq!(counters[FIXED + Bypass::Disabled.index()], 0, "{counters:?}");
+}
+
+/// Checks that a program in which this library is preloaded gets its tracker, and returns the counters.
+fn tracked_with(library: &str) -> Vec<u64> {
+    let _lock = shared();
+    let node = Node::start(CLIENTS);
+    let options = main_tenant(&node, "patient").preload_before(&compiled(library, Linking::Library, &[]));
+    let counters = counters(options);
+    assert!(counters[2] >= 1, "no grant: {counters:?}");
+    counters
+}
+
+#[test]
+fn threads_of_the_hook_start_in_a_program_with_much_thread_local_storage() {
+    let counters = tracked_with("large_tls");
+    assert_eq!(counters[FIXED + Bypass::InternalError.index()], 0, "{counters:?}");
+}
+
+#[test]
+fn the_tracker_starts_when_the_system_has_threads_again() {
+    tracked_with("late_thread");
+}

@@ -107,3 +107,11 @@ fn a_program_without_cuda_is_not_affected() {
     assert_eq!(ending.lines, ["base"]);
     assert!(node.ledger().processes.is_empty());
 }
+
+#[test]
+fn a_driver_in_another_namespace_is_not_mixed_with_the_one_of_the_hook() {
+    let _lock = shared();
+    let node = Node::start(ONE);
+    let ending = run(node.tenant("main", "namespaces").opening_the_driver_late());
+    assert_eq!(ending.lines, ["same"]);
+}

@@ -24,6 +24,7 @@ mod load_command;
 mod memory_limits;
 mod preemption;
 mod processes;
+mod races;
 mod reef_example;
 mod request_cost;
 mod silent_manager;

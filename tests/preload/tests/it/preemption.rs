@@ -74,7 +74,7 @@ fn host_functions_run_once_and_in_order() {
 }
 
 #[test]
-fn a_capture_beside_a_preempted_stream_and_a_graph_that_is_destroyed_while_its_launch_waits() {
+fn a_capture_beside_a_preempted_stream_and_a_graph_that_is_destroyed_while_its_launch_or_upload_waits() {
     at_both_levels("graphs");
 }
 

@@ -1,6 +1,7 @@
 //! Processes under the hook: threads, fork, exec, and every kind of end.
 
 use nix::sys::signal::Signal;
+use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
 use sluice_preload_tests::{Node, Tenant, eventually, shared};
 use std::fs;
 
@@ -205,4 +206,16 @@ fn with_the_kill_switch_a_program_runs_as_if_there_were_no_hook() {
         tenant.finish().expect_success();
     }
     assert_eq!(node.metric("sluice_grants_total", "main"), 0.0);
+}
+
+#[test]
+fn a_thread_that_is_cancelled_while_it_waits_for_the_gpu_leaves_no_activity() {
+    let _lock = shared();
+    let node = Node::with(ONE).without_manager().start();
+    let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
+    let mut tenant = node.tenant("main", "cancelled").start();
+    tenant.expect("waiting");
+    tenant.expect("idle");
+    eventually("the process to be idle", || (!manager.is_busy()).then_some(()));
+    tenant.finish().expect_success();
 }

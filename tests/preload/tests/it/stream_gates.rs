@@ -106,6 +106,20 @@ fn a_process_gets_gates_once_the_driver_has_memory_for_them() {
 }
 
 #[test]
+fn gates_that_the_driver_keeps_refusing_are_tried_ever_more_rarely() {
+    let _lock = shared();
+    let bed = GateBed::new();
+    bed.manager.gates(Some(false));
+    let tenant = bed.start("preempt_gate", "200 60");
+    bed.manager.gates(Some(true));
+    // The word is read again each 20 ms while gates are closed: with an attempt each time the refusals would be used up by now.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_ne!(bed.manager.reported_gates(), GATES_DEVICE, "there were more than 60 attempts");
+    bed.manager.gates(None);
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn work_behind_a_closed_gate_is_reported_as_pending() {
     let _lock = shared();
     let bed = GateBed::new();

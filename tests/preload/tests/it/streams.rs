@@ -61,3 +61,43 @@ fn contexts_may_be_created_and_destroyed() {
 fn signals_interrupt_neither_the_wait_for_a_token_nor_an_allocation() {
     beside_a_rival("signals", "");
 }
+
+#[test]
+fn work_on_the_default_stream_during_a_capture_is_charged() {
+    let _lock = shared();
+    let node = Node::with(TWO).manager_arguments("--controls off").start();
+    let rival = rival(&node);
+    let mut tenant = node.tenant("main", "capturing").arguments("5000").start();
+    tenant.expect("ready");
+    node.when_completed(&tenant, 600);
+    let used = node.row(&tenant).gpu_ns as f64 / 1e9;
+    let charged = node.metric("sluice_gpu_seconds_total", "main");
+    // The running grant is charged at its end.
+    assert!(charged > 0.75 * used, "{charged} of {used} s were charged");
+    tenant.finish().expect_success();
+    rival.finish().expect_success();
+}
+
+/// Whether the commands of a program need grants: programs/commands.c, for a second beside a rival.
+fn grants_for(what: &str) -> (f64, f64) {
+    let _lock = shared();
+    let node = Node::with(TWO).manager_arguments("--controls off").start();
+    let rival = rival(&node);
+    let tenant = node.tenant("main", "commands").arguments(&format!("{what} 1")).start();
+    tenant.finish().expect_success();
+    rival.finish().expect_success();
+    (node.metric("sluice_grants_total", "main"), node.metric("sluice_gpu_seconds_total", "main"))
+}
+
+#[test]
+fn memsets_and_copies_within_the_gpu_need_grants_and_are_charged() {
+    for what in ["set", "set_waiting", "copy", "copy_waiting"] {
+        let (grants, seconds) = grants_for(what);
+        assert!(grants >= 1.0 && seconds > 0.0, "{what}: {grants} grants, {seconds} s");
+    }
+}
+
+#[test]
+fn copies_from_the_host_need_no_grant() {
+    assert_eq!(grants_for("to_gpu").0, 0.0);
+}

@@ -6,8 +6,7 @@ use super::*;
 fn captured_launch_bypasses_and_its_streams_are_not_touched() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());
-    fixture.captures.begin(100);
-    device.prepare_capture();
+    device.prepare_capture(fixture.captures.begin(100, 7));
     lock(&device.driver.capturing).push(100);
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
     assert_eq!(device.link.sent().len(), 0, "a captured launch needs no grant");
@@ -23,12 +22,68 @@ fn captured_launch_bypasses_and_its_streams_are_not_touched() {
 }
 
 #[test]
+fn grant_ends_after_work_that_default_streams_got_during_a_capture() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    for default in [stream(0), Stream::new(0, true, thread.id())] {
+        for _ in 0..2 {
+            assert!(is_governed(&device.launch(default, &thread)));
+            device.launched_during_capture(default);
+        }
+    }
+    lock(&device.driver.marked).clear();
+    fixture.clock.advance(100 * MS);
+    device.driver.drain_ns.store(MS, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(*lock(&device.driver.marked), [0u64; 0], "the tracker uses no default stream");
+    assert_eq!(used(&device, 1), (102.0, 2.0), "one event is waited for on each of the two streams");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn grant_ends_after_work_that_the_legacy_stream_had_before_a_capture() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 0);
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    fixture.clock.advance(100 * MS);
+    device.driver.drain_ns.store(3 * MS, SeqCst);
+    device.track();
+    device.track();
+    assert_eq!(used(&device, 1), (103.0, 3.0));
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn grant_with_work_on_another_threads_default_stream_ends_after_the_capture() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    fixture.clock.advance(100 * MS);
+    device.track();
+    let began = fixture.clock.now_ns();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| device.track());
+        while fixture.clock.now_ns() < began + MS && !drain.is_finished() {
+            std::thread::yield_now();
+        }
+        assert_eq!(device.link.sent().len(), 1, "the grant was returned with work running");
+        fixture.captures.end(100);
+        drain.join().expect("the drain ends");
+    });
+    assert_eq!(*lock(&device.driver.drained), [7]);
+    assert_eq!(device.link.sent().len(), 2);
+}
+
+#[test]
 fn beginning_capture_sends_noted_streams_to_the_slow_path() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
-    fixture.captures.begin(100);
-    device.prepare_capture();
+    device.prepare_capture(fixture.captures.begin(100, 7));
     lock(&device.driver.capturing).push(100);
     assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::Capture)));
 }
