@@ -68,7 +68,7 @@ fn allocate(
     };
     let address = driver.memory.allocate(&stream.context, len, origin, 0)?;
     // The address belongs to the graph from here on.
-    let back: Effect = Arc::new(move || _ = driver.memory.back_graph_memory(address));
+    let back: Effect = Arc::new(move || driver.memory.back_graph_memory(address));
     let effect = (origin == Origin::Graph).then_some(back);
     if let Err(error) = stream.work(Work::Empty, effect) {
         driver.memory.release(address, |_| true)?;
