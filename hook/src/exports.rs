@@ -354,12 +354,14 @@ macro_rules! exports {
         }
     };
     (@body alloc "cuMemAllocAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $stream:ident)) => {{
-        let on = || preempt::stands_for($stream, exports!(@ptsz $variant));
-        unsafe { governed::alloc::of_pool($pointer, $bytes as u64, || $real($pointer, $bytes, on())) }
+        let stream = ($stream, exports!(@ptsz $variant));
+        let on = || preempt::stands_for(stream.0, stream.1);
+        unsafe { governed::pool::allocate($pointer, $bytes as u64, stream, None, || $real($pointer, $bytes, on())) }
     }};
     (@body alloc "cuMemAllocFromPoolAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $pool:ident $stream:ident)) => {{
-        let on = || preempt::stands_for($stream, exports!(@ptsz $variant));
-        unsafe { governed::alloc::of_pool($pointer, $bytes as u64, || $real($pointer, $bytes, $pool, on())) }
+        let stream = ($stream, exports!(@ptsz $variant));
+        let on = || preempt::stands_for(stream.0, stream.1);
+        unsafe { governed::pool::allocate($pointer, $bytes as u64, stream, Some($pool), || $real($pointer, $bytes, $pool, on())) }
     }};
     (@body alloc "cuArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
         unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
@@ -412,18 +414,27 @@ macro_rules! exports {
     (@body forward "cuMemUnmap" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
         governed::physical::unmap(($pointer, $bytes), || unsafe { $real($pointer, $bytes) })
     };
+    (@body forward "cuMemPoolCreate" $real:ident $variant:ident ($pool:ident $properties:ident)) => {
+        unsafe { governed::pool::create($pool, $properties, || $real($pool, $properties)) }
+    };
+    (@body forward "cuMemGetDefaultMemPool" $real:ident $variant:ident ($pool:ident $location:ident $kind:ident)) => {
+        unsafe { governed::pool::locate($pool, $location, || $real($pool, $location, $kind)) }
+    };
+    (@body forward "cuMemGetMemPool" $real:ident $variant:ident ($pool:ident $location:ident $kind:ident)) => {
+        unsafe { governed::pool::locate($pool, $location, || $real($pool, $location, $kind)) }
+    };
     // The driver may wait until the context is idle.
     (@body forward "cuMemPoolTrimTo" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
     };
-    (@body forward "cuMemPoolDestroy" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    (@body forward "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
+        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
     };
     (@body forward "cuCtxSetLimit" $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::may_wait(|| unsafe { $real($($a),*) })
     };
     (@body forward "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
     };
     (@body forward "cuInit" $real:ident $variant:ident ($flags:ident)) => {{
         governed::guarded((), crate::process::configure);
@@ -437,6 +448,9 @@ macro_rules! exports {
     (@governed forward "cuMemRetainAllocationHandle") => { true };
     (@governed forward "cuMemMap") => { true };
     (@governed forward "cuMemUnmap") => { true };
+    (@governed forward "cuMemPoolCreate") => { true };
+    (@governed forward "cuMemGetDefaultMemPool") => { true };
+    (@governed forward "cuMemGetMemPool") => { true };
     (@governed forward "cuMemPoolTrimTo") => { true };
     (@governed forward "cuMemPoolDestroy") => { true };
     (@governed forward "cuCtxSetLimit") => { true };

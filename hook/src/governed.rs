@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod launch;
 pub(crate) mod lookup;
 pub(crate) mod physical;
+pub(crate) mod pool;
 pub(crate) mod primary;
 pub(crate) mod query;
 pub(crate) mod stream;

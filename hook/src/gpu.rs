@@ -10,7 +10,7 @@ use sluice_hook_core::event_pool::{EventPool, Returned};
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream, StreamKind, StreamLocation};
 
-use crate::{preempt, real};
+use crate::{preempt, process, real};
 
 const REGISTER_DEVICEMAP: c_uint = 2;
 
@@ -173,6 +173,51 @@ pub(crate) fn is_blocking(stream: CUstream) -> Option<bool> {
     // SAFETY: the program is using the stream, so it is alive; `flags` is writable.
     let asked = unsafe { real::table().cuStreamGetFlags?(stream, &raw mut flags) };
     (asked == CUresult::SUCCESS).then_some(flags & CU_STREAM_NON_BLOCKING == 0)
+}
+
+/// The device of a stream that the program is using: that of its context, or of the calling thread's context for default streams.
+pub(crate) fn stream_device(stream: CUstream) -> Option<CUdevice> {
+    /// Handles up to this one name default streams.
+    const LAST_DEFAULT: usize = 2;
+    let created = (stream.addr() > LAST_DEFAULT && !process::sees_one_device()).then_some(stream);
+    match created.and_then(|stream| stream_context(stream).ok().flatten()) {
+        Some(context) => with_context(context, current_device)?,
+        None => current_device(),
+    }
+}
+
+/// The pool from which allocations of a device's streams are made.
+pub(crate) fn current_pool(device: CUdevice) -> Option<CUmemoryPool> {
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: `pool` is writable.
+    let asked = unsafe { real::table().cuDeviceGetMemPool?(&raw mut pool, device) };
+    (asked == CUresult::SUCCESS).then_some(pool)
+}
+
+/// The pool that a device has from the beginning.
+pub(crate) fn default_pool(device: CUdevice) -> Option<CUmemoryPool> {
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: `pool` is writable.
+    let asked = unsafe { real::table().cuDeviceGetDefaultMemPool?(&raw mut pool, device) };
+    (asked == CUresult::SUCCESS).then_some(pool)
+}
+
+/// An attribute of a pool that the program has not destroyed, in bytes.
+pub(crate) fn pool_bytes(pool: u64, attribute: CUmemPool_attribute) -> Option<u64> {
+    let mut bytes = 0u64;
+    let get = real::table().cuMemPoolGetAttribute?;
+    // SAFETY: the pool is alive, and sizes are 64 bits wide.
+    let asked = unsafe { get(pointer(pool), attribute, (&raw mut bytes).cast()) };
+    (asked == CUresult::SUCCESS).then_some(bytes)
+}
+
+/// Bytes that a device keeps for graphs.
+pub(crate) fn graph_bytes(device: CUdevice) -> Option<u64> {
+    let mut bytes = 0u64;
+    let get = real::table().cuDeviceGetGraphMemAttribute?;
+    // SAFETY: sizes are 64 bits wide.
+    let asked = unsafe { get(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, (&raw mut bytes).cast()) };
+    (asked == CUresult::SUCCESS).then_some(bytes)
 }
 
 /// The device of the calling thread's context.

@@ -41,7 +41,7 @@ ENUMS = [
     "CUdriverProcAddress_flags", "CUdriverProcAddressQueryResult", "CUstream_flags", "CUevent_flags",
     "CUevent_record_flags", "CUstreamCaptureStatus", "CUstreamCaptureMode", "CUdevice_attribute", "CUmemorytype",
     "CUlaunchAttributeID", "CUpointer_attribute", "CUfunction_attribute", "CUstreamWaitValue_flags",
-    "CUstreamWriteValue_flags", "CUcomputemode", "CUmemLocationType",
+    "CUstreamWriteValue_flags", "CUcomputemode", "CUmemLocationType", "CUmemPool_attribute", "CUgraphMem_attribute",
 ]
 
 BUILTIN = {

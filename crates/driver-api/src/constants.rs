@@ -148,6 +148,15 @@ values! {
     }
     CUmemLocationType {
         CU_MEM_LOCATION_TYPE_DEVICE = 1
+        CU_MEM_LOCATION_TYPE_HOST = 2
+    }
+    CUmemPool_attribute {
+        CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4
+        CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5
+        CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7
+    }
+    CUgraphMem_attribute {
+        CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2
     }
 }
 

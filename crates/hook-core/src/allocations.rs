@@ -24,6 +24,8 @@ pub struct Allocation {
     pub device: u32,
     /// The context in which it was made; 0 if it does not belong to one.
     pub context: u64,
+    /// The pool that is charged for it, by the driver's handle; 0 if it is charged itself.
+    pub pool: u64,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,17 @@ impl AllocationTable {
             !gone
         });
         freed
+    }
+
+    /// From here on the allocations of a pool are charged by themselves. Returns their bytes.
+    pub fn detach_pool(&mut self, pool: u64) -> u64 {
+        let of_pool = self.slots.values_mut().map(|slot| &mut slot.allocation);
+        let detached = of_pool.filter(|allocation| allocation.pool == pool);
+        let bytes = detached.map(|allocation| {
+            allocation.pool = 0;
+            allocation.bytes
+        });
+        bytes.sum()
     }
 
     /// The allocation of a handle.

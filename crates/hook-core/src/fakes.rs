@@ -382,6 +382,7 @@ impl MemoryLink for FakeMemory {
     }
 
     fn usage(&self) -> Result<(u64, u64), LinkError> {
+        self.answer()?;
         Ok((self.used.load(SeqCst), self.limit))
     }
 

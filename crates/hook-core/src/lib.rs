@@ -39,6 +39,7 @@ pub mod memory;
 pub mod outcome;
 pub mod period_predictor;
 pub mod platform;
+pub mod pools;
 pub mod retain_count;
 pub mod streams;
 pub mod thread_state;

@@ -76,13 +76,20 @@ impl<L: MemoryLink> MemoryAccount<L> {
         }
     }
 
-    /// (used, limit) of the client, over all its processes, in bytes; `None` if no manager answers.
+    /// (used, limit) of the client, over all its processes, in bytes. While the manager is away, the last limit and what this process
+    /// holds of it; `None` if no limit is known.
     pub fn usage(&self) -> Option<(u64, u64)> {
         let _order = lock(&self.order);
-        self.ensure_connected()
-            .and_then(|()| self.link.usage())
-            .inspect(|(_, limit)| self.limit.store(*limit, SeqCst))
-            .ok()
+        match self.ensure_connected().and_then(|()| self.link.usage()) {
+            Ok((used, limit)) => {
+                self.limit.store(limit, SeqCst);
+                Some((used, limit))
+            }
+            Err(_) => {
+                let limit = self.limit.load(SeqCst);
+                (limit != UNKNOWN).then(|| (self.charged.load(SeqCst), limit))
+            }
+        }
     }
 
     /// Bytes charged to this process.

@@ -1,4 +1,4 @@
-//! Linear memory (plain, pitched, managed, stream-ordered), and arrays, which are charged by their shape.
+//! Linear memory (plain, pitched, managed), and arrays, which are charged by their shape.
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -23,16 +23,6 @@ pub(crate) unsafe fn of_context<P: Copy + Into<u64>>(
     let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: true };
     // SAFETY: the driver has succeeded, so it has written the address.
     allocate(request, None, real, || (unsafe { *pointer }.into(), bytes), |_| {})
-}
-
-/// Allocates memory that belongs to a pool of the device.
-///
-/// # Safety
-/// If `real` succeeds, it has written `pointer`.
-pub(crate) unsafe fn of_pool(pointer: *mut u64, bytes: u64, real: impl FnOnce() -> CUresult) -> CUresult {
-    let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: false };
-    // SAFETY: the driver has succeeded, so it has written the address.
-    allocate(request, None, real, || (unsafe { *pointer }, bytes), |_| {})
 }
 
 /// Allocates rows of `width` bytes each, and whatever the driver adds to a row.

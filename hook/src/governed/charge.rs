@@ -5,7 +5,7 @@ use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::guarded;
+use super::{guarded, pool};
 use crate::gpu;
 use crate::hold_kernel;
 use crate::preempt;
@@ -15,7 +15,7 @@ use crate::process::{self, COUNTERS, ManagedDevice};
 pub(crate) struct AllocationRequest {
     pub(crate) bytes: u64,
     pub(crate) space: HandleSpace,
-    /// Whether it ends with the current context. Otherwise it belongs to a pool of the device, or to its handles and mappings.
+    /// Whether it ends with the current context. Otherwise it belongs to its handles and mappings.
     pub(crate) in_context: bool,
 }
 
@@ -74,7 +74,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
         }
     };
     managed.track();
-    match managed.memory.reserve(bytes) {
+    match reserve_or_refresh(managed, bytes) {
         Outcome::Governed(()) => Admission::Reserved(managed),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
@@ -84,6 +84,14 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
             COUNTERS.refused.fetch_add(1, Relaxed);
             Admission::Refused
         }
+    }
+}
+
+/// Reserves at the manager. Before a refusal counts, the charges of pools are corrected, which may have become smaller.
+pub(super) fn reserve_or_refresh(managed: &ManagedDevice, bytes: u64) -> Outcome<()> {
+    match managed.memory.reserve(bytes) {
+        Outcome::Refused if pool::refresh() => managed.memory.reserve(bytes),
+        outcome => outcome,
     }
 }
 
@@ -100,7 +108,7 @@ fn settle(managed: &ManagedDevice, request: AllocationRequest, handle: u64, byte
         memory.release(request.bytes - bytes);
     }
     let context = if request.in_context { gpu::current_context().unwrap_or(0) } else { 0 };
-    let allocation = Allocation { bytes, device: managed.ordinal, context };
+    let allocation = Allocation { bytes, device: managed.ordinal, context, pool: 0 };
     let replaced = process::allocations().insert(request.space, handle, allocation);
     if let Some(replaced) = replaced {
         release(replaced);
@@ -149,8 +157,12 @@ fn free_by<F: FnOnce() -> CUresult>(
     })
 }
 
-/// Releases the charge of an allocation on the device that was charged.
+/// Releases the charge of an allocation on the device that was charged. Memory of a pool is charged until the pool gives it back.
 pub(crate) fn release(allocation: Allocation) {
+    if allocation.pool != 0 {
+        pool::freed();
+        return;
+    }
     if let Some(managed) = process::device_in_use(allocation.device) {
         managed.memory.release(allocation.bytes);
     }

@@ -10,6 +10,7 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retain_count::RetainCount;
 
 use super::context::{create, ending, has_ended};
+use super::{guarded, pool};
 use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
@@ -47,7 +48,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     };
     match primary(device) {
         // Regardless of the result: see `has_ended`.
-        Some(context) => ending_alone(device, context, real, |_| is_active(device) == Some(false)),
+        Some(context) => ending_alone(device, context, real, |_| has_ended_with_pools(device)),
         None => real(),
     }
 }
@@ -80,14 +81,23 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
-        Some(context) => {
-            let ended = |result| has_ended(result) || is_active(device) == Some(false);
-            ending_alone(device, context, real, ended)
-        }
+        Some(context) => ending_alone(device, context, real, |result| {
+            let ended = has_ended(result);
+            has_ended_with_pools(device) || ended
+        }),
         None => real(),
     };
     forget();
     result
+}
+
+/// Whether the device's primary context is no longer active. Its pools are forgotten then.
+fn has_ended_with_pools(device: CUdevice) -> bool {
+    let ended = is_active(device) == Some(false);
+    if ended {
+        guarded((), || pool::forget_device(device));
+    }
+    ended
 }
 
 fn retains(device: CUdevice) -> Option<&'static RetainCount> {

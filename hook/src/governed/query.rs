@@ -18,6 +18,7 @@ pub(crate) unsafe fn memory_info<S: Copy + TryFrom<u64> + TryInto<u64>>(
 ) -> CUresult {
     let result = real();
     if result == CUresult::SUCCESS {
+        guarded((), || _ = super::pool::refresh());
         // SAFETY: the driver has succeeded, so it has written both.
         unsafe {
             let seen = limited(process::current_device, number(*free), number(*total));

@@ -80,6 +80,7 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(managed) = begun {
         guarded((), || managed.device.end_blocking());
     }
+    super::pool::after_wait();
     result
 }
 
@@ -106,5 +107,6 @@ fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitT
     if let Some((managed, wait)) = begun {
         guarded((), || managed.device.end_wait(wait, result == CUresult::SUCCESS));
     }
+    super::pool::after_wait();
     result
 }

@@ -10,7 +10,7 @@ impl AllocationTable {
 }
 
 fn allocation(bytes: u64, device: u32, context: u64) -> Allocation {
-    Allocation { bytes, device, context }
+    Allocation { bytes, device, context, pool: 0 }
 }
 
 #[test]
@@ -52,6 +52,20 @@ fn a_destroyed_context_takes_only_its_own_allocations() {
     assert_eq!(ledger.remove_context(7), BTreeMap::from([(0, 11)]));
     assert_eq!(ledger.remove_context(0), BTreeMap::new());
     assert_eq!(ledger.bytes_on(0), 1100);
+}
+
+#[test]
+fn allocations_of_a_detached_pool_are_charged_by_themselves() {
+    let mut ledger = AllocationTable::new();
+    let of_pool = |bytes, pool| Allocation { pool, ..allocation(bytes, 0, 0) };
+    ledger.insert(HandleSpace::Pointer, 1, of_pool(1, 7));
+    ledger.insert(HandleSpace::Pointer, 2, of_pool(10, 7));
+    ledger.insert(HandleSpace::Pointer, 3, of_pool(100, 8));
+    ledger.insert(HandleSpace::Pointer, 4, of_pool(1000, 0));
+    assert_eq!(ledger.detach_pool(7), 11);
+    assert_eq!(ledger.detach_pool(7), 0);
+    assert_eq!(ledger.release(HandleSpace::Pointer, 2), Some(of_pool(10, 0)));
+    assert_eq!(ledger.release(HandleSpace::Pointer, 3), Some(of_pool(100, 8)));
 }
 
 proptest! {

@@ -38,6 +38,33 @@ fn last_limit_applies_without_a_manager() {
 }
 
 #[test]
+fn last_limit_is_what_a_program_sees_without_a_manager() {
+    let memory = account(100, false);
+    assert_eq!(memory.usage(), Some((0, 100)));
+    memory.reserve(60);
+    memory.link.die();
+    memory.reserve(10);
+    assert_eq!(memory.usage(), Some((70, 100)));
+    memory.release(20);
+    assert_eq!(memory.usage(), Some((50, 100)));
+}
+
+#[test]
+fn last_limit_is_what_a_program_sees_of_a_silent_manager() {
+    let memory = account(100, false);
+    memory.reserve(60);
+    memory.link.set_silent(true);
+    assert_eq!(memory.usage(), Some((60, 100)));
+}
+
+#[test]
+fn without_any_manager_no_limit_is_seen() {
+    let memory = account(100, false);
+    memory.link.die();
+    assert_eq!(memory.usage(), None);
+}
+
+#[test]
 fn allocation_without_any_manager_passes_or_is_refused_as_configured() {
     let open = account(100, false);
     open.link.die();

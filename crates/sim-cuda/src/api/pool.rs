@@ -23,6 +23,14 @@ pub(super) fn device_of(location: CUmemLocation) -> Result<Arc<Device>, CUresult
     driver()?.device(location.id).cloned()
 }
 
+/// The device of a pool, and whether its memory is the host's.
+fn pool_location(location: CUmemLocation) -> Result<(Arc<Device>, bool), CUresult> {
+    if location.kind == CU_MEM_LOCATION_TYPE_HOST {
+        return Ok((driver()?.device(0)?.clone(), true));
+    }
+    Ok((device_of(location)?, false))
+}
+
 fn current_pool(device: &Arc<Device>) -> Result<PoolId, CUresult> {
     let set = *lock(&device.current_pool);
     Ok(set.unwrap_or(driver()?.memory.default_pool(device)))
@@ -41,13 +49,28 @@ fn allocate(
         Some(pool) => pool,
         None => current_pool(&stream.context.device)?,
     };
-    let of_device = driver.memory.with_pool(pool, |pool, _, _| Ok(pool.device.ordinal))?;
+    let (of_device, is_host) =
+        driver.memory.with_pool(pool, |pool, _, _| Ok((pool.device.ordinal, pool.is_host)))?;
     if of_device != stream.context.device.ordinal || out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let address = driver.memory.allocate(&stream.context, len, Origin::Pool(pool), 0)?;
-    // In a graph the node only orders others; the address belongs to the graph from here on.
-    if let Err(error) = stream.work(Work::Empty, None) {
+    if !is_host
+        && !stream.is_being_captured()
+        && let Some(address) = driver.memory.reuse(pool, len, stream.handle)
+    {
+        stream.work(Work::Empty, None)?;
+        return out.write(address as u64);
+    }
+    let origin = match (is_host, stream.is_being_captured()) {
+        (true, _) => Origin::HostPool(pool),
+        (_, true) => Origin::Graph,
+        _ => Origin::Pool(pool),
+    };
+    let address = driver.memory.allocate(&stream.context, len, origin, 0)?;
+    // The address belongs to the graph from here on.
+    let back: Effect = Arc::new(move || driver.memory.back_graph_memory(address));
+    let effect = (origin == Origin::Graph).then_some(back);
+    if let Err(error) = stream.work(Work::Empty, effect) {
         driver.memory.release(address, |_| true)?;
         return Err(error);
     }
@@ -73,9 +96,9 @@ with_twin! {
         if stream.is_captured(|part| part.add(&stream, Work::Empty, None))? {
             return Ok(());
         }
+        let number = driver()?.memory.begin_free(address, stream.handle);
         let free: Effect = Arc::new(move || {
-            // A second free of the same memory has no effect, as with the real driver's pools.
-            let _ = driver().and_then(|driver| driver.memory.release(address, Origin::is_freed_by_address));
+            let _ = driver().map(|driver| driver.memory.finish_free(address, number));
         });
         stream.work(Work::Empty, Some(free))
     };
@@ -94,29 +117,33 @@ pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: Ptr<CUmemPoolHandle_st>
 }
 
 pub(crate) fn cuMemPoolCreate(out: Ptr<CUmemoryPool>, props: Ptr<CUmemPoolProps>) -> Status {
-    let device = device_of(props.read()?.location)?;
-    out.write_handle(driver()?.memory.create_pool(&device))
+    let (device, is_host) = pool_location(props.read()?.location)?;
+    out.write_handle(driver()?.memory.create_pool(&device, is_host))
 }
 
-pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, _keep: usize) -> Status {
-    driver()?.memory.with_pool(pool.address(), |pool, _, _| {
-        pool.device.gpu.apply_effects();
-        Ok(())
-    })
+pub(crate) fn cuMemPoolTrimTo(pool: Ptr<CUmemPoolHandle_st>, keep: usize) -> Status {
+    let memory = &driver()?.memory;
+    let device = memory.with_pool(pool.address(), |pool, _, _| Ok(pool.device.clone()))?;
+    device.gpu.apply_effects();
+    memory.trim(pool.address(), keep);
+    Ok(())
 }
 
-/// Attributes: 1 to 3 are flags of four bytes, 4 is the release threshold, 5 and 7 are the bytes in use, 6 and 8 the most so far.
+/// Attributes: 1 to 3 are flags of four bytes, 4 is the release threshold, 5 the bytes of the pool, 7 those in use, 6 and 8 the most so far.
 pub(crate) fn cuMemPoolGetAttribute(
     pool: Ptr<CUmemPoolHandle_st>,
     attribute: CUmemPool_attribute,
     value: Ptr<c_void>,
 ) -> Status {
-    driver()?.memory.with_pool(pool.address(), |pool, used, high| {
+    let memory = &driver()?.memory;
+    let reserved = memory.pool_reserved(pool.address());
+    memory.with_pool(pool.address(), |pool, used, high| {
         let set = pool.attributes.get(&attribute).copied();
         match attribute {
             1..=3 => value.cast().write(i32::from(set.unwrap_or(1) != 0)),
             4 => value.cast().write(set.unwrap_or(0)),
-            5 | 7 => value.cast().write(used as u64),
+            5 => value.cast().write(reserved as u64),
+            7 => value.cast().write(used as u64),
             6 | 8 => value.cast().write(high as u64),
             _ => Err(CUresult::ERROR_INVALID_VALUE),
         }
@@ -137,6 +164,20 @@ pub(crate) fn cuMemPoolSetAttribute(
         pool.attributes.insert(attribute, set);
         Ok(())
     })
+}
+
+/// Attribute 2: the bytes that the device has for graphs.
+pub(crate) fn cuDeviceGetGraphMemAttribute(
+    device: CUdevice,
+    attribute: CUgraphMem_attribute,
+    value: Ptr<c_void>,
+) -> Status {
+    let driver = driver()?;
+    let reserved = driver.memory.graph_memory(driver.device(device)?.ordinal);
+    match attribute {
+        CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => value.cast().write(reserved as u64),
+        _ => Err(CUresult::ERROR_NOT_SUPPORTED),
+    }
 }
 
 functions! {

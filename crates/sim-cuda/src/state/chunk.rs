@@ -43,6 +43,7 @@ impl Memory {
             context: 0,
             flags: 0,
             mapping: Some(mapping),
+            is_backed: false.into(),
         });
         Ok(address)
     }

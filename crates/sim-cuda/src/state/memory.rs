@@ -4,10 +4,12 @@ use super::chunk::Chunk;
 use super::context::{Context, Device};
 use super::driver::driver;
 use super::mapping::Mapping;
+use super::pool::{Freed, pool_used};
 use super::{lock, status_of};
 use crate::border::{Span, Status};
 use sluice_driver_api::CUresult;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Begin of the handles of pools; beyond those of [`super::table`].
@@ -26,6 +28,10 @@ pub(crate) enum Origin {
     Managed,
     /// cuMemAllocAsync, from this pool.
     Pool(PoolId),
+    /// cuMemAllocFromPoolAsync, from this pool of host memory.
+    HostPool(PoolId),
+    /// cuMemAllocAsync in a capture: counted from the first launch of the graph on.
+    Graph,
     /// cuMemHostAlloc and cuMemAllocHost: host memory.
     Host,
     /// cuMemHostRegister: host memory that the program has allocated.
@@ -44,7 +50,7 @@ impl Origin {
 
     /// Whether the program frees it by its address in device memory.
     pub(crate) fn is_freed_by_address(self) -> bool {
-        matches!(self, Self::Device | Self::Managed | Self::Pool(_))
+        matches!(self, Self::Device | Self::Managed | Self::Pool(_) | Self::HostPool(_) | Self::Graph)
     }
 
     /// Whether the host can reach it without a copy.
@@ -63,6 +69,8 @@ pub(crate) struct Piece {
     pub(crate) context: usize,
     pub(crate) flags: u32,
     pub(super) mapping: Option<Mapping>,
+    /// Whether memory of a graph is counted.
+    pub(super) is_backed: AtomicBool,
 }
 
 impl Piece {
@@ -72,7 +80,7 @@ impl Piece {
         if let Ok(driver) = driver() {
             driver.devices.iter().for_each(|device| device.words.forget(self.address, self.len));
         }
-        if self.origin.is_counted() {
+        if self.origin.is_counted() || self.is_backed.load(Ordering::SeqCst) {
             // The daemon may have ended, and with it the count.
             let _ = self.device.gpu.free(self.len as u64);
         }
@@ -81,6 +89,7 @@ impl Piece {
 
 pub(crate) struct Pool {
     pub(crate) device: Arc<Device>,
+    pub(crate) is_host: bool,
     /// Values of its settable attributes.
     pub(crate) attributes: HashMap<u32, u64>,
     used_high: usize,
@@ -91,7 +100,9 @@ pub(super) struct State {
     pub(super) pieces: BTreeMap<usize, Arc<Piece>>,
     pub(super) chunks: HashMap<usize, Arc<Chunk>>,
     pub(super) mapped: BTreeMap<usize, Arc<Chunk>>,
-    pools: HashMap<PoolId, Pool>,
+    pub(super) pools: HashMap<PoolId, Pool>,
+    /// Memory of pools that was freed, and that a pool still has.
+    pub(super) freed: BTreeMap<usize, Freed>,
     default_pools: HashMap<usize, PoolId>,
     pub(super) next_handle: usize,
 }
@@ -134,6 +145,7 @@ impl Memory {
             context: context.handle,
             flags,
             mapping: Some(mapping),
+            is_backed: AtomicBool::new(false),
         });
         Ok(address)
     }
@@ -162,7 +174,17 @@ impl Memory {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let (device, context) = (context.device.clone(), context.handle);
-        self.keep(Piece { address, len, origin: Origin::Registered, device, context, flags, mapping: None });
+        let is_backed = AtomicBool::new(false);
+        self.keep(Piece {
+            address,
+            len,
+            origin: Origin::Registered,
+            device,
+            context,
+            flags,
+            mapping: None,
+            is_backed,
+        });
         Ok(())
     }
 
@@ -203,6 +225,7 @@ impl Memory {
             if !state.pieces.get(&address).is_some_and(|piece| which(piece.origin)) {
                 return Err(CUresult::ERROR_INVALID_VALUE);
             }
+            state.freed.remove(&address);
             state.pieces.remove(&address)
         };
         piece.iter().for_each(|piece| piece.end());
@@ -212,16 +235,26 @@ impl Memory {
     pub(crate) fn release_context(&self, context: usize) {
         let gone: Vec<Arc<Piece>> = {
             let mut state = lock(&self.0);
-            state.pieces.extract_if(.., |_, piece| piece.context == context).map(|(_, piece)| piece).collect()
+            let gone: Vec<_> = state
+                .pieces
+                .extract_if(.., |_, piece| piece.context == context)
+                .map(|(_, piece)| piece)
+                .collect();
+            for piece in &gone {
+                state.freed.remove(&piece.address);
+            }
+            gone
         };
         gone.iter().for_each(|piece| piece.end());
     }
 
-    pub(crate) fn create_pool(&self, device: &Arc<Device>) -> PoolId {
+    pub(crate) fn create_pool(&self, device: &Arc<Device>, is_host: bool) -> PoolId {
         let mut state = lock(&self.0);
         state.next_handle += 1;
         let id = POOL_HANDLES | state.next_handle << 4;
-        state.pools.insert(id, Pool { device: device.clone(), attributes: HashMap::new(), used_high: 0 });
+        state
+            .pools
+            .insert(id, Pool { device: device.clone(), is_host, attributes: HashMap::new(), used_high: 0 });
         id
     }
 
@@ -229,7 +262,7 @@ impl Memory {
     pub(crate) fn default_pool(&self, device: &Arc<Device>) -> PoolId {
         let known = lock(&self.0).default_pools.get(&device.ordinal).copied();
         known.unwrap_or_else(|| {
-            let made = self.create_pool(device);
+            let made = self.create_pool(device, false);
             *lock(&self.0).default_pools.entry(device.ordinal).or_insert(made)
         })
     }
@@ -254,10 +287,6 @@ impl Memory {
         let high = pool.used_high;
         work(pool, used, high)
     }
-}
-
-fn pool_used(state: &State, id: PoolId) -> usize {
-    state.pieces.values().filter(|piece| piece.origin == Origin::Pool(id)).map(|piece| piece.len).sum()
 }
 
 /// Counts device memory. If there is not enough, applies the frees of streams first.

@@ -12,6 +12,7 @@ pub(crate) mod ioctl;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
+pub(crate) mod pool;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod words;

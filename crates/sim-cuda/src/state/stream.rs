@@ -99,6 +99,11 @@ impl Stream {
         }
     }
 
+    /// Whether the stream takes part in a capture.
+    pub(crate) fn is_being_captured(&self) -> bool {
+        driver().is_ok_and(|driver| driver.captures.any()) && lock(&self.capture).is_some()
+    }
+
     pub(crate) fn synchronize(&self) -> Status {
         self.context.check()?;
         self.context.device.gpu.wait_for(self.sim.mark()).map_err(status_of)?;

@@ -22,6 +22,7 @@ mod ioctls;
 mod killed_processes;
 mod load_command;
 mod memory_limits;
+mod memory_pools;
 mod preemption;
 mod processes;
 mod races;

@@ -165,6 +165,23 @@ fn allocations_are_answered_while_the_manager_is_stopped_and_reported_afterwards
     }
 }
 
+/// The limit that still refuses allocations is the size that the program sees.
+#[test]
+fn last_limit_is_the_size_of_the_gpu_while_the_manager_is_away() {
+    let _lock = shared();
+    let mut node = Node::start(&format!("1\nmain 0.5 1.0 {}\n", 64 * MIB));
+    let mut tenant = node.tenant("main", "tenant").start();
+    tenant.expect("ready");
+    assert!(tenant.ask(&format!("take alloc {}", 16 * MIB)).starts_with("took"));
+    node.kill_manager();
+    assert_eq!(tenant.ask("info"), format!("{} {}", 48 * MIB, 64 * MIB));
+    assert_eq!(tenant.ask("total"), (64 * MIB).to_string());
+    assert_eq!(tenant.ask(&format!("take alloc {}", 49 * MIB)), "refused 2");
+    assert!(tenant.ask(&format!("take alloc {}", 48 * MIB)).starts_with("took"));
+    assert_eq!(tenant.ask("info"), format!("0 {}", 64 * MIB));
+    tenant.finish().expect_success();
+}
+
 #[test]
 fn fail_closed_tenants_hold_while_the_manager_is_stopped() {
     let _lock = shared();

@@ -1,0 +1,112 @@
+use super::*;
+use proptest::prelude::*;
+
+const POOL: PoolId = PoolId::Pool(7);
+
+fn table() -> PoolTable {
+    let mut pools = PoolTable::new();
+    pools.add(POOL, PoolLocation::Device(1));
+    pools
+}
+
+/// One allocation that reserves its bytes, with the pool's size after it.
+fn allocate(pools: &mut PoolTable, bytes: u64, reserved: u64) -> Correction {
+    pools.begin(POOL, bytes);
+    pools.settle(POOL, bytes, reserved)
+}
+
+#[test]
+fn pool_is_charged_by_its_reserved_size() {
+    let mut pools = table();
+    assert_eq!(allocate(&mut pools, 10, 10), Correction::Release(0));
+    assert_eq!(allocate(&mut pools, 10, 32), Correction::Charge(12), "the driver took whole blocks");
+    assert_eq!(allocate(&mut pools, 10, 32), Correction::Release(10), "memory that was used before");
+    assert_eq!(pools.settle(POOL, 0, 32), Correction::Release(0), "freed memory that the pool keeps");
+    assert_eq!(pools.settle(POOL, 0, 0), Correction::Release(32));
+}
+
+#[test]
+fn pool_is_charged_to_its_device() {
+    let mut pools = table();
+    pools.add(PoolId::Pool(8), PoolLocation::Host);
+    pools.add(PoolId::Graphs(0), PoolLocation::Device(0));
+    assert_eq!(pools.of_devices(), [(POOL, 1), (PoolId::Graphs(0), 0)]);
+    assert_eq!(pools.location(PoolId::Pool(8)), Some(PoolLocation::Host));
+    assert_eq!(pools.location(PoolId::Pool(9)), None);
+}
+
+#[test]
+fn allocations_of_two_threads_are_not_charged_twice() {
+    let mut pools = table();
+    pools.begin(POOL, 10);
+    pools.begin(POOL, 20);
+    // The driver has made both before the first is settled.
+    assert_eq!(pools.settle(POOL, 10, 30), Correction::Release(0));
+    assert_eq!(pools.settle(POOL, 20, 30), Correction::Release(0));
+}
+
+#[test]
+fn failed_allocation_leaves_the_charge() {
+    let mut pools = table();
+    allocate(&mut pools, 10, 10);
+    pools.begin(POOL, 5);
+    pools.cancel(POOL, 5);
+    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
+}
+
+#[test]
+fn refused_correction_is_asked_for_again() {
+    let mut pools = table();
+    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
+    pools.refused(POOL, 8);
+    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
+}
+
+#[test]
+fn removed_pool_returns_its_charge() {
+    let mut pools = table();
+    allocate(&mut pools, 10, 10);
+    assert_eq!(pools.remove(POOL), Some((1, 10)));
+    assert_eq!(pools.remove(POOL), None);
+    pools.restore(POOL, 1, 10);
+    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
+}
+
+proptest! {
+    /// Allocations begin, are made by the driver, and are settled in any order; frees change the reserved size at any time.
+    #[test]
+    fn charge_covers_the_reserved_size_and_no_more_than_is_in_flight(
+        steps in proptest::collection::vec((0u8..4, 1u64..100), 0..100),
+    ) {
+        let mut pools = table();
+        let (mut held, mut reserved) = (0u64, 0u64);
+        let (mut begun, mut made): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        for (what, bytes) in steps {
+            let settled = match what {
+                0 => {
+                    pools.begin(POOL, bytes);
+                    held += bytes;
+                    begun.push(bytes);
+                    None
+                }
+                1 => {
+                    made.extend(begun.pop().inspect(|bytes| reserved += bytes));
+                    None
+                }
+                2 => made.pop(),
+                _ => {
+                    reserved = reserved.saturating_sub(bytes);
+                    Some(0)
+                }
+            };
+            if let Some(bytes) = settled {
+                match pools.settle(POOL, bytes, reserved) {
+                    Correction::Charge(more) => held += more,
+                    Correction::Release(less) => held -= less,
+                }
+                let in_flight: u64 = begun.iter().chain(&made).sum();
+                prop_assert_eq!(held, reserved.max(in_flight));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Memory that pools keep after it was freed: for later allocations of the same stream until the stream has reached the free, then for
+//! all streams, up to the pool's release threshold.
+
+use super::lock;
+use super::memory::{Memory, Origin, Piece, PoolId, State};
+use sluice_driver_api::types::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A piece of a pool that was freed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Freed {
+    /// The stream that has not reached the free; `None` once it has.
+    stream: Option<usize>,
+    /// Tells this free from another one of the same piece.
+    number: usize,
+}
+
+/// Bytes of the pieces that were not freed.
+pub(super) fn pool_used(state: &State, id: PoolId) -> usize {
+    let used = of_pool(state, id).filter(|piece| !state.freed.contains_key(&piece.address));
+    used.map(|piece| piece.len).sum()
+}
+
+fn pool_reserved(state: &State, id: PoolId) -> usize {
+    of_pool(state, id).map(|piece| piece.len).sum()
+}
+
+fn of_pool(state: &State, id: PoolId) -> impl Iterator<Item = &Arc<Piece>> {
+    state.pieces.values().filter(move |piece| piece.origin == Origin::Pool(id))
+}
+
+impl Memory {
+    /// Bytes that a pool has, freed ones included.
+    pub(crate) fn pool_reserved(&self, id: PoolId) -> usize {
+        pool_reserved(&lock(&self.0), id)
+    }
+
+    /// Freed memory of the same size that a stream may use again.
+    pub(crate) fn reuse(&self, id: PoolId, len: usize, stream: usize) -> Option<usize> {
+        let mut state = lock(&self.0);
+        let fits = |address: &usize, freed: &Freed| {
+            let piece = state.pieces.get(address);
+            piece.is_some_and(|piece| piece.origin == Origin::Pool(id) && piece.len == len)
+                && freed.stream.is_none_or(|of| of == stream)
+        };
+        let address = state.freed.iter().find(|(address, freed)| fits(address, freed)).map(|(at, _)| *at)?;
+        state.freed.remove(&address);
+        Some(address)
+    }
+
+    /// Frees a piece of a pool in stream order. Returns the number for [`finish_free`](Self::finish_free).
+    pub(crate) fn begin_free(&self, address: usize, stream: usize) -> usize {
+        let mut state = lock(&self.0);
+        state.next_handle += 1;
+        let number = state.next_handle;
+        if state.pieces.get(&address).is_some_and(|piece| matches!(piece.origin, Origin::Pool(_))) {
+            state.freed.insert(address, Freed { stream: Some(stream), number });
+        }
+        number
+    }
+
+    /// The stream has reached the free: the pool keeps the piece below its release threshold.
+    pub(crate) fn finish_free(&self, address: usize, number: usize) {
+        {
+            let mut state = lock(&self.0);
+            if let Some(Origin::Pool(id)) = state.pieces.get(&address).map(|piece| piece.origin) {
+                if state.freed.get(&address).is_none_or(|freed| freed.number != number) {
+                    return;
+                }
+                let threshold = state
+                    .pools
+                    .get(&id)
+                    .and_then(|pool| pool.attributes.get(&CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).copied());
+                if pool_reserved(&state, id) as u64 <= threshold.unwrap_or(0) {
+                    state.freed.insert(address, Freed { stream: None, number });
+                    return;
+                }
+            }
+        }
+        // A second free of the same memory has no effect, as with the real driver's pools.
+        let _ = self.release(address, Origin::is_freed_by_address);
+    }
+
+    /// A graph that allocates this piece is launched: the first launch counts the memory, which the device keeps for later launches.
+    pub(crate) fn back_graph_memory(&self, address: usize) {
+        if let Some(piece) = self.at(address).filter(|piece| piece.origin == Origin::Graph)
+            && !piece.is_backed.load(SeqCst)
+            && piece.device.gpu.allocate(piece.len as u64).is_ok()
+        {
+            piece.is_backed.store(true, SeqCst);
+        }
+    }
+
+    /// Bytes of a device that are counted for graphs.
+    pub(crate) fn graph_memory(&self, device: usize) -> usize {
+        let state = lock(&self.0);
+        let backed = state.pieces.values().filter(|piece| piece.is_backed.load(SeqCst));
+        backed.filter(|piece| piece.device.ordinal == device).map(|piece| piece.len).sum()
+    }
+
+    /// Releases freed memory of a pool until it has at most `keep` bytes.
+    pub(crate) fn trim(&self, id: PoolId, keep: usize) {
+        loop {
+            let address = {
+                let state = lock(&self.0);
+                let is_unused = |address: &usize| {
+                    let piece = state.pieces.get(address);
+                    piece.is_some_and(|piece| piece.origin == Origin::Pool(id))
+                };
+                let mut unused = state.freed.iter().filter(|(_, freed)| freed.stream.is_none());
+                match unused.find(|(address, _)| is_unused(address)) {
+                    Some((address, _)) if pool_reserved(&state, id) > keep => *address,
+                    _ => return,
+                }
+            };
+            let _ = self.release(address, |_| true);
+        }
+    }
+}

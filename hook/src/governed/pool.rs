@@ -1,0 +1,177 @@
+//! Stream-ordered memory: pools, and the memory of graphs, which the driver takes when a graph is launched.
+//!
+//! Both are charged by their reserved size, which the driver reports. The charges follow it at each allocation and free, at the end of a
+//! wait after a free, when a program asks how much memory it has, and before an allocation is refused.
+
+mod charges;
+mod lifetime;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use sluice_driver_api::CUresult;
+use sluice_driver_api::types::*;
+use sluice_hook_core::allocations::{Allocation, HandleSpace};
+use sluice_hook_core::lock;
+use sluice_hook_core::outcome::{Bypass, Outcome};
+use sluice_hook_core::pools::{PoolId, PoolLocation};
+
+use super::{charge, guarded};
+use crate::process::{self, COUNTERS, ManagedDevice};
+use crate::{gpu, preempt, real};
+use charges::{POOLS, correct, note_free, note_graph_memory, note_pools, reserved_bytes, unused_bytes};
+pub(super) use charges::{after_wait, freed, refresh};
+pub(super) use lifetime::forget_device;
+pub(crate) use lifetime::{create, destroy, locate, trim};
+
+/// A stream in a call, and whether null means the thread's own default stream.
+type OnStream = (CUstream, bool);
+
+/// Allocates from a pool, or from the current pool of the stream's device.
+///
+/// # Safety
+/// If `real` succeeds, it has written `pointer`.
+pub(crate) unsafe fn allocate(
+    pointer: *mut CUdeviceptr,
+    bytes: u64,
+    stream: OnStream,
+    pool: Option<CUmemoryPool>,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    process::with_thread(|thread| {
+        let Some(_inside) = thread.enter() else {
+            process::count_bypass(Bypass::Nested);
+            return real();
+        };
+        let Some((managed, id)) = guarded(None, || charged_pool(bytes, stream, pool)) else {
+            return preempt::give_gpu_back_for(real);
+        };
+        let Some(prepaid) = guarded(Some(0), || reserve(managed, id, bytes)) else {
+            return CUresult::ERROR_OUT_OF_MEMORY;
+        };
+        let result = preempt::give_gpu_back_for(real);
+        if result != CUresult::SUCCESS {
+            guarded((), || cancel(managed, id, prepaid));
+            return result;
+        }
+        // SAFETY: the driver has succeeded, so it has written the address.
+        let address = unsafe { *pointer };
+        if guarded(true, || settle(managed, id, prepaid, address, bytes)) {
+            return result;
+        }
+        free_again(address, stream);
+        CUresult::ERROR_OUT_OF_MEMORY
+    })
+}
+
+/// The pool that an allocation is charged to, and its device. `None`: the allocation is not charged.
+fn charged_pool(
+    bytes: u64,
+    stream: OnStream,
+    pool: Option<CUmemoryPool>,
+) -> Option<(&'static ManagedDevice, PoolId)> {
+    if bytes == 0 {
+        return None;
+    }
+    let managed =
+        |device| process::device_of(device).inspect_err(|reason| process::count_bypass(*reason)).ok();
+    if let Err(reason) = process::check_governed() {
+        process::count_bypass(reason);
+        return None;
+    }
+    if is_capturing(stream) {
+        // The allocation becomes a node. The driver takes the memory at the graph's launch.
+        note_graph_memory(gpu::stream_device(stream.0)?);
+        return None;
+    }
+    let pool = match pool {
+        Some(pool) => pool,
+        None => gpu::current_pool(gpu::stream_device(stream.0)?)?,
+    };
+    let id = PoolId::Pool(pool.addr() as u64);
+    let known = lock(&POOLS).location(id);
+    let location = known.or_else(|| {
+        // Created pools are known, so it is the default pool of a device.
+        let default = (0..gpu::device_count()?).find(|device| gpu::default_pool(*device) == Some(pool));
+        let device = default.or_else(|| gpu::stream_device(stream.0))?;
+        let location = PoolLocation::Device(u32::try_from(device).ok()?);
+        lock(&POOLS).add(id, location);
+        Some(location)
+    })?;
+    match location {
+        PoolLocation::Device(device) => Some((managed(CUdevice::try_from(device).ok()?)?, id)),
+        PoolLocation::Host => None,
+    }
+}
+
+/// Reserves `bytes`. Returns the bytes reserved: 0 if the limit is reached and the pool has memory that can be used again. `None`: refused.
+fn reserve(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
+    managed.track();
+    note_pools();
+    let granted = match charge::reserve_or_refresh(managed, bytes) {
+        Outcome::Governed(()) => bytes,
+        Outcome::Bypassed(reason) => {
+            process::count_bypass(reason);
+            bytes
+        }
+        Outcome::Refused if unused_bytes(id) >= bytes => 0,
+        Outcome::Refused => {
+            COUNTERS.refused.fetch_add(1, Relaxed);
+            return None;
+        }
+    };
+    lock(&POOLS).begin(id, granted);
+    Some(granted)
+}
+
+fn cancel(managed: &ManagedDevice, id: PoolId, prepaid: u64) {
+    lock(&POOLS).cancel(id, prepaid);
+    managed.memory.release(prepaid);
+}
+
+/// Records an allocation that was made; `false` if the pool has grown beyond the limit.
+fn settle(managed: &ManagedDevice, id: PoolId, prepaid: u64, address: u64, bytes: u64) -> bool {
+    let correction = {
+        let mut pools = lock(&POOLS);
+        reserved_bytes(id).map(|reserved| pools.settle(id, prepaid, reserved))
+    };
+    let (PoolId::Pool(pool), true) = (id, correction.is_some()) else {
+        // The driver does not report the size: the allocation is charged by itself.
+        lock(&POOLS).cancel(id, prepaid);
+        insert(address, Allocation { bytes: prepaid, device: managed.ordinal, context: 0, pool: 0 });
+        return true;
+    };
+    if !correction.is_none_or(|correction| correct(managed, id, correction)) {
+        COUNTERS.refused.fetch_add(1, Relaxed);
+        return false;
+    }
+    insert(address, Allocation { bytes, device: managed.ordinal, context: 0, pool });
+    true
+}
+
+fn insert(address: u64, allocation: Allocation) {
+    let replaced = process::allocations().insert(HandleSpace::Pointer, address, allocation);
+    replaced.into_iter().for_each(charge::release);
+}
+
+/// Frees memory that the program has not received.
+fn free_again(address: CUdeviceptr, (stream, per_thread): OnStream) {
+    let table = real::table();
+    if let Some(free) = if per_thread { table.cuMemFreeAsync_ptsz } else { table.cuMemFreeAsync } {
+        // SAFETY: the driver has just allocated it in this stream, and the program does not have the address yet.
+        let _freed = unsafe { free(address, preempt::stands_for(stream, per_thread)) };
+        note_free();
+    }
+}
+
+/// Whether the driver captures the stream.
+fn is_capturing((stream, per_thread): OnStream) -> bool {
+    if !process::CAPTURES.any() {
+        return false;
+    }
+    let table = real::table();
+    let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+    let ask = if per_thread { table.cuStreamIsCapturing_ptsz } else { table.cuStreamIsCapturing };
+    // SAFETY: the program is using the stream, so it is alive; `status` is writable.
+    let asked = ask.map(|ask| unsafe { ask(preempt::stands_for(stream, per_thread), &raw mut status) });
+    asked == Some(CUresult::SUCCESS) && status != CU_STREAM_CAPTURE_STATUS_NONE
+}

@@ -1,0 +1,126 @@
+/* pools CASE: stream-ordered memory under a limit of 1 GiB. Prints what the test compares, then waits for the end of its input.
+ *   live      eight streams allocate 900 MiB each behind a long kernel and free it -> number of allocations that succeeded
+ *   reuse     one stream allocates and frees 900 MiB eight times behind a long kernel -> the same number
+ *   retained  a pool keeps freed memory until it is trimmed -> free bytes, before and after
+ *   captured  a captured allocation is never launched -> free bytes
+ *   launched  a captured allocation is launched -> free bytes
+ *   host      a pool of host memory -> free bytes
+ *   destroyed a pool is destroyed before its last allocation is freed -> free bytes, before and after the free
+ *   plain     memory of a pool is freed by cuMemFree -> free bytes */
+#include "common.h"
+
+enum { ROUNDS = 8, RELEASE_THRESHOLD = 4, LOCATION_HOST = 2 };
+static const size_t BIG = (size_t)900 << 20;
+static Gpu gpu;
+
+static size_t free_bytes(void) {
+    size_t free_now, total;
+    DO(cuMemGetInfo_v2(&free_now, &total));
+    return free_now;
+}
+
+static CUstream new_stream(void) {
+    CUstream stream;
+    DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static CUmemoryPool new_pool(int location) {
+    PoolProps props = {.type = 1, .location = {location, 0}};
+    CUmemoryPool pool;
+    DO(cuMemPoolCreate(&pool, &props));
+    return pool;
+}
+
+static void many(int streams) {
+    CUstream stream[ROUNDS];
+    CUdeviceptr data;
+    int took = 0;
+    for (int i = 0; i < streams; i++) stream[i] = new_stream();
+    for (int i = 0; i < ROUNDS; i++) {
+        CUstream on = stream[i % streams];
+        CUresult result = cuMemAllocAsync(&data, BIG, on);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) continue;
+        DO(result);
+        took++;
+        DO(launch(gpu.spin, 0, 0, 300 * 1000, on));
+        DO(cuMemFreeAsync(data, on));
+    }
+    SAY("%d", took);
+}
+
+static void retained(void) {
+    CUmemoryPool pool;
+    CUdeviceptr data;
+    uint64_t most = UINT64_MAX;
+    DO(cuDeviceGetDefaultMemPool(&pool, gpu.device));
+    DO(cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, &most));
+    DO(cuMemAllocAsync(&data, BIG, NULL));
+    DO(cuMemFreeAsync(data, NULL));
+    DO(cuCtxSynchronize());
+    size_t kept = free_bytes();
+    DO(cuMemPoolTrimTo(pool, 0));
+    SAY("%zu %zu", kept, free_bytes());
+}
+
+static void captured(int launches) {
+    CUstream stream = new_stream();
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr data;
+    DO(cuStreamBeginCapture_v2(stream, CAPTURE_THREAD_LOCAL));
+    DO(cuMemAllocAsync(&data, BIG, stream));
+    if (launches) DO(cuMemFreeAsync(data, stream));
+    DO(cuStreamEndCapture(stream, &graph));
+    if (launches) {
+        DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+        DO(cuGraphLaunch(exec, stream));
+        DO(cuStreamSynchronize(stream));
+    } else {
+        DO(cuGraphDestroy(graph));
+    }
+    SAY("%zu", free_bytes());
+}
+
+static void host(void) {
+    CUmemoryPool pool = new_pool(LOCATION_HOST);
+    CUdeviceptr data;
+    DO(cuMemAllocFromPoolAsync(&data, BIG, pool, NULL));
+    size_t left = free_bytes();
+    DO(cuMemFreeAsync(data, NULL));
+    SAY("%zu", left);
+}
+
+static void destroyed(void) {
+    CUmemoryPool pool = new_pool(1);
+    CUdeviceptr data;
+    DO(cuMemAllocFromPoolAsync(&data, BIG, pool, NULL));
+    DO(cuMemPoolDestroy(pool));
+    size_t held = free_bytes();
+    DO(cuMemFreeAsync(data, NULL));
+    DO(cuCtxSynchronize());
+    SAY("%zu %zu", held, free_bytes());
+}
+
+static void plain(void) {
+    CUdeviceptr data;
+    DO(cuMemAllocAsync(&data, BIG, NULL));
+    DO(cuMemFree_v2(data));
+    SAY("%zu", free_bytes());
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    gpu = open_gpu();
+    if (!strcmp(what, "live")) many(ROUNDS);
+    if (!strcmp(what, "reuse")) many(1);
+    if (!strcmp(what, "retained")) retained();
+    if (!strcmp(what, "captured")) captured(0);
+    if (!strcmp(what, "launched")) captured(1);
+    if (!strcmp(what, "host")) host();
+    if (!strcmp(what, "destroyed")) destroyed();
+    if (!strcmp(what, "plain")) plain();
+    while (getchar() != EOF) {}
+    DO(cuCtxSynchronize());
+    return 0;
+}

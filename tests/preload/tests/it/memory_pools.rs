@@ -1,0 +1,68 @@
+//! Stream-ordered memory: a pool is charged by what it has on the GPU, not by what the program holds of it.
+
+use sluice_preload_tests::{MIB, Node, Tenant, shared};
+
+const LIMIT: u64 = 1024 * MIB;
+const BIG: u64 = 900 * MIB;
+
+fn node() -> Node {
+    Node::start(&format!("1\nmain 0.5 1.0 {LIMIT}\n"))
+}
+
+fn program(node: &Node, case: &str) -> Tenant {
+    node.tenant("main", "pools").arguments(case).start()
+}
+
+/// The line that the program prints for a case.
+fn printed(case: &str) -> String {
+    let _lock = shared();
+    let node = node();
+    let mut program = program(&node, case);
+    let line = program.line();
+    program.finish().expect_success();
+    line
+}
+
+#[test]
+fn memory_freed_behind_running_work_stays_charged() {
+    let _lock = shared();
+    let node = node();
+    let mut program = program(&node, "live");
+    assert_eq!(program.line(), "1", "allocations of 900 MiB that are live at once under 1 GiB");
+    program.finish().expect_success();
+}
+
+#[test]
+fn stream_reuses_the_memory_that_it_has_freed() {
+    assert_eq!(printed("reuse"), "8");
+}
+
+#[test]
+fn memory_that_a_pool_keeps_is_charged_until_the_pool_is_trimmed() {
+    assert_eq!(printed("retained"), format!("{} {LIMIT}", LIMIT - BIG));
+}
+
+#[test]
+fn captured_allocation_that_is_never_launched_is_not_charged() {
+    assert_eq!(printed("captured"), LIMIT.to_string());
+}
+
+#[test]
+fn memory_of_a_launched_graph_is_charged() {
+    assert_eq!(printed("launched"), (LIMIT - BIG).to_string());
+}
+
+#[test]
+fn memory_of_a_host_pool_is_not_charged() {
+    assert_eq!(printed("host"), LIMIT.to_string());
+}
+
+#[test]
+fn memory_of_a_destroyed_pool_is_charged_until_it_is_freed() {
+    assert_eq!(printed("destroyed"), format!("{} {LIMIT}", LIMIT - BIG));
+}
+
+#[test]
+fn memory_of_a_pool_may_be_freed_as_plain_memory() {
+    assert_eq!(printed("plain"), LIMIT.to_string());
+}
