@@ -30,13 +30,14 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* The argument is the name of the port that serves the probes. */}}
 {{- define "sluice.probes" -}}
 livenessProbe:
-  httpGet: { path: /livez, port: metrics }
+  httpGet: { path: /livez, port: {{ . }} }
   periodSeconds: 10
   failureThreshold: 6
 readinessProbe:
-  httpGet: { path: /readyz, port: metrics }
+  httpGet: { path: /readyz, port: {{ . }} }
   periodSeconds: 2
 {{- end }}
 

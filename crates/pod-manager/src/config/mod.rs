@@ -27,6 +27,8 @@ pub struct Config {
     pub clients: ClientSource,
     /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
     pub metrics: Option<SocketAddr>,
+    /// Address for GET /healthz alone, with limits of its own. Default: none. Port 0 picks one.
+    pub health: Option<SocketAddr>,
     /// What processes do while no manager answers. Default: they run on.
     pub on_manager_loss: OnManagerLoss,
     /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
@@ -120,6 +122,7 @@ impl Config {
             tcp: None,
             clients,
             metrics: None,
+            health: None,
             on_manager_loss: OnManagerLoss::Open,
             window: Duration::from_secs(10),
             base_quota: Duration::from_millis(50),

@@ -206,3 +206,14 @@ async fn readiness_probe_lists_what_is_missing() {
     assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
     agent.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_half_open_connections() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    let _half_open = node.half_open(150).await;
+    assert_eq!(node.probe("/livez").await.0, 200);
+    assert_eq!(node.get("/livez").await.0, 200);
+    assert_eq!(node.probe("/metrics").await.0, 404, "the listener for probes serves nothing else");
+    agent.end().await;
+}
