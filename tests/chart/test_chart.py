@@ -213,6 +213,12 @@ class Objects(unittest.TestCase):
             for one in spec["containers"]:
                 self.assertTrue({"livenessProbe", "readinessProbe"} <= set(one), f"{name}/{one['name']}")
 
+    def test_log_format_reaches_every_daemon(self):
+        for name, spec in workloads(render("logFormat=json")).items():
+            for one in spec["containers"]:
+                if one["name"] != "kube-scheduler":
+                    self.assertIn({"name": "SLUICE_LOG_FORMAT", "value": "json"}, one["env"], f"{name}/{one['name']}")
+
     def test_kubelet_probes_the_agent_on_a_port_of_its_own(self):
         for settings, port in [([], 9405), (["nodeAgent.healthPort=9500"], 9500)]:
             (agent,) = workloads(render(*settings))["sluice-node-agent"]["containers"]

@@ -41,7 +41,7 @@ readinessProbe:
   periodSeconds: 2
 {{- end }}
 
-{{/* The log level, the pod's own name, and what the values add. */}}
+{{/* The log level and format, the pod's own name, and what the values add. */}}
 {{- define "sluice.environment" -}}
 {{- $own := get .root.Values (include "sluice.valuesKey" .) -}}
 - name: POD_NAME
@@ -50,6 +50,9 @@ readinessProbe:
   valueFrom: { fieldRef: { fieldPath: metadata.namespace } }
 {{- with .root.Values.logLevel }}
 - { name: RUST_LOG, value: {{ . | quote }} }
+{{- end }}
+{{- with .root.Values.logFormat }}
+- { name: SLUICE_LOG_FORMAT, value: {{ . | quote }} }
 {{- end }}
 {{- with $own.extraEnv }}
 {{ toYaml . }}

@@ -171,7 +171,7 @@ enum Gates {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    crate::log_to_stderr();
+    crate::start_log()?;
     // The manager's errors are complete in one line.
     sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
+use sluice_daemon::ProcessCollector;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -72,6 +73,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let tester = wants_self_tests(config, &command)
         .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
     let registry = Registry::new();
+    registry.register(Box::new(ProcessCollector::new()?))?;
     let plugin_metrics = device_plugin::Metrics::register(&registry)?;
     let sources = Sources {
         node: node.clone(),

@@ -33,6 +33,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     node.managers_serve().await;
     let (_, text) = node.get("/metrics").await;
+    assert!(text.contains("\nprocess_open_fds ") && text.contains("\nprocess_cpu_seconds_total "), "{text}");
     let gpu = format!("gpu=\"{}\"", uuid(1));
     let labels = ["namespace=\"ml\"", "pod=\"train\"", "container=\"main\"", &gpu, "node=\"node-1\""];
     let expected = [
