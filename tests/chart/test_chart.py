@@ -213,6 +213,22 @@ class Objects(unittest.TestCase):
             for one in spec["containers"]:
                 self.assertTrue({"livenessProbe", "readinessProbe"} <= set(one), f"{name}/{one['name']}")
 
+    def test_log_format_reaches_every_daemon(self):
+        for name, spec in workloads(render("logFormat=json")).items():
+            for one in spec["containers"]:
+                if one["name"] != "kube-scheduler":
+                    self.assertIn({"name": "SLUICE_LOG_FORMAT", "value": "json"}, one["env"], f"{name}/{one['name']}")
+
+    def test_kubelet_probes_the_agent_on_a_port_of_its_own(self):
+        for settings, port in [([], 9405), (["nodeAgent.healthPort=9500"], 9500)]:
+            (agent,) = workloads(render(*settings))["sluice-node-agent"]["containers"]
+            ports = {one["name"]: one["containerPort"] for one in agent["ports"]}
+            self.assertEqual(ports["health"], port)
+            self.assertNotEqual(ports["health"], ports["metrics"])
+            probed = {agent[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")}
+            self.assertEqual(probed, {"health"})
+            self.assertEqual("--health=0.0.0.0:9500" in agent["args"], port == 9500)
+
     def test_cert_manager_makes_the_certificate_for_the_service(self):
         objects = render("webhook.certManager.enabled=true")
         certificate = of_kind(objects, "Certificate")["sluice-webhook"]["spec"]

@@ -30,17 +30,18 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* The argument is the name of the port that serves the probes. */}}
 {{- define "sluice.probes" -}}
 livenessProbe:
-  httpGet: { path: /livez, port: metrics }
+  httpGet: { path: /livez, port: {{ . }} }
   periodSeconds: 10
   failureThreshold: 6
 readinessProbe:
-  httpGet: { path: /readyz, port: metrics }
+  httpGet: { path: /readyz, port: {{ . }} }
   periodSeconds: 2
 {{- end }}
 
-{{/* The log level, the pod's own name, and what the values add. */}}
+{{/* The log level and format, the pod's own name, and what the values add. */}}
 {{- define "sluice.environment" -}}
 {{- $own := get .root.Values (include "sluice.valuesKey" .) -}}
 - name: POD_NAME
@@ -49,6 +50,9 @@ readinessProbe:
   valueFrom: { fieldRef: { fieldPath: metadata.namespace } }
 {{- with .root.Values.logLevel }}
 - { name: RUST_LOG, value: {{ . | quote }} }
+{{- end }}
+{{- with .root.Values.logFormat }}
+- { name: SLUICE_LOG_FORMAT, value: {{ . | quote }} }
 {{- end }}
 {{- with $own.extraEnv }}
 {{ toYaml . }}

@@ -83,7 +83,7 @@ fn serve<D: Future<Output = anyhow::Result<()>>>(
     use anyhow::Context;
     use tokio::signal::unix::{SignalKind, signal};
 
-    crate::log_to_stderr();
+    crate::start_log()?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all().build().context("cannot start tokio")?.block_on(async {
         let listen = |kind| signal(kind).context("cannot listen for signals");

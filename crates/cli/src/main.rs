@@ -14,23 +14,21 @@ mod pod_manager;
 mod quantity;
 mod sim;
 
-use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    arguments::Arguments::parse().run().unwrap_or_else(|error| {
+    let code = arguments::Arguments::parse().run().unwrap_or_else(|error| {
+        sluice_daemon::log::flush();
         eprintln!("sluice: {error:#}");
         ExitCode::FAILURE
-    })
+    });
+    sluice_daemon::log::flush();
+    code
 }
 
-/// Sends a daemon's logs to standard error, filtered by `RUST_LOG`.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Colours are useful at a terminal only, not in `kubectl logs`.
-    let ansi = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(io::stderr).init();
+/// Sends a daemon's log to standard error.
+fn start_log() -> anyhow::Result<()> {
+    Ok(sluice_daemon::log::init(sluice_daemon::log::Format::from_environment()?)?)
 }

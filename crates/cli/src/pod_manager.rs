@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Serve Prometheus metrics at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    /// Serve http://ADDRESS/healthz on a listener of its own, for probes
+    #[arg(long, value_name = "ADDRESS")]
+    health: Option<SocketAddr>,
     /// What clients do while no manager answers
     #[arg(long, value_enum)]
     on_manager_loss: Option<Loss>,
@@ -168,7 +171,7 @@ enum Gates {
 
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    crate::log_to_stderr();
+    crate::start_log()?;
     // The manager's errors are complete in one line.
     sluice_pod_manager::run(arguments.config()).map_err(|why| anyhow!("pod-manager: {why}"))
 }
@@ -196,6 +199,7 @@ impl Arguments {
             socket_mode: self.socket_mode.unwrap_or(d.socket_mode),
             tcp: self.tcp,
             metrics: self.metrics,
+            health: self.health,
             on_manager_loss: match self.on_manager_loss {
                 None => d.on_manager_loss,
                 Some(Loss::Open) => OnManagerLoss::Open,

@@ -1,103 +1,74 @@
-//! A limit on the HTTP connections of a daemon: at most [`MAX_CONNECTIONS`] at once, each for at most [`MAX_DURATION`].
+//! The HTTP server of a daemon's pages (metrics, state, probes), with limits: [`serve`].
 //!
-//! The pages of the daemons (metrics, state, probes) are open to the cluster's network. Without a limit a peer that opens many
-//! connections could use up the descriptors that the rest of the daemon needs. [`ConnectionLimit`] takes the place of the bare listener:
+//! The pages are open to the cluster's network. A peer that opens many connections, or sends half of a request, must neither use up the
+//! descriptors that the rest of the daemon needs nor keep a probe from its answer. Therefore a new connection is always accepted, and an
+//! older one is closed for it ([`MAX_OF_ADDRESS`], [`MAX_CONNECTIONS`]).
 //!
 //! ```no_run
 //! # async fn run(router: axum::Router) -> std::io::Result<()> {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:9400").await?;
-//! axum::serve(sluice_connection_limit::ConnectionLimit::new(listener), router).await
+//! sluice_connection_limit::serve(listener, router, std::future::pending()).await;
+//! # Ok(())
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
-use axum::serve::Listener;
-use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+mod open;
 
-/// Connections that are served at once. Further ones wait in the kernel's accept queue.
+use axum::Router;
+use axum::serve::Listener;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use open::OpenConnections;
+use std::future::Future;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Connections that are open at once. Above it the oldest connection of the address with the most connections is closed.
 pub const MAX_CONNECTIONS: usize = 32;
-/// Longest duration of a connection. A scraper that keeps its connection open has to connect again.
+/// Connections of one address that are open at once. Above it the oldest of them is closed.
+pub const MAX_OF_ADDRESS: usize = 8;
+/// Time in which a peer has to send the head of a request. It also bounds the pause between two requests on one connection, so a scraper
+/// that keeps its connection open has to connect again.
+pub const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest duration of a connection. It bounds the time that a peer takes to read its answers.
 pub const MAX_DURATION: Duration = Duration::from_secs(60);
 
-/// A listener that limits the number and the duration of its connections.
-#[derive(Debug)]
-pub struct ConnectionLimit {
-    listener: TcpListener,
-    free: Arc<Semaphore>,
-}
-
-impl ConnectionLimit {
-    /// Limits the connections of this listener; none is open yet.
-    pub fn new(listener: TcpListener) -> Self {
-        Self { listener, free: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
+/// Serves the pages until `stop` is ready. Requests that have begun are answered.
+pub async fn serve(mut listener: TcpListener, pages: Router, stop: impl Future<Output = ()>) {
+    let (stopping, stopped) = watch::channel(());
+    let mut open = OpenConnections::default();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        // Errors of accept are logged by axum, and repeated after a second if descriptors have run out.
+        let (stream, address) = tokio::select! {
+            accepted = Listener::accept(&mut listener) => accepted,
+            () = &mut stop => break,
+        };
+        let connection = serve_connection(stream, pages.clone(), stopped.clone());
+        open.add(address.ip(), tokio::spawn(connection)).await;
     }
+    drop((listener, stopped));
+    let _ = stopping.send(());
+    open.join().await;
 }
 
-impl Listener for ConnectionLimit {
-    type Io = LimitedConnection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (LimitedConnection, SocketAddr) {
-        // The semaphore is never closed, so this always yields a permit in the end.
-        let permit = Arc::clone(&self.free).acquire_owned().await.ok();
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        (LimitedConnection { stream, deadline: Box::pin(sleep(MAX_DURATION)), _permit: permit }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection with a deadline. After it, reading and writing fail with `TimedOut`.
-#[derive(Debug)]
-pub struct LimitedConnection {
-    stream: TcpStream,
-    deadline: Pin<Box<Sleep>>,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl LimitedConnection {
-    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
-        if self.deadline.as_mut().poll(cx).is_ready() {
-            return Err(io::ErrorKind::TimedOut.into());
+async fn serve_connection(stream: TcpStream, pages: Router, mut stopped: watch::Receiver<()>) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages));
+    let mut connection = std::pin::pin!(connection);
+    let _ = timeout(MAX_DURATION, async {
+        // A request that is wrong or does not end is the peer's affair: its connection is closed.
+        tokio::select! {
+            _ = &mut connection => return,
+            _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
         }
-        Ok(Pin::new(&mut self.stream))
-    }
-}
-
-impl AsyncRead for LimitedConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.stream(cx)?.poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for LimitedConnection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream(cx)?.poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream(cx)?.poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+        let _ = connection.await;
+    })
+    .await;
 }
 
 #[cfg(test)]

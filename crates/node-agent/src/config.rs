@@ -29,6 +29,9 @@ pub struct Arguments {
     /// Address of /metrics, /state, /livez and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
     http: String,
+    /// Address of /livez and /readyz for kubelet, apart from the pages
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9405")]
+    health: String,
     #[command(flatten)]
     host: HostArguments,
     /// Remove what an uninstalled Sluice left on this node, once no pod uses it, then exit
@@ -79,6 +82,8 @@ pub struct Config {
     pub on_manager_loss: Option<String>,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
+    /// Address of the probes.
+    pub health: SocketAddr,
     pub(crate) host: HostArguments,
     /// Whether to serve the node or to clean it up.
     pub task: Task,
@@ -153,10 +158,14 @@ impl Config {
         {
             wrong("on-manager-loss", other, "open or closed");
         }
-        let http = SocketAddr::from_str(&arguments.http).ok();
-        if http.is_none() {
-            wrong("http", &arguments.http, "an address and a port, such as 0.0.0.0:9400 or [::]:9400");
-        }
+        let mut address = |flag, text: &str| {
+            let address = SocketAddr::from_str(text).ok();
+            if address.is_none() {
+                wrong(flag, text, "an address and a port, such as 0.0.0.0:9400 or [::]:9400");
+            }
+            address
+        };
+        let addresses = address("http", &arguments.http).zip(address("health", &arguments.health));
         let paths = [
             ("library", &arguments.host.library),
             ("state-folder", &arguments.host.state_folder),
@@ -170,12 +179,13 @@ impl Config {
                 wrong(flag, &path.to_string_lossy(), "an absolute path");
             }
         }
-        match (slots, http, mistakes.is_empty()) {
-            (Some(slots_per_gpu), Some(http), true) => Ok(Self {
+        match (slots, addresses, mistakes.is_empty()) {
+            (Some(slots_per_gpu), Some((http, health)), true) => Ok(Self {
                 node,
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 http,
+                health,
                 host: arguments.host.clone(),
                 task: if arguments.cleanup { Task::Cleanup { stay: arguments.stay } } else { Task::Serve },
             }),

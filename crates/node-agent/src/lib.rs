@@ -36,9 +36,11 @@ pub mod wiring;
 
 pub use config::{Arguments, Config, ConfigMistakes, Task};
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use metrics::http::Listeners;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -59,13 +61,18 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     }
     raise_descriptor_limit();
     let program = std::env::current_exe().context("cannot find the program of this process")?;
-    let listener = TcpListener::bind(config.http)
-        .await
-        .with_context(|| format!("cannot listen on --http {}", config.http))?;
+    let listeners = Listeners {
+        pages: listen("http", config.http).await?,
+        health: listen("health", config.health).await?,
+    };
     // Loaded at the first use, so the agent also starts on a node without a driver.
     let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
-    let environment = wiring::Environment { client, gpus, program, listener };
+    let environment = wiring::Environment { client, gpus, program, listeners };
     wiring::serve(config, environment, stop).await
+}
+
+async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on --{flag} {address}"))
 }
 
 /// Managers, watches and HTTP pages need descriptors, and the soft limit is often the 1024 of programs that call

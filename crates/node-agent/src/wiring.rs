@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
-use tokio::net::TcpListener;
+use sluice_daemon::ProcessCollector;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -19,7 +19,7 @@ use crate::folders;
 use crate::gpus::{self, GpuDriver};
 use crate::library::{Installed, Library, Usage, collect_periodically};
 use crate::managers::{self, ManagerCommand, ManagerStatuses};
-use crate::metrics::http::{self, Pages};
+use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
 use crate::node::{health_events, node_metadata};
@@ -42,8 +42,8 @@ pub struct Environment {
     pub gpus: Arc<dyn GpuDriver>,
     /// The `sluice` program.
     pub program: PathBuf,
-    /// The listener of the HTTP pages.
-    pub listener: TcpListener,
+    /// The listeners of the HTTP pages and of the probes.
+    pub listeners: Listeners,
 }
 
 /// Serves the node until `stop`.
@@ -62,7 +62,7 @@ pub async fn serve(config: Config, environment: Environment, stop: CancellationT
 }
 
 async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks) -> anyhow::Result<()> {
-    let Environment { client, gpus, program, listener } = environment;
+    let Environment { client, gpus, program, listeners } = environment;
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let installed = install(config).await?;
     let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
@@ -73,6 +73,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let tester = wants_self_tests(config, &command)
         .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
     let registry = Registry::new();
+    registry.register(Box::new(ProcessCollector::new()?))?;
     let plugin_metrics = device_plugin::Metrics::register(&registry)?;
     let sources = Sources {
         node: node.clone(),
@@ -83,7 +84,8 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         command: command.clone(),
         registered: is_registered,
     };
-    tasks.spawn_graceful("http", http::serve(listener, Pages { sources, registry }, stop.clone()));
+    let pages = Pages { sources, registry };
+    tasks.spawn_graceful("http", infallible(http::serve(listeners, pages, stop.clone())));
     tasks.spawn_abortable("pods", informer::follow(client.clone(), node.clone(), pods_known));
     let (event_queue, pending_events) = EventQueue::new();
     tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));

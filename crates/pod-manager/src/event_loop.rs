@@ -1,8 +1,8 @@
 //! The event loop: one thread that owns all state of one GPU's manager.
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide, and carries out the
-//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: 64 events of memory channels and 64 others, a few
-//! frames for each, a few decisions. Requests for memory come first. The loop takes no lock and waits only in the poller. It reads no
+//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: accepting, requests for memory and other requests have
+//! 100 µs each, and there are a few decisions. Requests for memory come first; within each kind the clients take turns. The loop takes no lock and waits only in the poller. It reads no
 //! file except /proc, once per connection. Other threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
@@ -26,8 +26,9 @@ use crate::connections::{Connections, Listener};
 use crate::deadlines::Deadlines;
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
-use crate::io::{Closer, Io, LogLimiter};
+use crate::io::{Closer, Io};
 use crate::listen::UnixSocket;
+use crate::log_limiter::LogLimiter;
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
@@ -148,13 +149,20 @@ impl EventLoop {
             let timeout = self.arm_timer()?;
             let events = self.shared.io.poller.wait(timeout)?;
             self.beat();
+            let woken = self.shared.io.now();
             self.shared.charge_critical();
             for event in events {
-                self.beat();
+                // Connections are only queued here, and there may be hundreds.
+                if !matches!(event.source, Source::Connection(_)) {
+                    self.beat();
+                }
                 self.handle(event);
             }
+            self.serve_frames();
             self.handle_deadlines();
             self.decide();
+            let now = self.shared.io.now();
+            self.shared.io.metrics.round(now.saturating_sub(woken));
         }
         self.shut_down();
         Ok(())
@@ -229,9 +237,9 @@ impl EventLoop {
     }
 
     /// Sets the timer to the earliest deadline of all parts. Returns how long the poller waits: not at all while a grant is about to
-    /// come back for which a client waits, or while there is something to decide.
+    /// come back for which a client waits, or while there is something to read or to decide.
     fn arm_timer(&mut self) -> Result<EpollTimeout> {
-        if self.undecided {
+        if self.undecided || self.connections.has_ready() {
             return Ok(EpollTimeout::ZERO);
         }
         let now = self.shared.io.now();

@@ -1,4 +1,5 @@
-//! GET /metrics and GET /healthz, on a thread of their own.
+//! GET /metrics and GET /healthz, on a thread of their own. /healthz may have a listener of its own, so that scrapes and probes do not
+//! share the limit of connections.
 
 use crate::error::Result;
 use crate::message::{Message, Remote};
@@ -9,7 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use sluice_connection_limit::ConnectionLimit;
+use std::future::pending;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,20 +21,31 @@ struct HttpState {
     exposition: Arc<Mutex<Exposition>>,
 }
 
-/// Serves on an open socket.
-pub(crate) fn start(listener: TcpListener, remote: Remote, exposition: Exposition) -> Result<SideThread> {
+/// The open sockets of the two servers.
+#[derive(Debug, Default)]
+pub(crate) struct HttpListeners {
+    /// For /metrics and /healthz.
+    pub(crate) metrics: Option<TcpListener>,
+    /// For /healthz alone.
+    pub(crate) health: Option<TcpListener>,
+}
+
+/// Serves on open sockets.
+pub(crate) fn start(listeners: HttpListeners, remote: Remote, exposition: Exposition) -> Result<SideThread> {
     let state = HttpState { remote, exposition: Arc::new(Mutex::new(exposition)) };
+    let health = Router::new().route("/healthz", get(healthz)).with_state(state.clone());
+    let pages = health.clone().route("/metrics", get(metrics).with_state(state));
     SideThread::serve("http", async move {
-        let listener = match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => ConnectionLimit::new(listener),
-            Err(error) => return tracing::error!(%error, "metrics cannot be served"),
-        };
-        let app =
-            Router::new().route("/metrics", get(metrics)).route("/healthz", get(healthz)).with_state(state);
-        if let Err(error) = axum::serve(listener, app).await {
-            tracing::error!(%error, "metrics are no longer served");
-        }
+        tokio::join!(serve(listeners.metrics, pages), serve(listeners.health, health));
     })
+}
+
+async fn serve(listener: Option<TcpListener>, pages: Router) {
+    match listener.map(tokio::net::TcpListener::from_std) {
+        Some(Ok(listener)) => sluice_connection_limit::serve(listener, pages, pending()).await,
+        Some(Err(error)) => tracing::error!(%error, "metrics and health cannot be served"),
+        None => {}
+    }
 }
 
 /// The answer when the event loop does not answer.

@@ -1,10 +1,9 @@
 //! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines.
 
 use crate::clock::Clock;
+use crate::log_limiter::{DroppedLines, LogCause, LogLimiter};
 use crate::metrics::Metrics;
 use crate::poller::Poller;
-use sluice_rate_limiter::{Rate, RateLimiter};
-use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 
 /// Clock, poller, closing thread, metrics and log limit.
@@ -22,9 +21,9 @@ impl Io {
         self.clock.now_ns()
     }
 
-    /// Whether a log line of this kind may be written now: `Some` with the number of lines dropped since the last one.
-    pub(crate) fn may_log(&mut self, kind: &'static str) -> Option<u64> {
-        self.log.pass(kind, self.clock.now_ns())
+    /// Whether a log line of this kind may be written now. Lines of one party do not take the place of another's.
+    pub(crate) fn may_log(&mut self, kind: &'static str, cause: LogCause) -> Option<DroppedLines> {
+        self.log.pass(kind, cause, self.clock.now_ns())
     }
 }
 
@@ -51,34 +50,6 @@ impl Closer {
     }
 }
 
-/// 10 lines of one kind at once, then one a second.
-const LOG_RATE: Rate = Rate::per_second(10, 1);
-
-/// Decides which log lines are written, by their kind: a client that repeats one mistake does not fill the log.
-#[derive(Debug, Default)]
-pub(crate) struct LogLimiter {
-    kinds: HashMap<&'static str, Kind>,
-}
-
-#[derive(Debug)]
-struct Kind {
-    limiter: RateLimiter,
-    dropped: u64,
-}
-
-impl LogLimiter {
-    /// `Some` if a line of this kind may be written now, with the number of lines dropped since the last one.
-    pub(crate) fn pass(&mut self, kind: &'static str, now: u64) -> Option<u64> {
-        let kind =
-            self.kinds.entry(kind).or_insert(Kind { limiter: RateLimiter::full(LOG_RATE), dropped: 0 });
-        if kind.limiter.try_take(1, now) {
-            return Some(std::mem::take(&mut kind.dropped));
-        }
-        kind.dropped += 1;
-        None
-    }
-}
-
 /// The system's clock, a poller and metrics that only the test reads.
 #[cfg(test)]
 pub(crate) fn test_io() -> Io {
@@ -90,6 +61,3 @@ pub(crate) fn test_io() -> Io {
         log: LogLimiter::default(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -43,6 +43,7 @@ mod grants;
 mod http;
 mod io;
 mod listen;
+mod log_limiter;
 mod message;
 mod metrics;
 pub mod peer;

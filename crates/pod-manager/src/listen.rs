@@ -1,7 +1,11 @@
 //! Listening sockets: a unix socket that replaces a stale one safely, and loopback TCP.
 
 use crate::error::{Error, Result};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -50,6 +54,7 @@ impl UnixSocket {
             fs::create_dir_all(parent)?;
         }
         refuse_occupied_path(path)?;
+        remove_unfinished(path);
         let mut place = path.as_os_str().to_owned();
         place.push(format!(".{}", std::process::id()));
         let place = PathBuf::from(place);
@@ -71,6 +76,23 @@ impl Drop for UnixSocket {
         let found = fs::symlink_metadata(&self.place);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.inode) {
             let _ = fs::remove_file(&self.place);
+        }
+    }
+}
+
+/// Removes the sockets beside `path` that killed managers have left before they were published. What cannot be removed stays.
+fn remove_unfinished(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+        return;
+    };
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let file_name = entry.file_name();
+        let suffix = file_name.to_str().and_then(|file| file.strip_prefix(name)?.strip_prefix('.'));
+        let Some(pid) = suffix.and_then(|suffix| suffix.parse::<i32>().ok()) else { continue };
+        let has_ended = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
+        if has_ended && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }

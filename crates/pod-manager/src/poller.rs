@@ -6,8 +6,9 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use sluice_core::ProcessId;
 use std::os::fd::AsFd;
 
-/// The most events taken at once, of memory channels and of everything else.
-const MAX_EVENTS: usize = 64;
+/// The most events taken at once, of memory channels and of everything else. A connection is read when its client's turn comes, which needs
+/// its event: with 500 ready connections of another client it is among the next ones.
+const MAX_EVENTS: usize = 512;
 
 /// The two highest bits of a registration tell what kind of descriptor it is, the others are the id.
 const KIND_SHIFT: u32 = 62;

@@ -7,7 +7,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientSource, Config, Controls};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
-use crate::http;
+use crate::http::{self, HttpListeners};
 use crate::listen::{self, UnixSocket};
 use crate::message::{self, Message, Remote};
 use crate::metrics;
@@ -109,6 +109,11 @@ impl Handle {
         self.side.metrics
     }
 
+    /// Where /healthz alone is served.
+    pub fn health(&self) -> Option<SocketAddr> {
+        self.side.health
+    }
+
     /// Ends the manager in order: its socket is gone when this returns.
     /// Errors: what went wrong while it ran.
     pub fn stop(self) -> Result<()> {
@@ -127,6 +132,7 @@ struct Side {
     threads: Vec<SideThread>,
     tcp: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    health: Option<SocketAddr>,
 }
 
 /// Ends all threads; the first error.
@@ -183,14 +189,18 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
     config.check()?;
     let (remote, inbox) = message::pair().attempt("eventfd")?;
     let ClientsThread { thread, reloads, definitions } = open_source(&config.clients, &remote)?;
-    let mut side = Side { remote, threads: vec![thread], tcp: None, metrics: None };
+    let mut side = Side { remote, threads: vec![thread], tcp: None, metrics: None, health: None };
     let event_loop = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;
-        let http = config.metrics.map(listen::tcp).transpose()?;
+        let metrics_listener = config.metrics.map(listen::tcp).transpose()?;
+        let health = config.health.map(listen::tcp).transpose()?;
         let (metrics, exposition) =
             metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
         let address = |listener: &TcpListener| listener.local_addr().ok();
-        (side.tcp, side.metrics) = (tcp.as_ref().and_then(address), http.as_ref().and_then(address));
+        side.tcp = tcp.as_ref().and_then(address);
+        side.metrics = metrics_listener.as_ref().and_then(address);
+        side.health = health.as_ref().and_then(address);
+        let http = HttpListeners { metrics: metrics_listener, health };
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
         let Parts { clock, peers, driver, discovery, escrow } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
@@ -209,7 +219,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             remote,
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;
-        if let Some(http) = http {
+        if http.metrics.is_some() || http.health.is_some() {
             side.threads.push(http::start(http, side.remote.clone(), exposition)?);
         }
         Ok(event_loop)

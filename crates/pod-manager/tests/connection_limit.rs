@@ -5,10 +5,10 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use sluice_connection_limit::MAX_OF_ADDRESS;
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use support::hook::PATIENCE;
-use support::{World, until};
+use support::{CLIENTS, World, until};
 
 /// Open descriptors of this process, which the manager is part of here.
 fn descriptors() -> usize {
@@ -25,28 +25,38 @@ fn taken(address: SocketAddr) -> usize {
 }
 
 #[test]
-fn thirty_two_connections_are_taken_and_the_others_wait_their_turn() {
+fn connections_of_one_address_are_bounded_and_the_newest_is_answered() {
     let world = World::new();
     world.settle();
     let address = world.handle().metrics().unwrap();
     until("all connections are closed", || taken(address) == 0);
     let before = descriptors();
     let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut last = TcpStream::connect(address).unwrap();
-    last.set_read_timeout(Some(PATIENCE)).unwrap();
-    last.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    until("all connections are taken", || taken(address) == 32);
+    assert_eq!(support::http::get(address, "/healthz").0, 200);
     // Clients are served all the while.
     for _ in 0..20 {
         let mut hook = world.process("be-a");
         assert!(hook.reserve(1));
         hook.process.die();
     }
-    // Both ends of a connection that was taken are ours, one of a connection that waits.
-    until("the processes are forgotten", || descriptors() <= before + 101 + 32);
-    assert_eq!(taken(address), 32, "and no other connection was accepted");
+    // Both ends of an open connection are descriptors of this process, and one of a connection that the manager has closed.
+    until("the processes are forgotten", || descriptors() <= before + 100 + MAX_OF_ADDRESS);
+    assert!(taken(address) <= MAX_OF_ADDRESS);
     drop(silent);
-    let mut answer = String::new();
-    last.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[test]
+fn health_and_metrics_are_answered_beside_150_half_open_connections() {
+    let world = World::with(CLIENTS, |config| config.health = Some(([127, 0, 0, 1], 0).into()));
+    let (address, health) = (world.handle().metrics().unwrap(), world.handle().health().unwrap());
+    let half_open = |address: SocketAddr| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:").unwrap();
+        stream
+    };
+    let _streams: Vec<TcpStream> = [address, health].into_iter().cycle().take(300).map(half_open).collect();
+    for (address, path) in [(health, "/healthz"), (address, "/healthz"), (address, "/metrics")] {
+        assert_eq!(support::http::get(address, path).0, 200, "{path}");
+    }
+    assert_eq!(support::http::get(health, "/metrics").0, 404, "the listener for probes serves nothing else");
 }

@@ -6,12 +6,13 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_comm::{Name, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody};
+use sluice_daemon::log::Format;
 use sluice_pod_manager::{Config, run};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Set for the child: the directory in which it serves.
@@ -26,18 +27,14 @@ const DESCRIPTORS: u64 = 60;
 fn main() {
     if let Some(directory) = std::env::var_os(SERVE) {
         let directory = Path::new(&directory);
-        let filter = tracing_subscriber::EnvFilter::from_default_env();
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(false)
-            .with_writer(std::io::stderr)
-            .init();
+        sluice_daemon::log::init(Format::Text).unwrap();
         if std::env::var_os(FOR_AGENT).is_some() {
             let (socket, control) = (directory.join("gpu.sock"), directory.join("control.sock"));
             return run(Config::for_agent(socket, control, "GPU-test")).unwrap();
         }
         setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS / 2, DESCRIPTORS).unwrap();
-        return run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
+        run(Config::new(directory.join("gpu.sock"), directory.join("resources"))).unwrap();
+        return sluice_daemon::log::flush();
     }
     // A tool that lists tests finds none here.
     if std::env::args().any(|argument| argument == "--list") {
@@ -47,6 +44,8 @@ fn main() {
         a_signal_ends_the_manager_in_order(signal);
         a_signal_ends_the_agents_manager_in_order(signal);
     }
+    requests_are_answered_although_the_log_is_not_read();
+    one_client_cannot_take_all_descriptors();
     sighup_reads_the_resource_file_again();
     sighup_leaves_the_agents_manager_as_it_is();
 }
@@ -113,6 +112,44 @@ fn sighup_leaves_the_agents_manager_as_it_is() {
     assert!(manager.ends_in_order(), "SIGHUP ended it");
 }
 
+/// A client opens as many connections as it gets, each of which counts as a process. Another client is served all the same, and the log
+/// stays short.
+fn one_client_cannot_take_all_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("resources"), "2\nbe-a 0.3 1.0 1024\nbe-b 0.3 1.0 2048\n").unwrap();
+    let (socket, log) = (directory.path().join("gpu.sock"), directory.path().join("log"));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.env(SERVE, directory.path()).env("RUST_LOG", "info");
+    let mut manager = Manager::spawn(command.stderr(File::create(&log).unwrap()));
+    manager.until_it_serves(&socket);
+    let mut kept = Vec::new();
+    for _ in 0..20 * DESCRIPTORS {
+        kept.extend(request(&socket, "be-a").map(|(stream, _)| stream));
+    }
+    assert!(!kept.is_empty() && kept.len() < usize::try_from(DESCRIPTORS).unwrap());
+    assert!(request(&socket, "be-b").is_some(), "refused beside {} connections of be-a", kept.len());
+    manager.send(Signal::SIGTERM);
+    assert!(manager.ends_in_order());
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.lines().count() < 100, "{} lines", log.lines().count());
+}
+
+/// A pipe holds 64 KiB, and each connection is several lines.
+fn requests_are_answered_although_the_log_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("resources"), "1\nbe-a 0.3 1.0 1024\n").unwrap();
+    let socket = directory.path().join("gpu.sock");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.env(SERVE, directory.path()).env("RUST_LOG", "debug");
+    let mut manager = Manager::spawn(command.stderr(Stdio::piped()));
+    manager.until_it_serves(&socket);
+    for connection in 0..2000 {
+        assert_eq!(memory_limit(&socket), Some(1024), "connection {connection}");
+    }
+    manager.send(Signal::SIGTERM);
+    assert!(manager.ends_in_order());
+}
+
 fn until(manager: &mut Manager, what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -172,14 +209,20 @@ impl Drop for Manager {
 
 /// The memory limit of `be-a`; `None`: the manager does not answer.
 fn memory_limit(socket: &Path) -> Option<u64> {
-    let name = Name::new("be-a").unwrap();
+    request(socket, "be-a").map(|(_, limit)| limit)
+}
+
+/// A connection on which the manager has answered a client with its memory limit.
+fn request(socket: &Path, client: &str) -> Option<(UnixStream, u64)> {
+    let name = Name::new(client).unwrap();
     let request = Request { name, id: 1, body: RequestBody::MemLimit };
     let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
     stream.write_all(&request.encode().unwrap()).ok()?;
     let mut frame = [0; RESPONSE_LEN];
     stream.read_exact(&mut frame).ok()?;
     match Response::decode(&frame, RequestKind::MemLimit).unwrap().body {
-        ResponseBody::MemLimit { limit, .. } => Some(limit),
+        ResponseBody::MemLimit { limit, .. } => Some((stream, limit)),
         other => panic!("{other:?}"),
     }
 }

@@ -15,6 +15,9 @@ nodeAffinity:
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
+{{- with $own.healthPort }}
+- {{ printf "--health=0.0.0.0:%v" (int64 .) | quote }}
+{{- end }}
 {{- /* YAML reads a bare `off` in a values file as false. */}}
 {{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "adopt" $own.adopt "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}

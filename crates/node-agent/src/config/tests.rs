@@ -20,13 +20,20 @@ fn defaults_are_used_without_flags() {
     let config = read(&[], Some("n1")).unwrap();
     assert_eq!((config.node.as_str(), config.slots_per_gpu, config.task), ("n1", 10, Task::Serve));
     assert_eq!(config.http, "0.0.0.0:9400".parse().unwrap());
+    assert_eq!(config.health, "0.0.0.0:9405".parse().unwrap());
     assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
     assert_eq!(config.on_manager_loss, None);
 }
 
 #[test]
 fn all_mistakes_are_reported_with_the_allowed_values() {
-    let flags = ["--seats-per-gpu=0", "--on-manager-loss=maybe", "--http=9400", "--state-folder=here"];
+    let flags = [
+        "--seats-per-gpu=0",
+        "--on-manager-loss=maybe",
+        "--http=9400",
+        "--health=here",
+        "--state-folder=here",
+    ];
     let message = read(&flags, None).unwrap_err().to_string();
     for part in [
         "--node",
@@ -35,6 +42,7 @@ fn all_mistakes_are_reported_with_the_allowed_values() {
         "1 to 1000",
         "--on-manager-loss is \"maybe\"",
         "--http is \"9400\"",
+        "--health is \"here\"",
         "--state-folder is \"here\"",
     ] {
         assert!(message.contains(part), "{part} is not in {message}");

@@ -8,7 +8,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
-use sluice_connection_limit::ConnectionLimit;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -37,26 +36,38 @@ impl PageState {
     }
 }
 
+/// The agent's two HTTP listeners. Each has limits of its own, so that requests to the pages do not delay a probe.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Serves all pages.
+    pub pages: TcpListener,
+    /// Serves /livez and /readyz alone, for kubelet.
+    pub health: TcpListener,
+}
+
 /// Serves until `stop`.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> std::io::Result<()> {
-    let router = router(pages);
-    axum::serve(ConnectionLimit::new(listener), router)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await
+pub async fn serve(listeners: Listeners, pages: Pages, stop: CancellationToken) {
+    let state = Arc::new(PageState { pages, gather_lock: Mutex::new(()) });
+    let (pages, health) = (router(Arc::clone(&state)), health_router(state));
+    tokio::join!(
+        sluice_connection_limit::serve(listeners.pages, pages, stop.cancelled()),
+        sluice_connection_limit::serve(listeners.health, health, stop.cancelled()),
+    );
 }
 
 /// All pages.
-pub fn router(pages: Pages) -> Router {
+fn router(state: Arc<PageState>) -> Router {
+    let pages = Router::new().route("/metrics", get(metrics)).route("/state", get(state_page));
+    pages.with_state(Arc::clone(&state)).merge(health_router(state))
+}
+
+/// The probes.
+fn health_router(state: Arc<PageState>) -> Router {
     Router::new()
-        .route("/metrics", get(metrics))
-        .route("/state", get(state_page))
         // The process ends when one of the agent's tasks ends, so any answer proves that it works.
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .with_state(Arc::new(PageState { pages, gather_lock: Mutex::new(()) }))
+        .with_state(state)
 }
 
 async fn metrics(Shared(state): Shared<Arc<PageState>>) -> Response {

@@ -3,6 +3,7 @@
 
 use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
 use crate::effect::{Effect, Effects};
+use crate::log_limiter::LogCause;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
 use crate::unhooked::ownership::OwnershipProof;
@@ -99,7 +100,8 @@ impl ChannelGroups {
 
     fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
         shared.io.metrics.channel_groups.announcements_refused.inc();
-        if shared.io.may_log("claim").is_some() {
+        let cause = shared.processes.client_of(id).into();
+        if shared.io.may_log("claim", cause).is_some() {
             let peer = shared.processes.label(id);
             warn!(peer, "announced contexts were not proven, process is scheduled by token: {why}");
         }
@@ -140,7 +142,7 @@ impl ChannelGroups {
         // It gives back all its groups meanwhile, so all of them are announced anew.
         let ready_at = limit.ready_at(count as u64).filter(|_| fits);
         io.metrics.channel_groups.announcements_refused.inc();
-        if io.may_log("announcement").is_some() {
+        if io.may_log("announcement", LogCause::Client(client)).is_some() {
             let peer = processes.label(id);
             warn!(peer, "client announces too many contexts, or too often: process is scheduled by token");
         }
@@ -155,6 +157,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Vec<Option<ControlDescriptorId>> {
         let Shared { processes, io, .. } = shared;
+        let cause = LogCause::from(processes.client_of(id));
         let pidfd = processes.get(id).and_then(|process| process.pidfd.as_ref());
         let open = |fd| {
             let (fd, why) = match self.open(fd, pidfd) {
@@ -163,7 +166,7 @@ impl ChannelGroups {
             };
             io.closer.close(fd);
             io.metrics.channel_groups.descriptors_refused.inc();
-            if io.may_log("descriptor").is_some() {
+            if io.may_log("descriptor", cause).is_some() {
                 let peer = processes.label(id);
                 warn!(peer, "contexts cannot be controlled, process is scheduled by token: {why}");
             }

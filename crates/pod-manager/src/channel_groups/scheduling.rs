@@ -76,7 +76,7 @@ impl ChannelGroups {
         let owner = self.groups.get(&control.group).map(|group| group.process);
         let client = owner.and_then(|owner| processes.client_of(owner));
         if let Err(ControlFailure::Failed(_, why)) = result
-            && io.may_log("control").is_some()
+            && io.may_log("control", client.into()).is_some()
         {
             let client = clients.name_or_removed(client);
             warn!(client, op = ?control.op, "control failed: {why}");
@@ -86,7 +86,7 @@ impl ChannelGroups {
             match event {
                 Event::ProbationBegan(id) => {
                     io.metrics.channel_groups.given_up.inc();
-                    if io.may_log("probation").is_some() {
+                    if io.may_log("probation", processes.client_of(id).into()).is_some() {
                         let client = clients.name_or_removed(processes.client_of(id));
                         let peer = processes.label(id);
                         warn!(
@@ -108,7 +108,7 @@ impl ChannelGroups {
         let Shared { clients, processes, grants, io } = shared;
         let ended = self.scheduler.end_probation(&mut grants.ledger, io.now());
         for id in &ended {
-            if io.may_log("probation").is_some() {
+            if io.may_log("probation", processes.client_of(*id).into()).is_some() {
                 let client = clients.name_or_removed(processes.client_of(*id));
                 let peer = processes.label(*id);
                 info!(client, peer, "the process can be controlled again");

@@ -108,6 +108,11 @@ impl Processes {
         ids.filter_map(|id| Some((*id, self.processes.get(id)?)))
     }
 
+    /// The number of open connections of a client's processes.
+    pub(crate) fn connections_of(&self, client: ClientId) -> usize {
+        self.of_client(client).map(|(_, process)| process.connections().count()).sum()
+    }
+
     /// The ids of a client's processes, for loops that change them.
     pub(crate) fn ids_of_client(&self, client: ClientId) -> Vec<ProcessId> {
         self.by_client.get(&client).into_iter().flatten().copied().collect()

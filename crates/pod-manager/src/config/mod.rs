@@ -27,6 +27,8 @@ pub struct Config {
     pub clients: ClientSource,
     /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
     pub metrics: Option<SocketAddr>,
+    /// Address for GET /healthz alone, with limits of its own. Default: none. Port 0 picks one.
+    pub health: Option<SocketAddr>,
     /// What processes do while no manager answers. Default: they run on.
     pub on_manager_loss: OnManagerLoss,
     /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
@@ -85,7 +87,8 @@ pub struct Config {
     /// 100 ms to 1 h. Default: the time after which they do so, [`SILENCE_NS`](sluice_comm::SILENCE_NS).
     pub missed_heartbeat: Duration,
     /// Connections open at once, 1 to 65536. A further one replaces the oldest that has not sent a request yet, and is closed if there is
-    /// none. With clients of the node agent one pod has at most a quarter of them, but at least two. Default 4096.
+    /// none. One client, or one pod, has at most a quarter of them, but at least two. Fewer if the limit of descriptors is below 3 for
+    /// each of them and 128 for the rest. Default 4096.
     pub max_connections: usize,
     /// Connections of one process to the unix socket at once, 2 to 65536; further ones are closed. Processes whose
     /// pid the kernel does not report (of a pid namespace that is not visible here) are not counted. Default 64.
@@ -120,6 +123,7 @@ impl Config {
             tcp: None,
             clients,
             metrics: None,
+            health: None,
             on_manager_loss: OnManagerLoss::Open,
             window: Duration::from_secs(10),
             base_quota: Duration::from_millis(50),

@@ -1,7 +1,8 @@
 //! Accepts connections, within the limits of one process, one pod and the manager.
 
-use super::{Connection, ConnectionId, Connections, Reason, Transport};
+use super::{Connection, ConnectionId, Connections, Outcome, Reason, Transport};
 use crate::io::Io;
+use crate::log_limiter::LogCause;
 use crate::poller::Source;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -46,7 +47,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 impl Connections {
     /// Accepts one connection; it is not open yet.
-    pub(crate) fn accept(&mut self, listener: Listener, io: &Io) -> Accepted {
+    pub(crate) fn accept(&mut self, listener: Listener, io: &mut Io) -> Accepted {
         let socket = match self.accept_socket(listener, io) {
             Ok(socket) => socket,
             Err(outcome) => return outcome,
@@ -79,7 +80,9 @@ impl Connections {
         }
     }
 
-    fn accept_socket(&mut self, listener: Listener, io: &Io) -> Result<OwnedFd, Accepted> {
+    fn accept_socket(&mut self, listener: Listener, io: &mut Io) -> Result<OwnedFd, Accepted> {
+        // The closing thread may not have closed the last refused connection when its descriptor was wanted back.
+        self.reserve = self.reserve.take().or_else(reserve);
         loop {
             let accepted = self.next_socket(listener);
             let error = match accepted.and_then(|socket| set_nonblocking(&socket).map(|()| socket)) {
@@ -96,7 +99,9 @@ impl Connections {
                 }
                 _ if error.kind() == io::ErrorKind::WouldBlock => return Err(Accepted::Nothing),
                 _ => {
-                    warn!(%error, "cannot accept a connection");
+                    if let Some(dropped) = io.may_log("accept", LogCause::Manager) {
+                        warn!(%error, dropped, "cannot accept a connection");
+                    }
                     return Err(Accepted::Nothing);
                 }
             }
@@ -121,7 +126,16 @@ impl Connections {
         }
         let pod = connection.pod.as_ref()?;
         let of_pod = self.by_pod.get(pod).copied().unwrap_or(0);
-        (of_pod >= self.limits.of_pod?).then(|| Reason::TooManyOfPod(pod.clone()))
+        (of_pod >= self.limits.of_client).then(|| Reason::TooManyOfPod(pod.clone()))
+    }
+
+    /// Whether a client that has so many connections may have another process.
+    pub(crate) fn check_client(&self, name: &str, connections: usize) -> Outcome {
+        if connections < self.limits.of_client {
+            Ok(())
+        } else {
+            Err(Reason::TooManyOfClient(name.to_owned()))
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {

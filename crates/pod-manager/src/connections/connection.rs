@@ -1,6 +1,7 @@
 //! One connection: a socket, the frame that is coming in, and the role of the connection.
 
 use super::Reason;
+use crate::log_limiter::LogCause;
 use crate::peer::Peer;
 use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
@@ -79,6 +80,11 @@ impl Connection {
             frames,
             fds,
         }
+    }
+
+    /// Whose limit of log lines it counts for while it belongs to no client.
+    pub(crate) fn log_cause(&self) -> LogCause {
+        LogCause::peer(self.pod.as_deref(), self.pid)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

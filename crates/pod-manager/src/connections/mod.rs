@@ -3,20 +3,24 @@
 mod accept;
 mod connection;
 mod pending;
+mod ready;
 mod reason;
 
 pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
 pub(crate) use pending::{Attach, PendingAttaches};
+pub(crate) use ready::ReadyConnections;
 pub(crate) use reason::Reason;
 
 use crate::config::{ClientSource, Config, nanos};
 use crate::io::Io;
 use crate::listen::UnixSocket;
+use crate::log_limiter::LogCause;
 use crate::peer::{Peer, Peers};
 use crate::poller::Source;
 use crate::shared::Shared;
 use nix::sys::epoll::EpollFlags;
+use nix::sys::resource::{Resource, getrlimit};
 use sluice_comm::{Name, Response, ResponseBody};
 use sluice_core::ClientId;
 use sluice_core::pod_cgroup::PodCgroup;
@@ -46,8 +50,32 @@ pub(crate) struct PeerClient {
 struct Limits {
     total: usize,
     of_process: usize,
-    /// `None`: connections of a pod are not limited.
-    of_pod: Option<usize>,
+    /// Connections of one client's processes, and of one pod, whether it is a client or not: one of them cannot take those of all.
+    of_client: usize,
+}
+
+/// Descriptors of a connection: a process has two connections, two pages, an eventfd and a pidfd.
+const DESCRIPTORS_EACH: u64 = 3;
+
+/// Descriptors for everything but connections: HTTP, the control API, driver files.
+const DESCRIPTORS_RESERVED: u64 = 128;
+
+impl Limits {
+    /// Of this configuration, as far as the descriptors of this process suffice.
+    fn of(config: &Config) -> Self {
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+        let free = descriptors - DESCRIPTORS_RESERVED.min(descriptors / 2);
+        let possible = usize::try_from(free / DESCRIPTORS_EACH).unwrap_or(usize::MAX).max(4);
+        if possible < config.max_connections {
+            tracing::warn!(
+                descriptors,
+                connections = possible,
+                "the limit of descriptors bounds the number of connections"
+            );
+        }
+        let total = config.max_connections.min(possible);
+        Self { total, of_process: config.max_connections_per_process, of_client: (total / 4).max(2) }
+    }
 }
 
 /// All connections.
@@ -65,6 +93,10 @@ pub(crate) struct Connections {
     /// Connections by their pods' uids, whether these are clients or not.
     by_pod: HashMap<String, usize>,
     pub(crate) pending: PendingAttaches,
+    /// Memory channels with frames to read. They come before all others.
+    pub(crate) ready_memory: ReadyConnections,
+    /// Other connections with frames to read.
+    pub(crate) ready: ReadyConnections,
     /// Closed for a moment when descriptors run out, so that a connection can be accepted and closed.
     reserve: Option<OwnedFd>,
     last: u64,
@@ -82,30 +114,31 @@ impl Connections {
         if let Some(tcp) = &tcp {
             io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
         }
-        let (by_cgroup, of_pod, pending) = match &config.clients {
-            ClientSource::File { .. } => (false, None, PendingAttaches::new(0, 0)),
-            // One pod may have any number of processes.
-            ClientSource::Agent(agent) => (
-                true,
-                Some((config.max_connections / 4).max(2)),
-                PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
-            ),
+        let pending = match &config.clients {
+            ClientSource::File { .. } => PendingAttaches::new(0, 0),
+            ClientSource::Agent(agent) => PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
         };
-        let limits =
-            Limits { total: config.max_connections, of_process: config.max_connections_per_process, of_pod };
+        let limits = Limits::of(config);
         Ok(Self {
             unix,
             tcp,
             peers,
             limits,
-            by_cgroup,
+            by_cgroup: matches!(config.clients, ClientSource::Agent(_)),
             open: BTreeMap::new(),
             by_pid: HashMap::new(),
             by_pod: HashMap::new(),
             pending,
+            ready_memory: ReadyConnections::default(),
+            ready: ReadyConnections::default(),
             reserve: accept::reserve(),
             last: 0,
         })
+    }
+
+    /// Whether a connection waits to be read.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready_memory.is_empty() || !self.ready.is_empty()
     }
 
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -202,14 +235,17 @@ impl Connections {
     }
 
     /// Makes a connection wait for its pod, if it may.
-    pub(crate) fn hold(&mut self, id: ConnectionId, attach: Attach, uid: String, io: &Io) -> Outcome {
+    pub(crate) fn hold(&mut self, id: ConnectionId, attach: Attach, uid: String, io: &mut Io) -> Outcome {
         self.pending.check(&uid)?;
         let Some(connection) = self.open.get_mut(&id) else { return Ok(()) };
         // Until then only its end is reported.
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        tracing::info!(peer = %connection.label, pod_uid = uid, "attach waits until its pod is a client");
+        if let Some(dropped) = io.may_log("pending", LogCause::peer(Some(&uid), None)) {
+            let peer = &connection.label;
+            tracing::info!(%peer, pod_uid = uid, dropped, "attach waits until its pod is a client");
+        }
         self.pending.add(id, attach, uid, io.now());
         Ok(())
     }

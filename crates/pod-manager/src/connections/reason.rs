@@ -41,6 +41,8 @@ pub(crate) enum Reason {
     TooManyOfProcess,
     #[error("too many connections of pod UID {0}")]
     TooManyOfPod(String),
+    #[error("too many connections of client {0}")]
+    TooManyOfClient(String),
     #[error("socket: {0}")]
     Socket(std::io::Error),
     #[error("no pages for it: {0}")]
@@ -49,7 +51,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// Every label, so that each counter exists from the start.
-    pub(crate) const LABELS: [&'static str; 16] = [
+    pub(crate) const LABELS: [&'static str; 17] = [
         "bad_frame",
         "closed_mid_frame",
         "unknown_client",
@@ -66,6 +68,7 @@ impl Reason {
         "too_many_of_process",
         "too_many_held",
         "too_many_of_pod",
+        "too_many_of_client",
     ];
 
     /// Position in [`Self::LABELS`].
@@ -87,6 +90,7 @@ impl Reason {
             Self::TooManyOfProcess => 13,
             Self::TooManyPending(_) => 14,
             Self::TooManyOfPod(_) => 15,
+            Self::TooManyOfClient(_) => 16,
         }
     }
 

@@ -4,6 +4,7 @@ use super::EventLoop;
 use crate::channel_groups::Announcement;
 use crate::clients::Process;
 use crate::connections::{Attach, ConnectionId, Outcome, PeerClient, Reason, Role};
+use crate::log_limiter::LogCause;
 use crate::peer::Peer;
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
@@ -45,7 +46,7 @@ impl EventLoop {
         match self.connections.client_of(id, &attach.name, &self.shared) {
             Ok(found) => self.attach_as(id, attach, found),
             Err(Reason::UnknownPod { uid, .. }) if !self.shared.clients.was_removed(&uid) => {
-                self.connections.hold(id, attach, uid, &self.shared.io)
+                self.connections.hold(id, attach, uid, &mut self.shared.io)
             }
             Err(reason) => Err(reason),
         }
@@ -64,7 +65,7 @@ impl EventLoop {
             let found = self.connections.client_of(id, &attach.name, &self.shared);
             match found.and_then(|found| self.attach_as(id, attach, found)) {
                 // Frames that followed the ATTACH may have been read with it.
-                Ok(()) => self.receive(id),
+                Ok(()) => self.queue(id),
                 Err(reason) => self.refuse_attach(id, request, &reason),
             }
         }
@@ -151,7 +152,10 @@ impl EventLoop {
             None => {}
         }
         let label = self.connections.label(connection);
-        info!(client = clients.name(client), peer = %label, "process attached");
+        self.connections.check_client(clients.name(client), processes.connections_of(client))?;
+        if let Some(dropped) = io.may_log("attached", LogCause::Client(client)) {
+            info!(client = clients.name(client), peer = %label, dropped, "process attached");
+        }
         let process = Process {
             pid: Some(peer.credentials.pid).filter(|pid| *pid > 0),
             key,

@@ -4,7 +4,9 @@ use super::EventLoop;
 use crate::agent_api::ClientSet;
 use crate::clients::GpuTime;
 use crate::clients::{ClientKey, Definition, Process};
+use crate::log_limiter::LogCause;
 use crate::message::Outdated;
+use crate::shared::Shared;
 use sluice_core::ledger::{Class, GrantRequest};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeSet, HashSet};
@@ -176,7 +178,11 @@ impl EventLoop {
         if let (Some(client), Some(pages)) = (self.shared.clients.get_mut(client), &process.pages) {
             client.bypasses.add(pages.report());
         }
-        info!(client = self.shared.clients.name(client), peer = %process.label, bytes, "process {how}, its memory is released");
+        let Shared { clients, io, .. } = &mut self.shared;
+        if let Some(dropped) = io.may_log("ended", LogCause::Client(client)) {
+            let client = clients.name(client);
+            info!(client, peer = %process.label, bytes, dropped, "process {how}, its memory is released");
+        }
         if self.channel_groups.has_groups(id) {
             self.shared.processes.wait_for_end(id, process, &self.shared.io);
         } else if let Some(pidfd) = &process.pidfd {

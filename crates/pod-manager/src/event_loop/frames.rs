@@ -7,7 +7,7 @@ use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transp
 use crate::grants::{UNLIMITED_MS, answer_all};
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{Request, RequestBody, ResponseBody};
+use sluice_comm::{Channel, Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::memory::Account;
@@ -30,6 +30,10 @@ impl EventLoop {
                 (Role::New, Transport::Unix) => self.attach(id, request, version, channel, used_bytes, fds),
                 _ => self.refuse_second_attach(id, request.id),
             };
+        }
+        if let (RequestBody::MemUpdate { .. }, Role::Attached(_, Channel::Token)) = (request.body, role) {
+            // A process releases by the connection by which it reserves.
+            return Err(Reason::OutOfOrder("MEM_UPDATE on the token channel"));
         }
         if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
             return self.replace_contexts(id, process, version, fds);
@@ -166,8 +170,9 @@ impl EventLoop {
     /// Logs once per connection that it gets no answers: its peer may ask again and again.
     fn log_no_answer(&mut self, id: ConnectionId, reason: &Reason) {
         let Some(connection) = self.connections.get_mut(id) else { return };
+        let cause = connection.log_cause();
         if !std::mem::replace(&mut connection.silence_logged, true)
-            && self.shared.io.may_log("silence").is_some()
+            && self.shared.io.may_log("silence", cause).is_some()
         {
             warn!(peer = %connection.label, "peer gets no answer: {reason}");
         }
@@ -176,6 +181,8 @@ impl EventLoop {
     /// A connection of the old protocol counts as a process.
     fn add_legacy(&mut self, id: ConnectionId, found: PeerClient) -> Result<ProcessId, Reason> {
         let PeerClient { client, container } = found;
+        let Shared { clients, processes, .. } = &self.shared;
+        self.connections.check_client(clients.name(client), processes.connections_of(client))?;
         let (label, pid, peer) = match self.connections.get_mut(id) {
             Some(connection) => (connection.label.clone(), connection.pid, connection.peer.take()),
             None => (String::new(), None, None),

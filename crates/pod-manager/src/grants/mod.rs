@@ -5,6 +5,7 @@ mod usage;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, Processes};
 use crate::effect::{Effect, Effects};
+use crate::log_limiter::LogCause;
 use crate::metrics::Preempted;
 use crate::shared::Shared;
 use sluice_comm::ResponseBody;
@@ -119,9 +120,9 @@ impl Shared {
         if let Some(pages) = &process.pages {
             pages.grant().close();
         }
-        let client = self.clients.name(process.client);
+        let (client, cause) = (self.clients.name(process.client), LogCause::Client(process.client));
         match why {
-            GrantEnd::NotReturned if self.io.may_log("not_returned").is_some() => {
+            GrantEnd::NotReturned if self.io.may_log("not_returned", cause).is_some() => {
                 warn!(client, peer = %process.label, "grant was not returned within the timeout and is revoked");
             }
             _ => debug!(client, peer = %process.label, ?why, "grant has ended"),

@@ -8,12 +8,19 @@ use crate::connections::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
-use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{
+    Counter, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
 use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
 pub(crate) use scheduling::{EnforcementLevel, Preempted};
+use sluice_daemon::ProcessCollector;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Bounds of the histogram of rounds, seconds. A round is bounded to about 0.3 ms.
+const ROUND_BUCKETS: [f64; 9] = [0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.01, 0.1];
 
 /// A message to the owner of the registry.
 enum Notice {
@@ -28,6 +35,8 @@ pub(crate) struct Metrics {
     pub(crate) preemptions: PreemptionMetrics,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
+    /// Time of one round of the event loop, without its wait.
+    round_seconds: Histogram,
 }
 
 impl Metrics {
@@ -44,6 +53,11 @@ impl Metrics {
 
     pub(crate) fn refused(&self, reason: &Reason) {
         self.refused[reason.index()].inc();
+    }
+
+    /// Counts a round of the event loop.
+    pub(crate) fn round(&self, ns: u64) {
+        self.round_seconds.observe(Duration::from_nanos(ns).as_secs_f64());
     }
 
     /// Connections refused so far, by reason, without reasons that did not occur.
@@ -82,7 +96,13 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
     let mut series = Series::default();
     let refused =
         series.opts("sluice_refused_connections_total", "Connections closed by the manager, by reason");
+    let rounds = series.opts(
+        "sluice_event_loop_seconds",
+        "Time of one round of the event loop: until it waits again, no event is handled",
+    );
+    let rounds = HistogramOpts::from(rounds).buckets(ROUND_BUCKETS.to_vec());
     let metrics = Metrics {
+        round_seconds: series.keep(Histogram::with_opts(rounds))?,
         channel_groups: ChannelGroupMetrics::new(&mut series)?,
         stream_gates: StreamGateMetrics::new(&mut series)?,
         preemptions: PreemptionMetrics::new(&mut series)?,
@@ -90,6 +110,7 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
     };
     let registry = Registry::new();
+    registry.register(Box::new(ProcessCollector::new()?))?;
     series.collectors.into_iter().try_for_each(|collector| registry.register(collector))?;
     Ok((metrics, Exposition { registry, notices }))
 }

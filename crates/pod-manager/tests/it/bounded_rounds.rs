@@ -52,6 +52,30 @@ fn memory_request_is_answered_while_a_thousand_clients_with_short_grants_wait() 
     assert!(answers_within(200, &world, &mut hook));
 }
 
+/// The manager stands still until all of them have sent.
+#[test]
+fn memory_request_is_answered_before_those_of_sixty_busy_processes_of_another_client() {
+    const FLOODERS: usize = 60;
+    const REQUESTS: usize = 32;
+    let world = World::new();
+    let mut flooders: Vec<Hook> = (0..FLOODERS).map(|_| world.process("be-b")).collect();
+    let mut hook = world.process("be-a");
+    world.settle();
+    world.clock.advance_to_a_reading(MS);
+    for flooder in &mut flooders {
+        for _ in 0..REQUESTS {
+            flooder.memory.send(RequestBody::MemLimit);
+        }
+    }
+    hook.memory.send(RequestBody::MemLimit);
+    while hook.memory.is_silent() {
+        world.clock.let_read(1);
+    }
+    let answered: usize = flooders.iter_mut().map(|flooder| flooder.memory.answers()).sum();
+    world.clock.let_go();
+    assert!(answered < 200, "{answered} of {} requests were answered before", FLOODERS * REQUESTS);
+}
+
 #[test]
 fn memory_request_is_read_before_earlier_requests_of_other_connections() {
     let (world, mut hook, mut lines) = crowd(500);

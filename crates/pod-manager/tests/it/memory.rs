@@ -1,6 +1,7 @@
 //! Memory limits over real sockets.
 
 use crate::support::{GIB, World};
+use sluice_comm::RequestBody;
 
 #[test]
 fn a_limit_is_exact_to_the_byte_across_four_processes() {
@@ -78,4 +79,19 @@ fn closing_both_channels_is_the_end_of_a_process_too() {
     drop(gone);
     world.settle();
     assert!(alive.reserve(8 * GIB));
+}
+
+#[test]
+fn memory_is_released_by_the_channel_that_reserved_it_and_by_no_other_process() {
+    let world = World::new();
+    let (mut first, mut second) = (world.process("be-a"), world.process("be-a"));
+    assert!(first.reserve(6 * GIB));
+    // A process of the same client releases at most what it has reserved itself.
+    assert!(second.reserve(GIB));
+    assert!(second.release(7 * GIB));
+    assert_eq!(first.account().0, 6 * GIB);
+    let forged = RequestBody::MemUpdate { bytes: 6 * GIB, allocate: false };
+    first.token.send(forged);
+    assert!(first.token.is_closed(), "a release on the token channel");
+    assert_eq!(first.account().0, 6 * GIB);
 }

@@ -1,6 +1,6 @@
 //! Real processes: the manager identifies the process at the other end and detects its end. The children are this test program.
 
-use crate::support::http;
+use crate::support::{World, http};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sluice_comm::attach::AttachPayload;
@@ -10,7 +10,8 @@ use sluice_sys::memfd;
 use sluice_sys::socket::send_with_fds;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -233,4 +234,19 @@ fn every_mistake_at_the_start_is_reported() {
     let config = Config { capacity: 0, ..real.config.clone() };
     assert!(start(config).unwrap_err().to_string().contains("capacity is 0"));
     assert!(!real.config.socket.exists());
+}
+
+/// A manager makes its socket beside the path and renames it. One that is killed between the two leaves it behind.
+#[test]
+fn unfinished_sockets_of_killed_managers_are_removed_at_the_next_start() {
+    let mut world = World::new();
+    world.stop();
+    let beside = |suffix: &str| PathBuf::from(format!("{}.{suffix}", world.socket().display()));
+    // The highest pid that Linux has is 4194304.
+    let (left, other) = (beside("4194305"), beside("backup"));
+    drop(UnixListener::bind(&left).unwrap());
+    std::fs::write(&other, "").unwrap();
+    world.start();
+    assert!(!left.exists(), "of a process that has ended");
+    assert!(other.exists(), "a file that no manager has made");
 }

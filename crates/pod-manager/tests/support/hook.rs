@@ -136,6 +136,15 @@ impl Line {
         }
     }
 
+    /// How many answers have come (does not wait); they are taken.
+    pub fn answers(&mut self) -> usize {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut frame = [0; RESPONSE_LEN];
+        let count = std::iter::from_fn(|| self.stream.read_exact(&mut frame).ok()).count();
+        self.stream.set_nonblocking(false).unwrap();
+        count
+    }
+
     /// Whether nothing has come (does not wait).
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_nonblocking(true).unwrap();

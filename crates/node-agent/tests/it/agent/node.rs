@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use serde_json::{Value, json};
+use sluice_node_agent::metrics::http::Listeners;
 use sluice_node_agent::wiring::{self, Environment};
 use sluice_node_agent::{Arguments, Config};
 use sluice_proto::control::{Client, SetClientsRequest};
@@ -54,6 +55,7 @@ pub struct Node {
     pub managers: Vec<Manager>,
     root: tempfile::TempDir,
     port: AtomicU16,
+    health_port: AtomicU16,
 }
 
 pub struct Agent {
@@ -81,12 +83,15 @@ impl Node {
             managers,
             root,
             port: AtomicU16::new(0),
+            health_port: AtomicU16::new(0),
         }
     }
 
     pub async fn start_agent(&self) -> Agent {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        self.port.store(listener.local_addr().unwrap().port(), Ordering::SeqCst);
+        let listen = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listeners = Listeners { pages: listen().await, health: listen().await };
+        self.port.store(listeners.pages.local_addr().unwrap().port(), Ordering::SeqCst);
+        self.health_port.store(listeners.health.local_addr().unwrap().port(), Ordering::SeqCst);
         let path = |name: &str| self.root.path().join(name).to_string_lossy().into_owned();
         let flags = [
             "agent".to_owned(),
@@ -101,7 +106,7 @@ impl Node {
             client: self.api.client.clone(),
             gpus: self.gpus.clone(),
             program: PathBuf::from(path("sluice")),
-            listener,
+            listeners,
         };
         let stop = CancellationToken::new();
         Agent { task: tokio::spawn(wiring::serve(config, environment, stop.clone())), stop }
@@ -156,6 +161,25 @@ impl Node {
 
     pub async fn get(&self, page: &str) -> (u16, String) {
         get(self.port.load(Ordering::SeqCst), page).await
+    }
+
+    /// A page of the listener for probes.
+    pub async fn probe(&self, page: &str) -> (u16, String) {
+        get(self.health_port.load(Ordering::SeqCst), page).await
+    }
+
+    /// Opens connections to both listeners and sends half of a request on each.
+    pub async fn half_open(&self, count: usize) -> Vec<tokio::net::TcpStream> {
+        let mut streams = Vec::new();
+        for port in [&self.port, &self.health_port] {
+            for _ in 0..count {
+                let address = ("127.0.0.1", port.load(Ordering::SeqCst));
+                let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
+                streams.push(stream);
+            }
+        }
+        streams
     }
 
     /// Waits until the agent knows that its managers have accepted their clients.

@@ -33,6 +33,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     node.managers_serve().await;
     let (_, text) = node.get("/metrics").await;
+    assert!(text.contains("\nprocess_open_fds ") && text.contains("\nprocess_cpu_seconds_total "), "{text}");
     let gpu = format!("gpu=\"{}\"", uuid(1));
     let labels = ["namespace=\"ml\"", "pod=\"train\"", "container=\"main\"", &gpu, "node=\"node-1\""];
     let expected = [
@@ -204,5 +205,16 @@ async fn readiness_probe_lists_what_is_missing() {
     })
     .await;
     assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_half_open_connections() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    let _half_open = node.half_open(150).await;
+    assert_eq!(node.probe("/livez").await.0, 200);
+    assert_eq!(node.get("/livez").await.0, 200);
+    assert_eq!(node.probe("/metrics").await.0, 404, "the listener for probes serves nothing else");
     agent.end().await;
 }
