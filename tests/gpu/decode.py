@@ -28,6 +28,7 @@ import time
 
 import decode_report
 import rig
+import rounds
 from order import Order
 
 SLACK = 60.0
@@ -165,12 +166,11 @@ def seconds_of(options, arm):
 
 def fit(options, arms):
     """Shortens the blocks if the rounds do not fit."""
-    left = rig.STARTED + options.limit - time.monotonic() - 6
-    room = left / options.rounds - len(arms) * AROUND
     wanted = sum(seconds_of(options, arm) for arm in arms)
-    if room < wanted:
-        options.seconds = max(1.0, options.seconds * room / wanted)
-    rig.say(f"{left:.0f} s are left for {options.rounds} rounds: blocks of {options.seconds:.1f} s")
+    part = rounds.fitting(options, wanted, len(arms) * AROUND)
+    if part < 1.0:
+        options.seconds = max(1.0, options.seconds * part)
+        rig.say(f"too little: blocks of {options.seconds:.1f} s")
 
 
 def brief(told):
@@ -207,17 +207,12 @@ def main():
     for programs in dict.fromkeys(tuple(programs) for programs in arms.values() if len(programs) > 1):
         rig.say("warm:", brief(stage.block(programs, options.warm, options.seed)))
     fit(options, arms)
-    order, blocks, lasted = Order(arms, options.seed), {arm: [] for arm in arms}, 0.0
-    for number in range(options.rounds):
-        begun = time.monotonic()
-        if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
-            rig.say(f"no time for round {number}")
-            break
+    order, blocks = Order(arms, options.seed), {arm: [] for arm in arms}
+    for number in rounds.numbers(options):
         for arm in order.round():
             told = stage.block(arms[arm], seconds_of(options, arm), 1000 * options.seed + number)
             blocks[arm].append(told)
             rig.say(f"round {number} {arm:14}", brief(told))
-        lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
         result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores}
         # Without grants the hook was not active.
