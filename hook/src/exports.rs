@@ -53,10 +53,16 @@ const fn loads(name: &str) -> bool {
 
 macro_rules! exports {
     // The body of each row, from its policy, base name, real function, variant and arguments.
-    (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
+    (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => { exports!(@launch () $name $real $variant ($($a)*)) };
+    (@body cooperative $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        exports!(@launch (
+            crate::hold_kernel::before_cooperative(|| None$(.or(Argument($a).is_cooperative()))*.unwrap_or(true));
+        ) $name $real $variant ($($a)*))
+    };
+    (@launch ($($before:tt)*) $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
         let stream = (exports!(@launch_stream $name $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant));
         governed::launch::call(stream, || {
-            exports!(@before_launch $name $($a)*);
+            $($before)*
             preempt::submit(
                 stream,
                 || None$(.or(Argument($a).work()))*.unwrap_or(Work::Small),
@@ -66,13 +72,6 @@ macro_rules! exports {
             )
         })
     }};
-    // All blocks of a cooperative kernel have to be on the GPU at once, so it may wait for a hold kernel.
-    (@before_launch "cuLaunchCooperativeKernel" $($a:ident)*) => { crate::hold_kernel::before_wait(true) };
-    (@before_launch "cuLaunchCooperativeKernelMultiDevice" $($a:ident)*) => { crate::hold_kernel::before_wait(true) };
-    (@before_launch "cuLaunchKernelEx" $config:ident $($a:ident)*) => {
-        crate::hold_kernel::before_cooperative(|| unsafe { preempt::launches::is_cooperative($config) })
-    };
-    (@before_launch $name:tt $($a:ident)*) => {};
     // The launches of one call may go to several devices; the gate of the calling thread's device applies.
     (@launch_stream "cuLaunchCooperativeKernelMultiDevice" $list:ident $count:ident $flags:ident) => {
         if $count == 0 { None } else { unsafe { $list.as_ref() }.map(|first| first.hStream) }
@@ -134,6 +133,19 @@ macro_rules! exports {
                 preempt::give_gpu_back_for(|| unsafe { $real($($a),*) })
             }
         })
+    };
+
+    (@body may_wait "cuMemPoolTrimTo" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
+    };
+    (@body may_wait "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
+        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
+    };
+    (@body may_wait "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
+    };
+    (@body may_wait $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::sync::may_wait(|| unsafe { $real($($a),*) })
     };
 
     (@body copy $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
@@ -423,19 +435,6 @@ macro_rules! exports {
     (@body forward "cuMemGetMemPool" $real:ident $variant:ident ($pool:ident $location:ident $kind:ident)) => {
         unsafe { governed::pool::locate($pool, $location, || $real($pool, $location, $kind)) }
     };
-    // The driver may wait until the context is idle.
-    (@body forward "cuMemPoolTrimTo" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
-    };
-    (@body forward "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
-        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
-    };
-    (@body forward "cuCtxSetLimit" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::may_wait(|| unsafe { $real($($a),*) })
-    };
-    (@body forward "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
-    };
     (@body forward "cuInit" $real:ident $variant:ident ($flags:ident)) => {{
         governed::guarded((), crate::process::configure);
         unsafe { $real($flags) }
@@ -451,10 +450,6 @@ macro_rules! exports {
     (@governed forward "cuMemPoolCreate") => { true };
     (@governed forward "cuMemGetDefaultMemPool") => { true };
     (@governed forward "cuMemGetMemPool") => { true };
-    (@governed forward "cuMemPoolTrimTo") => { true };
-    (@governed forward "cuMemPoolDestroy") => { true };
-    (@governed forward "cuCtxSetLimit") => { true };
-    (@governed forward "cuDeviceGraphMemTrim") => { true };
     (@governed forward $name:tt) => { false };
     (@governed $policy:ident $name:tt) => { true };
 

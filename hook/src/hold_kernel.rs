@@ -162,7 +162,11 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
         let at_ns = HostClock.now_ns().saturating_add(lead_ns);
-        end_request(managed, HoldKernelState::end_between_bursts);
+        let released = managed.device.hold_kernels.with(HoldKernelState::end_between_bursts);
+        if released.is_some() {
+            release_hold(managed, released);
+            managed.device.hold_ended();
+        }
         let result = begin_hold(managed, Trigger::Hint, lead_ns);
         if let Err(
             HoldError::Preparing
@@ -192,20 +196,12 @@ pub(crate) fn end_marked() -> Result<(), HoldError> {
         process::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let now = HostClock.now_ns();
-        end_request(managed, |state| state.end_marked(now));
+        release_hold(managed, managed.device.hold_kernels.with(|state| state.end_marked(now)));
+        // Also without a hold kernel to release: it may have ended by itself, before the process counts as idle.
         managed.device.hold_ended();
         managed.active_hold.clear_expected_work(managed);
         Ok(())
     })
-}
-
-/// Ends a request that a hold kernel spans: the GPU is free, unless work is on it.
-fn end_request(managed: &ManagedDevice, end: impl FnOnce(&mut HoldKernelState) -> Option<u32>) {
-    let released = managed.device.hold_kernels.with(end);
-    if released.is_some() {
-        release_hold(managed, released);
-        managed.device.hold_ended();
-    }
 }
 
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.

@@ -29,6 +29,7 @@ import time
 
 import decode_report
 import rig
+import rounds
 from clocks import Clocks
 from order import Order
 
@@ -167,12 +168,11 @@ def seconds_of(options, arm):
 
 def fit(options, arms):
     """Shortens the blocks if the rounds do not fit."""
-    left = rig.STARTED + options.limit - time.monotonic() - 6
-    room = left / options.rounds - len(arms) * AROUND
     wanted = sum(seconds_of(options, arm) for arm in arms)
-    if room < wanted:
-        options.seconds = max(1.0, options.seconds * room / wanted)
-    rig.say(f"{left:.0f} s are left for {options.rounds} rounds: blocks of {options.seconds:.1f} s")
+    part = rounds.fitting(options, wanted, len(arms) * AROUND)
+    if part < 1.0:
+        options.seconds = max(1.0, options.seconds * part)
+        rig.say(f"too little: blocks of {options.seconds:.1f} s")
 
 
 def brief(told):
@@ -209,19 +209,14 @@ def main():
     for programs in dict.fromkeys(tuple(programs) for programs in arms.values() if len(programs) > 1):
         rig.say("warm:", brief(stage.block(programs, options.warm, options.seed)))
     fit(options, arms)
-    order, blocks, clocks, lasted = Order(arms, options.seed), {arm: [] for arm in arms}, {arm: [] for arm in arms}, 0.0
-    for number in range(options.rounds):
-        begun = time.monotonic()
-        if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
-            rig.say(f"no time for round {number}")
-            break
+    order, blocks, clocks = Order(arms, options.seed), {arm: [] for arm in arms}, {arm: [] for arm in arms}
+    for number in rounds.numbers(options):
         for arm in order.round():
             begin = time.time() + LEAD
             told = stage.block(arms[arm], seconds_of(options, arm), 1000 * options.seed + number)
             blocks[arm].append(told)
             clocks[arm].append(stage.clocks.between(begin, time.time() - TAIL))
             rig.say(f"round {number} {arm:14}", brief(told))
-        lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
         result = {**decode_report.result(options, blocks, gpu_us), **order.result(), "grants": stage.grants(), "ready": stage.ready, "slo": options.slo, "metrics": stage.manager.metrics(), "cores": stage.cores, "clocks": clocks}
         # Without grants the hook was not active.

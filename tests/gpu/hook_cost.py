@@ -17,6 +17,7 @@ import statistics
 import time
 
 import rig
+import rounds
 from order import Order
 
 SLACK = 60.0
@@ -130,13 +131,9 @@ def main():
     gpu, every = rig.Gpu(options.gpu), sorted(os.sched_getaffinity(0))
     measured, others = (every[2:4], every[:2] + every[4:]) if len(every) >= 6 else (every, every)
     os.sched_setaffinity(0, others)
-    processes, grants, lasted = {arm: [] for arm in arms}, {}, 0.0
+    processes, grants = {arm: [] for arm in arms}, {}
     order = Order([f"{arm}.{pair}" for pair in range(options.pairs) for arm in arms], options.seed)
-    for number in range(options.rounds):
-        begun = time.monotonic()
-        if number and rig.STARTED + options.limit - begun < 1.05 * lasted + 4:
-            rig.say(f"no time for round {number}")
-            break
+    for number in rounds.numbers(options):
         round_ = Round(options, gpu, arms, (measured, others))
         told = {name: [] for name in round_.children}
         names = order.round()
@@ -147,10 +144,9 @@ def main():
         for name, turns in told.items():
             processes[name.rpartition(".")[0]].append(process_of(turns))
         grants |= {f"{name} round {number}": count for name, count in round_.stop().items()}
-        lasted = time.monotonic() - begun
         found = {**result(options, processes, order, grants), "ready": round_.ready}
         rig.write(options.name, found, quiet=True)
-        rig.say(f"round {number}, {lasted:.0f} s:", ", ".join(f"{arm} {row['median_us']['median']:.0f} ({row['median_us']['of_plain']:.4f})" for arm, row in found["rows"].items()), "us per token so far")
+        rig.say(f"round {number}:", ", ".join(f"{arm} {row['median_us']['median']:.0f} ({row['median_us']['of_plain']:.4f})" for arm, row in found["rows"].items()), "us per token so far")
     for arm, told in found["goals"].items():
         rig.say(f"{arm}: {told}")
     return 0 if found["ok"] else 1

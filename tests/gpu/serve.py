@@ -25,6 +25,7 @@ import tempfile
 import time
 
 import rig
+import rounds
 from clocks import Clocks
 from order import Order
 
@@ -160,16 +161,11 @@ def main():
     latencies = {name: [] for name in arms}
     windows_of = {name: {} for name in arms}
     holds_of, clocks = ({name: [] for name in arms} for _ in range(2))
-    wrong, lasted = [], 0.0
+    wrong = []
     fit(options, arms)
     warm(options, arms, stage)
     order = Order(arms, options.seed)
-    for number in range(options.rounds):
-        begun = time.monotonic()
-        # Incomplete rounds are dropped.
-        if number and rig.STARTED + options.limit - begun < 1.02 * lasted + 4:
-            rig.say(f"no time for round {number}")
-            break
+    for number in rounds.numbers(options):
         for name in order.round():
             service, lead, trainings = arms[name]
             jitter = options.period / 2 if "-random" in name else 0.0
@@ -188,7 +184,6 @@ def main():
                 rig.say(f"round {number} {name:12}", {k: round(v) for k, v in summary(told["latencies_us"]).items()}, {w: round(r["rate"] * options.batch) for w, r in windows.items()}, told["hints"] or "")
             else:
                 rig.say(f"round {number} {name:12}", {w: round(r["rate"] * options.batch) for w, r in windows.items()})
-        lasted = time.monotonic() - begun
         # Written after each round, because the run may be interrupted.
         rig.write(options.name, {**result(options, arms, latencies, windows_of, holds_of, wrong, stage), **order.result(), "clocks": clocks})
     stage.stop()
@@ -215,15 +210,11 @@ def requests_of(options, arm, name):
 
 def fit(options, arms):
     """Shortens the blocks if the requested rounds do not fit: many short blocks are better than few long ones."""
-    asked = {name: requests_of(options, arm, name) for name, arm in arms.items()}
-    period = options.period / 1e6
-    left = rig.STARTED + options.limit - time.monotonic() - 8
-    work = options.rounds * sum(asked.values()) * period
-    room = left - options.rounds * len(arms) * AROUND
-    rig.say(f"{left:.0f} s are left for {options.rounds} rounds of {work / options.rounds + len(arms) * AROUND:.0f} s")
-    if room < work:
-        options.requests = max(50, int(options.requests * room / work))
-        options.short_requests = max(50, int(options.short_requests * room / work))
+    asked = sum(requests_of(options, arm, name) for name, arm in arms.items())
+    part = rounds.fitting(options, asked * options.period / 1e6, len(arms) * AROUND)
+    if part < 1.0:
+        options.requests = max(50, int(options.requests * part))
+        options.short_requests = max(50, int(options.short_requests * part))
         rig.say(f"too little: {options.requests} requests in a block")
 
 

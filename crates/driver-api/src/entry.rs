@@ -5,8 +5,12 @@
 pub enum Policy {
     /// Launches kernels: waits at the launch gate.
     Launch,
+    /// As `Launch`, for a kernel that is cooperative, always or by an attribute of its configuration.
+    Cooperative,
     /// The calling thread waits for the GPU.
     Sync,
+    /// The driver may wait until the context is idle, although the call submits no work and returns no result of work.
+    MayWait,
     /// Copies asynchronously.
     Copy,
     /// Allocates GPU memory of a size in the arguments.
@@ -71,7 +75,9 @@ pub struct Entry {
 
 macro_rules! entries {
     (@policy launch) => { Policy::Launch };
+    (@policy cooperative) => { Policy::Cooperative };
     (@policy sync) => { Policy::Sync };
+    (@policy may_wait) => { Policy::MayWait };
     (@policy copy) => { Policy::Copy };
     (@policy alloc) => { Policy::Alloc };
     (@policy free) => { Policy::Free };

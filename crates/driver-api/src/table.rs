@@ -70,7 +70,7 @@ forward cuCtxResetPersistingL2Cache ("cuCtxResetPersistingL2Cache", 11000, defau
 forward cuCtxSetCacheConfig ("cuCtxSetCacheConfig", 3020, default) fn(config: CUfunc_cache);
 context cuCtxSetCurrent ("cuCtxSetCurrent", 4000, default) fn(ctx: CUcontext);
 forward cuCtxSetFlags ("cuCtxSetFlags", 12010, default) fn(flags: c_uint);
-forward cuCtxSetLimit ("cuCtxSetLimit", 3010, default) fn(limit: CUlimit, value: usize);
+may_wait cuCtxSetLimit ("cuCtxSetLimit", 3010, default) fn(limit: CUlimit, value: usize);
 forward cuCtxSetSharedMemConfig ("cuCtxSetSharedMemConfig", 4020, default) fn(config: CUsharedconfig);
 sync    cuCtxSynchronize ("cuCtxSynchronize", 2000, default) fn();
 sync    cuCtxSynchronize_v2 ("cuCtxSynchronize", 13000, default) fn(ctx: CUcontext);
@@ -105,7 +105,7 @@ forward cuDeviceGetProperties ("cuDeviceGetProperties", 2000, default) fn(prop: 
 forward cuDeviceGetTexture1DLinearMaxWidth ("cuDeviceGetTexture1DLinearMaxWidth", 11010, default) fn(max_width_in_elements: *mut usize, format: CUarray_format, num_channels: c_uint, dev: CUdevice);
 forward cuDeviceGetUuid ("cuDeviceGetUuid", 9020, default) fn(uuid: *mut CUuuid, dev: CUdevice);
 forward cuDeviceGetUuid_v2 ("cuDeviceGetUuid", 11040, default) fn(uuid: *mut CUuuid, dev: CUdevice);
-forward cuDeviceGraphMemTrim ("cuDeviceGraphMemTrim", 11040, default) fn(device: CUdevice);
+may_wait cuDeviceGraphMemTrim ("cuDeviceGraphMemTrim", 11040, default) fn(device: CUdevice);
 forward cuDevicePrimaryCtxGetState ("cuDevicePrimaryCtxGetState", 7000, default) fn(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
 context cuDevicePrimaryCtxRelease ("cuDevicePrimaryCtxRelease", 7000, default) fn(dev: CUdevice);
 context cuDevicePrimaryCtxRelease_v2 ("cuDevicePrimaryCtxRelease", 11000, default) fn(dev: CUdevice);
@@ -322,9 +322,9 @@ forward cuKernelGetParamInfo ("cuKernelGetParamInfo", 12040, default) fn(kernel:
 forward cuKernelSetAttribute ("cuKernelSetAttribute", 12000, default) fn(attrib: CUfunction_attribute, val: c_int, kernel: CUkernel, dev: CUdevice);
 forward cuKernelSetCacheConfig ("cuKernelSetCacheConfig", 12000, default) fn(kernel: CUkernel, config: CUfunc_cache, dev: CUdevice);
 launch  cuLaunch ("cuLaunch", 2000, default) fn(f: CUfunction);
-launch  cuLaunchCooperativeKernel ("cuLaunchCooperativeKernel", 9000, default) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void);
-launch  cuLaunchCooperativeKernel_ptsz ("cuLaunchCooperativeKernel", 9000, ptsz) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void);
-launch  cuLaunchCooperativeKernelMultiDevice ("cuLaunchCooperativeKernelMultiDevice", 9000, default) fn(launch_params_list: *mut CUDA_LAUNCH_PARAMS, num_devices: c_uint, flags: c_uint);
+cooperative cuLaunchCooperativeKernel ("cuLaunchCooperativeKernel", 9000, default) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void);
+cooperative cuLaunchCooperativeKernel_ptsz ("cuLaunchCooperativeKernel", 9000, ptsz) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void);
+cooperative cuLaunchCooperativeKernelMultiDevice ("cuLaunchCooperativeKernelMultiDevice", 9000, default) fn(launch_params_list: *mut CUDA_LAUNCH_PARAMS, num_devices: c_uint, flags: c_uint);
 launch  cuLaunchGrid ("cuLaunchGrid", 2000, default) fn(f: CUfunction, grid_width: c_int, grid_height: c_int);
 launch  cuLaunchGridAsync ("cuLaunchGridAsync", 2000, default) fn(f: CUfunction, grid_width: c_int, grid_height: c_int, h_stream: CUstream);
 order   cuLaunchHostFunc ("cuLaunchHostFunc", 10000, default) fn(h_stream: CUstream, fn_: CUhostFn, user_data: *mut c_void);
@@ -333,8 +333,8 @@ order   cuLaunchHostFunc_ptsz ("cuLaunchHostFunc", 10000, ptsz) fn(h_stream: CUs
 order   cuLaunchHostFunc_v2_ptsz ("cuLaunchHostFunc", 13010, ptsz) fn(h_stream: CUstream, fn_: CUhostFn, user_data: *mut c_void, sync_mode: c_uint);
 launch  cuLaunchKernel ("cuLaunchKernel", 4000, default) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
 launch  cuLaunchKernel_ptsz ("cuLaunchKernel", 7000, ptsz) fn(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
-launch  cuLaunchKernelEx ("cuLaunchKernelEx", 11060, default) fn(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
-launch  cuLaunchKernelEx_ptsz ("cuLaunchKernelEx", 11060, ptsz) fn(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
+cooperative cuLaunchKernelEx ("cuLaunchKernelEx", 11060, default) fn(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
+cooperative cuLaunchKernelEx_ptsz ("cuLaunchKernelEx", 11060, ptsz) fn(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
 forward cuLibraryEnumerateKernels ("cuLibraryEnumerateKernels", 12040, default) fn(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary);
 sync    cuLibraryGetGlobal ("cuLibraryGetGlobal", 12000, default) fn(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
 sync    cuLibraryGetKernel ("cuLibraryGetKernel", 12000, default) fn(p_kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
@@ -421,7 +421,7 @@ forward cuMemMap ("cuMemMap", 10020, default) fn(ptr: CUdeviceptr, size: usize, 
 turn    cuMemMapArrayAsync ("cuMemMapArrayAsync", 11010, default) fn(map_info_list: *mut CUarrayMapInfo, count: c_uint, h_stream: CUstream);
 turn    cuMemMapArrayAsync_ptsz ("cuMemMapArrayAsync", 11010, ptsz) fn(map_info_list: *mut CUarrayMapInfo, count: c_uint, h_stream: CUstream);
 forward cuMemPoolCreate ("cuMemPoolCreate", 11020, default) fn(pool: *mut CUmemoryPool, pool_props: *const CUmemPoolProps);
-forward cuMemPoolDestroy ("cuMemPoolDestroy", 11020, default) fn(pool: CUmemoryPool);
+may_wait cuMemPoolDestroy ("cuMemPoolDestroy", 11020, default) fn(pool: CUmemoryPool);
 forward cuMemPoolExportPointer ("cuMemPoolExportPointer", 11020, default) fn(share_data_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr);
 forward cuMemPoolExportToShareableHandle ("cuMemPoolExportToShareableHandle", 11020, default) fn(handle_out: *mut c_void, pool: CUmemoryPool, handle_type: CUmemAllocationHandleType, flags: c_ulonglong);
 forward cuMemPoolGetAccess ("cuMemPoolGetAccess", 11020, default) fn(flags: *mut CUmemAccess_flags, mem_pool: CUmemoryPool, location: *mut CUmemLocation);
@@ -430,7 +430,7 @@ forward cuMemPoolImportFromShareableHandle ("cuMemPoolImportFromShareableHandle"
 forward cuMemPoolImportPointer ("cuMemPoolImportPointer", 11020, default) fn(ptr_out: *mut CUdeviceptr, pool: CUmemoryPool, share_data: *mut CUmemPoolPtrExportData);
 forward cuMemPoolSetAccess ("cuMemPoolSetAccess", 11020, default) fn(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
 forward cuMemPoolSetAttribute ("cuMemPoolSetAttribute", 11020, default) fn(pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void);
-forward cuMemPoolTrimTo ("cuMemPoolTrimTo", 11020, default) fn(pool: CUmemoryPool, min_bytes_to_keep: usize);
+may_wait cuMemPoolTrimTo ("cuMemPoolTrimTo", 11020, default) fn(pool: CUmemoryPool, min_bytes_to_keep: usize);
 order   cuMemPrefetchAsync ("cuMemPrefetchAsync", 8000, default) fn(dev_ptr: CUdeviceptr, count: usize, dst_device: CUdevice, h_stream: CUstream);
 order   cuMemPrefetchAsync_v2 ("cuMemPrefetchAsync", 12020, default) fn(dev_ptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, h_stream: CUstream);
 order   cuMemPrefetchAsync_ptsz ("cuMemPrefetchAsync", 8000, ptsz) fn(dev_ptr: CUdeviceptr, count: usize, dst_device: CUdevice, h_stream: CUstream);

@@ -28,8 +28,7 @@ pub struct Config {
     pub log: Option<PathBuf>,
     /// `SLUICE_IDLE_US`: idle time after which the token is returned, 1 to 10,000,000 µs, default 500.
     pub idle_us: u64,
-    /// `SLUICE_HINTS`: `auto` (default), `start` (no hold kernels over the gaps of a request), `api` (only hold kernels that the program
-    /// requests) or `off`.
+    /// `SLUICE_HINTS`: `auto` (default), `api` (only hold kernels that the program requests) or `off`.
     pub hold_kernels: hold_kernel::Settings,
 }
 
@@ -125,19 +124,18 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     }
 
     fn hints(&mut self) -> hold_kernel::Settings {
-        let words = [
-            ("auto", (true, true, true)),
-            ("start", (true, true, false)),
-            ("api", (false, true, false)),
-            ("off", (false, false, false)),
-        ];
+        let words = [("auto", (true, true)), ("api", (false, true)), ("off", (false, false))];
         // A launch that returns when its kernel is done would wait for the hold kernel itself.
-        let (automatic, by_hint, whole_requests) =
-            match self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") {
-                true => (false, false, false),
-                false => self.choice("SLUICE_HINTS", &words, "auto, start, api or off"),
-            };
-        hold_kernel::Settings { automatic, by_hint, whole_requests, ..hold_kernel::Settings::default() }
+        let (automatic, by_hint) = match self.text("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0") {
+            true => (false, false),
+            false => self.choice("SLUICE_HINTS", &words, "auto, api or off"),
+        };
+        hold_kernel::Settings {
+            automatic,
+            by_hint,
+            whole_requests: automatic,
+            ..hold_kernel::Settings::default()
+        }
     }
 
     fn managers(&mut self) -> Managers {

@@ -10,6 +10,7 @@ use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::Code;
 
 use super::copies::{self, Ends};
+use super::launches;
 use crate::governed;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,12 @@ impl Argument<*const CUlaunchConfig> {
     pub(crate) fn stream(&self) -> Option<CUstream> {
         // SAFETY: the program passes null, which the driver refuses, or a readable configuration.
         unsafe { self.0.as_ref() }.map(|config| config.hStream)
+    }
+
+    /// Whether a launch with this argument is cooperative, if the argument decides that.
+    pub(crate) fn is_cooperative(&self) -> Option<bool> {
+        // SAFETY: as above.
+        Some(unsafe { launches::is_cooperative(self.0) })
     }
 }
 
@@ -157,6 +164,12 @@ pub(crate) trait PlainArgument {
     /// The executable graph, if it is one.
     #[inline]
     fn graph(&self) -> Option<CUgraphExec> {
+        None
+    }
+
+    /// Whether a launch with this argument is cooperative, if the argument decides that.
+    #[inline]
+    fn is_cooperative(&self) -> Option<bool> {
         None
     }
 

@@ -116,7 +116,7 @@ pub(crate) fn with_grid(
 ///
 /// # Safety
 /// `config` is null, or a configuration that is readable.
-pub(crate) unsafe fn is_cooperative(config: *const CUlaunchConfig) -> bool {
+pub(super) unsafe fn is_cooperative(config: *const CUlaunchConfig) -> bool {
     // SAFETY: as the caller guarantees.
     let Some(config) = (unsafe { config.as_ref() }).filter(|config| !config.attrs.is_null()) else {
         return false;

@@ -1,4 +1,5 @@
-"""What torch_decode.py and its stand-in share: a decode service's requests, and the commands that it reads from standard input.
+"""What torch_decode.py and its stand-in share: the program's arguments, a decode service's requests, and the commands that it reads from
+standard input.
 
 Each line is answered with one JSON line:
   serve <start> <seconds> <rate> <seed> <api>
@@ -13,6 +14,7 @@ A request is a prefill, which gives the first token, and then `service.tokens` t
 latency counts from the time when the request was due, so that a request which waits for the one before counts as late.
 """
 
+import argparse
 import ctypes
 import gc
 import json
@@ -110,6 +112,21 @@ def back_to_back(service, start, seconds):
 def gpu_time(service, times):
     prefill, token = (statistics.median(measure() for _ in range(times)) for measure in (service.prefill_gpu_us, service.token_gpu_us))
     return {"prefill_us": prefill, "token_us": token, "request_us": prefill + service.tokens * token}
+
+
+def main(description, make, load=lambda: None):
+    """The program: `load()` is what may run beside others, and `make(mode, tokens)` returns the service and what to tell about it."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=["graph", "eager"])
+    parser.add_argument("--tokens", type=int, default=47, help="of a request after the first one")
+    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
+    options = parser.parse_args()
+    if options.staged:
+        load()
+        print(json.dumps({"loaded": True}), flush=True)
+        sys.stdin.readline()
+    service, about = make(options.mode, options.tokens)
+    run(service, {"mode": options.mode, **about})
 
 
 def run(service, about):

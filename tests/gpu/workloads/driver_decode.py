@@ -4,10 +4,7 @@ A request is a prefill of several kernels, then tokens: one launch (`graph`), or
 a copy of 8 bytes to the host and a wait for the stream; the host pauses between two tokens. Commands: decoding.py.
 """
 
-import argparse
 import ctypes
-import json
-import sys
 import time
 
 import decoding
@@ -79,18 +76,10 @@ class Service:
         return self.launches * self.us
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["graph", "eager"])
-    parser.add_argument("--tokens", type=int, default=47, help="of a request after the first one")
-    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
-    options = parser.parse_args()
-    if options.staged:
-        print(json.dumps({"loaded": True}), flush=True)
-        sys.stdin.readline()
+def make(mode, tokens):
     driver = Driver()
-    decoding.run(Service(driver, options.mode, options.tokens), {"mode": options.mode, "device": driver.name})
+    return Service(driver, mode, tokens), {"device": driver.name}
 
 
 if __name__ == "__main__":
-    main()
+    decoding.main(__doc__, make)

@@ -4,13 +4,10 @@ A request is a prefill of 256 tokens (eager), then 47 tokens. Each token is a CU
 a copy of 8 bytes to the host and a wait for the stream. Commands: decoding.py.
 """
 
-import argparse
-
 import torch
 
 import decoder
 import decoding
-import window
 
 PROMPT, PROMPTS = 256, 64
 # Cycles of a kernel that occupies the stream until the host has launched what is to be timed: about 20 ms.
@@ -85,17 +82,10 @@ class Service:
         return self.gpu_us(self.enqueue_token)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["graph", "eager"])
-    parser.add_argument("--tokens", type=int, default=47, help="of a request after the first one")
-    parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
-    options = parser.parse_args()
-    if options.staged:
-        window.stand_by(torch)
-    with torch.inference_mode():
-        decoding.run(Service(options.mode, options.tokens), {"mode": options.mode, "torch": torch.__version__, "device": torch.cuda.get_device_name()})
+def make(mode, tokens):
+    return Service(mode, tokens), {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
 
 
 if __name__ == "__main__":
-    main()
+    with torch.inference_mode():
+        decoding.main(__doc__, make, load=torch.cuda.init)

@@ -11,9 +11,9 @@ use super::scheduler::ChannelGroupScheduler;
 use crate::ids::ProcessId;
 use sluice_rate_limiter::{Rate, RateLimiter};
 
-/// How often default slices may begin: four times at once, as often as two processes need for a test each, and once a second in the
-/// long run. Each time costs a control for every group.
-const BEGIN_RATE: Rate = Rate::one_per(4, 1_000_000_000);
+/// How often default slices may begin: four times at once, as often as two processes need for a test each, and every 10 s in the
+/// long run, however often a process changes its wish. Each begin and each end costs a control for every group.
+const BEGIN_RATE: Rate = Rate::one_per(4, 10_000_000_000);
 
 /// Whether default slices are in force.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

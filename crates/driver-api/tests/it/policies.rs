@@ -51,7 +51,6 @@ const RELEVANT: &[&str] = &[
 const FORWARDED: &[(&str, &str)] = &[
     ("cuArrayGetMemoryRequirements", "returns the size of an array, allocates nothing"),
     ("cuDestroyExternalMemory", "the memory belongs to the API that exported it"),
-    ("cuDeviceGraphMemTrim", "frees memory that the device keeps for graphs; the charge follows it"),
     ("cuExternalMemoryGetMappedBuffer", "maps memory of another API, allocates nothing"),
     ("cuExternalMemoryGetMappedMipmappedArray", "maps memory of another API, allocates nothing"),
     ("cuGetExportTable", "private tables of the driver, of which the signatures are not known"),
@@ -76,10 +75,8 @@ const FORWARDED: &[(&str, &str)] = &[
     ("cuMemImportFromShareableHandle", "the memory is charged to the process that created it"),
     ("cuMemMap", "maps memory that was charged for cuMemCreate"),
     ("cuMemPoolCreate", "an empty pool: allocations from it are charged"),
-    ("cuMemPoolDestroy", "what was allocated from the pool is charged until it is freed"),
     ("cuMemPoolImportFromShareableHandle", "the memory is charged to the process that created it"),
     ("cuMemPoolImportPointer", "the memory is charged to the process that created it"),
-    ("cuMemPoolTrimTo", "frees memory that the pool keeps; the charge follows it"),
     ("cuMemRetainAllocationHandle", "one more reference to memory that was charged for cuMemCreate"),
     ("cuMipmappedArrayGetMemoryRequirements", "returns the size of an array, allocates nothing"),
     ("cuMulticastCreate", "an object over memory that was charged to the owner of each device"),
@@ -156,16 +153,25 @@ fn symbols_of_each_policy_are_these() {
             "cuGraphLaunch",
             "cuGraphLaunch_ptsz",
             "cuLaunch",
-            "cuLaunchCooperativeKernel",
-            "cuLaunchCooperativeKernel_ptsz",
-            "cuLaunchCooperativeKernelMultiDevice",
             "cuLaunchGrid",
             "cuLaunchGridAsync",
             "cuLaunchKernel",
             "cuLaunchKernel_ptsz",
+        ]
+    );
+    assert_eq!(
+        of(Policy::Cooperative),
+        [
+            "cuLaunchCooperativeKernel",
+            "cuLaunchCooperativeKernel_ptsz",
+            "cuLaunchCooperativeKernelMultiDevice",
             "cuLaunchKernelEx",
             "cuLaunchKernelEx_ptsz",
         ]
+    );
+    assert_eq!(
+        of(Policy::MayWait),
+        ["cuCtxSetLimit", "cuDeviceGraphMemTrim", "cuMemPoolDestroy", "cuMemPoolTrimTo"]
     );
     assert_eq!(
         of(Policy::Alloc),

@@ -82,15 +82,6 @@ fn without_hold_kernels_each_token_costs_context_switches() {
 }
 
 #[test]
-fn hold_kernels_of_single_bursts_save_no_context_switches() {
-    let _lock = shared();
-    let mut bed = DecodeBed::start("learned", "start");
-    let seen = bed.requests();
-    assert!(seen.saves > REQUESTS * TOKENS / 3, "{seen:?}");
-    bed.finish();
-}
-
-#[test]
 fn one_hold_kernel_spans_a_request_and_saves_its_context_switches() {
     let _lock = shared();
     let mut bed = DecodeBed::start("learned", "auto");

@@ -34,7 +34,11 @@ impl Treatment {
 const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
     use Treatment::{Charged, Governed};
     Some(match policy {
-        Policy::Launch => (Governed, "waits at the launch gate"),
+        Policy::Launch | Policy::Cooperative => (Governed, "waits at the launch gate"),
+        Policy::MayWait => (Governed, "the driver may wait: hold kernels end before"),
+        Policy::GatedOrder | Policy::GatedTurn | Policy::GatedCopy | Policy::GatedSync => {
+            (Governed, "waits at the launch gate, unless the process has an unlimited grant")
+        }
         Policy::Sync => (
             Governed,
             "may wait for the GPU: hold kernels and stream gates give way, and the wait shows which work has finished",
