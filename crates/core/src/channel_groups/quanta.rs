@@ -10,6 +10,7 @@ impl ChannelGroupScheduler {
     /// Call it before each [`TokenLedger::advance`].
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
+        tokens.set_default_slices(self.default_slices());
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
         let control_earned = now >= self.control_ready_at();
         for id in ids {

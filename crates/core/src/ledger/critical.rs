@@ -16,7 +16,7 @@ const ALTERNATING: Share = match Share::from_ppm(450_000) {
     None => Share::ZERO,
 };
 
-/// A burst beside a token-scheduled process ends within a time slice: of its last slice of 2048 µs it uses half on average. So the
+/// A burst beside a process with the same slices ends within a time slice: of its last slice of 2048 µs it uses half on average. So the
 /// latency-critical client has this much less than its part [`ALTERNATING`] of the burst, and the other this much more.
 const LAST_SLICE_NS: u64 = 460_000;
 
@@ -78,10 +78,16 @@ impl CriticalClients {
 }
 
 impl TokenLedger {
+    /// From now on hardware-scheduled best-effort processes have the driver's default slices beside latency-critical ones, or short ones.
+    pub const fn set_default_slices(&mut self, default_slices: bool) {
+        self.default_slices = default_slices;
+    }
+
     /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
     ///
     /// Grants of other clients that ran in this span are not charged for that time. If work of a token-scheduled grant
-    /// ran beside it, the GPU alternated between both by time slice: each is charged 0.45 of the time.
+    /// ran beside it, or all processes have default slices, the GPU alternated between both by time slice: each is
+    /// charged 0.45 of the time.
     pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         let own = self.preempt_grants(from, to, used_ns);
@@ -111,7 +117,7 @@ impl TokenLedger {
             }
             let overlap = to.saturating_sub(from.max(grant.start));
             let beside = Share::ratio(overlap, span).of(used);
-            if grant.hardware_scheduled {
+            if grant.hardware_scheduled && !self.default_slices {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
                 let part = ALTERNATING.of(beside);
@@ -143,11 +149,13 @@ impl TokenLedger {
     /// for at most as much as was used, because the client pays for that.
     pub fn count_bursts(&mut self, bursts: u64, used_ns: u64) {
         let lost = bursts.saturating_mul(self.policy.burst_switch_ns).min(used_ns);
-        for grant in self.grants.iter_mut().filter(|grant| grant.is_running()) {
+        let default_slices = self.default_slices;
+        for grant in self.grants.iter_mut().filter(|grant| grant.is_running() && !default_slices) {
             grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
         }
         let withheld = self.withheld_since.is_some();
-        let alternates = |grant: &Grant| !(grant.hardware_scheduled || withheld && grant.can_be_suspended());
+        let is_preempted = |grant: &Grant| grant.hardware_scheduled && !default_slices;
+        let alternates = |grant: &Grant| !(is_preempted(grant) || withheld && grant.can_be_suspended());
         let unused_ns = self.unused_slices_ns.saturating_add(bursts.saturating_mul(LAST_SLICE_NS));
         // A process can report any number of bursts: what is kept is bounded by what was used.
         let most_ns = ALTERNATING.of(used_ns).max(LAST_SLICE_NS);

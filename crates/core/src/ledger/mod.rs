@@ -106,6 +106,8 @@ pub struct TokenLedger {
     withheld_since: Option<u64>,
     /// Parts of last time slices that latency-critical bursts did not use, and that are not charged yet.
     unused_slices_ns: u64,
+    /// See [`TokenLedger::set_default_slices`].
+    default_slices: bool,
 }
 
 impl TokenLedger {
@@ -132,6 +134,7 @@ impl TokenLedger {
             actions: Vec::new(),
             withheld_since: None,
             unused_slices_ns: 0,
+            default_slices: false,
         }
     }
 
