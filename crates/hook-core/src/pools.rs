@@ -95,8 +95,10 @@ impl PoolTable {
         let Some(pool) = self.pools.get_mut(&id) else { return Correction::Release(bytes) };
         let before = pool.charged.saturating_add(pool.in_flight);
         pool.in_flight = pool.in_flight.saturating_sub(bytes);
-        // Allocations in flight may be part of the reserved size already.
-        pool.charged = reserved.saturating_sub(pool.in_flight);
+        // Allocations in flight may be part of the reserved size already, or not yet. Until they are made nothing is released for them.
+        let without_them = reserved.saturating_sub(pool.in_flight);
+        let is_certain = bytes > 0 || pool.in_flight == 0;
+        pool.charged = if is_certain { without_them } else { pool.charged.max(without_them) };
         let now = pool.charged.saturating_add(pool.in_flight);
         if now > before { Correction::Charge(now - before) } else { Correction::Release(before - now) }
     }

@@ -74,7 +74,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
         }
     };
     managed.track();
-    match reserve_or_refresh(managed, bytes) {
+    match reserve_or_trim(managed, bytes) {
         Outcome::Governed(()) => Admission::Reserved(managed),
         Outcome::Bypassed(reason) => {
             process::count_bypass(reason);
@@ -87,12 +87,15 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     }
 }
 
-/// Reserves at the manager. Before a refusal counts, the charges of pools are corrected, which may have become smaller.
-pub(super) fn reserve_or_refresh(managed: &ManagedDevice, bytes: u64) -> Outcome<()> {
-    match managed.memory.reserve(bytes) {
-        Outcome::Refused if pool::refresh() => managed.memory.reserve(bytes),
+/// Reserves at the manager. Before a refusal counts, the charges of pools are corrected, which may have become smaller. If that does not
+/// suffice, the pools give back what they do not use.
+pub(super) fn reserve_or_trim(managed: &ManagedDevice, bytes: u64) -> Outcome<()> {
+    let again = |outcome, frees: fn(&ManagedDevice) -> bool| match outcome {
+        Outcome::Refused if frees(managed) => managed.memory.reserve(bytes),
         outcome => outcome,
-    }
+    };
+    let outcome = again(managed.memory.reserve(bytes), |_| pool::refresh());
+    again(outcome, pool::trim_unused)
 }
 
 /// Records the allocation at its real size; `false` if the part that was not reserved does not fit.

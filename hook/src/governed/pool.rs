@@ -19,9 +19,9 @@ use super::{charge, guarded};
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, real};
 use charges::{POOLS, correct, note_free, note_graph_memory, note_pools, reserved_bytes, unused_bytes};
-pub(super) use charges::{after_wait, freed, refresh};
-pub(super) use lifetime::forget_device;
+pub(super) use charges::{after_wait, freed, refresh, trim_unused};
 pub(crate) use lifetime::{create, destroy, locate, trim};
+pub(super) use lifetime::{forget, put_back, take_of_device};
 
 /// A stream in a call, and whether null means the thread's own default stream.
 type OnStream = (CUstream, bool);
@@ -107,14 +107,20 @@ fn charged_pool(
 fn reserve(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
     managed.track();
     note_pools();
-    let granted = match charge::reserve_or_refresh(managed, bytes) {
-        Outcome::Governed(()) => bytes,
-        Outcome::Bypassed(reason) => {
+    let outcome = match managed.memory.reserve(bytes) {
+        // Nothing is reserved for memory that the pool has and can use again.
+        Outcome::Refused if unused_bytes(id) >= bytes => None,
+        Outcome::Refused => Some(charge::reserve_or_trim(managed, bytes)),
+        outcome => Some(outcome),
+    };
+    let granted = match outcome {
+        None => 0,
+        Some(Outcome::Governed(())) => bytes,
+        Some(Outcome::Bypassed(reason)) => {
             process::count_bypass(reason);
             bytes
         }
-        Outcome::Refused if unused_bytes(id) >= bytes => 0,
-        Outcome::Refused => {
+        Some(Outcome::Refused) => {
             COUNTERS.refused.fetch_add(1, Relaxed);
             return None;
         }

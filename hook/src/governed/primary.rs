@@ -48,7 +48,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     };
     match primary(device) {
         // Regardless of the result: see `has_ended`.
-        Some(context) => ending_alone(device, context, real, |_| has_ended_with_pools(device)),
+        Some(context) => ending_alone(device, context, real, |_| is_active(device) == Some(false)),
         None => real(),
     }
 }
@@ -60,12 +60,21 @@ fn ending_alone(
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
-    let mut alone = None;
+    let (mut alone, mut pools, mut has_ended) = (None, Vec::new(), false);
     let real = || {
         alone = retains(device).filter(|_| !process::has_forked()).map(RetainCount::begin_end);
+        // Before the call: another thread must not ask for the size of a pool that does not exist.
+        pools = guarded(Vec::new(), || pool::take_of_device(device));
         real()
     };
-    let result = ending(context, true, real, ended);
+    let result = ending(context, true, real, |result| {
+        has_ended = ended(result);
+        has_ended
+    });
+    guarded((), || {
+        let follow = if has_ended { pool::forget } else { pool::put_back };
+        follow(device, &pools);
+    });
     drop(alone);
     result
 }
@@ -81,23 +90,14 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
-        Some(context) => ending_alone(device, context, real, |result| {
-            let ended = has_ended(result);
-            has_ended_with_pools(device) || ended
-        }),
+        Some(context) => {
+            let ended = |result| has_ended(result) || is_active(device) == Some(false);
+            ending_alone(device, context, real, ended)
+        }
         None => real(),
     };
     forget();
     result
-}
-
-/// Whether the device's primary context is no longer active. Its pools are forgotten then.
-fn has_ended_with_pools(device: CUdevice) -> bool {
-    let ended = is_active(device) == Some(false);
-    if ended {
-        guarded((), || pool::forget_device(device));
-    }
-    ended
 }
 
 fn retains(device: CUdevice) -> Option<&'static RetainCount> {

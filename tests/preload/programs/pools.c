@@ -2,6 +2,7 @@
  *   live      eight streams allocate 900 MiB each behind a long kernel and free it -> number of allocations that succeeded
  *   reuse     one stream allocates and frees 900 MiB eight times behind a long kernel -> the same number
  *   retained  a pool keeps freed memory until it is trimmed -> free bytes, before and after
+ *   needed    a pool keeps freed memory that a later allocation outside of it needs -> free bytes
  *   captured  a captured allocation is never launched -> free bytes
  *   launched  a captured allocation is launched -> free bytes
  *   host      a pool of host memory -> free bytes
@@ -49,7 +50,8 @@ static void many(int streams) {
     SAY("%d", took);
 }
 
-static void retained(void) {
+/* The default pool, which keeps 900 MiB that are free. */
+static CUmemoryPool full_pool(void) {
     CUmemoryPool pool;
     CUdeviceptr data;
     uint64_t most = UINT64_MAX;
@@ -58,6 +60,18 @@ static void retained(void) {
     DO(cuMemAllocAsync(&data, BIG, NULL));
     DO(cuMemFreeAsync(data, NULL));
     DO(cuCtxSynchronize());
+    return pool;
+}
+
+static void needed(void) {
+    CUdeviceptr data;
+    full_pool();
+    DO(cuMemAlloc_v2(&data, BIG));
+    SAY("%zu", free_bytes());
+}
+
+static void retained(void) {
+    CUmemoryPool pool = full_pool();
     size_t kept = free_bytes();
     DO(cuMemPoolTrimTo(pool, 0));
     SAY("%zu %zu", kept, free_bytes());
@@ -115,6 +129,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "live")) many(ROUNDS);
     if (!strcmp(what, "reuse")) many(1);
     if (!strcmp(what, "retained")) retained();
+    if (!strcmp(what, "needed")) needed();
     if (!strcmp(what, "captured")) captured(0);
     if (!strcmp(what, "launched")) captured(1);
     if (!strcmp(what, "host")) host();

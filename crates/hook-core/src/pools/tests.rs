@@ -110,3 +110,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn correction_releases_nothing_of_an_allocation_that_is_being_made() {
+    let mut pools = PoolTable::new();
+    let id = PoolId::Pool(1);
+    pools.add(id, PoolLocation::Device(0));
+    pools.begin(id, 100);
+    assert_eq!(pools.settle(id, 100, 100), Correction::Release(0));
+    pools.begin(id, 60);
+    // Another thread corrects the charges before the driver has made the allocation.
+    assert_eq!(pools.settle(id, 0, 100), Correction::Release(0));
+    assert_eq!(pools.settle(id, 60, 160), Correction::Release(0));
+    assert_eq!(pools.remove(id), Some((0, 160)));
+}

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Outcome;
@@ -11,6 +12,7 @@ use sluice_hook_core::pools::{Correction, PoolId, PoolLocation, PoolTable};
 use crate::governed::guarded;
 use crate::gpu;
 use crate::process::{self, ManagedDevice};
+use crate::real;
 
 pub(super) static POOLS: Mutex<PoolTable> = Mutex::new(PoolTable::new());
 /// Whether a pool or a graph's memory was charged.
@@ -94,18 +96,50 @@ pub(super) fn note_free() {
     FREED.store(true, Relaxed);
 }
 
+/// Has the driver give back the memory that the device's pools and graphs keep and do not use, as it does itself when the GPU has no memory
+/// left. `true` if a charge was released.
+pub(in crate::governed) fn trim_unused(managed: &ManagedDevice) -> bool {
+    // The program has not called these functions, and they must not end its captures.
+    if !IN_USE.load(Relaxed) || process::has_forked() || process::CAPTURES.any() {
+        return false;
+    }
+    let table = real::table();
+    let pools = lock(&POOLS).of_devices();
+    for (id, _) in pools.into_iter().filter(|(_, device)| *device == managed.ordinal) {
+        let _trimmed = crate::governed::sync::may_wait(|| {
+            let status = match id {
+                // SAFETY: a pool is taken out of the table before it ends.
+                PoolId::Pool(pool) => {
+                    table.cuMemPoolTrimTo.map(|trim| unsafe { trim(gpu::pointer(pool), 0) })
+                }
+                PoolId::Graphs(device) => {
+                    // SAFETY: the device exists, because it was used.
+                    table.cuDeviceGraphMemTrim.map(|trim| unsafe { trim(device.cast_signed()) })
+                }
+            };
+            status.unwrap_or(CUresult::ERROR_NOT_SUPPORTED)
+        });
+    }
+    refresh()
+}
+
 /// Bytes that the driver has for a pool or for graphs, freed ones included.
 pub(super) fn reserved_bytes(id: PoolId) -> Option<u64> {
-    match id {
+    query(|| match id {
         PoolId::Pool(pool) => gpu::pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
         PoolId::Graphs(device) => gpu::graph_bytes(device.cast_signed()),
-    }
+    })
+}
+
+/// Asks the driver something that the program has not asked. It must not end the program's captures.
+fn query<T>(ask: impl FnOnce() -> T) -> T {
+    if process::CAPTURES.any() { gpu::with_relaxed_capture_mode(ask) } else { ask() }
 }
 
 /// Bytes of a pool that the program has freed.
 pub(super) fn unused_bytes(id: PoolId) -> u64 {
     let PoolId::Pool(pool) = id else { return 0 };
     let [reserved, used] = [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT]
-        .map(|attribute| gpu::pool_bytes(pool, attribute).unwrap_or(0));
+        .map(|attribute| query(|| gpu::pool_bytes(pool, attribute)).unwrap_or(0));
     reserved.saturating_sub(used)
 }

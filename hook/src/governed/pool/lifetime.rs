@@ -82,15 +82,25 @@ pub(crate) fn trim(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// A device's primary context has ended, and with it the memory of the device's pools. Their handles may be invalid.
-pub(in crate::governed) fn forget_device(device: CUdevice) {
-    let Ok(device) = u32::try_from(device) else { return };
-    let released: u64 = {
-        let mut pools = lock(&POOLS);
-        let of_device = pools.of_devices().into_iter().filter(|(_, of)| *of == device);
-        of_device.filter_map(|(id, _)| pools.remove(id)).map(|(_, charged)| charged).sum()
-    };
-    if let Some(managed) = process::device_in_use(device) {
-        managed.memory.release(released);
+/// Takes a device's pools out before a call that may end its primary context, and with it their memory and handles. With their charges.
+pub(in crate::governed) fn take_of_device(device: CUdevice) -> Vec<(PoolId, u64)> {
+    let mut pools = lock(&POOLS);
+    let of_device = pools.of_devices().into_iter().filter(|(_, of)| of.cast_signed() == device);
+    of_device.filter_map(|(id, _)| Some((id, pools.remove(id)?.1))).collect()
+}
+
+/// The pools that were taken have ended.
+pub(in crate::governed) fn forget(device: CUdevice, pools: &[(PoolId, u64)]) {
+    if let Ok(device) = u32::try_from(device)
+        && let Some(managed) = process::device_in_use(device)
+    {
+        managed.memory.release(pools.iter().map(|(_, charged)| charged).sum());
     }
+}
+
+/// The pools that were taken have not ended.
+pub(in crate::governed) fn put_back(device: CUdevice, pools: &[(PoolId, u64)]) {
+    let Ok(device) = u32::try_from(device) else { return };
+    let mut table = lock(&POOLS);
+    pools.iter().for_each(|(id, charged)| table.restore(*id, device, *charged));
 }

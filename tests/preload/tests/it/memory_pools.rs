@@ -43,6 +43,11 @@ fn memory_that_a_pool_keeps_is_charged_until_the_pool_is_trimmed() {
 }
 
 #[test]
+fn memory_that_a_pool_keeps_is_given_back_before_an_allocation_is_refused() {
+    assert_eq!(printed("needed"), (LIMIT - BIG).to_string());
+}
+
+#[test]
 fn captured_allocation_that_is_never_launched_is_not_charged() {
     assert_eq!(printed("captured"), LIMIT.to_string());
 }
