@@ -108,8 +108,8 @@ pub(in crate::governed) fn trim_unused(managed: &ManagedDevice) -> bool {
     for (id, _) in pools.into_iter().filter(|(_, device)| *device == managed.ordinal) {
         let _trimmed = crate::governed::sync::may_wait(|| {
             let status = match id {
-                // SAFETY: a pool is taken out of the table before it ends.
                 PoolId::Pool(pool) => {
+                    // SAFETY: a pool is taken out of the table before it ends.
                     table.cuMemPoolTrimTo.map(|trim| unsafe { trim(gpu::pointer(pool), 0) })
                 }
                 PoolId::Graphs(device) => {
