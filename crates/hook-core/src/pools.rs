@@ -89,17 +89,16 @@ impl PoolTable {
 
     /// An allocation for which `bytes` were charged is made, and the pool has `reserved` bytes; with 0 bytes only the latter.
     ///
-    /// The charge with the bytes in flight is never less than the reserved size. The caller makes the correction; if the manager refuses
+    /// The charge with the bytes in flight is never less than the reserved size, and never more than both together. The caller makes the correction; if the manager refuses
     /// more bytes, it calls [`refused`](Self::refused).
     pub fn settle(&mut self, id: PoolId, bytes: u64, reserved: u64) -> Correction {
         let Some(pool) = self.pools.get_mut(&id) else { return Correction::Release(bytes) };
         let before = pool.charged.saturating_add(pool.in_flight);
         pool.in_flight = pool.in_flight.saturating_sub(bytes);
-        // Allocations in flight may be part of the reserved size already, or not yet. Until they are made nothing is released for them.
-        let without_them = reserved.saturating_sub(pool.in_flight);
-        let is_certain = bytes > 0 || pool.in_flight == 0;
-        pool.charged = if is_certain { without_them } else { pool.charged.max(without_them) };
-        let now = pool.charged.saturating_add(pool.in_flight);
+        // Allocations in flight may be part of the reserved size already, or not yet: within these bounds the charge stays as it is, so that
+        // nothing is released that one of them needs.
+        let now = before.clamp(reserved.max(pool.in_flight), reserved.saturating_add(pool.in_flight));
+        pool.charged = now - pool.in_flight;
         if now > before { Correction::Charge(now - before) } else { Correction::Release(before - now) }
     }
 
