@@ -38,7 +38,7 @@ impl BusyMeter {
         }
         if reported_ns != self.reported_ns {
             // A burst that has begun since the last reading began after those had ended by which the counter grew.
-            let begun = busy_since.filter(|since| *since >= self.read_at);
+            let begun = busy_since.filter(|since| (self.read_at..=now).contains(since));
             (self.reported_ns, self.grew_at) = (reported_ns, begun.unwrap_or(now));
         }
         let is_impossible = busy_since.is_some_and(|since| since > now);
