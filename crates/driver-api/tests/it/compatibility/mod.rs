@@ -64,7 +64,7 @@ const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
     })
 }
 
-/// Treatment and reason of a function; `None` if nobody gave one.
+/// Treatment and reason of a function; `None` if the tables have none.
 fn treatment(entry: &Entry) -> Option<(Treatment, &'static str)> {
     let named = reasons::NAMED.iter().find(|(name, ..)| *name == entry.name);
     let forwarded = || {
