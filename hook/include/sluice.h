@@ -22,7 +22,7 @@ typedef enum sluice_result {
     SLUICE_BEGUN = 6,                /* the request has already begun */
     SLUICE_NO_CONTEXT = 7,           /* the calling thread has no current context */
     SLUICE_CAPTURING = 8,            /* a stream is being captured */
-    SLUICE_PREPARING = 9,            /* in preparation: a later call may succeed */
+    SLUICE_PREPARING = 9,            /* in preparation, or launches have to wait now: a later call may succeed */
     SLUICE_UNSUPPORTED = 10,         /* the driver does not support it */
     SLUICE_DISABLED = 11,            /* switched off by configuration, or in the child of a fork */
     SLUICE_INTERNAL = 12,            /* Sluice failed internally; the program is not affected */

@@ -76,6 +76,7 @@ fn result_of<T>(held: Result<T, HoldError>) -> CallResult {
                 HoldRefusal::Running => CallResult::Running,
                 HoldRefusal::AlreadyBegun | HoldRefusal::NotWorthIt => CallResult::Begun,
                 HoldRefusal::TooFarAhead => CallResult::Invalid,
+                HoldRefusal::LaunchWaits => CallResult::Preparing,
             },
         },
     }

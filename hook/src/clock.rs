@@ -24,6 +24,10 @@ impl Clock for HostClock {
         std::thread::sleep(std::time::Duration::from_nanos(ns));
     }
 
+    fn spin(&self) {
+        std::hint::spin_loop();
+    }
+
     fn can_order_all_threads(&self) -> bool {
         sluice_sys::membarrier::register()
     }

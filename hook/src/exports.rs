@@ -1,6 +1,6 @@
 //! The exported driver API: one function for each row of the table.
 //!
-//! Most `forward` rows call the real driver directly. The other rows call [`crate::governed`], [`crate::preempt`] or both, with the real
+//! `forward` rows call the real driver directly. The other rows call [`crate::governed`], [`crate::preempt`] or both, with the real
 //! function as a closure. A function that needs more than its policy word tells has an arm of its own, by the base name, which covers all
 //! versions and stream variants.
 
@@ -53,6 +53,11 @@ const fn loads(name: &str) -> bool {
 
 macro_rules! exports {
     // The body of each row, from its policy, base name, real function, variant and arguments.
+    (@body launch "cuGraphLaunch" $real:ident $variant:ident ($($a:ident)*)) => {{
+        let result = exports!(@launch () "cuGraphLaunch" $real $variant ($($a)*));
+        governed::pool::note_graph_launch();
+        result
+    }};
     (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => { exports!(@launch () $name $real $variant ($($a)*)) };
     (@body cooperative $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         exports!(@launch (
@@ -135,15 +140,6 @@ macro_rules! exports {
         })
     };
 
-    (@body may_wait "cuMemPoolTrimTo" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
-    };
-    (@body may_wait "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
-        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
-    };
-    (@body may_wait "cuDeviceGraphMemTrim" $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
-    };
     (@body may_wait $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         governed::sync::may_wait(|| unsafe { $real($($a),*) })
     };
@@ -238,8 +234,6 @@ macro_rules! exports {
             preempt::on_queue(stream, || unsafe { $real($stream) }, |engine, queue| engine.query_stream(queue))
         })
     };
-    // Names two streams, and neither can replace the other.
-    (@body ask "cuStreamCopyAttributes" $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body ask $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         preempt::query_on_stream(
             (exports!(@stream $($a)*).unwrap_or(null_mut()), exports!(@ptsz $variant)),
@@ -306,8 +300,6 @@ macro_rules! exports {
     (@body event "cuIpcOpenEventHandle" $real:ident $variant:ident ($event:ident $handle:ident)) => {
         preempt::events::open_ipc($event, || unsafe { $real($event, $handle) })
     };
-    // The event is known to be shared since it was made.
-    (@body event "cuIpcGetEventHandle" $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
     (@body event "cuEventRecord" $real:ident $variant:ident ($event:ident $stream:ident)) => {
         exports!(@record $real $variant $event $stream 0 ())
     };
@@ -365,16 +357,6 @@ macro_rules! exports {
             })
         }
     };
-    (@body alloc "cuMemAllocAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $stream:ident)) => {{
-        let stream = ($stream, exports!(@ptsz $variant));
-        let on = || preempt::stands_for(stream.0, stream.1);
-        unsafe { governed::pool::allocate($pointer, $bytes as u64, stream, None, || $real($pointer, $bytes, on())) }
-    }};
-    (@body alloc "cuMemAllocFromPoolAsync" $real:ident $variant:ident ($pointer:ident $bytes:ident $pool:ident $stream:ident)) => {{
-        let stream = ($stream, exports!(@ptsz $variant));
-        let on = || preempt::stands_for(stream.0, stream.1);
-        unsafe { governed::pool::allocate($pointer, $bytes as u64, stream, Some($pool), || $real($pointer, $bytes, $pool, on())) }
-    }};
     (@body alloc "cuArrayCreate" $real:ident $variant:ident ($array:ident $shape:ident)) => {
         unsafe { governed::alloc::array($array, $shape, || $real($array, $shape)) }
     };
@@ -388,6 +370,25 @@ macro_rules! exports {
         unsafe { governed::physical::create($handle, $bytes, $properties, || $real($handle, $bytes, $properties, $flags)) }
     };
 
+    (@body alloc_async $name:tt $real:ident $variant:ident ($pointer:ident $bytes:ident $($a:ident)+)) => {{
+        let stream = (exports!(@stream $($a)+).unwrap_or(null_mut()), exports!(@ptsz $variant));
+        unsafe {
+            governed::pool::allocate($pointer, $bytes as u64, stream, None$(.or(Argument($a).pool()))+, || {
+                let on = preempt::stands_for(stream.0, stream.1);
+                $real($pointer, $bytes $(, Argument($a).on(on))+)
+            })
+        }
+    }};
+    (@body pool "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
+        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
+    };
+    (@body pool $name:tt $real:ident $variant:ident ($pool:ident $place:ident $($a:ident)*)) => {
+        unsafe { governed::pool::locate($pool, Argument($place).location(), || $real($pool, $place $(, $a)*)) }
+    };
+    (@body trim $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
+        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
+    };
+
     (@body free "cuMemFree" $real:ident $variant:ident ($pointer:ident)) => {
         governed::charge::free_and_wait(HandleSpace::Pointer, u64::from($pointer), || unsafe { $real($pointer) })
     };
@@ -399,7 +400,9 @@ macro_rules! exports {
     };
     // Ordered in a stream.
     (@body free "cuMemFreeAsync" $real:ident $variant:ident ($pointer:ident $stream:ident)) => {
-        governed::charge::free(HandleSpace::Pointer, $pointer, || exports!(@submit_by_value Work::Small, $real $variant ($pointer $stream)))
+        governed::charge::free_in_stream($pointer, ($stream, exports!(@ptsz $variant)), || {
+            exports!(@submit_by_value Work::Small, $real $variant ($pointer $stream))
+        })
     };
     // Only drops a reference.
     (@body free "cuMemRelease" $real:ident $variant:ident ($handle:ident)) => {
@@ -417,41 +420,20 @@ macro_rules! exports {
     };
 
     // Physical memory stays allocated while it is mapped, so mappings count as references.
-    (@body forward "cuMemRetainAllocationHandle" $real:ident $variant:ident ($handle:ident $address:ident)) => {
+    (@body physical "cuMemRetainAllocationHandle" $real:ident $variant:ident ($handle:ident $address:ident)) => {
         unsafe { governed::physical::retain($handle, || $real($handle, $address)) }
     };
-    (@body forward "cuMemMap" $real:ident $variant:ident ($pointer:ident $bytes:ident $offset:ident $handle:ident $flags:ident)) => {
+    (@body physical "cuMemMap" $real:ident $variant:ident ($pointer:ident $bytes:ident $offset:ident $handle:ident $flags:ident)) => {
         governed::physical::map(($pointer, $bytes), $handle, || unsafe { $real($pointer, $bytes, $offset, $handle, $flags) })
     };
-    (@body forward "cuMemUnmap" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
+    (@body physical "cuMemUnmap" $real:ident $variant:ident ($pointer:ident $bytes:ident)) => {
         governed::physical::unmap(($pointer, $bytes), || unsafe { $real($pointer, $bytes) })
     };
-    (@body forward "cuMemPoolCreate" $real:ident $variant:ident ($pool:ident $properties:ident)) => {
-        unsafe { governed::pool::create($pool, $properties, || $real($pool, $properties)) }
-    };
-    (@body forward "cuMemGetDefaultMemPool" $real:ident $variant:ident ($pool:ident $location:ident $kind:ident)) => {
-        unsafe { governed::pool::locate($pool, $location, || $real($pool, $location, $kind)) }
-    };
-    (@body forward "cuMemGetMemPool" $real:ident $variant:ident ($pool:ident $location:ident $kind:ident)) => {
-        unsafe { governed::pool::locate($pool, $location, || $real($pool, $location, $kind)) }
-    };
-    (@body forward "cuInit" $real:ident $variant:ident ($flags:ident)) => {{
-        governed::guarded((), crate::process::configure);
-        unsafe { $real($flags) }
-    }};
+    (@body init $name:tt $real:ident $variant:ident ($flags:ident)) => { crate::process::initialise(|| unsafe { $real($flags) }) };
     (@body forward $name:tt $real:ident $variant:ident ($($a:ident)*)) => { unsafe { $real($($a),*) } };
 
-    (@governed ask "cuStreamCopyAttributes") => { false };
-    (@governed event "cuIpcGetEventHandle") => { false };
-    (@governed forward "cuInit") => { true };
-    (@governed forward "cuMemRetainAllocationHandle") => { true };
-    (@governed forward "cuMemMap") => { true };
-    (@governed forward "cuMemUnmap") => { true };
-    (@governed forward "cuMemPoolCreate") => { true };
-    (@governed forward "cuMemGetDefaultMemPool") => { true };
-    (@governed forward "cuMemGetMemPool") => { true };
-    (@governed forward $name:tt) => { false };
-    (@governed $policy:ident $name:tt) => { true };
+    (@governed forward) => { false };
+    (@governed $policy:ident) => { true };
 
     // The stream among the arguments.
     (@stream $($a:ident)*) => { None$(.or(Argument($a).stream()))* };
@@ -479,7 +461,7 @@ macro_rules! exports {
 
         /// All exports, in the order of `sluice_driver_api::ENTRIES`.
         pub(crate) static EXPORTS: &[Export] = &[$(
-            Export { address: $symbol as *const c_void, governed: exports!(@governed $policy $name) },
+            Export { address: $symbol as *const c_void, governed: exports!(@governed $policy) },
         )*];
     };
 }

@@ -5,6 +5,7 @@ pub(crate) mod alloc;
 pub(crate) mod charge;
 pub(crate) mod context;
 pub(crate) mod copy;
+mod deferred_release;
 pub(crate) mod launch;
 pub(crate) mod lookup;
 pub(crate) mod physical;

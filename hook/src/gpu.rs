@@ -38,7 +38,7 @@ impl Driver for Gpu {
     }
 
     fn mark(&self, context: u64, stream: Stream) -> Option<Mark> {
-        with_context(context, || {
+        let record = || {
             let mark = self.event(context)?;
             let record = real::table().cuEventRecord?;
             // SAFETY: event and stream are alive and of the current context.
@@ -49,8 +49,8 @@ impl Driver for Gpu {
                 self.discard(mark);
                 None
             }
-        })
-        .flatten()
+        };
+        beside_captures(|| with_context(context, record)).flatten()
     }
 
     fn wait(&self, mark: Mark) {
@@ -58,6 +58,15 @@ impl Driver for Gpu {
             // SAFETY: the event is the hook's, and alive until its context is destroyed, which waits for the drain.
             real::table().cuEventSynchronize.map(|wait| unsafe { wait(pointer(mark.event)) })
         });
+    }
+
+    fn is_reached(&self, mark: Mark) -> bool {
+        let Some(query) = real::table().cuEventQuery.filter(|_| lock(&self.events).exists(mark)) else {
+            return true;
+        };
+        // SAFETY: the event is the hook's, and alive while no context ends, which the caller ensures.
+        let asked = beside_captures(|| with_context(mark.context, || unsafe { query(pointer(mark.event)) }));
+        asked != Some(CUresult::ERROR_NOT_READY)
     }
 
     fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64> {
@@ -253,8 +262,13 @@ pub(crate) fn relax_capture_mode() {
     }
 }
 
-/// Runs `call`, which uses no stream that is being captured, so that its driver calls are permitted while the program captures a graph.
-pub(crate) fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
+/// Runs `call`, which uses no stream that is being captured, so that its driver calls end no capture. In another mode a mere query of an
+/// event ends the captures of all threads (measured on an H100).
+pub(crate) fn beside_captures<R>(call: impl FnOnce() -> R) -> R {
+    if process::CAPTURES.any() { with_relaxed_capture_mode(call) } else { call() }
+}
+
+fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
     let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode else { return call() };
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: `mode` is readable and writable; the first call stores the program's mode there.

@@ -108,11 +108,11 @@ pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
     }
 }
 
-/// Called before a launch that may have to wait because a client with an earlier deadline has urgent work. The wait would keep a hold kernel on
-/// the GPU.
-pub(crate) fn leave_to_urgent_work(managed: &'static ManagedDevice) {
+/// Called before a launch that may have to wait: for a grant, or because a client with an earlier deadline has urgent work. The wait would
+/// keep a hold kernel on the GPU.
+pub(crate) fn leave_gpu_if_launch_waits(managed: &'static ManagedDevice) {
     let controller = &managed.device.hold_kernels;
-    if controller.is_active() && managed.device.is_to_postpone() {
+    if controller.is_active() && managed.device.would_wait() {
         release_hold(managed, controller.with(HoldKernelState::leave_gpu));
         managed.device.hold_ended();
     }
@@ -223,7 +223,7 @@ fn count(managed: &ManagedDevice, resources: &mut Resources) {
     let Some(finished) = resources.take_finished() else { return };
     managed.active_hold.set_counted();
     managed.device.link.count_hold(finished.held_ns);
-    active::UNRELEASED.fetch_add(u64::from(finished.is_unreleased), Relaxed);
+    active::UNRELEASED.fetch_add(finished.unreleased, Relaxed);
     if let Some(times) = finished.times {
         managed.device.hold_kernels.with(|state| state.learn_times(times));
     }
@@ -276,8 +276,8 @@ fn hold(
         return Err(HoldError::Capturing);
     }
     refresh_contenders(managed)?;
-    if managed.device.is_to_postpone() {
-        return Err(HoldError::Refused(HoldRefusal::NotWorthIt));
+    if managed.device.would_wait() {
+        return Err(HoldError::Refused(HoldRefusal::LaunchWaits));
     }
     let controller = &managed.device.hold_kernels;
     if !controller.is_allowed() {
@@ -330,7 +330,7 @@ fn plan_with_page<T, E>(
 
 /// Launches a hold kernel whose time has come, if it is still needed.
 fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
-    if CAPTURES.any() || refresh_contenders(managed).is_err() || managed.device.is_to_postpone() {
+    if CAPTURES.any() || refresh_contenders(managed).is_err() || managed.device.would_wait() {
         return;
     }
     let mut contexts = lock(&CONTEXTS);

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
+use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::captures::Captures;
@@ -20,6 +21,7 @@ use sluice_hook_core::platform::Clock;
 use sluice_hook_core::thread_state::ThreadState;
 
 use crate::clock::HostClock;
+use crate::governed::guarded;
 use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
 use crate::link::{MemoryConnection, TokenConnection};
@@ -46,6 +48,8 @@ static ONLY_DEVICE: Leaked<ManagedDevice> = Leaked::none();
 static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);
 /// Bit n: device n has no manager.
 static UNMANAGED: AtomicU64 = AtomicU64::new(0);
+/// The driver was initialised in this process, or in the one that it was forked from.
+static INITIALISED: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -206,10 +210,15 @@ pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
 }
 
-/// Reads the configuration, in `cuInit`. The driver reads the environment there too, so no thread of a correct program changes it at the
+/// `cuInit`. The configuration is read here, as the driver reads the environment here too: no thread of a correct program changes it at the
 /// same time. Later calls may come while another thread does.
-pub(crate) fn configure() {
-    let _setup = setup();
+pub(crate) fn initialise(real: impl FnOnce() -> CUresult) -> CUresult {
+    guarded((), || _ = setup());
+    let result = real();
+    if result == CUresult::SUCCESS {
+        INITIALISED.store(true, Release);
+    }
+    result
 }
 
 /// `Err` with the reason if nothing is governed in this process.
@@ -251,10 +260,14 @@ pub(crate) fn count_devices() {
     }
 }
 
-/// In the child of a fork: nothing is governed any more if the parent had a device. Only atomics and close().
+/// In the child of a fork: nothing is governed any more if the parent had initialised the driver, which does not work in the child. Locks
+/// of the hook may be held there for ever, also if the parent had no managed device. Only atomics and close().
 fn after_fork() {
     channel_groups::after_fork();
     preempt::after_fork();
+    if INITIALISED.load(Acquire) {
+        FORKED.store(true, Release);
+    }
     for managed in devices() {
         FORKED.store(true, Release);
         managed.device.abandon();

@@ -1,21 +1,18 @@
 """What the chart renders, and what it refuses. Needs helm on the PATH and PyYAML; .ci/run helm brings both."""
 
 import shutil
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-import yaml
-
-CHART = Path(__file__).parents[2] / "charts/sluice"
-NAMESPACE = "sluice-system"
+from rendering import CHART, NAMESPACE, Failed, containers, of_kind, render, rules, workloads
 
 # (value, part of the complaint). Each kind of mistake once: no such key, another type, not one of, out of range, form.
 REFUSED = [
     ("nodeAgent.seatPerGpu=4", "'/nodeAgent': additional properties 'seatPerGpu' not allowed"),
     ("replicaCount=2", "additional properties 'replicaCount' not allowed"),
     ("nodeAgent.seatsPerGpu=many", "'/nodeAgent/seatsPerGpu': got string, want null or integer"),
+    ("nodeAgent.healthPort=9400", "the agent serves its metrics on 9400"),
     ("nodeAgent.seatsPerGpu=0", "'/nodeAgent/seatsPerGpu': minimum"),
     ("nodeAgent.onManagerLoss=ajar", "'/nodeAgent/onManagerLoss': value must be one of 'open', 'closed'"),
     ("nodeAgent.controls=on", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
@@ -35,45 +32,6 @@ REFUSED = [
     ("image.digest=sha256:12", "'/image/digest'"),
     ("podMonitor.enabled=maybe", "'/podMonitor/enabled': got string, want boolean"),
 ]
-
-
-class Failed(Exception):
-    pass
-
-
-def render(*values: str, chart: Path = CHART, namespace: str = NAMESPACE, more: tuple = ()) -> list[dict]:
-    """The objects of `helm template` with these values."""
-    sets = [word for value in values for word in ("--set", value)]
-    command = ["helm", "template", "sluice", str(chart), "--namespace", namespace, "--kube-version", "1.34.4", *sets, *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Failed(done.stderr)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
-
-
-def of_kind(objects: list[dict], *kinds: str) -> dict[str, dict]:
-    return {one["metadata"]["name"]: one for one in objects if one["kind"] in kinds}
-
-
-def workloads(objects: list[dict]) -> dict[str, dict]:
-    """Specifications of pods by the workload's name."""
-    found = of_kind(objects, "DaemonSet", "Deployment")
-    return {name: one["spec"]["template"]["spec"] for name, one in found.items()}
-
-
-def containers(objects: list[dict]) -> list[dict]:
-    specs = [*workloads(objects).values(), *(pod["spec"] for pod in of_kind(objects, "Pod").values())]
-    return [one for spec in specs for one in spec.get("initContainers", []) + spec["containers"]]
-
-
-def rules(objects: list[dict], component: str) -> list[tuple[str, str, str, bool]]:
-    """(group, resource, verb, only by name) that the chart's own roles give a component."""
-    roles = of_kind(objects, "Role").get(f"sluice-{component}"), of_kind(objects, "ClusterRole").get(f"sluice-{component}")
-    return [
-        (group, resource, verb, bool(rule.get("resourceNames")))
-        for role in roles if role
-        for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
-    ]
 
 
 class Values(unittest.TestCase):
@@ -158,6 +116,11 @@ class Rights(unittest.TestCase):
         self.assertEqual(having("nodes", "patch"), ["node-agent"])
         self.assertEqual(having("pods", "patch") + having("pods", "update"), [])
 
+    def test_agent_may_do_what_it_does_and_no_more(self):
+        done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
+        reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
+        self.assertEqual(done, reads | {("nodes", "patch"), ("events", "create"), ("events", "patch")})
+
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):
             context = one["securityContext"]
@@ -227,7 +190,8 @@ class Objects(unittest.TestCase):
             self.assertNotEqual(ports["health"], ports["metrics"])
             probed = {agent[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")}
             self.assertEqual(probed, {"health"})
-            self.assertEqual("--health=0.0.0.0:9500" in agent["args"], port == 9500)
+            # The agent serves it at the address of --http, which extraArgs may set.
+            self.assertEqual("--health=9500" in agent["args"], port == 9500)
 
     def test_cert_manager_makes_the_certificate_for_the_service(self):
         objects = render("webhook.certManager.enabled=true")
@@ -253,6 +217,17 @@ class Objects(unittest.TestCase):
         # What the API server trusts comes with the serving certificate: the CA that signed it.
         for one in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration").values():
             self.assertEqual(one["metadata"]["annotations"]["cert-manager.io/inject-ca-from"], f"{NAMESPACE}/sluice-webhook")
+
+    def test_annotations_beside_the_template_are_warned_of_and_never_refused(self):
+        objects = render()
+        policy = of_kind(objects, "ValidatingAdmissionPolicy")["sluice-workload-annotations"]["spec"]
+        binding = of_kind(objects, "ValidatingAdmissionPolicyBinding")["sluice-workload-annotations"]["spec"]
+        self.assertEqual((policy["failurePolicy"], binding["validationActions"]), ("Ignore", ["Warn"]))
+        matched = {kind for rule in policy["matchConstraints"]["resourceRules"] for kind in rule["resources"]}
+        self.assertEqual(matched, {"deployments", "statefulsets", "daemonsets", "jobs"})
+        for name, one in of_kind(objects, "ValidatingAdmissionPolicyBinding").items():
+            if name != "sluice-workload-annotations":
+                self.assertEqual(one["spec"]["validationActions"], ["Deny"], name)
 
     def test_debugging_containers_are_mutated_before_they_are_validated(self):
         objects = render()

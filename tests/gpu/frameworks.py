@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--limit", type=int, default=420, help="seconds after which everything is ended")
     options = parser.parse_args()
     rig.limit(options.limit)
-    manager = rig.Manager([{"name": n, "request": 0.5, "limit": 1.0, "memory": f"{options.gib}Gi"} for n in PROGRAMS])
+    manager = rig.Manager([{"name": n, "request": 0.3, "limit": 1.0, "memory": f"{options.gib}Gi"} for n in PROGRAMS])
     found = {}
     for name in PROGRAMS:
         found[name] = compare(name, manager, options.gib * GIB, 120)

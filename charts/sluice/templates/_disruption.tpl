@@ -6,6 +6,8 @@ metadata:
   {{- include "sluice.metadata" . | nindent 2 }}
 spec:
   maxUnavailable: 1
+  # A replica that is not ready serves nothing: its eviction need not wait until it is.
+  unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       {{- include "sluice.selectorLabels" . | nindent 6 }}

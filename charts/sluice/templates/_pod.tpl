@@ -13,20 +13,39 @@ prometheus.io/path: /metrics
 {{- define "sluice.podSettings" -}}
 {{- $own := get .root.Values (include "sluice.valuesKey" .) -}}
 serviceAccountName: {{ include "sluice.serviceAccountName" . }}
-{{- with .root.Values.global.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "sluice.imagePullSecrets" .root }}
 {{- with $own.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with $own.nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- include "sluice.imageNodes" $own.nodeSelector | nindent 2 }}
 {{- with $own.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Other charts write the secrets in `global` as bare names. */}}
+{{- define "sluice.imagePullSecrets" -}}
+{{- with .Values.global.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - {{ kindIs "string" . | ternary (dict "name" .) . | toJson }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of the nodes that can run the image: it is built for Linux on x86-64 alone. The argument adds to them. */}}
+{{- define "sluice.imageNodes" -}}
+{{- merge (dict "kubernetes.io/os" "linux" "kubernetes.io/arch" "amd64") (. | default dict) | toYaml }}
+{{- end }}
+
+{{/* The RuntimeClass of agents and pods; empty: the nodes' default runtime. NVIDIA's GPU Operator from 25.10 on leaves the default as it is. */}}
+{{- define "sluice.runtimeClassName" -}}
+{{- if not (kindIs "invalid" .Values.runtimeClassName) -}}
+{{ .Values.runtimeClassName }}
+{{- else if lookup "node.k8s.io/v1" "RuntimeClass" "" "nvidia" -}}
+nvidia
 {{- end }}
 {{- end }}
 

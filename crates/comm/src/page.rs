@@ -72,6 +72,9 @@ pub mod grant {
     /// manager schedules their channel groups with short time slices; else 0. A manager that does not know the word leaves
     /// it zero.
     pub const TAKES_GPU: usize = 37;
+    /// While a client waits for the token: when the holder's grant ends, on CLOCK_MONOTONIC, in nanoseconds. Set for the holder and for the
+    /// client that is granted next, which poll around this time; 0 for all others. A manager that does not know the word leaves it zero.
+    pub const HAND_OFF_NS: usize = 38;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.

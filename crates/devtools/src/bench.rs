@@ -2,6 +2,8 @@
 
 mod comm;
 mod disturb;
+mod flood;
+mod hand_off;
 mod hook;
 mod launch_worker;
 mod preempt;
@@ -42,6 +44,11 @@ pub(crate) enum Benchmark {
         #[command(flatten)]
         crowd: token::crowd::CrowdArguments,
     },
+    /// Time from the end of one client's grant until the next client's launch passes, between two processes under the hook
+    HandOff(hand_off::Arguments),
+    /// A process of `hand-off`
+    #[command(hide = true)]
+    HandOffProgram(hand_off::program::ProgramArguments),
     /// Limits, idle tenants, killed tenants, killed managers and full memory, on the simulated GPU
     Scenarios {
         #[command(flatten)]
@@ -55,6 +62,11 @@ pub(crate) enum Benchmark {
     /// The process of a client of `disturb`
     #[command(hide = true)]
     DisturbProcess(disturb::ProcessArguments),
+    /// Shares, and answers about memory, while other clients flood the pod-manager; fails if a bar is missed
+    Flood(flood::Arguments),
+    /// A process that floods the pod-manager
+    #[command(hide = true)]
+    FloodSource(flood::SourceArguments),
     /// Latency of requests beside kernels of several lengths, at each level of preemption: alone, time-sliced, with Sluice
     Preempt(preempt::Arguments),
     /// The process that serves `preempt`'s requests
@@ -101,11 +113,15 @@ pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
     match benchmark {
         Benchmark::Preempt(flags) => return preempt::run(flags, &Interrupts::block()?),
         Benchmark::Disturb(flags) => return disturb::run(flags, &Interrupts::block()?),
+        Benchmark::Flood(flags) => return flood::run(flags, &Interrupts::block()?),
+        Benchmark::FloodSource(flags) => flood::run_source(flags)?,
         Benchmark::DisturbProcess(flags) => disturb::run_process(flags)?,
         Benchmark::PreemptLc(flags) => preempt::run_lc(flags)?,
         Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
+        Benchmark::HandOff(flags) => hand_off::measure(flags, &Interrupts::block()?)?,
+        Benchmark::HandOffProgram(flags) => hand_off::program::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,
         Benchmark::TokenLauncher(flags) => token::run_launcher(flags)?,
         Benchmark::Hook(common) => common.publish(&hook::measure(common, &Interrupts::block()?)?)?,

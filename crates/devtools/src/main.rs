@@ -5,12 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod soak;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measure Sluice.
+/// Measure and test Sluice.
 #[derive(Debug, Parser)]
 #[command(name = "sluice-dev", version)]
 struct Arguments {
@@ -26,14 +27,27 @@ enum Command {
     /// Measure what Sluice costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Make random driver calls in many processes and disturb every part of a node, then check what must hold, on the simulated GPU
+    Soak(soak::Arguments),
+    /// A tenant's process of `soak`
+    #[command(hide = true)]
+    SoakTenant(soak::TenantArguments),
 }
 
 fn main() -> ExitCode {
-    let Arguments { parent, command: Command::Bench(benchmark) } = Arguments::parse();
-    sluice_test_bed::end_with_parent(parent).and_then(|()| bench::run(&benchmark)).unwrap_or_else(|error| {
+    let Arguments { parent, command } = Arguments::parse();
+    sluice_test_bed::end_with_parent(parent).and_then(|()| run(&command)).unwrap_or_else(|error| {
         eprintln!("sluice-dev: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Bench(benchmark) => bench::run(benchmark),
+        Command::Soak(flags) => soak::run(flags, &sluice_test_bed::Interrupts::block()?),
+        Command::SoakTenant(flags) => soak::run_tenant(flags).map(|()| ExitCode::SUCCESS),
+    }
 }
 
 #[cfg(test)]

@@ -15,8 +15,18 @@ pub enum Policy {
     Copy,
     /// Allocates GPU memory of a size in the arguments.
     Alloc,
+    /// Allocates GPU memory in a stream, from a pool.
+    AllocAsync,
     /// Frees such memory.
     Free,
+    /// Makes, finds or destroys a pool of memory.
+    Pool,
+    /// Has the driver give back memory that a pool, or a device for graphs, does not use.
+    Trim,
+    /// Adds or ends references to physical memory.
+    Physical,
+    /// Initialises the driver.
+    Init,
     /// Returns the amount of GPU memory.
     Query,
     /// Returns addresses of driver functions.
@@ -80,7 +90,12 @@ macro_rules! entries {
     (@policy may_wait) => { Policy::MayWait };
     (@policy copy) => { Policy::Copy };
     (@policy alloc) => { Policy::Alloc };
+    (@policy alloc_async) => { Policy::AllocAsync };
     (@policy free) => { Policy::Free };
+    (@policy pool) => { Policy::Pool };
+    (@policy trim) => { Policy::Trim };
+    (@policy physical) => { Policy::Physical };
+    (@policy init) => { Policy::Init };
     (@policy query) => { Policy::Query };
     (@policy lookup) => { Policy::Lookup };
     (@policy capture) => { Policy::Capture };

@@ -12,6 +12,7 @@
 
 mod acquire;
 mod counter_check;
+mod deadline_polling;
 mod deadlines;
 mod drain;
 mod host_waits;
@@ -29,6 +30,7 @@ use state::State;
 pub use tracker::NextStep;
 
 use crate::captures::Captures;
+use crate::deadline_polling::DeadlinePolling;
 use crate::hold_kernel::HoldKernels;
 use crate::launch_gate::LaunchGate;
 use crate::lock;
@@ -67,6 +69,8 @@ pub struct Device<'p, D, L, C> {
     launch_waiters: Condvar,
     /// The tracker sleeps here.
     tracker_wakeup: Condvar,
+    /// The tracker's polling around the end of a grant.
+    tracker_polling: Mutex<DeadlinePolling>,
     /// Held while the tracker uses the program's stream handles, and while the program destroys one.
     handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
@@ -110,6 +114,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             polled_ns: AtomicU64::new(0),
             submitting_ungated: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
+            tracker_polling: Mutex::new(DeadlinePolling::new(settings.polling_ns)),
             settings,
             launch_waiters: Condvar::new(),
             tracker_wakeup: Condvar::new(),

@@ -46,6 +46,10 @@ impl Clock for ManualClock {
         std::thread::yield_now();
     }
 
+    fn spin(&self) {
+        self.pause(1_000);
+    }
+
     fn can_order_all_threads(&self) -> bool {
         false
     }
@@ -92,6 +96,8 @@ pub(crate) struct FakeLink {
     /// How long an answer takes while the grant runs.
     pub(crate) delay_ns: AtomicU64,
     pub(crate) sent: Mutex<Vec<(Option<GrantUsage>, Option<GrantRequest>)>>,
+    /// When the token is expected to pass.
+    pub(crate) hand_off_ns: AtomicU64,
     /// The word of the urgent work, and when it becomes 0 during a wait; 0: never.
     pub(crate) urgent: AtomicU64,
     pub(crate) urgent_until_ns: AtomicU64,
@@ -175,6 +181,10 @@ impl TokenLink for FakeLink {
         self.contended.load(SeqCst)
     }
 
+    fn hand_off_ns(&self) -> u64 {
+        self.hand_off_ns.load(SeqCst)
+    }
+
     fn fail_closed(&self) -> Option<bool> {
         Some(self.closed.load(SeqCst))
     }
@@ -254,6 +264,10 @@ pub(crate) struct FakeDriver {
     pub(crate) drained: Mutex<Vec<u64>>,
     /// How long a wait for a mark takes.
     pub(crate) drain_ns: AtomicU64,
+    /// When all work has ended, for queries of marks; 0: it has not.
+    pub(crate) ends_ns: AtomicU64,
+    /// Waits for marks.
+    pub(crate) waits: AtomicU64,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
     /// Queries of streams.
@@ -282,10 +296,24 @@ impl Driver for FakeDriver {
     }
 
     fn wait(&self, mark: Mark) {
+        self.waits.fetch_add(1, SeqCst);
         if let Some(clock) = lock(&self.clock).as_ref() {
             clock.advance(self.drain_ns.load(SeqCst));
         }
         lock(&self.busy).retain(|stream| *stream != mark.event);
+    }
+
+    fn is_reached(&self, mark: Mark) -> bool {
+        let ends = self.ends_ns.load(SeqCst);
+        if ends == 0 {
+            // Work that waits find running has not ended.
+            return self.drain_ns.load(SeqCst) == 0 && !lock(&self.busy).contains(&mark.event);
+        }
+        let ended = lock(&self.clock).as_ref().is_some_and(|clock| clock.now_ns() >= ends);
+        if ended {
+            lock(&self.busy).retain(|stream| *stream != mark.event);
+        }
+        ended
     }
 
     fn elapsed_ns(&self, _from: Mark, _to: Mark) -> Option<u64> {

@@ -9,6 +9,7 @@
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
 //! * [`burst_admission::BurstAdmission`]: when launches leave the GPU to clients with an earlier deadline.
 //! * [`host_bound::HostBoundTest`]: which time slices best-effort clients should have beside this process.
+//! * [`deadline_polling::DeadlinePolling`]: when a thread polls for the end of a grant instead of sleeping.
 //! * [`group_recovery::Recovery`]: the order of controls that recover channel groups without a manager.
 //! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
 //!
@@ -26,6 +27,7 @@ pub mod array_size;
 pub mod burst_admission;
 pub mod captures;
 pub mod config;
+pub mod deadline_polling;
 pub mod device;
 pub mod event_pool;
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub trait Clock {
     /// Lets other threads run for about `ns` nanoseconds.
     fn pause(&self, ns: u64);
 
+    /// Lets a thread that polls wait for a few cycles.
+    fn spin(&self);
+
     /// Prepares [`Self::order_all_threads`]. `false` if the system does not have it.
     fn can_order_all_threads(&self) -> bool;
 
@@ -107,6 +110,9 @@ pub trait Driver {
 
     /// Waits until the GPU has reached the mark.
     fn wait(&self, mark: Mark);
+
+    /// Whether the GPU has reached the mark, or the mark's event has ended with its context. Does not wait.
+    fn is_reached(&self, mark: Mark) -> bool;
 
     /// GPU time between two marks that the GPU has reached.
     fn elapsed_ns(&self, from: Mark, to: Mark) -> Option<u64>;
@@ -215,6 +221,11 @@ pub trait TokenLink: Debug {
 
     /// Whether another client waits for the GPU.
     fn contended(&self) -> bool;
+
+    /// When the token is expected to pass from or to this process, as CLOCK_MONOTONIC nanoseconds; 0 if that is not known.
+    fn hand_off_ns(&self) -> u64 {
+        0
+    }
 
     /// Whether launches are blocked while the manager is away, by the manager's choice; `None` if it was never attached.
     fn fail_closed(&self) -> Option<bool>;

@@ -39,6 +39,18 @@ struct Pool {
     charged: u64,
     /// Bytes charged for allocations that are being made.
     in_flight: u64,
+    /// Counts the corrections of the charge.
+    corrections: u64,
+    /// Queries of its size in progress.
+    queries: u32,
+}
+
+/// A query of a pool's size in progress.
+#[derive(Debug)]
+#[must_use]
+pub struct SizeQuery {
+    id: PoolId,
+    corrections: u64,
 }
 
 /// All pools that this process has used.
@@ -55,7 +67,13 @@ impl PoolTable {
 
     /// Records where a pool has its memory. A known pool keeps its charge.
     pub fn add(&mut self, id: PoolId, location: PoolLocation) {
-        let pool = self.pools.entry(id).or_insert(Pool { location, charged: 0, in_flight: 0 });
+        let pool = self.pools.entry(id).or_insert(Pool {
+            location,
+            charged: 0,
+            in_flight: 0,
+            corrections: 0,
+            queries: 0,
+        });
         pool.location = location;
     }
 
@@ -87,12 +105,41 @@ impl PoolTable {
         }
     }
 
+    /// The driver is about to be asked for the size of a pool, without a lock. `None` if the pool is not known.
+    pub fn begin_query(&mut self, id: PoolId) -> Option<SizeQuery> {
+        let pool = self.pools.get_mut(&id)?;
+        pool.queries += 1;
+        Some(SizeQuery { id, corrections: pool.corrections })
+    }
+
+    /// The driver has answered. `false` if the charge was corrected meanwhile: then the size may be older than that of the correction.
+    pub fn end_query(&mut self, query: SizeQuery) -> bool {
+        let Some(pool) = self.pools.get_mut(&query.id) else { return false };
+        pool.queries = pool.queries.saturating_sub(1);
+        pool.corrections == query.corrections
+    }
+
+    /// Whether the driver is being asked for the size of a pool. Until it has answered, the pool must not be destroyed.
+    pub fn is_queried(&self, id: PoolId) -> bool {
+        self.pools.get(&id).is_some_and(|pool| pool.queries > 0)
+    }
+
+    /// An allocation for which `bytes` were charged is made; they stay charged.
+    pub fn keep(&mut self, id: PoolId, bytes: u64) {
+        if let Some(pool) = self.pools.get_mut(&id) {
+            pool.in_flight = pool.in_flight.saturating_sub(bytes);
+            pool.charged = pool.charged.saturating_add(bytes);
+            pool.corrections += 1;
+        }
+    }
+
     /// An allocation for which `bytes` were charged is made, and the pool has `reserved` bytes; with 0 bytes only the latter.
     ///
-    /// The charge with the bytes in flight is never less than the reserved size, and never more than both together. The caller makes the correction; if the manager refuses
-    /// more bytes, it calls [`refused`](Self::refused).
+    /// The charge with the bytes in flight is never less than the reserved size, and never more than both together. The caller makes the
+    /// correction; if the manager refuses more bytes, it calls [`refused`](Self::refused).
     pub fn settle(&mut self, id: PoolId, bytes: u64, reserved: u64) -> Correction {
         let Some(pool) = self.pools.get_mut(&id) else { return Correction::Release(bytes) };
+        pool.corrections += 1;
         let before = pool.charged.saturating_add(pool.in_flight);
         pool.in_flight = pool.in_flight.saturating_sub(bytes);
         // Allocations in flight may be part of the reserved size already, or not yet: within these bounds the charge stays as it is, so that

@@ -15,6 +15,8 @@ pub struct UsedStream {
     ///
     /// [`Device::launched_during_capture`]: crate::device::Device::launched_during_capture
     tail: Option<Mark>,
+    /// Whether the event is behind all launches that were noted.
+    is_tail_last: bool,
     /// Epoch of the newest launch that was noted and is not known to have finished; 0 if there is none.
     dirty: u64,
 }
@@ -25,9 +27,14 @@ impl UsedStream {
         self.dirty != 0
     }
 
-    /// The event behind the stream's work, if one was recorded.
+    /// The last event that was recorded behind work of the stream.
     pub fn tail(&self) -> Option<Mark> {
         self.tail
+    }
+
+    /// Whether a drain can wait for all work of the stream while a capture is open.
+    pub fn is_reachable_in_capture(&self) -> bool {
+        self.stream.kind == StreamKind::Created || !self.is_dirty() || self.is_tail_last
     }
 }
 
@@ -68,8 +75,15 @@ impl StreamSet {
     /// Notes a launch on the stream during `epoch` (not 0).
     pub fn note(&mut self, context: u64, stream: Stream, blocking: bool, epoch: u64) {
         match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
-            Some(used) => used.dirty = epoch,
-            None => self.streams.push(UsedStream { context, stream, blocking, tail: None, dirty: epoch }),
+            Some(used) => (used.dirty, used.is_tail_last) = (epoch, false),
+            None => self.streams.push(UsedStream {
+                context,
+                stream,
+                blocking,
+                tail: None,
+                is_tail_last: false,
+                dirty: epoch,
+            }),
         }
     }
 
@@ -97,9 +111,20 @@ impl StreamSet {
     /// not noted.
     pub fn set_tail(&mut self, context: u64, stream: Stream, tail: Mark) -> Option<Mark> {
         match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
-            Some(used) => used.tail.replace(tail),
+            Some(used) => {
+                used.is_tail_last = true;
+                used.tail.replace(tail)
+            }
             None => Some(tail),
         }
+    }
+
+    /// Takes the events behind the streams' work: after the loss of the manager no drain returns them.
+    pub fn take_tails(&mut self) -> impl Iterator<Item = Mark> {
+        self.streams.iter_mut().filter_map(|used| {
+            used.is_tail_last = false;
+            used.tail.take()
+        })
     }
 
     /// The stream with work, if there is exactly one.

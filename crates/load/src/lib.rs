@@ -6,6 +6,7 @@
 //! * [`be::run`] and [`lc::run`] generate load until a [`stop::StopCondition`], and print [`record::Record`]s.
 //! * [`command_driven`] has generators that execute commands from standard input, for measurements in blocks.
 //! * [`steady`] is a program that is always busy and reports its count of kernels on request.
+//! * [`random_calls`] makes random driver calls on several threads, for a soak.
 //! * [`driver`], [`session`], [`memory`], [`graph`] and [`checkpoint`] are safe wrappers of the driver functions that these need.
 //!   They return the driver's errors. A wait or a copy to the host may return the error of an earlier launch.
 //! * [`stream_gate_test`] tests whether a driver supports stream gates; [`driver::DriverFacts`] is what the driver reports.
@@ -28,6 +29,7 @@ pub mod graph;
 pub mod kernel;
 pub mod lc;
 pub mod memory;
+pub mod random_calls;
 pub mod record;
 pub mod samples;
 pub mod session;

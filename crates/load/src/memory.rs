@@ -29,13 +29,22 @@ impl<'s> DeviceBuffer<'s> {
 
     /// Allocates `words` words and fills them with [`kernel::initial`].
     pub fn with_initial_words(session: &'s Session, words: u32) -> Result<Self, Error> {
-        let host: Vec<u64> = (0..u64::from(words)).map(kernel::initial).collect();
-        let buffer = Self::new(session, size_of_val(host.as_slice()) as u64)?;
-        // SAFETY: the source is `buffer.bytes` long and outlives the call, which returns when the copy has been taken.
-        unsafe {
-            call!(session.driver(), cuMemcpyHtoD_v2(buffer.address, host.as_ptr().cast(), buffer.bytes))?
-        };
+        let buffer = Self::new(session, u64::from(words) * size_of::<u64>() as u64)?;
+        buffer.fill_with_initial_words()?;
         Ok(buffer)
+    }
+
+    /// Fills it with [`kernel::initial`], after everything submitted on blocking streams.
+    pub fn fill_with_initial_words(&self) -> Result<(), Error> {
+        let words = self.bytes / size_of::<u64>();
+        let host: Vec<u64> = (0..words as u64).map(kernel::initial).collect();
+        // SAFETY: the source has whole words of a buffer of `self.bytes` and outlives the call, which returns when the copy has been taken.
+        unsafe {
+            call!(
+                self.session.driver(),
+                cuMemcpyHtoD_v2(self.address, host.as_ptr().cast(), size_of_val(host.as_slice()))
+            )
+        }
     }
 
     /// Reads the whole buffer back as words, after everything submitted on blocking streams.

@@ -99,6 +99,10 @@ impl Session {
         &self.driver
     }
 
+    pub(crate) fn device(&self) -> CUdevice {
+        self.device
+    }
+
     fn load_kernel(&self) -> Result<CUfunction, Error> {
         let mut image = kernel::module_for(&self.name).into_bytes();
         image.push(0);
@@ -162,6 +166,15 @@ impl Stream<'_> {
         unsafe { call!(self.session.driver, cuStreamSynchronize(self.handle)) }
     }
 
+    /// Whether everything submitted to this stream is done.
+    pub fn is_idle(&self) -> Result<bool, Error> {
+        // SAFETY: the handle lives as long as `self`.
+        match unsafe { call!(self.session.driver, cuStreamQuery(self.handle)) } {
+            Err(error) if error.is_not_ready() => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     pub(crate) fn handle(&self) -> CUstream {
         self.handle
     }
@@ -197,6 +210,12 @@ impl Event<'_> {
             Err(error) if error.is_not_ready() => Ok(false),
             other => other.map(|()| true),
         }
+    }
+
+    /// Lets the later work of `stream` wait until the last record is reached.
+    pub fn hold_back(&self, stream: &Stream<'_>) -> Result<(), Error> {
+        // SAFETY: both handles are alive; the flags must be zero.
+        unsafe { call!(self.session.driver, cuStreamWaitEvent(stream.handle, self.handle, 0)) }
     }
 
     /// Waits until the last record is reached.

@@ -29,8 +29,8 @@ pub struct Arguments {
     /// Address of /metrics, /state, /livez and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
     http: String,
-    /// Address of /livez and /readyz for kubelet, apart from the pages
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9405")]
+    /// Port of /livez and /readyz for kubelet, at the address of --http, or another address with its port
+    #[arg(long, value_name = "PORT|ADDRESS", default_value = "9405")]
     health: String,
     #[command(flatten)]
     host: HostArguments,
@@ -165,7 +165,15 @@ impl Config {
             }
             address
         };
-        let addresses = address("http", &arguments.http).zip(address("health", &arguments.health));
+        let http = address("http", &arguments.http);
+        let health = match (u16::from_str(&arguments.health), http) {
+            (Ok(port), http) => http.map(|http| SocketAddr::new(http.ip(), port)),
+            (Err(_), _) => address("health", &arguments.health),
+        };
+        let addresses = http.zip(health);
+        if let Some((_, health)) = addresses.filter(|(http, health)| collide(*http, *health)) {
+            wrong("health", &arguments.health, &format!("another port than {} of --http", health.port()));
+        }
         let paths = [
             ("library", &arguments.host.library),
             ("state-folder", &arguments.host.state_folder),
@@ -192,6 +200,13 @@ impl Config {
             _ => Err(ConfigMistakes(mistakes)),
         }
     }
+}
+
+/// Whether two listeners cannot both have their addresses. Port 0 stands for any free port.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_host =
+        one.ip() == other.ip() || [one, other].iter().any(|address| address.ip().is_unspecified());
+    one.port() == other.port() && one.port() != 0 && same_host
 }
 
 #[cfg(test)]

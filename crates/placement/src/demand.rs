@@ -16,12 +16,14 @@ pub struct Demand {
     pub models: Vec<String>,
     /// Only these GPUs; empty: any.
     pub uuids: Vec<String>,
+    /// The pod is latency-critical: it shares a GPU with another such pod only if it fits nowhere else.
+    pub latency_critical: bool,
 }
 
 impl Demand {
-    /// This amount on GPUs of any kind. `memory_bytes` as in the field; whole GPUs ignore it.
+    /// This amount on GPUs of any kind, for a pod that is not latency-critical. `memory_bytes` as in the field; whole GPUs ignore it.
     pub fn new(amount: Amount, memory_bytes: Option<u64>) -> Self {
-        Self { amount, memory_bytes, models: Vec::new(), uuids: Vec::new() }
+        Self { amount, memory_bytes, models: Vec::new(), uuids: Vec::new(), latency_critical: false }
     }
 
     /// The guaranteed share of each of its GPUs.

@@ -41,6 +41,8 @@ pub(crate) struct Used {
     pub(crate) pods: u32,
     /// Pods that have the whole GPU.
     pub(crate) whole: u32,
+    /// Latency-critical pods.
+    pub(crate) critical: u32,
 }
 
 impl GpuState {
@@ -121,6 +123,7 @@ impl GpuState {
         self.used.memory_bytes = self.used.memory_bytes.saturating_add(demand.memory_on(self.memory_bytes));
         self.used.pods += 1;
         self.used.whole += u32::from(demand.is_whole());
+        self.used.critical += u32::from(demand.latency_critical);
     }
 
     /// Whether the pod's selectors match it.

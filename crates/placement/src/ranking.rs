@@ -19,14 +19,18 @@ pub enum Strategy {
 }
 
 /// Rank of a place: the smallest is the best. Compared from left to right.
-pub(crate) type Rank = [u64; 4];
+pub(crate) type Rank = [u64; 5];
 
 /// Rank of one GPU for a share of it. `free_gpus`: GPUs of the node without pods.
+///
+/// A latency-critical pod goes to a GPU with as few others of its kind as possible: each waits for the requests of the others. A
+/// GPU with best-effort pods is as good as a free one, because they give way.
 pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, free_gpus: u64) -> Rank {
     let used = &slot.used;
     let pods = u64::from(used.pods);
     let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
-    match (strategy, demand.amount) {
+    let critical = if demand.latency_critical { u64::from(used.critical) } else { 0 };
+    let [first, second, third, fourth] = match (strategy, demand.amount) {
         // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
         (Strategy::Binpack, Amount::Share(Share::ZERO)) => {
             [u64::from(slot.is_free()), pods, used.ppm, left_memory]
@@ -36,7 +40,8 @@ pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, fre
             [pods, used.ppm, used.memory_bytes, u64::MAX - free_gpus]
         }
         (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, u64::MAX - free_gpus],
-    }
+    };
+    [critical, first, second, third, fourth]
 }
 
 /// Rank of a set of whole GPUs: missing links, then GPUs of the node that stay free.
@@ -45,7 +50,7 @@ pub(crate) fn of_whole(strategy: Strategy, links_missing: u64, free_gpus_left: u
         Strategy::Binpack => free_gpus_left,
         Strategy::Spread => u64::MAX - free_gpus_left,
     };
-    [links_missing, left, 0, 0]
+    [links_missing, left, 0, 0, 0]
 }
 
 /// GPUs of a node as bits by their position. A node has 16 at most; positions beyond the bits count as not linked.

@@ -306,6 +306,18 @@ fn pod_without_quota_goes_to_the_least_reserved_gpu_in_use() {
 }
 
 #[test]
+fn latency_critical_pods_share_gpus_with_best_effort_pods_before_they_share_with_each_other() {
+    let critical = Demand { latency_critical: true, ..share(200, None) };
+    let mut index = index(&[("a", node("a", 2)), ("b", node("b", 1))]);
+    index.confirm("training", "a", &[uuid("a", 1)], &share(500, None));
+    // By default GPUs are filled one after the other.
+    assert_eq!(reserved_gpus(&mut index, "first", &critical, &["a", "b"]), [uuid("a", 1)]);
+    assert_eq!(reserved_gpus(&mut index, "second", &critical, &["a", "b"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "third", &critical, &["a", "b"]), [uuid("b", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "fourth", &critical, &["a", "b"]), [uuid("a", 1)]);
+}
+
+#[test]
 fn equal_nodes_are_chosen_by_name_in_any_order_of_candidates() {
     for order in [["a", "b", "c"], ["c", "a", "b"]] {
         let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2)), ("c", node("c", 2))]);

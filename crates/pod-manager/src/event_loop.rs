@@ -1,9 +1,12 @@
 //! The event loop: one thread that owns all state of one GPU's manager.
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide, and carries out the
-//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: accepting, requests for memory and other requests have
-//! 100 µs each, and there are a few decisions. Requests for memory come first; within each kind the clients take turns. The loop takes no lock and waits only in the poller. It reads no
-//! file except /proc, once per connection. Other threads reach it by [`Message`]s.
+//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: after 100 µs no further connection is accepted
+//! and no further request is read of either kind, and there are at most eight decisions. The last item of each kind is finished, and the
+//! kernel may run other threads meanwhile: under a flood one round in a thousand measures more than 1 ms, a few more than 5 ms
+//! (docs/benchmarks.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take turns. The
+//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection. Other threads reach it by
+//! [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
 //! effects and pages, the set of clients, and the end of processes.
@@ -47,6 +50,7 @@ use sluice_comm::page::Flags;
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
+use sluice_hook_core::deadline_polling::Step;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use tracing::info;
@@ -146,8 +150,7 @@ impl EventLoop {
     pub(crate) fn serve(mut self) -> Result<()> {
         while !self.stopping {
             self.beat();
-            let timeout = self.arm_timer()?;
-            let events = self.shared.io.poller.wait(timeout)?;
+            let events = self.wait()?;
             self.beat();
             let woken = self.shared.io.now();
             self.shared.charge_critical();
@@ -236,19 +239,32 @@ impl EventLoop {
         }
     }
 
-    /// Sets the timer to the earliest deadline of all parts. Returns how long the poller waits: not at all while a grant is about to
-    /// come back for which a client waits, or while there is something to read or to decide.
-    fn arm_timer(&mut self) -> Result<EpollTimeout> {
+    /// Waits for events or for the earliest deadline of all parts: not at all while there is something to read or to decide, and without
+    /// sleeping while a grant is about to come back for which a client waits.
+    fn wait(&mut self) -> Result<Vec<Event>> {
         if self.undecided || self.connections.has_ready() {
-            return Ok(EpollTimeout::ZERO);
+            return self.shared.io.poller.wait(EpollTimeout::ZERO);
         }
+        let step = self.shared.grants.polling_step(self.shared.io.now());
+        let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
+        self.arm_timer(polling_begins)?;
+        if step != Step::Poll {
+            return self.shared.io.poller.wait(EpollTimeout::NONE);
+        }
+        loop {
+            let events = self.shared.io.poller.wait(EpollTimeout::ZERO)?;
+            let now = self.shared.io.now();
+            if !events.is_empty() || self.shared.grants.polling_step(now) != Step::Poll {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// Sets the timer to the earliest deadline of all parts.
+    fn arm_timer(&mut self, polling_begins: Option<u64>) -> Result<()> {
         let now = self.shared.io.now();
-        let busy_poll_from = self.shared.grants.busy_poll_from(now);
-        if busy_poll_from.is_some_and(|from| from <= now) {
-            return Ok(EpollTimeout::ZERO);
-        }
         let deadlines = [
-            busy_poll_from,
+            polling_begins,
             self.shared.grants.ledger.next_deadline(),
             self.connections.pending.next_deadline(),
             self.channel_groups.next_deadline(now),
@@ -258,8 +274,7 @@ impl EventLoop {
             self.unhooked.next_deadline(&self.shared.clients),
             self.heartbeat.next_deadline(),
         ];
-        self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")?;
-        Ok(EpollTimeout::NONE)
+        self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
     }
 
     /// Does what is due: refuses attaches whose time is up, searches for processes without the hook, makes postponed announcements.

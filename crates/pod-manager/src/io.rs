@@ -1,8 +1,9 @@
 //! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines.
 
 use crate::clock::Clock;
-use crate::log_limiter::{DroppedLines, LogCause, LogLimiter};
+use crate::log_limiter::{DroppedLines, LogLimiter};
 use crate::metrics::Metrics;
+use crate::party::Party;
 use crate::poller::Poller;
 use std::sync::mpsc::{Sender, channel};
 
@@ -22,7 +23,7 @@ impl Io {
     }
 
     /// Whether a log line of this kind may be written now. Lines of one party do not take the place of another's.
-    pub(crate) fn may_log(&mut self, kind: &'static str, cause: LogCause) -> Option<DroppedLines> {
+    pub(crate) fn may_log(&mut self, kind: &'static str, cause: Party) -> Option<DroppedLines> {
         self.log.pass(kind, cause, self.clock.now_ns())
     }
 }

@@ -46,6 +46,7 @@ mod listen;
 mod log_limiter;
 mod message;
 mod metrics;
+mod party;
 pub mod peer;
 mod poller;
 mod resource_file;

@@ -5,13 +5,18 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::unistd::Pid;
+use sluice_sys::socket::connect_within;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a listener whose queue of connections is full is asked.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A listening unix socket. Its path is removed when this is dropped.
 #[derive(Debug)]
@@ -59,7 +64,9 @@ impl UnixSocket {
         place.push(format!(".{}", std::process::id()));
         let place = PathBuf::from(place);
         // A manager with the same pid may have been killed before it renamed its socket.
-        let _ = fs::remove_file(&place);
+        if is_abandoned(&place) {
+            let _ = fs::remove_file(&place);
+        }
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &UnixAddr::new(&place)?)?;
@@ -91,10 +98,18 @@ fn remove_unfinished(path: &Path) {
         let suffix = file_name.to_str().and_then(|file| file.strip_prefix(name)?.strip_prefix('.'));
         let Some(pid) = suffix.and_then(|suffix| suffix.parse::<i32>().ok()) else { continue };
         let has_ended = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
-        if has_ended && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+        // The number may be no pid, as in `gpu.50051`, or one of another pid namespace: such a manager listens.
+        if has_ended && is_abandoned(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Whether there is a socket at `path` on which no process listens. A listener that does not accept connections is not waited for.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && connect_within(path, CONNECT_TIMEOUT).is_err_and(refused)
 }
 
 /// Refuses a path with anything else than the socket of a manager that has ended.
@@ -105,9 +120,13 @@ fn refuse_occupied_path(path: &Path) -> io::Result<()> {
         Ok(found) if !found.file_type().is_socket() => {
             Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path is a file and no socket"))
         }
-        Ok(_) => match UnixStream::connect(path) {
+        Ok(_) => match connect_within(path, CONNECT_TIMEOUT) {
             Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another manager listens there")),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another manager listens there and accepts no connections",
+            )),
             Err(error) => Err(error),
         },
     }

@@ -1,10 +1,9 @@
 //! The limit of log lines, for each party that causes them: a client that repeats one mistake neither fills the log nor hides what the log
 //! says about others.
 
-use sluice_core::ClientId;
+use crate::party::Party;
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 
 /// 10 lines of one kind and cause at once, then one a second.
@@ -13,45 +12,13 @@ const LOG_RATE: Rate = Rate::per_second(10, 1);
 /// Limits that are kept at once. Above it the peers without a client share one: each forked process is another peer.
 const MAX_LIMITS: usize = 1024;
 
-/// The party that causes a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LogCause {
-    /// The manager itself, and everything that no single client causes.
-    Manager,
-    /// A client's processes.
-    Client(ClientId),
-    /// A peer that belongs to no client yet: a hash of its pod, or else of its process.
-    Peer(u64),
-    /// All further peers.
-    OtherPeers,
-}
-
-impl LogCause {
-    /// A peer without a client; `None`: only its address is known.
-    pub(crate) fn peer(pod: Option<&str>, pid: Option<i32>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        match (pod, pid) {
-            (Some(pod), _) => pod.hash(&mut hasher),
-            (None, Some(pid)) => pid.hash(&mut hasher),
-            (None, None) => return Self::OtherPeers,
-        }
-        Self::Peer(hasher.finish())
-    }
-}
-
-impl From<Option<ClientId>> for LogCause {
-    fn from(client: Option<ClientId>) -> Self {
-        client.map_or(Self::Manager, Self::Client)
-    }
-}
-
 /// Lines of one kind and cause that were dropped since the last one.
 pub(crate) type DroppedLines = Option<NonZeroU64>;
 
 /// Decides which log lines are written.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimiter {
-    limits: HashMap<(&'static str, LogCause), Limit>,
+    limits: HashMap<(&'static str, Party), Limit>,
 }
 
 #[derive(Debug)]
@@ -62,13 +29,13 @@ struct Limit {
 
 impl LogLimiter {
     /// `Some` if a line of this kind and cause may be written now, with the number of lines dropped since the last one.
-    pub(crate) fn pass(&mut self, kind: &'static str, cause: LogCause, now: u64) -> Option<DroppedLines> {
+    pub(crate) fn pass(&mut self, kind: &'static str, cause: Party, now: u64) -> Option<DroppedLines> {
         let mut key = (kind, cause);
         if self.limits.len() >= MAX_LIMITS && !self.limits.contains_key(&key) {
             // Without a full bucket's count of dropped lines, it is what a new one would be.
             self.limits.retain(|_, limit| limit.limiter.available(now) < LOG_RATE.burst);
-            if self.limits.len() >= MAX_LIMITS && matches!(cause, LogCause::Peer(_)) {
-                key.1 = LogCause::OtherPeers;
+            if self.limits.len() >= MAX_LIMITS && matches!(cause, Party::Peer(_)) {
+                key.1 = Party::OtherPeers;
             }
         }
         let new = || Limit { limiter: RateLimiter::full(LOG_RATE), dropped: 0 };

@@ -3,7 +3,7 @@
 //! [`StallDetector`] decides; this part reads what the kernel and the report pages show.
 
 use crate::channel_groups::ChannelGroups;
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::peer::Peers;
 use crate::shared::Shared;
 use sluice_core::ProcessId;
@@ -66,7 +66,7 @@ fn observe(peers: &mut dyn Peers, groups: &ChannelGroups, shared: &mut Shared) {
         let progress = Progress { cpu_ns, gpu_ns: pages.report().busy_ns(), activity: pages.activity() };
         process.stall.observe(progress, || peers.is_stopped(pid), now);
         let is_stalled = process.stall.stalled_since().is_some();
-        if is_stalled != was_stalled && io.may_log("stalled", LogCause::Client(process.client)).is_some() {
+        if is_stalled != was_stalled && io.may_log("stalled", Party::Client(process.client)).is_some() {
             let (client, peer) = (clients.name(process.client), &process.label);
             info!(client, %peer, is_stalled, "process that reports work was examined: it counts as idle while it is stalled");
         }

@@ -8,6 +8,7 @@
 //! * [`Worker`]: a program that answers each line of input with one line of output.
 //! * [`Process`]: any child process; it is killed when it is dropped.
 //! * [`SimulatedGpu`]: the simulator's ledger, the measurements that no tenant or manager can influence.
+//! * [`PodCgroups`]: cgroups by which a pod-manager identifies the pods of its clients.
 //! * [`Report`]: a list of checks, each with its figures.
 //!
 //! ```no_run
@@ -31,6 +32,7 @@
 pub mod http;
 mod interrupts;
 mod metrics;
+mod pod_cgroups;
 mod process;
 mod report;
 mod simulated_gpu;
@@ -41,6 +43,7 @@ mod worker;
 
 pub use interrupts::{Interrupts, end_with_parent};
 pub use metrics::Metrics;
+pub use pod_cgroups::PodCgroups;
 pub use process::{NoLine, Output, Process};
 pub use report::Report;
 pub use simulated_gpu::{SimulatedGpu, start_simulator};

@@ -1,11 +1,12 @@
 //! The steps that all allocations and frees share: reserve, call the driver, record; and in reverse.
 
 use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
 use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{guarded, pool};
+use super::{deferred_release, guarded, pool};
 use crate::gpu;
 use crate::hold_kernel;
 use crate::preempt;
@@ -121,15 +122,31 @@ fn settle(managed: &ManagedDevice, request: AllocationRequest, handle: u64, byte
 
 /// Frees with `real`, which waits for all work that may use the memory, and releases the charge if that succeeded.
 pub(crate) fn free_and_wait(space: HandleSpace, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
-    free_by(space, handle, real, |real| {
+    let call = |real| {
         hold_kernel::before_wait(true);
         super::sync::blocking(|| preempt::flush_context_before(real))
-    })
+    };
+    free_by(space, handle, real, call, release)
 }
 
 /// Frees with `real`, which does not wait for the GPU, and releases the charge if that succeeded.
 pub(crate) fn free(space: HandleSpace, handle: u64, real: impl FnOnce() -> CUresult) -> CUresult {
-    free_by(space, handle, real, |real| real())
+    free_by(space, handle, real, |real| real(), release)
+}
+
+/// `cuMemFreeAsync`: the memory is in use until the stream reaches the free.
+pub(crate) fn free_in_stream(
+    pointer: u64,
+    stream: (CUstream, bool),
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let release_later = |allocation: Allocation| match process::device_in_use(allocation.device) {
+        Some(managed) if allocation.pool == 0 => {
+            deferred_release::behind_stream(managed, allocation.bytes, stream);
+        }
+        _ => release(allocation),
+    };
+    free_by(HandleSpace::Pointer, pointer, real, |real| real(), release_later)
 }
 
 /// The entry is removed first: once the driver has freed the memory, another thread may get the same address.
@@ -138,6 +155,7 @@ fn free_by<F: FnOnce() -> CUresult>(
     handle: u64,
     real: F,
     call: impl FnOnce(F) -> CUresult,
+    release: impl FnOnce(Allocation),
 ) -> CUresult {
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else { return real() };

@@ -3,7 +3,7 @@
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 
-use super::guarded;
+use super::{deferred_release, guarded};
 use crate::channel_groups;
 use crate::hold_kernel;
 use crate::preempt;
@@ -97,6 +97,7 @@ pub(super) fn ending(
                     managed.memory.release(bytes);
                 }
             }
+            deferred_release::release_reached();
         });
     }
     result

@@ -8,7 +8,6 @@ use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
 use super::guarded;
-use crate::gpu;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
 
@@ -80,7 +79,7 @@ fn acquire(
     pass: LaunchPass<'static>,
 ) -> Admission {
     let outcome = guarded(Outcome::Bypassed(Bypass::InternalError), || {
-        hold_kernel::leave_to_urgent_work(managed);
+        hold_kernel::leave_gpu_if_launch_waits(managed);
         managed.device.acquire(stream, thread, pass)
     });
     match outcome {
@@ -100,9 +99,7 @@ fn acquire(
 fn after_noted(managed: &'static ManagedDevice, stream: Stream, result: CUresult) {
     hold_kernel::after_noted_launch(managed);
     if process::CAPTURES.any() && stream.kind != StreamKind::Created && result == CUresult::SUCCESS {
-        guarded((), || {
-            gpu::with_relaxed_capture_mode(|| managed.device.launched_during_capture(stream));
-        });
+        guarded((), || managed.device.launched_during_capture(stream));
     }
 }
 

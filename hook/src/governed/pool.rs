@@ -18,10 +18,10 @@ use sluice_hook_core::pools::{PoolId, PoolLocation};
 use super::{charge, guarded};
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, real};
-use charges::{POOLS, correct, note_free, note_graph_memory, note_pools, reserved_bytes, unused_bytes};
+pub(crate) use charges::note_graph_launch;
+use charges::{POOLS, correct, note_free, note_graph_memory, note_pools, settle_by_size, unused_bytes};
 pub(super) use charges::{after_wait, freed, refresh, trim_unused};
-pub(crate) use lifetime::{create, destroy, locate, trim};
-pub(super) use lifetime::{forget, put_back, take_of_device};
+pub(crate) use lifetime::{destroy, locate, trim};
 
 /// A stream in a call, and whether null means the thread's own default stream.
 type OnStream = (CUstream, bool);
@@ -136,17 +136,13 @@ fn cancel(managed: &ManagedDevice, id: PoolId, prepaid: u64) {
 
 /// Records an allocation that was made; `false` if the pool has grown beyond the limit.
 fn settle(managed: &ManagedDevice, id: PoolId, prepaid: u64, address: u64, bytes: u64) -> bool {
-    let correction = {
-        let mut pools = lock(&POOLS);
-        reserved_bytes(id).map(|reserved| pools.settle(id, prepaid, reserved))
-    };
-    let (PoolId::Pool(pool), true) = (id, correction.is_some()) else {
+    let (PoolId::Pool(pool), Some(correction)) = (id, settle_by_size(id, prepaid)) else {
         // The driver does not report the size: the allocation is charged by itself.
         lock(&POOLS).cancel(id, prepaid);
         insert(address, Allocation { bytes: prepaid, device: managed.ordinal, context: 0, pool: 0 });
         return true;
     };
-    if !correction.is_none_or(|correction| correct(managed, id, correction)) {
+    if !correct(managed, id, correction) {
         COUNTERS.refused.fetch_add(1, Relaxed);
         return false;
     }

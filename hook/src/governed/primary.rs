@@ -10,7 +10,6 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retain_count::RetainCount;
 
 use super::context::{create, ending, has_ended};
-use super::{guarded, pool};
 use crate::process::{self, MAX_DEVICES};
 use crate::real;
 
@@ -60,21 +59,13 @@ fn ending_alone(
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
-    let (mut alone, mut pools, mut has_ended) = (None, Vec::new(), false);
+    let mut alone = None;
     let real = || {
         alone = retains(device).filter(|_| !process::has_forked()).map(RetainCount::begin_end);
-        // Before the call: another thread must not ask for the size of a pool that does not exist.
-        pools = guarded(Vec::new(), || pool::take_of_device(device));
         real()
     };
-    let result = ending(context, true, real, |result| {
-        has_ended = ended(result);
-        has_ended
-    });
-    guarded((), || {
-        let follow = if has_ended { pool::forget } else { pool::put_back };
-        follow(device, &pools);
-    });
+    // Pools and their memory belong to the device and stay (measured on an H100).
+    let result = ending(context, true, real, ended);
     drop(alone);
     result
 }

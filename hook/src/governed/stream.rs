@@ -50,6 +50,9 @@ pub(crate) fn capture(
     (stream, per_thread): (CUstream, bool),
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
+    if process::has_forked() {
+        return real();
+    }
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     if begins { begin_capture(stream, real) } else { end_capture(stream.handle, real) }
 }

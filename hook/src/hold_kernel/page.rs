@@ -79,12 +79,12 @@ impl HoldPage {
 
     /// Clears the times before a hold kernel is launched. Returns the activity: the kernel sees every change from here on.
     pub(super) fn prepare(self) -> u32 {
-        [BEGAN, SEEN, IDLE, CHANGED_NS].iter().for_each(|word| self.0[*word].store(0, Relaxed));
+        [BEGAN, SEEN, CHANGED_NS].iter().for_each(|word| self.0[*word].store(0, Relaxed));
         self.half(1).load(Acquire)
     }
 
-    /// How long the hold kernel of this ticket had the GPU without work of the program, and its times if it saw a change of the activity.
-    /// `None` if it has not ended.
+    /// How long the hold kernel of this ticket and all before it had the GPU without work of the program, and its times if it saw a change of
+    /// the activity. `None` if it has not ended.
     pub(super) fn times(self, ticket: u32, launched_ns: u64) -> Option<(u64, Option<HoldTimes>)> {
         let has_ended = self.0[TICKET].load(Acquire) == u64::from(ticket);
         let [began_gpu_ns, seen_gpu_ns, idle_ns, changed_ns] =

@@ -22,6 +22,10 @@ pub(super) struct Resources {
     device_address: CUdeviceptr,
     /// The last launch, until it was found to be over.
     last: Option<LaunchedHold>,
+    /// Of the time without work of the program in all launches, the part that was counted.
+    counted_ns: u64,
+    /// Launches that the host had not released when the next one was made, and that were not counted.
+    unreleased: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +36,12 @@ struct LaunchedHold {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedHold {
-    /// How long it had the GPU without work of the program, in nanoseconds.
+    /// How long it, and those before it that were not counted, had the GPU without work of the program, in nanoseconds.
     pub(super) held_ns: u64,
     /// The times that it recorded, if it saw a change of the activity.
     pub(super) times: Option<HoldTimes>,
-    /// Whether it ended by itself.
-    pub(super) is_unreleased: bool,
+    /// How many of them ended by themselves.
+    pub(super) unreleased: u64,
 }
 
 impl Resources {
@@ -64,6 +68,8 @@ impl Resources {
                 page,
                 device_address: device_address.unwrap_or(0),
                 last: None,
+                counted_ns: 0,
+                unreleased: 0,
             };
             // This ticket counts as released before the launch: tickets count from 1.
             let ran = made
@@ -89,6 +95,10 @@ impl Resources {
     /// Launches a hold kernel in the current context: one kernel that polls, and a second one behind it that ends at once. Without pending
     /// work behind the first kernel, the GPU switches the context out while the kernel sleeps.
     pub(super) fn launch(&mut self, ticket: u32, limits: HoldLimits, now_ns: u64) -> bool {
+        // A hold kernel that the host gave up may still wait for the GPU. The time of the next one includes its time.
+        if self.last.is_some_and(|last| !self.page.is_released(last.ticket)) {
+            self.unreleased += 1;
+        }
         self.last = Some(LaunchedHold { ticket, at_ns: now_ns });
         let activity = self.page.prepare();
         self.launch_one(0, ticket, activity, limits)
@@ -98,9 +108,11 @@ impl Resources {
     /// Takes the last hold kernel if it has ended.
     pub(super) fn take_finished(&mut self) -> Option<FinishedHold> {
         let LaunchedHold { ticket, at_ns } = self.last?;
-        let (held_ns, times) = self.page.times(ticket, at_ns)?;
+        let (all_ns, times) = self.page.times(ticket, at_ns)?;
         self.last = None;
-        Some(FinishedHold { held_ns, times, is_unreleased: !self.page.is_released(ticket) })
+        let held_ns = all_ns.saturating_sub(std::mem::replace(&mut self.counted_ns, all_ns));
+        let unreleased = std::mem::take(&mut self.unreleased) + u64::from(!self.page.is_released(ticket));
+        Some(FinishedHold { held_ns, times, unreleased })
     }
 
     fn launch_one(&self, offset: u64, ticket: u32, activity: u32, limits: HoldLimits) -> bool {

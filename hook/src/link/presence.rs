@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use sluice_comm::{HOOK_TIMEOUT, SILENCE_NS};
+use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::platform::{LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
 
@@ -53,15 +54,17 @@ pub(crate) fn presence_left_ns(ordinal: u32) -> Option<u64> {
 
 /// Waits until the peer closes a connection, from either side, for at most `ms` milliseconds. Answers that were not read do not matter.
 pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
-    let Some(events) = poll(connection, libc::POLLRDHUP, ms) else {
+    let limit = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    let Some(events) = poll(connection, libc::POLLRDHUP, limit) else {
         // poll fails for example if the program has set RLIMIT_NOFILE to 0. The caller repeats this call.
-        std::thread::sleep(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        std::thread::sleep(limit);
         return false;
     };
     events != 0
 }
 
-/// Waits until a part of an answer can be read, or until the connection has ended. The wait began at `begun_ns`.
+/// Waits until a part of an answer can be read, or until the connection has ended. The wait began at `begun_ns`. `next_step` is told the time
+/// and decides whether to poll or until when to sleep; the manager's presence is checked all the same.
 ///
 /// # Errors
 /// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] if a manager with a heartbeat exceeds the limit.
@@ -70,9 +73,11 @@ pub(super) fn wait_for_answer(
     ordinal: u32,
     begun_ns: u64,
     limit: AnswerLimit,
+    next_step: &impl Fn(u64) -> Step,
 ) -> Result<(), LinkError> {
     loop {
-        let waited = monotonic_ns().saturating_sub(begun_ns);
+        let now = monotonic_ns();
+        let waited = now.saturating_sub(begun_ns);
         let presence_left = presence_left_ns(ordinal);
         let limit = if presence_left.is_some() { limit.present } else { limit.unknown };
         let limit_ns = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -86,8 +91,13 @@ pub(super) fn wait_for_answer(
             None if has_unread_request(fd) => return Err(LinkError::Silent),
             None => left,
         };
-        let ms = c_int::try_from(check.min(left).div_ceil(1_000_000)).unwrap_or(c_int::MAX);
-        match poll(fd.as_raw_fd(), libc::POLLIN, ms) {
+        let sleep_ns = match next_step(now) {
+            Step::Poll => 0,
+            Step::SleepUntil(at) => check.min(left).min(at.saturating_sub(now)),
+            // Whole milliseconds, so that a check comes after its time and not before.
+            Step::Sleep => check.min(left).div_ceil(1_000_000).saturating_mul(1_000_000),
+        };
+        match poll(fd.as_raw_fd(), libc::POLLIN, Duration::from_nanos(sleep_ns)) {
             Some(0) => {}
             Some(_) => return Ok(()),
             None => return Err(LinkError::Gone),
@@ -96,10 +106,14 @@ pub(super) fn wait_for_answer(
 }
 
 /// Polls one descriptor. Returns the events, 0 if there were none or a signal interrupted the wait; `None` if the call failed.
-fn poll(fd: RawFd, events: i16, ms: c_int) -> Option<i16> {
+fn poll(fd: RawFd, events: i16, limit: Duration) -> Option<i16> {
     let mut waited = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: one entry is readable and writable.
-    match unsafe { libc::poll(&raw mut waited, 1, ms) } {
+    let limit = libc::timespec {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(limit.subsec_nanos().cast_signed()),
+    };
+    // SAFETY: one entry is readable and writable, the time is readable, and without a mask no signal mask is changed.
+    match unsafe { libc::ppoll(&raw mut waited, 1, &raw const limit, std::ptr::null()) } {
         -1 if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => Some(0),
         -1 => None,
         _ => Some(waited.revents),

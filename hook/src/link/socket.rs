@@ -14,6 +14,7 @@ use sluice_comm::{
     AttachStatus, Channel, FrameReader, HOOK_TIMEOUT, RESPONSE_LEN, Request, RequestBody, RequestKind,
     Response, ResponseBody, SILENCE_NS,
 };
+use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
@@ -124,10 +125,22 @@ impl Socket {
         kind: RequestKind,
         limit: AnswerLimit,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
+        self.answer_by_steps(id, kind, limit, &|_| Step::Sleep)
+    }
+
+    /// As [`Self::answer`], for a thread that may poll: `next_step` is told the time before each wait.
+    pub(super) fn answer_by_steps(
+        &self,
+        id: i32,
+        kind: RequestKind,
+        limit: AnswerLimit,
+        next_step: &impl Fn(u64) -> Step,
+    ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
-            let (frame, fds) =
-                self.with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit)))?;
+            let (frame, fds) = self.with(|fd| {
+                read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit, next_step))
+            })?;
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id {
                 return Ok((body, fds));

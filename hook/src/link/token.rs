@@ -10,6 +10,7 @@ use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
+use sluice_hook_core::deadline_polling::{AROUND_NS, DeadlinePolling, Step};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
@@ -60,10 +61,13 @@ pub(crate) struct TokenConnection {
     wakeup: WakeupEventfd,
     /// The stream-gate word that a thread waits for; null without such a thread.
     awaited_gate: AtomicPtr<AtomicU64>,
+    /// The polling of the thread that waits for a grant.
+    answer_polling: Mutex<DeadlinePolling>,
 }
 
 impl TokenConnection {
-    pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
+    /// A connection whose waiting thread polls for so long around the time at which a grant is expected.
+    pub(crate) fn new(address: Address, identity: ClientIdentity, polling_ns: u64) -> Self {
         Self {
             address,
             announcer: Announcer::new(identity.ordinal),
@@ -78,6 +82,7 @@ impl TokenConnection {
             reported_busy_ns: AtomicU64::new(0),
             wakeup: WakeupEventfd::none(),
             awaited_gate: AtomicPtr::new(std::ptr::null_mut()),
+            answer_polling: Mutex::new(DeadlinePolling::new(polling_ns)),
         }
     }
 
@@ -231,6 +236,17 @@ impl TokenConnection {
         Ok(Attached { deadline_in_ticks: calibration.is_some(), accepts_yield: false })
     }
 
+    /// The next step of a wait for a grant. One thread at a time waits.
+    fn step_of_wait(&self, begun_ns: u64, now: u64) -> Step {
+        let mut polling = lock(&self.answer_polling);
+        // A holder that does not return its grant in time may be followed by another one.
+        match self.grant_view().hand_off_ns() {
+            due if due > now.saturating_sub(AROUND_NS) => polling.next(due, now),
+            _ if matches!(self.address, Address::Tcp(..)) => Step::Sleep,
+            _ => polling.look(begun_ns, now),
+        }
+    }
+
     fn open_own_page(&self, quota_ms: f64) {
         let now = sluice_sys::clock::monotonic_ns();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day")]
@@ -325,7 +341,12 @@ impl TokenLink for TokenConnection {
             Address::Unix(_) => AnswerLimit::GRANT,
             Address::Tcp(..) => AnswerLimit::NONE,
         };
-        let (answer, _) = self.socket.answer(self.request_id.load(Acquire), RequestKind::Quota, limit)?;
+        let begun_ns = monotonic_ns();
+        let next_step = |now| self.step_of_wait(begun_ns, now);
+        let id = self.request_id.load(Acquire);
+        let answer = self.socket.answer_by_steps(id, RequestKind::Quota, limit, &next_step);
+        lock(&self.answer_polling).stop(monotonic_ns());
+        let (answer, _) = answer?;
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
@@ -345,6 +366,10 @@ impl TokenLink for TokenConnection {
 
     fn contended(&self) -> bool {
         self.grant_view().contended()
+    }
+
+    fn hand_off_ns(&self) -> u64 {
+        self.grant_view().hand_off_ns()
     }
 
     fn fail_closed(&self) -> Option<bool> {

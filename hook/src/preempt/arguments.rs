@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUlaunchConfig, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUlaunchConfig, CUmemLocation, CUmemPoolProps,
+    CUmemoryPool, CUstream,
 };
 use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::Code;
@@ -64,6 +65,28 @@ impl Argument<CUgraphExec> {
     #[inline]
     pub(crate) fn graph(&self) -> Option<CUgraphExec> {
         Some(self.0)
+    }
+}
+
+impl Argument<CUmemoryPool> {
+    /// The pool, if the argument is one.
+    pub(crate) fn pool(&self) -> Option<CUmemoryPool> {
+        Some(self.0)
+    }
+}
+
+impl Argument<*const CUmemPoolProps> {
+    /// Where the pool is to have its memory.
+    pub(crate) fn location(&self) -> *const CUmemLocation {
+        // SAFETY: the program passes null, which the driver refuses, or readable properties.
+        unsafe { self.0.as_ref() }.map_or(std::ptr::null(), |properties| &raw const properties.location)
+    }
+}
+
+impl Argument<*mut CUmemLocation> {
+    /// Where the pool has its memory.
+    pub(crate) fn location(&self) -> *const CUmemLocation {
+        self.0
     }
 }
 
@@ -158,6 +181,11 @@ pub(crate) trait PlainArgument {
     /// The kind of work, if it names one.
     #[inline]
     fn work(&self) -> Option<Work> {
+        None
+    }
+
+    /// The pool, if it is one.
+    fn pool(&self) -> Option<CUmemoryPool> {
         None
     }
 

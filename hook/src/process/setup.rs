@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::config::{Config, Managers};
+use sluice_hook_core::deadline_polling;
 use sluice_hook_core::device::{Device, Settings};
 use sluice_hook_core::memory::MemoryAccount;
 
@@ -84,14 +85,16 @@ pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> 
     let address = manager_address(&setup.config.managers, at, &uuid).ok_or(NoDevice::Unmanaged)?;
     let identity = ClientIdentity { name: setup.name, ordinal, uuid };
     super::log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
+    let polling_ns = deadline_polling::around_ns(std::thread::available_parallelism().map_or(1, usize::from));
     let settings = Settings {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
         fail_closed: setup.config.fail_closed,
         hold_kernels: setup.config.hold_kernels,
+        polling_ns,
         ..Settings::default()
     };
-    let token = TokenConnection::new(address.clone(), identity.clone());
+    let token = TokenConnection::new(address.clone(), identity.clone(), polling_ns);
     let memory = MemoryConnection::new(address, identity);
     Ok(ManagedDevice {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),

@@ -1,4 +1,4 @@
-"""docs/kubernetes.md as a reader follows it: its commands, and the images that they name.
+"""docs/kubernetes.md and docs/operators as a reader follows them: their commands, and the images that they name.
 
 The machine has no network, so the images of the examples are stand-ins under their names: what would be Python there
 runs the load generator. The manifests are applied unchanged.
@@ -11,7 +11,7 @@ from pathlib import Path
 from lib import api, images
 from lib.settings import CONTAINERD, REPOSITORY, SIMULATION, environment
 
-PAGE = REPOSITORY / "docs/kubernetes.md"
+PAGES = [REPOSITORY / "docs/kubernetes.md", *sorted((REPOSITORY / "docs/operators").glob("*.md"))]
 # Default names in the chart and in deploy/.
 PRODUCT = "ghcr.io/sluice-gpu/sluice:0.1.0"
 STAND_IN = """#!/bin/sh
@@ -23,19 +23,19 @@ esac
 
 
 def commands() -> dict[str, list[str]]:
-    """The blocks marked `sh`, by the heading of level two that they are under."""
+    """The blocks marked `sh`, by the heading of level two, or else one, that they are under."""
     found: dict[str, list[str]] = {}
-    heading, block = "", None
-    for line in PAGE.read_text().splitlines():
-        if block is not None:
-            if line == "```":
-                block = None
-            elif not line.startswith("#"):
-                found.setdefault(heading, []).append(line)
-        elif line == "```sh":
-            block = []
-        elif line.startswith("## "):
-            heading = line.removeprefix("## ")
+    for page in PAGES:
+        heading, in_block = "", False
+        for line in page.read_text().splitlines():
+            if in_block:
+                in_block = line != "```"
+                if in_block and not line.startswith("#"):
+                    found.setdefault(heading, []).append(line)
+            elif line == "```sh":
+                in_block = True
+            elif line.startswith(("# ", "## ")):
+                heading = line.lstrip("# ")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The node: containerd with the simulated NVIDIA runtime as default, and kubelet."""
+"""The node: containerd, where the simulated NVIDIA runtime is a RuntimeClass as the GPU Operator makes it from 25.10 on, and kubelet."""
 
 import json
 
@@ -51,7 +51,7 @@ bin_dirs = ['/usr/lib/cni']
 conf_dir = '{STATE}/cni'
 
 [{runtime}.containerd]
-default_runtime_name = 'nvidia'
+default_runtime_name = 'runc'
 
 [{runtime}.containerd.runtimes.runc]
 runtime_type = 'io.containerd.runc.v2'

@@ -40,6 +40,7 @@ def test_annotation_chooses_the_gpu_of_a_container(cluster):
         env = [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": field}]
         work = ["sluice", "load", "be", "--count", "5"]
         pod = cluster.pod("a", "sh", "-c", f"{' '.join(work)}; sleep 1000", image=images.TOOLS, annotations={"test/gpu": chosen}, env=env)
+        pod["spec"]["runtimeClassName"] = "nvidia"
         cluster.create(ns, pod)
         cluster.wait("pod/a", "condition=Ready", ns)
         cluster.exec(ns, "a", *work)
@@ -54,7 +55,9 @@ def test_annotation_chooses_the_gpu_of_a_container(cluster):
 
 def test_container_without_the_variable_has_no_gpu(cluster):
     with cluster.namespace() as ns:
-        cluster.create(ns, cluster.pod("a", "sleep", "1000", image=images.TOOLS))
+        pod = cluster.pod("a", "sleep", "1000", image=images.TOOLS)
+        pod["spec"]["runtimeClassName"] = "nvidia"
+        cluster.create(ns, pod)
         cluster.wait("pod/a", "condition=Ready", ns)
         try:
             cluster.exec(ns, "a", "sluice", "load", "be", "--count", "5")
@@ -67,7 +70,9 @@ def test_container_without_the_variable_has_no_gpu(cluster):
 def test_unknown_gpu_is_refused_by_the_runtime(cluster):
     with cluster.namespace() as ns:
         env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-absent"}]
-        cluster.create(ns, cluster.pod("a", "sleep", "1000", env=env))
+        pod = cluster.pod("a", "sleep", "1000", env=env)
+        pod["spec"]["runtimeClassName"] = "nvidia"
+        cluster.create(ns, pod)
         state = "{.status.containerStatuses[0].state.terminated.message}"
         cluster.until("refusal", 30, lambda: "unknown device" in cluster.kubectl("get", "pod", "a", "-n", ns, "-o", f"jsonpath={state}"))
 

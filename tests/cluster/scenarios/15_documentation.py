@@ -1,4 +1,4 @@
-"""All commands of docs/kubernetes.md in order, as a new user runs them."""
+"""All commands of docs/kubernetes.md and docs/operators in order, as a new operator and a new user run them."""
 
 import json
 
@@ -9,21 +9,24 @@ SECONDS = 600
 EXAMPLES = ("training", "inference", "notebook")
 
 
-def test_every_command_of_the_page_works(cluster):
+def test_every_command_of_the_pages_works(cluster):
     remove_what_an_earlier_try_left(cluster)
     try:
-        follow_the_page(cluster)
+        follow_the_pages(cluster)
     finally:
         # The next test wants the GPUs.
         remove_examples(cluster)
 
 
-def follow_the_page(cluster) -> None:
+def follow_the_pages(cluster) -> None:
     documentation.provide_images()
     # As the GPU Operator or Node Feature Discovery do.
     cluster.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
     asked = documentation.commands()
-    assert set(asked) == {"Install", "See what priority does", "Annotate", "Look", "Upgrade", "Remove"}, set(asked)
+    assert set(asked) == {
+        "Install", "See what priority does", "Annotate", "Check a manifest", "Find your pods", "Look",
+        "Divide GPUs between teams", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove",
+    }, set(asked)
 
     documentation.run("Install")
     # The page's GPUs are real, the test's simulated; later upgrades keep the value.
@@ -37,9 +40,17 @@ def follow_the_page(cluster) -> None:
     assert set(where) == set(EXAMPLES) and set(where.values()) <= set(cluster.gpus), where
     cluster.until("all three use their GPU", 60, lambda: set(EXAMPLES) <= set(working(cluster)))
 
-    shown = "\n".join(documentation.run("Look"))
+    checked = documentation.run("Check a manifest")[-1]
+    assert "pod/training created (server dry run)" in checked, checked
+    shown = "\n".join(documentation.run("Look") + documentation.run("Find your pods"))
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
         assert part in shown, f"{part} is not in the output of the page's commands"
+
+    described = documentation.run("Divide GPUs between teams")[2]
+    assert ["requests.sluice.dev/gpu", "0", "4"] in [line.split() for line in described.splitlines()], described
+    documentation.run("Troubleshooting by symptom")
+    state = documentation.run("A pod runs, but not as asked")[0]
+    assert all(f"{name}-" in state for name in EXAMPLES), state
 
     before = identities(cluster)
     documentation.run("Upgrade")

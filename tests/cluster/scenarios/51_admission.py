@@ -82,6 +82,28 @@ def test_good_annotations_become_requests(cluster):
             assert {item["name"]: item.get("value") for item in other["env"]}["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def test_annotations_beside_the_template_are_warned_of(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        pod = product.tenant("a", quota=0.2, memory="64Mi")
+        labels = {"app": "a"}
+        template = {"metadata": {"labels": labels}, "spec": pod["spec"] | {"restartPolicy": "Always"}}
+        meta = {"name": "a", "namespace": ns, "annotations": pod["metadata"]["annotations"]}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+        create = ["create", "--dry-run=server", "-f", "-"]
+        # It is accepted; the option turns the warning into an exit code.
+        assert "created" in api.kubectl(*create, stdin=json.dumps(workload))
+        try:
+            api.kubectl(*create, "--warnings-as-errors", stdin=json.dumps(workload))
+        except api.Failed as warned:
+            assert "sluice.dev/quota" in warned.err and "spec.template.metadata.annotations" in warned.err, warned.err
+        else:
+            raise AssertionError("no warning")
+        template["metadata"]["annotations"] = pod["metadata"]["annotations"]
+        api.kubectl(*create, "--warnings-as-errors", stdin=json.dumps(workload))
+
+
 def test_kubeshare_labels(cluster):
     product.need()
     with cluster.namespace() as ns:

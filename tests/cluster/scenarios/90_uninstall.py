@@ -39,7 +39,7 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
 
 
 def cleanup(cluster) -> None:
-    """The commands of docs/kubernetes.md under "Remove", with the test's images."""
+    """The commands of docs/operators/upgrade.md under "Remove", with the test's images."""
     values = product.merged(product.VALUES, {"cleanup": {"enabled": True}})
     shown = ["--show-only", "templates/cleanup/daemonset.yaml", "--show-only", "templates/cleanup/rbac.yaml"]
     words = ["helm", "template", product.RELEASE, REPOSITORY / "charts/sluice", "-n", product.NAMESPACE, *shown, "-f", "-"]

@@ -7,7 +7,8 @@
  * hints captures     nothing is held while a stream is captured, and the capture is none the worse
  * hints expires      gives a hint without a request and prints a line; a request follows much later, at the next line on stdin
  * hints far          gives a hint far ahead and prints a line; continues at the next line on stdin
- * hints announces    gives a hint for each line on stdin and prints its result
+ * hints announces    gives a hint for each line on stdin and prints its result; for the line "request" it makes one, for
+ *                    "begin" it begins one by sluice_request_begin
  * hints exits        ends with a hold out
  * hints contenders   each line on stdin runs some requests and prints how many were held */
 #include "common.h"
@@ -19,6 +20,7 @@
 enum { N = 64, KERNELS = 3, PATIENCE_S = 60, LEAD_US = 300, GONE_MS = 50 };
 
 static sluice_result (*hint)(unsigned);
+static sluice_result (*begin)(void);
 static size_t (*hold_counters)(uint64_t *, size_t);
 static size_t (*hook_counters)(uint64_t *, size_t);
 static Gpu gpu;
@@ -51,9 +53,10 @@ static void until_ended(void) {
 
 static void look_up(void) {
     hint = (sluice_result(*)(unsigned))dlsym(RTLD_DEFAULT, "sluice_hint");
+    begin = (sluice_result(*)(void))dlsym(RTLD_DEFAULT, "sluice_request_begin");
     hold_counters = (size_t(*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "sluice_hook_holds");
     hook_counters = (size_t(*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, "sluice_hook_counters");
-    EXPECT(hint && hold_counters && hook_counters);
+    EXPECT(hint && begin && hold_counters && hook_counters);
 }
 
 static void copy_in(void) { DO(cuMemcpyHtoDAsync_v2(data, input, sizeof input, stream)); }
@@ -255,7 +258,14 @@ int main(int count, char **arguments) {
         char line[16];
         request();
         SAY("ready");
-        while (fgets(line, sizeof line, stdin)) SAY("hinted %d", hint(LEAD_US));
+        while (fgets(line, sizeof line, stdin)) {
+            if (!strcmp(line, "begin\n")) SAY("begun %d", begin());
+            else if (strcmp(line, "request\n")) SAY("hinted %d", hint(LEAD_US));
+            else {
+                request();
+                SAY("requested");
+            }
+        }
     } else if (!strcmp(part, "contenders")) contenders();
     else if (!strcmp(part, "exits")) {
         until_ready();

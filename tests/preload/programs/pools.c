@@ -7,8 +7,13 @@
  *   launched  a captured allocation is launched -> free bytes
  *   host      a pool of host memory -> free bytes
  *   destroyed a pool is destroyed before its last allocation is freed -> free bytes, before and after the free
- *   plain     memory of a pool is freed by cuMemFree -> free bytes */
+ *   plain     memory of a pool is freed by cuMemFree -> free bytes
+ *   ending    a pool is destroyed behind a free that the GPU has not reached -> the result of another allocation, then and later
+ *   behind    memory of cuMemAlloc is freed in a stream behind a long kernel -> the same
+ *   reset     the primary context is reset while two pools, one of them destroyed, have memory -> MiB free before and after
+ *   quiet     waits after a captured allocation, without a launch of its graph -> the driver's calls for sizes in them */
 #include "common.h"
+#include <dlfcn.h>
 
 enum { ROUNDS = 8, RELEASE_THRESHOLD = 4, LOCATION_HOST = 2 };
 static const size_t BIG = (size_t)900 << 20;
@@ -123,6 +128,63 @@ static void plain(void) {
     SAY("%zu", free_bytes());
 }
 
+/* Whether 900 MiB more can be had: now, and when all work is done. */
+static void now_and_later(void) {
+    CUdeviceptr data;
+    int now = cuMemAlloc_v2(&data, BIG);
+    DO(cuCtxSynchronize());
+    SAY("%d %d", now, cuMemAlloc_v2(&data, BIG));
+}
+
+static void ending(void) {
+    CUmemoryPool pool = new_pool(1);
+    CUstream stream = new_stream();
+    CUdeviceptr data;
+    DO(cuMemAllocFromPoolAsync(&data, BIG, pool, stream));
+    DO(launch(gpu.spin, 0, 0, 300 * 1000, stream));
+    DO(cuMemFreeAsync(data, stream));
+    DO(cuMemPoolDestroy(pool));
+    now_and_later();
+}
+
+static void behind(void) {
+    CUstream stream = new_stream();
+    CUdeviceptr data;
+    DO(cuMemAlloc_v2(&data, BIG));
+    DO(launch(gpu.spin, 0, 0, 300 * 1000, stream));
+    DO(cuMemFreeAsync(data, stream));
+    now_and_later();
+}
+
+static void reset(void) {
+    CUmemoryPool kept = new_pool(1), destroyed = new_pool(1);
+    CUcontext context;
+    CUdeviceptr data;
+    DO(cuMemAllocFromPoolAsync(&data, BIG / 3, kept, NULL));
+    DO(cuMemAllocFromPoolAsync(&data, BIG / 3, destroyed, NULL));
+    DO(cuMemPoolDestroy(destroyed));
+    size_t before = free_bytes();
+    DO(cuDevicePrimaryCtxReset_v2(gpu.device));
+    DO(cuDevicePrimaryCtxRetain(&context, gpu.device));
+    DO(cuCtxSetCurrent(context));
+    SAY("%zu %zu", before >> 20, free_bytes() >> 20);
+}
+
+static void quiet(void) {
+    uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "sluiceSimCalls");
+    CUstream stream = new_stream();
+    CUgraph graph;
+    CUdeviceptr data;
+    full_pool();
+    DO(cuStreamBeginCapture_v2(stream, CAPTURE_THREAD_LOCAL));
+    DO(cuMemAllocAsync(&data, BIG, stream));
+    DO(cuStreamEndCapture(stream, &graph));
+    DO(cuCtxSynchronize());
+    uint64_t pools = calls("cuMemPoolGetAttribute"), graphs = calls("cuDeviceGetGraphMemAttribute");
+    for (int i = 0; i < ROUNDS; i++) DO(cuCtxSynchronize());
+    SAY("%d %d", (int)(calls("cuMemPoolGetAttribute") - pools), (int)(calls("cuDeviceGetGraphMemAttribute") - graphs));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     gpu = open_gpu();
@@ -135,6 +197,10 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "host")) host();
     if (!strcmp(what, "destroyed")) destroyed();
     if (!strcmp(what, "plain")) plain();
+    if (!strcmp(what, "ending")) ending();
+    if (!strcmp(what, "behind")) behind();
+    if (!strcmp(what, "reset")) reset();
+    if (!strcmp(what, "quiet")) quiet();
     while (getchar() != EOF) {}
     DO(cuCtxSynchronize());
     return 0;

@@ -1,8 +1,13 @@
-/* races WHAT: another thread uses an address or a context again before the driver's call that ended its former use has returned. Needs
- * programs/racing_driver.c in the place of the driver. It says how many MiB are in use at the end. WHAT: unmap, release. */
+/* races WHAT: another thread does something before a call of the driver has returned. Needs programs/racing_driver.c in the place of the
+ * driver.
+ *   unmap, release  it uses an address or a context again of which that call ended the former use -> MiB in use at the end
+ *   allocate        it allocates while the driver tells the size of a pool -> a line when it has
+ *   destroy         it destroys the pool meanwhile -> whether the pool had ended before its size was told
+ *   fork            it forks while the driver makes a primary context; the child retains that context -> a line when the child has ended */
 #include "common.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/wait.h>
 
 CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUhandle, unsigned long long);
@@ -58,14 +63,89 @@ static void release(void) {
     DO(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+static CUmemoryPool pool;
+static CUcontext current;
+
+static void *allocate(void *unused) {
+    CUdeviceptr data;
+    DO(cuCtxSetCurrent(current));
+    DO(cuMemAllocFromPoolAsync(&data, BYTES, pool, NULL));
+    return unused;
+}
+
+/* Ends a process of which a call hangs. */
+enum { PATIENCE_S = 20 };
+
+static void join(void *(*what)(void *)) {
+    EXPECT(pthread_create(&thread, NULL, what, NULL) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+static void allocate_meanwhile(void) {
+    alarm(PATIENCE_S);
+    join(allocate);
+}
+
+static void *destroy(void *unused) {
+    DO(cuMemPoolDestroy(pool));
+    return unused;
+}
+
+static void destroy_meanwhile(void) { do_on_another_thread(destroy); }
+
+/* A pool that is in use, of which the hook asks for the size; `meanwhile` is done in that question. */
+static void ask_for_size(void (**after_call)(void), void (*meanwhile)(void)) {
+    PoolProps props = {.type = 1, .location = {1, 0}};
+    size_t available, total;
+    DO(cuMemPoolCreate(&pool, &props));
+    allocate(NULL);
+    *after_call = meanwhile;
+    DO(cuMemGetInfo_v2(&available, &total));
+}
+
+static void *fork_child(void *unused) {
+    int status;
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        CUcontext context;
+        alarm(PATIENCE_S);
+        cuDevicePrimaryCtxRetain(&context, 0);
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return unused;
+}
+
+static void fork_meanwhile(void) { join(fork_child); }
+
 int main(int argc, char **argv) {
-    int unmaps = argc > 1 && !strcmp(argv[1], "unmap");
+    const char *what = argc > 1 ? argv[1] : "";
+    int unmaps = !strcmp(what, "unmap");
     size_t available, total;
     CUcontext context;
-    open_gpu();
+    current = open_gpu().context;
     void *driver = dlopen(getenv("SLUICE_REAL_LIBCUDA"), RTLD_NOW | RTLD_NOLOAD);
     void (**after_call)(void) = driver ? dlsym(driver, "after_call") : NULL;
     EXPECT(after_call);
+    if (!strcmp(what, "allocate")) {
+        ask_for_size(after_call, allocate_meanwhile);
+        SAY("allocated");
+        return 0;
+    }
+    if (!strcmp(what, "destroy")) {
+        ask_for_size(after_call, destroy_meanwhile);
+        if (thread) pthread_join(thread, NULL);
+        SAY("%d", *(int *)dlsym(driver, "was_used_after_end"));
+        return 0;
+    }
+    if (!strcmp(what, "fork")) {
+        *(void (**)(void))dlsym(driver, "in_retain") = fork_meanwhile;
+        DO(cuDevicePrimaryCtxRetain(&context, 0));
+        SAY("ended");
+        return 0;
+    }
     *after_call = unmaps ? map_meanwhile : retain_meanwhile;
     if (unmaps) unmap();
     else release();

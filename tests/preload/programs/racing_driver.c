@@ -1,9 +1,14 @@
-/* A driver that calls the program after it has unmapped memory or ended a primary context, before its own call returns: what another
- * thread of the program may do in that time. */
+/* A driver that calls the program before its own call returns: after it has unmapped memory or ended a primary context, while it makes a
+ * primary context, and while it tells the size of a pool. So the program sees what another thread may do in that time. */
 #include "cu.h"
 #include <stddef.h>
 
 void (*after_call)(void);
+/* Called once within the next making of a primary context. */
+void (*in_retain)(void);
+/* A pool was destroyed while a thread asked for its size. */
+int was_used_after_end;
+static volatile int is_asked;
 
 static CUresult then_call(CUresult result) {
     void (*call)(void) = after_call;
@@ -33,4 +38,30 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     CUresult result = release(device);
     state(device, &flags, &active);
     return active ? result : then_call(result);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    CUresult (*get)(CUmemoryPool, int, void *) = real("cuMemPoolGetAttribute");
+    void (*call)(void) = after_call;
+    if (!call) return get(pool, attribute, value);
+    after_call = NULL;
+    is_asked = 1;
+    call();
+    CUresult result = get(pool, attribute, value);
+    is_asked = 0;
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    CUresult (*destroy)(CUmemoryPool) = real("cuMemPoolDestroy");
+    if (is_asked) was_used_after_end = 1;
+    return destroy(pool);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    CUresult (*retain)(CUcontext *, CUdevice) = real("cuDevicePrimaryCtxRetain");
+    void (*call)(void) = in_retain;
+    in_retain = NULL;
+    if (call) call();
+    return retain(context, device);
 }

@@ -5,7 +5,8 @@
  *   stop         stops itself between two tokens of a request; when continued, ends the request and prints a line
  *   fork         a child between two tokens launches nothing and marks nothing; prints a line
  *   end          ends the context between two tokens and prints a line; nothing follows
- *   capture      captures between two tokens, prints a line */
+ *   capture      captures between two tokens, prints a line
+ *   marks N      marks N requests without work, each directly behind the one before; prints a line */
 #include "common.h"
 #include "../../../hook/include/sluice.h"
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { N = 64, ITERATIONS = 50, PATIENCE_S = 60, PAUSE_US = 20000, WARM_UP = 4, SAMPLES = 20 };
+enum { N = 64, ITERATIONS = 50, PATIENCE_S = 60, PAUSE_US = 20000, WARM_UP = 4, SAMPLES = 20, MARKED_US = 2000 };
 
 static sluice_result (*begin)(void), (*end)(void);
 static size_t (*hold_counters)(uint64_t *, size_t);
@@ -80,6 +81,14 @@ static void capture(void) {
     DO(cuStreamEndCapture(captured, &graph));
 }
 
+static void marks(unsigned long count) {
+    for (unsigned long i = 0; i < count; i++) {
+        EXPECT(begin() == SLUICE_OK);
+        usleep(MARKED_US);
+        EXPECT(end() == SLUICE_OK);
+    }
+}
+
 int main(int count, char **arguments) {
     EXPECT(count == 3);
     marked = !strcmp(arguments[1], "marked");
@@ -108,6 +117,11 @@ int main(int count, char **arguments) {
         if (!strncmp(line, "requests ", 9)) {
             for (unsigned long i = strtoul(line + 9, NULL, 10); i > 0; i--) request();
             SAY("holds %lu", (unsigned long)(launched() - before));
+            continue;
+        }
+        if (!strncmp(line, "marks ", 6)) {
+            marks(strtoul(line + 6, NULL, 10));
+            SAY("done");
             continue;
         }
         start();

@@ -7,10 +7,10 @@ use crate::tenant::TenantOptions;
 use crate::waiting::{TIMEOUT, eventually};
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{Class, Client, SetClientsRequest};
-use sluice_test_bed::{Metrics, Output, Process, http};
+use sluice_test_bed::{Metrics, Output, PodCgroups, Process, http};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::transport::Endpoint;
@@ -18,17 +18,13 @@ use tonic::transport::Endpoint;
 /// The uuid of the node's simulated GPU.
 pub const GPU: &str = "GPU-01234567-89ab-cdef-0123-456789abcdef";
 
-/// Mount points of cgroup hierarchies, the most common first.
-const HIERARCHIES: [&str; 4] =
-    ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup"];
-
 /// A node whose pod-manager gets its clients from an agent and identifies pods by their cgroups.
 pub struct PodBed {
     /// The simulated GPU and the tenants.
     pub node: Node,
     /// Part of the pod uids, because managers of other tests see the same processes.
     bed_number: usize,
-    root: PathBuf,
+    cgroups: PodCgroups,
     clients: Vec<Client>,
     manager: Option<Process>,
     metrics: SocketAddr,
@@ -43,7 +39,8 @@ impl PodBed {
     /// When something does not start.
     pub fn start(clients: &[(usize, Class, u32)], arguments: &str) -> Option<Self> {
         let bed_number = BEDS.fetch_add(1, Ordering::Relaxed);
-        let root = create_cgroups(bed_number).inspect_err(skipped).ok()?;
+        let name = format!("sluice-preload-{}-{bed_number}", std::process::id());
+        let cgroups = PodCgroups::create(&name).inspect_err(skipped).ok()?;
         let node =
             NodeOptions::default().without_manager().simulator_arguments(&format!("--uuid {GPU}")).start();
         let clients = clients.iter().map(|(n, class, percent)| Client {
@@ -58,7 +55,7 @@ impl PodBed {
         });
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let (clients, metrics) = (clients.collect(), free_address());
-        let mut pods = Self { node, bed_number, root, clients, manager: None, metrics, arguments };
+        let mut pods = Self { node, bed_number, cgroups, clients, manager: None, metrics, arguments };
         pods.start_manager();
         Some(pods)
     }
@@ -110,9 +107,7 @@ impl PodBed {
     /// # Panics
     /// When its cgroup cannot be made.
     pub fn tenant(&self, n: usize, program: &str) -> TenantOptions {
-        let container = format!("{:0<64}", self.uid(n).replace('-', ""));
-        let cgroup = self.root.join(format!("kubepods/burstable/pod{}/{container}", self.uid(n)));
-        fs::create_dir_all(&cgroup).unwrap_or_else(|error| panic!("making {}: {error}", cgroup.display()));
+        let cgroup = self.cgroups.of_pod(&self.uid(n)).unwrap_or_else(|error| panic!("{error:#}"));
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", cgroup.display());
         self.node.tenant(&format!("ml/pod-{n}"), program).through_shell(&script)
     }
@@ -156,9 +151,8 @@ impl PodBed {
 
 impl Drop for PodBed {
     fn drop(&mut self) {
-        self.kill_manager();
         // A process in a cgroup is killed by its own owner, maybe later. The cgroup then remains until the machine restarts.
-        remove(&self.root);
+        self.kill_manager();
     }
 }
 
@@ -168,28 +162,6 @@ static BEDS: AtomicUsize = AtomicUsize::new(0);
 /// The n-th pod's uid, unique on this machine.
 fn uid(bed_number: usize, n: usize) -> String {
     format!("0b6b5d2c-6a4e-4f0b-{:04}-{:08}{n:04}", bed_number % 10_000, std::process::id())
-}
-
-/// Creates a folder for cgroups, or returns the reason why there is none.
-fn create_cgroups(bed_number: usize) -> Result<PathBuf, String> {
-    let name = format!("sluice-preload-{}-{bed_number}", std::process::id());
-    let mut why = String::new();
-    for hierarchy in HIERARCHIES {
-        let root = Path::new(hierarchy).join(&name);
-        // Only in a cgroup hierarchy does a new directory contain this file.
-        match fs::create_dir(&root).map(|()| root.join("cgroup.procs").exists()) {
-            Ok(true) => return Ok(root),
-            Ok(false) => drop(fs::remove_dir(&root)),
-            Err(error) => why = format!("{hierarchy}: {error}"),
-        }
-    }
-    Err(why)
-}
-
-fn remove(folder: &Path) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.path().is_dir()).for_each(|entry| remove(&entry.path()));
-    let _ = fs::remove_dir(folder);
 }
 
 fn send_clients(control: &Path, request: SetClientsRequest) {

@@ -75,6 +75,8 @@ struct State {
     gate: u32,
     /// A request of this kind is read and never answered.
     hangs_at: Option<RequestKind>,
+    /// Requests for grants that were not answered.
+    unanswered: usize,
     /// The work of clients with an earlier deadline, for all clients.
     urgent: u64,
 }
@@ -115,6 +117,18 @@ impl RecordingManager {
     /// client has an unlimited one.
     pub fn hang_at(&self, kind: RequestKind) {
         lock(&self.state).hangs_at = Some(kind);
+    }
+
+    /// Takes back the grants of all clients, and gives none again.
+    pub fn revoke(&self) {
+        let mut state = lock(&self.state);
+        state.hangs_at = Some(RequestKind::Quota);
+        state.pages.iter().step_by(2).for_each(|grant| GrantView::new(grant.words()).close());
+    }
+
+    /// Requests for grants that were read and not answered.
+    pub fn unanswered(&self) -> usize {
+        lock(&self.state).unanswered
     }
 
     /// Shows all present and future clients the work of clients with an earlier deadline.
@@ -270,7 +284,9 @@ fn serve(
         let Some(frame) = frames.next() else { continue };
         let request = Request::decode(&frame).map_err(io::Error::other)?;
         let fds = std::mem::take(&mut fds);
-        if lock(state).hangs_at == Some(request.body.kind()) {
+        let kind = request.body.kind();
+        if lock(state).hangs_at == Some(kind) {
+            lock(state).unanswered += usize::from(kind == RequestKind::Quota);
             continue;
         }
         let mut pages = Vec::new();

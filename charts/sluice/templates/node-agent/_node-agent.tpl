@@ -16,7 +16,10 @@ nodeAffinity:
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}
-- {{ printf "--health=0.0.0.0:%v" (int64 .) | quote }}
+{{- if eq (int64 .) 9400 }}
+{{- fail "nodeAgent.healthPort is 9400, expected another port: the agent serves its metrics on 9400" }}
+{{- end }}
+- {{ printf "--health=%v" (int64 .) | quote }}
 {{- end }}
 {{- /* YAML reads a bare `off` in a values file as false. */}}
 {{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "adopt" $own.adopt "self-test" $own.selfTest }}

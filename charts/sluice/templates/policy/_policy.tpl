@@ -12,6 +12,7 @@ labels:
   {{- include "sluice.labels" (dict "root" .root "component" "policy") | nindent 2 }}
 {{- end }}
 
+{{/* include "sluice.policyBinding" (dict "root" $ "name" "assignment" "action" "Warn"): denies if no action is named */}}
 {{- define "sluice.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -19,5 +20,5 @@ metadata:
   {{- include "sluice.policyMetadata" . | nindent 2 }}
 spec:
   policyName: {{ include "sluice.fullname" .root }}-{{ .name }}
-  validationActions: [Deny]
+  validationActions: [{{ .action | default "Deny" }}]
 {{- end }}

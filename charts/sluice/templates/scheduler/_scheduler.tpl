@@ -6,12 +6,21 @@ leaderElection:
   leaderElect: true
   resourceNamespace: {{ .Release.Namespace }}
   resourceName: {{ include "sluice.schedulerLease" . }}
+{{- if not (kindIs "invalid" .Values.scheduler.kubeScheduler.percentageOfNodesToScore) }}
+percentageOfNodesToScore: {{ int64 .Values.scheduler.kubeScheduler.percentageOfNodesToScore }}
+{{- end }}
 {{- with .Values.scheduler.kubeScheduler.clientConnection }}
 clientConnection:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 profiles:
   - schedulerName: sluice-scheduler
+    plugins:
+      postFilter:
+        disabled:
+          # It evicts pods for room that it counts itself (processors, slots), and asks only extenders with a preemptVerb
+          # whether the pod then fits. This extender has none: it could refuse the pod, and the eviction would be in vain.
+          - name: DefaultPreemption
 extenders:
   - urlPrefix: http://127.0.0.1:9402
     filterVerb: filter

@@ -14,7 +14,9 @@
 - {{ printf "--mutating-configuration=%s" $name | quote }}
 - {{ printf "--validating-configuration=%s" $name | quote }}
 {{- end }}
-{{- include "sluice.flag" (list "runtime-class" .Values.runtimeClassName) }}
+{{- with include "sluice.runtimeClassName" . }}
+{{- include "sluice.flag" (list "runtime-class" .) }}
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

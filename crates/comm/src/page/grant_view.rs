@@ -155,6 +155,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::URGENT)
     }
 
+    /// When the token is expected to pass from or to this client, on CLOCK_MONOTONIC, in nanoseconds; 0: not known.
+    pub fn hand_off_ns(&self) -> u64 {
+        read(self.0, grant::HAND_OFF_NS)
+    }
+
     /// The word of [`Self::urgent`], whose low half is a futex.
     pub fn urgent_futex(&self) -> &'a AtomicU64 {
         &self.0[grant::URGENT]
@@ -226,6 +231,11 @@ impl GrantView<'_> {
             self.0[grant::URGENT].store(urgent, Ordering::Release);
         }
         changes
+    }
+
+    /// Sets when the token is expected to pass from or to the client; 0: not known.
+    pub fn set_hand_off(&self, at_ns: u64) {
+        self.0[grant::HAND_OFF_NS].store(at_ns, Ordering::Release);
     }
 
     /// Sets whether best-effort clients have the driver's default time slices.

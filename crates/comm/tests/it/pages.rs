@@ -83,6 +83,8 @@ fn client_reads_the_words_of_the_manager() {
     page.set_contended(false);
     assert!(!page.contended());
     page.set_gate_word(u32::MAX);
+    page.set_hand_off(7_900);
+    assert_eq!(page.hand_off_ns(), 7_900);
     page.set_contenders(1500);
     assert_eq!((page.gate_word(), page.contenders()), (u32::MAX, 1500));
     assert!(!page.default_slices(), "short slices unless the manager writes otherwise");

@@ -86,8 +86,8 @@ impl TokenLedger {
     /// Charges a client with an unlimited grant for `used_ns` of GPU time (at most the span) between `from` and `to`.
     ///
     /// Grants of other clients that ran in this span are not charged for that time. If work of a token-scheduled grant
-    /// ran beside it, or all processes have default slices, the GPU alternated between both by time slice: each is
-    /// charged 0.45 of the time.
+    /// ran beside it, or that of a hardware-scheduled process with the default slice, the GPU alternated between both by
+    /// time slice: each is charged 0.45 of the time.
     pub fn charge_unlimited(&mut self, client: ClientId, from: u64, to: u64, used_ns: u64) {
         let to = self.at(to);
         let own = self.preempt_grants(from, to, used_ns);
@@ -117,7 +117,7 @@ impl TokenLedger {
             }
             let overlap = to.saturating_sub(from.max(grant.start));
             let beside = Share::ratio(overlap, span).of(used);
-            if grant.hardware_scheduled && !self.default_slices {
+            if grant.is_preempted(self.default_slices) {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
                 let part = ALTERNATING.of(beside);
@@ -150,12 +150,15 @@ impl TokenLedger {
     pub fn count_bursts(&mut self, bursts: u64, used_ns: u64) {
         let lost = bursts.saturating_mul(self.policy.burst_switch_ns).min(used_ns);
         let default_slices = self.default_slices;
-        for grant in self.grants.iter_mut().filter(|grant| grant.is_running() && !default_slices) {
+        for grant in &mut self.grants {
+            if !grant.is_running() || !grant.is_preempted(default_slices) {
+                continue;
+            }
             grant.preempted_ns = grant.preempted_ns.saturating_add(lost);
         }
         let withheld = self.withheld_since.is_some();
-        let is_preempted = |grant: &Grant| grant.hardware_scheduled && !default_slices;
-        let alternates = |grant: &Grant| !(is_preempted(grant) || withheld && grant.can_be_suspended());
+        let alternates =
+            |grant: &Grant| !(grant.is_preempted(default_slices) || withheld && grant.can_be_suspended());
         let unused_ns = self.unused_slices_ns.saturating_add(bursts.saturating_mul(LAST_SLICE_NS));
         // A process can report any number of bursts: what is kept is bounded by what was used.
         let most_ns = ALTERNATING.of(used_ns).max(LAST_SLICE_NS);

@@ -49,6 +49,8 @@ pub(super) struct Grant {
     pub(super) hardware_scheduled: bool,
     /// A process whose work continues while grants are withheld was under it and has left.
     pub(super) ungated: bool,
+    /// One of its hardware-scheduled processes reports work. A process that reports none loses the grant soon.
+    pub(super) works: bool,
     /// Since when its client is enabled.
     runs_since: Option<u64>,
     /// Time for which it was suspended because grants were withheld.
@@ -73,6 +75,7 @@ impl Grant {
             ran: 0,
             hardware_scheduled: false,
             ungated: false,
+            works: true,
             runs_since: None,
             suspended_ns: 0,
             contended: false,
@@ -127,6 +130,12 @@ impl Grant {
 
     pub(super) fn is_running(&self) -> bool {
         self.runs_since.is_some()
+    }
+
+    /// Whether latency-critical work runs instead of its work, and not beside it in turns: its groups have short slices, or no work. A
+    /// process that reports no work although it has some is not charged for this time, but it soon loses the grant.
+    pub(super) fn is_preempted(&self, default_slices: bool) -> bool {
+        self.hardware_scheduled && !(default_slices && self.works)
     }
 
     /// Restarts it at `now`: the time before has been charged.

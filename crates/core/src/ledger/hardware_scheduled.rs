@@ -54,6 +54,13 @@ impl TokenLedger {
         }
     }
 
+    /// Records which hardware-scheduled processes report work.
+    pub fn set_working(&mut self, is_working: impl Fn(ProcessId) -> bool) {
+        for grant in &mut self.grants {
+            grant.works = grant.members.iter().any(|member| is_working(member.process));
+        }
+    }
+
     /// The deadline of the grant at `index` has come: its hardware-scheduled processes continue, or are to be disabled.
     pub(super) fn end_quantum(&mut self, index: usize, now: u64) {
         if self.grants[index].can_continue() {

@@ -236,6 +236,26 @@ impl TokenLedger {
         self.clients.get(&client).is_some_and(|client| client.spec.limit != Share::ONE)
     }
 
+    /// The token-scheduled processes that hold grants with deadlines, and these deadlines.
+    pub fn members(&self) -> impl Iterator<Item = (ProcessId, u64)> + '_ {
+        self.grants.iter().flat_map(|grant| {
+            let returning = grant.members.iter().filter(|member| member.kind == ReturnKind::Returns);
+            returning.map(|member| (member.process, grant.deadline))
+        })
+    }
+
+    /// The waiting processes of the client that is granted next if nothing else changes until then. A holder that requests again may come
+    /// before it.
+    pub fn next_in_line(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        let next = self.queue.first(self.is_withheld()).and_then(|key| self.clients.get(&key.client));
+        next.into_iter().flat_map(|client| client.processes.iter().copied()).filter(|id| {
+            let process = self.processes.get(id);
+            process.is_some_and(|process| {
+                process.waiting.is_some() && process.kind != ReturnKind::HardwareScheduled
+            })
+        })
+    }
+
     /// Processes that wait for a grant with a deadline.
     pub fn waiting(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.waiting.iter().copied()

@@ -1,4 +1,8 @@
 //! A queue of lines and the thread that writes them. The sender of a line never waits.
+//!
+//! `tracing-appender` (0.2.5) has such a writer and is not used, because a daemon could hang at its end: if the queue is full then, its guard
+//! prints to standard output, which blocks where standard output and standard error have the same reader that stands still. The line that
+//! reports dropped lines and an end of the wait that is configurable would need a part of our own at either side of it.
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io::{self, Write};

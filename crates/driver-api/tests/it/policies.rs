@@ -73,11 +73,8 @@ const FORWARDED: &[(&str, &str)] = &[
     ("cuMemGetAllocationPropertiesFromHandle", "reads a handle"),
     ("cuMemHostAlloc", "host memory"),
     ("cuMemImportFromShareableHandle", "the memory is charged to the process that created it"),
-    ("cuMemMap", "maps memory that was charged for cuMemCreate"),
-    ("cuMemPoolCreate", "an empty pool: allocations from it are charged"),
     ("cuMemPoolImportFromShareableHandle", "the memory is charged to the process that created it"),
     ("cuMemPoolImportPointer", "the memory is charged to the process that created it"),
-    ("cuMemRetainAllocationHandle", "one more reference to memory that was charged for cuMemCreate"),
     ("cuMipmappedArrayGetMemoryRequirements", "returns the size of an array, allocates nothing"),
     ("cuMulticastCreate", "an object over memory that was charged to the owner of each device"),
     ("cuTensorMapSetAllocationClass", "changes a descriptor"),
@@ -169,9 +166,22 @@ fn symbols_of_each_policy_are_these() {
             "cuLaunchKernelEx_ptsz",
         ]
     );
+    assert_eq!(of(Policy::MayWait), ["cuCtxSetLimit"]);
+    assert_eq!(of(Policy::Trim), ["cuDeviceGraphMemTrim", "cuMemPoolTrimTo"]);
     assert_eq!(
-        of(Policy::MayWait),
-        ["cuCtxSetLimit", "cuDeviceGraphMemTrim", "cuMemPoolDestroy", "cuMemPoolTrimTo"]
+        of(Policy::Pool),
+        ["cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemPoolCreate", "cuMemPoolDestroy"]
+    );
+    assert_eq!(of(Policy::Physical), ["cuMemMap", "cuMemRetainAllocationHandle", "cuMemUnmap"]);
+    assert_eq!(of(Policy::Init), ["cuInit"]);
+    assert_eq!(
+        of(Policy::AllocAsync),
+        [
+            "cuMemAllocAsync",
+            "cuMemAllocAsync_ptsz",
+            "cuMemAllocFromPoolAsync",
+            "cuMemAllocFromPoolAsync_ptsz",
+        ]
     );
     assert_eq!(
         of(Policy::Alloc),
@@ -182,10 +192,6 @@ fn symbols_of_each_policy_are_these() {
             "cuArrayCreate_v2",
             "cuMemAlloc",
             "cuMemAlloc_v2",
-            "cuMemAllocAsync",
-            "cuMemAllocAsync_ptsz",
-            "cuMemAllocFromPoolAsync",
-            "cuMemAllocFromPoolAsync_ptsz",
             "cuMemAllocManaged",
             "cuMemAllocPitch",
             "cuMemAllocPitch_v2",

@@ -9,8 +9,9 @@ use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
 use crate::period_predictor::estimate_full_burst;
 use crate::platform::{
-    Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamLocation, TokenLink,
+    Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamKind, StreamLocation, TokenLink,
 };
+use crate::streams::UsedStream;
 use crate::thread_state::ThreadState;
 
 /// How often a waiting launch checks whether the drain has stalled.
@@ -44,7 +45,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
-            if let Err(reason) = self.wait_for_grant() {
+            if let Err(reason) = self.wait_for_grant(stream) {
                 return Outcome::Bypassed(reason);
             }
             self.gate.enter(thread.shard());
@@ -163,8 +164,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Waits until a grant is open; `Err` if the launch is to bypass.
-    fn wait_for_grant(&self) -> Result<(), Bypass> {
+    /// Waits until a grant is open for a launch on `stream`; `Err` if the launch is to bypass.
+    fn wait_for_grant(&self, stream: Stream) -> Result<(), Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
         state.waiting_launches += 1;
@@ -180,7 +181,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                         break Ok(());
                     }
                     self.begin_drain(&mut state);
-                    self.wait_for_drain(state)
+                    state
                 }
                 Phase::Draining => {
                     if state.drain_stalled
@@ -189,7 +190,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                         state.drain_stalled = true;
                         break Err(Bypass::DrainStalled);
                     }
-                    self.wait_for_drain(state)
+                    state = self.mark_own_stream(state, stream);
+                    if state.phase == Phase::Draining { self.wait_for_drain(state) } else { state }
                 }
                 Phase::Closed => {
                     self.request_grant(&mut state, None);
@@ -203,6 +205,24 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         };
         state.waiting_launches -= 1;
         result
+    }
+
+    /// Records an event behind the work of `stream`, if that is the calling thread's default stream and a capture is open. The drain waits
+    /// for such an event, which no other thread can record.
+    fn mark_own_stream<'s>(&'s self, state: MutexGuard<'s, State>, stream: Stream) -> MutexGuard<'s, State> {
+        if stream.kind != StreamKind::PerThread || !self.captures.any() {
+            return state;
+        }
+        drop(state);
+        // If the lock is taken, a context or a stream is about to end, which may wait for this launch. The next check tries again.
+        if let Ok(_handles) = self.handles_lock.try_lock() {
+            let lacks_event = |used: &&UsedStream| used.stream == stream && !used.is_reachable_in_capture();
+            let used = self.lock().streams.all().iter().find(lacks_event).copied();
+            if let Some(used) = used {
+                self.mark_tail(used.context, used.stream);
+            }
+        }
+        self.lock()
     }
 
     /// Waits for the drain in progress, for at most [`STALL_CHECK`].
@@ -250,7 +270,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Begins a grant.
     pub(super) fn open_grant(&self, state: &mut State, quota_ms: f64) {
-        let stale = state.grant.measured.take();
+        // Of a grant that was lost. The tracker returns it.
+        state.orphaned_marks.extend(state.grant.measured.take().map(|stale| stale.mark));
         let number = state.grant.number + 1;
         let now = self.clock.now_ns();
         state.grant = Grant {
@@ -264,9 +285,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.counters.grants.fetch_add(1, Relaxed);
         self.gate.open();
         self.wake_tracker_locked(state);
-        if let Some(stale) = stale {
-            self.driver.discard(stale.mark);
-        }
     }
 
     /// Ends the grant: closes the launch gate and leaves the rest to the tracker.

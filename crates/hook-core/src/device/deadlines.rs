@@ -29,8 +29,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Whether a launch would be postponed now. Without urgent work this is one load.
-    pub fn is_to_postpone(&self) -> bool {
+    fn is_to_postpone(&self) -> bool {
         self.link.urgent_work() != UrgentWork::None && self.postponed_for().is_some()
+    }
+
+    /// Whether a launch would wait now: it is postponed, or needs a grant first.
+    pub fn would_wait(&self) -> bool {
+        self.is_to_postpone() || !self.is_open() && self.bypass_reason().is_none()
     }
 
     /// Records a launch that passes. Returns whether the later ones of its burst have to be checked, each by itself.

@@ -32,8 +32,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         for context in contexts {
             self.driver.drain_context(context);
         }
-        for mark in &marks {
-            self.driver.wait(*mark);
+        if !self.poll_for(|| marks.iter().all(|mark| self.driver.is_reached(*mark))) {
+            for mark in &marks {
+                self.driver.wait(*mark);
+            }
         }
         let now = self.clock.now_ns();
         let gpu = begin.and_then(|begin| {
@@ -49,6 +51,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if state.phase == Phase::Draining {
             self.settle_grant(&mut state, (now, held_back_ns), gpu);
         }
+        drop(state);
+        self.stop_polling_for_end();
     }
 
     /// Waits for threads that passed the launch gate before it closed.
@@ -57,6 +61,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             // Launches order themselves from now on. Those that did not yet are visible after this time.
             self.gate.set_ordered_by_drain(false);
             self.clock.pause(REFUSED_ORDER_NS);
+        }
+        if self.poll_for(|| !self.gate.in_flight()) {
+            return;
         }
         let began = self.clock.now_ns();
         while self.gate.in_flight() && self.clock.now_ns().saturating_sub(began) < LAUNCH_TIMEOUT_NS {
@@ -85,10 +92,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if state.phase != Phase::Draining {
             return false;
         }
-        let is_covered = |used: &UsedStream| {
-            used.stream.kind == StreamKind::Created || !used.is_dirty() || used.tail().is_some()
-        };
-        if self.captures.any() && !state.streams.all().iter().all(is_covered) {
+        if self.captures.any() && !state.streams.all().iter().all(UsedStream::is_reachable_in_capture) {
             return true;
         }
         let mut contexts: Vec<u64> = state.streams.all().iter().map(|used| used.context).collect();

@@ -169,7 +169,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Records an event behind the stream's work, for the drain.
-    fn mark_tail(&self, context: u64, stream: Stream) {
+    pub(super) fn mark_tail(&self, context: u64, stream: Stream) {
         // An unlimited grant is never drained.
         if self.lock().grant.is_unlimited() {
             return;
@@ -179,6 +179,31 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if let Some(unused) = unused {
             self.driver.discard(unused);
         }
+    }
+
+    /// Records events behind the work that the process is known to have, as far as this thread can.
+    pub fn mark_work(&self) -> Vec<Mark> {
+        let _handles = lock(&self.handles_lock);
+        let capturing = self.captures.any();
+        let is_markable = |used: &UsedStream| match used.stream.kind {
+            StreamKind::PerThread => false,
+            StreamKind::Legacy => !capturing,
+            StreamKind::Created => !(capturing && self.driver.is_capturing(used.stream)),
+        };
+        let used: Vec<_> = self.lock().streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
+        let marks = used.iter().filter(|used| is_markable(used));
+        marks.filter_map(|used| self.driver.mark(used.context, used.stream)).collect()
+    }
+
+    /// Returns the events of the list for reuse if the GPU has reached all of them. Otherwise, or if a context is about to end, the list
+    /// stays as it is, and the result is `false`.
+    pub fn discard_if_reached(&self, marks: &mut Vec<Mark>) -> bool {
+        let Ok(_handles) = self.handles_lock.try_lock() else { return false };
+        let is_reached = marks.iter().all(|mark| self.driver.is_reached(*mark));
+        if is_reached {
+            marks.drain(..).for_each(|mark| self.driver.discard(mark));
+        }
+        is_reached
     }
 
     /// Prepares for the destruction of a stream: records an event behind its remaining work, so that the handle is not needed again.

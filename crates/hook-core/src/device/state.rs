@@ -24,6 +24,8 @@ pub struct Settings {
     pub fail_closed: bool,
     /// How long a launch waits for the drain of the last grant. The drain may be waiting for that same launch.
     pub stall_ns: u64,
+    /// For how long the tracker polls before and after the end of a grant for which another client waits, in nanoseconds; 0: never.
+    pub polling_ns: u64,
     /// When hold kernels are used.
     pub hold_kernels: hold_kernel::Settings,
 }
@@ -35,6 +37,7 @@ impl Default for Settings {
             quantile: Quantile::P90,
             fail_closed: false,
             stall_ns: 5_000_000_000,
+            polling_ns: 0,
             hold_kernels: hold_kernel::Settings::default(),
         }
     }
@@ -131,7 +134,8 @@ pub(super) struct State {
     pub(super) postponed_threads: usize,
     pub(super) grant: Grant,
     pub(super) streams: StreamSet,
-    /// Events recorded on streams that were destroyed with work on them.
+    /// Events behind work of streams whose handles are not used any more, because they were destroyed, or their grant was lost. The tracker
+    /// returns them when the GPU has reached them.
     pub(super) orphaned_marks: Vec<Mark>,
     pub(super) accepts_yield: bool,
     /// Overrun of the last grant, reported with the next request.

@@ -2,6 +2,7 @@
 
 mod activity;
 mod counter;
+mod deadline_polling;
 mod deadlines;
 mod environment;
 mod grants;
@@ -31,6 +32,9 @@ impl Clock for Arc<ManualClock> {
     }
     fn pause(&self, ns: u64) {
         (**self).pause(ns);
+    }
+    fn spin(&self) {
+        (**self).spin();
     }
     fn can_order_all_threads(&self) -> bool {
         (**self).can_order_all_threads()
@@ -131,6 +135,21 @@ fn check_launches_wait_with_fail_closed(absent: fn(&FakeLink) -> &AtomicBool) {
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {
     let used = device.link.sent()[at].0.expect("a report of the grant");
     (used.used_ms, used.overuse_ms)
+}
+
+/// Ends the grant at its deadline; each wait for an event takes `drain_ns`.
+fn end_grant(fixture: &Fixture, device: &TestDevice<'_>, drain_ns: u64) {
+    fixture.clock.advance(100 * MS);
+    device.driver.drain_ns.store(drain_ns, SeqCst);
+    device.track();
+    device.track();
+}
+
+/// Ends the grant and checks its report, in milliseconds: GPU time and overrun. All events are returned.
+fn check_end_of_grant(fixture: &Fixture, device: &TestDevice<'_>, drain_ns: u64, report: (f64, f64)) {
+    end_grant(fixture, device, drain_ns);
+    assert_eq!(used(device, 1), report);
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
 }
 
 /// The activity that was reported, without the times.

@@ -58,13 +58,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     if !std::mem::replace(&mut is_prepared, true) && self.clock.can_order_all_threads() {
                         self.gate.set_ordered_by_drain(true);
                     }
-                    self.sleep_until(at);
+                    self.pause_until(at);
                 }
             }
         }
     }
 
-    fn sleep_until(&self, at: u64) {
+    pub(super) fn sleep_until(&self, at: u64) {
         let state = self.lock();
         let for_ns = at.saturating_sub(self.clock.now_ns());
         if state.tracker_woken || for_ns == 0 {
@@ -246,6 +246,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn query_idle(&self, now: u64) {
         let launches = self.gate.launches();
         let _handles = lock(&self.handles_lock);
+        self.discard_reached_orphans();
         let mut state = self.lock();
         let quiet = std::mem::replace(&mut state.last_launches, launches) == launches;
         // The driver may block a launch before any of it is in its stream: because a queue is full, or the channel group is disabled.
@@ -271,6 +272,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.streams.finished(crate::streams::WaitTarget::Stream(used.context, used.stream), epoch);
         }
         self.end_burst_if_clean(&mut state, now, None);
+    }
+
+    /// Returns the events on destroyed streams that the GPU has reached. Called with the handles locked: nothing else removes events then, but
+    /// the loss of the manager may add some.
+    fn discard_reached_orphans(&self) {
+        let orphans = self.lock().orphaned_marks.clone();
+        let reached: Vec<_> = orphans.into_iter().filter(|mark| self.driver.is_reached(*mark)).collect();
+        if !reached.is_empty() {
+            self.lock().orphaned_marks.retain(|mark| !reached.contains(mark));
+            reached.into_iter().for_each(|mark| self.driver.discard(mark));
+        }
     }
 
     /// Reads the deadline again: the manager extends it while no other client waits. 0 means that the manager took the grant back.
@@ -315,6 +327,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         self.stop_polling(state, now);
         state.end_burst(now, None);
+        let tails: Vec<_> = state.streams.take_tails().collect();
+        state.orphaned_marks.extend(tails);
         state.holds_until_ns = None;
         let wait_ns = if error == LinkError::Silent {
             SILENT_CHECK_NS

@@ -106,6 +106,8 @@ pub enum HoldRefusal {
     NotWorthIt,
     /// The lead is longer than one second.
     TooFarAhead,
+    /// A launch would have to wait now: for a grant, or for urgent work of another client.
+    LaunchWaits,
 }
 
 /// Where a device is between two requests.

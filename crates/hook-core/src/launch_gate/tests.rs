@@ -47,6 +47,8 @@ fn streams_must_be_noted_again_after_the_gate_opened_or_closed() {
 struct UnreadClock;
 
 impl Clock for UnreadClock {
+    fn spin(&self) {}
+
     fn now_ns(&self) -> u64 {
         panic!("the clock is read")
     }

@@ -112,6 +112,30 @@ proptest! {
 }
 
 #[test]
+fn size_that_is_older_than_the_last_correction_is_not_used() {
+    let mut pools = table();
+    pools.begin(POOL, 10);
+    let [first, second] = [(); 2].map(|()| pools.begin_query(POOL).expect("a known pool"));
+    assert!(pools.is_queried(POOL) && pools.end_query(first));
+    assert_eq!(pools.settle(POOL, 10, 10), Correction::Release(0));
+    assert!(!pools.end_query(second), "it may have been asked before the driver made the allocation");
+    assert!(!pools.is_queried(POOL));
+    let third = pools.begin_query(POOL).expect("a known pool");
+    pools.keep(POOL, 0);
+    assert!(!pools.end_query(third));
+    assert!(pools.begin_query(PoolId::Pool(9)).is_none());
+}
+
+#[test]
+fn kept_allocation_is_charged_until_a_size_shows_otherwise() {
+    let mut pools = table();
+    pools.begin(POOL, 10);
+    pools.keep(POOL, 10);
+    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
+    assert_eq!(pools.settle(POOL, 0, 4), Correction::Release(6));
+}
+
+#[test]
 fn correction_releases_nothing_of_an_allocation_that_is_being_made() {
     let mut pools = PoolTable::new();
     let id = PoolId::Pool(1);

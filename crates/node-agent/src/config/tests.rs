@@ -63,3 +63,23 @@ fn flag_overrides_variable_and_manager_arguments_pass_through() {
     assert_eq!(config.host.manager_arguments, ["--window-ms=500"]);
     assert_eq!(config.task, Task::Cleanup { stay: true });
 }
+
+#[test]
+fn probes_are_served_at_the_address_of_the_pages() {
+    let health = |flags: &[&str]| read(flags, Some("n1")).unwrap().health.to_string();
+    assert_eq!(health(&["--http=[::]:9400"]), "[::]:9405");
+    assert_eq!(health(&["--http=[::]:9400", "--health=9500"]), "[::]:9500");
+    assert_eq!(health(&["--http=10.0.0.1:9400"]), "10.0.0.1:9405");
+    assert_eq!(health(&["--http=10.0.0.1:9400", "--health=127.0.0.1:9400"]), "127.0.0.1:9400");
+    assert_eq!(health(&["--http=127.0.0.1:0", "--health=0"]), "127.0.0.1:0");
+}
+
+#[test]
+fn port_of_the_pages_is_refused_for_the_probes() {
+    for flags in
+        [&["--health=9400"][..], &["--http=[::]:9405"], &["--http=10.0.0.1:9500", "--health=0.0.0.0:9500"]]
+    {
+        let message = read(flags, Some("n1")).unwrap_err().to_string();
+        assert!(message.contains("--health is") && message.contains("another port than"), "{message}");
+    }
+}

@@ -4,6 +4,7 @@
 //! A manager keeps no state over a restart. The agent then sends the whole set of clients again, and processes attach
 //! again by themselves.
 
+mod abandoned_sockets;
 mod control_client;
 mod escrow;
 mod flags;

@@ -1,6 +1,6 @@
 //! Runs one [`ManagerReconciler`] for each GPU of the node, and ends those of GPUs that are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::reconciler::ManagerReconciler;
-use super::{ManagerCommand, ManagerStatuses};
+use super::{ManagerCommand, ManagerStatuses, abandoned_sockets};
 use crate::pods::AssignmentsWatch;
 use crate::self_test::{SelfTestState, Tester};
 
@@ -49,6 +49,7 @@ pub async fn supervise(
                 manager.end().await;
             }
         }
+        remove_abandoned_sockets(&settings.command, &gpus).await;
         for gpu in gpus {
             running.entry(gpu).or_insert_with_key(|gpu| {
                 statuses.add(gpu);
@@ -76,6 +77,16 @@ pub async fn supervise(
     }
     for manager in running.into_values() {
         manager.end().await;
+    }
+}
+
+/// Removes what managers of other GPUs have left behind. An agent that was killed has ended none of its managers in order.
+async fn remove_abandoned_sockets(command: &ManagerCommand, gpus: &[String]) {
+    let folders = [command.socket_folder.clone(), command.control_folder.clone()];
+    let gpus: BTreeSet<String> = gpus.iter().cloned().collect();
+    let removal = move || folders.iter().for_each(|folder| abandoned_sockets::remove(folder, &gpus));
+    if let Err(why) = tokio::task::spawn_blocking(removal).await {
+        tracing::error!(%why, "the removal of abandoned sockets failed");
     }
 }
 

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use prometheus::core::{MetricVec, MetricVecBuilder};
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
 use sluice_units::WHOLE_PPM;
 
-use super::{Facts, client_families, gpu_families};
+use super::{Facts, client_families, gpu_families, manager_families};
 
 /// Name and value of each label of a series.
 pub(super) type Labels<'a> = [(&'a str, &'a str)];
@@ -25,6 +25,8 @@ pub(super) struct Families {
     registry: Registry,
     gauges: BTreeMap<String, GaugeVec>,
     counters: BTreeMap<String, CounterVec>,
+    /// Those that another process has counted.
+    histograms: BTreeMap<String, MetricFamily>,
 }
 
 impl Families {
@@ -43,6 +45,31 @@ impl Families {
         series(&self.registry, &mut self.counters, name, labels, |names| {
             CounterVec::new(Opts::new(name, help), names)
         })
+    }
+
+    /// Adds a histogram that another process has counted.
+    pub(super) fn add_histogram(&mut self, name: &str, help: &str, labels: &Labels<'_>, counted: Histogram) {
+        let family = self.histograms.entry(name.to_owned()).or_insert_with(|| {
+            let mut family = MetricFamily::default();
+            family.set_name(name.to_owned());
+            family.set_help(help.to_owned());
+            family.set_field_type(MetricType::HISTOGRAM);
+            family
+        });
+        let label = |(name, value): &(&str, &str)| {
+            let mut label = LabelPair::default();
+            label.set_name((*name).to_owned());
+            label.set_value((*value).to_owned());
+            label
+        };
+        let mut metric = Metric::from_label(labels.iter().map(label).collect());
+        metric.set_histogram(counted);
+        family.mut_metric().push(metric);
+    }
+
+    /// All families.
+    fn gather(self) -> Vec<MetricFamily> {
+        self.registry.gather().into_iter().chain(self.histograms.into_values()).collect()
     }
 
     pub(super) fn set_gauges(&mut self, labels: &Labels<'_>, series: &[Series]) -> prometheus::Result<()> {
@@ -91,6 +118,9 @@ pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
     for gpu in facts.inventory.iter().flat_map(|inventory| &inventory.gpus) {
         gpu_families::add(&mut families, gpu, facts)?;
     }
+    for (gpu, figures) in &facts.manager_processes {
+        manager_families::add(&mut families, gpu, figures, facts)?;
+    }
     for (gpu, snapshot) in &facts.snapshots {
         for usage in snapshot.iter().flat_map(|snapshot| &snapshot.clients) {
             // A client that was removed has no limits any more, and its processes are about to be disconnected.
@@ -99,7 +129,7 @@ pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
             }
         }
     }
-    Ok(families.registry.gather())
+    Ok(families.gather())
 }
 
 pub(super) fn ratio(ppm: u32) -> f64 {

@@ -7,6 +7,7 @@ mod client_families;
 mod families;
 mod gpu_families;
 pub mod http;
+mod manager_families;
 mod state;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::join_all;
+use sluice_daemon::ProcessFigures;
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
@@ -59,6 +61,8 @@ pub struct Facts {
     pub assignments: Arc<Assignments>,
     /// The status of the managers, by GPU.
     pub managers: BTreeMap<String, ManagerStatus>,
+    /// What the kernel reports about the managers' processes, by GPU.
+    pub manager_processes: BTreeMap<String, ProcessFigures>,
     /// The managers' snapshots by GPU, or the error of the call.
     pub snapshots: BTreeMap<String, Result<SnapshotResponse, String>>,
 }
@@ -72,12 +76,15 @@ impl Sources {
             (gpu.clone(), answer.map_err(|why| why.to_string()))
         });
         let snapshots = join_all(asked).await.into_iter().collect();
+        let pids = managers.iter().filter_map(|(gpu, status)| Some((gpu.clone(), status.pid?)));
+        let manager_processes = pids.map(|(gpu, pid)| (gpu, ProcessFigures::of(&pid.to_string()))).collect();
         Facts {
             node: self.node.clone(),
             inventory: self.inventory.get().map(|inventory| inventory.borrow().clone()),
             pods: self.pods.borrow().clone().unwrap_or_default(),
             assignments: self.assignments.borrow().clone().unwrap_or_default(),
             managers,
+            manager_processes,
             snapshots,
         }
     }

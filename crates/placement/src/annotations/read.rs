@@ -106,13 +106,15 @@ impl Reader<'_> {
         let uuids = self.value(keys::GPU_UUID, UUID_ALLOWED, |text| parse_list(text, is_uuid));
         let containers = self.value(keys::CONTAINER, CONTAINER_ALLOWED, |text| parse_list(text, is_label));
         let gang = self.gang();
+        let priority = priority.unwrap_or_default();
         let request = GpuRequest {
-            priority: priority.unwrap_or_default(),
+            priority,
             demand: Demand {
                 amount: quota.unwrap_or(Amount::Share(Share::ZERO)),
                 memory_bytes,
                 models: models.unwrap_or_default(),
                 uuids: uuids.unwrap_or_default(),
+                latency_critical: priority.is_latency_critical(),
             },
             limit: limit.unwrap_or(Share::ONE),
             slo_ns,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, node, share, whole};
+use super::fixtures::{GIB, node, share, uuid, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -26,7 +26,20 @@ enum Step {
 fn demand() -> impl Generator<Value = Demand> {
     let memory = prop_oneof![Just(None), (1..90_u64).prop_map(|gib| Some(gib * GIB))];
     let share = (0..=1000_u32, memory).prop_map(|(quota, memory)| share(quota, memory));
-    prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)]
+    let any_class = prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)];
+    (any_class, any::<bool>()).prop_map(|(demand, latency_critical)| Demand { latency_critical, ..demand })
+}
+
+/// Whether a latency-critical pod other than `newcomer` has a reservation on the GPU.
+fn has_critical(index: &Index, node: &str, gpu: &str) -> bool {
+    (0..12).any(|pod| {
+        let mut claims = index.reservations(&format!("pod-{pod}")).iter();
+        claims.any(|claim| {
+            claim.demand.latency_critical
+                && *claim.node == *node
+                && claim.gpus.iter().any(|uuid| **uuid == *gpu)
+        })
+    })
 }
 
 fn step() -> impl Generator<Value = Step> {
@@ -185,6 +198,27 @@ proptest! {
         };
         prop_assert_eq!(uses(&rebuilt), uses(&again));
         prop_assert_eq!(rebuilt.counts().1, again.counts().1);
+    }
+
+    #[test]
+    fn latency_critical_pod_shares_with_another_only_if_it_fits_nowhere_else(
+        steps in prop::collection::vec(step(), 1..60), milli in 0..=1000_u32, binpack: bool,
+    ) {
+        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
+        let mut now = 0;
+        for step in &steps {
+            apply(&mut index, &mut now, step);
+        }
+        let demand = Demand { latency_critical: true, ..share(milli, Some(GIB)) };
+        let alone_on = |node: &str, gpu: u32| {
+            let only = Demand { uuids: vec![uuid(node, gpu)], ..demand.clone() };
+            !has_critical(&index, node, &uuid(node, gpu)) && !index.best(&only, std::iter::once(node), 1).is_empty()
+        };
+        let fits_alone = NODES.iter().any(|node| (0..GPUS).any(|gpu| alone_on(node, gpu)));
+        let chosen = index.best(&demand, NODES.into_iter(), 1);
+        if let Some(place) = chosen.first() {
+            prop_assert_eq!(has_critical(&index, &place.node, &place.gpus[0]), !fits_alone, "{:?}", place);
+        }
     }
 
     #[test]

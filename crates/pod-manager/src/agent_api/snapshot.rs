@@ -30,6 +30,8 @@ impl AgentApi {
             clients,
             refused: metrics.refusals(),
             held: u32::try_from(pending).unwrap_or(u32::MAX),
+            event_loop: Some(metrics.rounds()),
+            log_lines_dropped: sluice_daemon::log::dropped_lines(),
             steering: Some(Steering {
                 gate_changes: metrics.stream_gates.to_proto(),
                 preemptions: metrics.preemptions.to_proto(),

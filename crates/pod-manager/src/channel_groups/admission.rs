@@ -3,7 +3,7 @@
 
 use super::{Announcement, ChannelGroups, ControlDescriptorId, PostponedUntil, handles_of};
 use crate::effect::{Effect, Effects};
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
 use crate::unhooked::ownership::OwnershipProof;
@@ -142,7 +142,7 @@ impl ChannelGroups {
         // It gives back all its groups meanwhile, so all of them are announced anew.
         let ready_at = limit.ready_at(count as u64).filter(|_| fits);
         io.metrics.channel_groups.announcements_refused.inc();
-        if io.may_log("announcement", LogCause::Client(client)).is_some() {
+        if io.may_log("announcement", Party::Client(client)).is_some() {
             let peer = processes.label(id);
             warn!(peer, "client announces too many contexts, or too often: process is scheduled by token");
         }
@@ -157,7 +157,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Vec<Option<ControlDescriptorId>> {
         let Shared { processes, io, .. } = shared;
-        let cause = LogCause::from(processes.client_of(id));
+        let cause = Party::from(processes.client_of(id));
         let pidfd = processes.get(id).and_then(|process| process.pidfd.as_ref());
         let open = |fd| {
             let (fd, why) = match self.open(fd, pidfd) {

@@ -10,7 +10,7 @@ mod processes;
 pub(crate) use definition::{ClientKey, Definition, of_file};
 pub(crate) use gpu_time::GpuTime;
 pub(crate) use pages::Pages;
-pub(crate) use process::{MAX_UNANSWERED, Process};
+pub(crate) use process::{ATTACHED_CONNECTIONS, MAX_UNANSWERED, Process};
 pub(crate) use processes::Processes;
 
 use crate::metrics::ClientMetrics;

@@ -18,6 +18,9 @@ use std::os::fd::OwnedFd;
 /// The most QUOTA requests of one process that may be unanswered at once.
 pub(crate) const MAX_UNANSWERED: usize = 16;
 
+/// Channels of a process that attaches.
+pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
+
 /// A process, or a connection of the old protocol, which counts as one.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -68,6 +71,16 @@ impl Process {
 
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> + use<> {
         [self.token, self.memory].into_iter().flatten()
+    }
+
+    /// The connections that it has or may still open: a process that attaches has two channels, a peer of the old protocol one connection.
+    pub(crate) fn due_connections(&self) -> usize {
+        match (self.pages.is_some() || self.memory.is_some(), self.token.is_some()) {
+            (true, _) => ATTACHED_CONNECTIONS,
+            (false, true) => 1,
+            // It has closed its connections, or is unhooked.
+            (false, false) => 0,
+        }
     }
 
     /// The connection of this channel, if it is open.

@@ -108,9 +108,9 @@ impl Processes {
         ids.filter_map(|id| Some((*id, self.processes.get(id)?)))
     }
 
-    /// The number of open connections of a client's processes.
-    pub(crate) fn connections_of(&self, client: ClientId) -> usize {
-        self.of_client(client).map(|(_, process)| process.connections().count()).sum()
+    /// The number of connections that a client's processes have or may still open. So a process that was admitted gets its second channel.
+    pub(crate) fn due_connections_of(&self, client: ClientId) -> usize {
+        self.of_client(client).map(|(_, process)| process.due_connections()).sum()
     }
 
     /// The ids of a client's processes, for loops that change them.

@@ -21,6 +21,10 @@ impl Config {
             let expected = "a loopback address: its peers prove nothing";
             expect(tcp.ip().is_loopback(), "tcp", tcp.to_string(), expected);
         }
+        if let (Some(metrics), Some(health)) = (self.metrics, self.health) {
+            let collide = metrics == health && health.port() != 0;
+            expect(!collide, "health", health.to_string(), "another address than that of metrics");
+        }
         match &self.clients {
             ClientSource::File { path, .. } => {
                 expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
@@ -55,7 +59,7 @@ impl Config {
         span("return_timeout", self.return_timeout, us(0), ms(60_000), "at most 1 min");
         span("linger", self.linger, us(0), ms(10), "at most 10 ms");
         span("idle_credit", self.idle_credit, us(0), window, "at most window");
-        span("busy_poll", self.busy_poll, us(0), ms(10), "at most 10 ms");
+        span("busy_poll", self.busy_poll, us(0), us(200), "at most 200 µs");
         span("missed_heartbeat", self.missed_heartbeat, ms(100), ms(3_600_000), "100 ms to 1 h");
         expect(gate_share <= 0.5, "gate_share", gate_share.to_string(), "0 to 0.5");
         for (field, value, allowed) in [

@@ -9,8 +9,10 @@ pub(crate) use policies::nanos;
 use sluice_comm::SILENCE_NS;
 use sluice_core::share::Share;
 use sluice_core::stream_gates::GatePolicy;
+use sluice_hook_core::deadline_polling::around_ns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// The whole configuration of one pod-manager. [`Config::new`] and [`Config::for_agent`] fill in the defaults.
@@ -80,15 +82,15 @@ pub struct Config {
     pub linger: Duration,
     /// The longest pause of a client that still counts as activity, at most the window. Default 100 ms.
     pub idle_credit: Duration,
-    /// Time before and after a deadline during which the event loop polls instead of sleeping, while a client waits: at most 10 ms. Zero:
-    /// never. Default 50 µs.
+    /// Time before and after a deadline during which the event loop and the clients that the hand-off concerns poll instead of sleeping, while
+    /// a client waits: at most 200 µs, and 0.5 % of a core. Zero: never. Default 125 µs, and zero where this process has fewer than four CPUs.
     pub busy_poll: Duration,
     /// A pause of the event loop from which on the manager assumes that hooks have treated it as lost, and sets all channel groups anew:
     /// 100 ms to 1 h. Default: the time after which they do so, [`SILENCE_NS`](sluice_comm::SILENCE_NS).
     pub missed_heartbeat: Duration,
     /// Connections open at once, 1 to 65536. A further one replaces the oldest that has not sent a request yet, and is closed if there is
-    /// none. One client, or one pod, has at most a quarter of them, but at least two. Fewer if the limit of descriptors is below 3 for
-    /// each of them and 128 for the rest. Default 4096.
+    /// none. One client, or one pod, has at most a quarter of them, or 256 if an eighth of all is left to others. Fewer if the limit of
+    /// descriptors is below 3 for each of them and 128 for the rest. Default 4096.
     pub max_connections: usize,
     /// Connections of one process to the unix socket at once, 2 to 65536; further ones are closed. Processes whose
     /// pid the kernel does not report (of a pid namespace that is not visible here) are not counted. Default 64.
@@ -144,7 +146,7 @@ impl Config {
             return_timeout: Duration::from_secs(2),
             linger: Duration::from_micros(200),
             idle_credit: Duration::from_millis(100),
-            busy_poll: Duration::from_micros(50),
+            busy_poll: Duration::from_nanos(around_ns(available_parallelism().map_or(1, usize::from))),
             missed_heartbeat: Duration::from_nanos(SILENCE_NS),
             max_connections: 4096,
             max_connections_per_process: 64,

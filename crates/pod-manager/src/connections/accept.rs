@@ -2,7 +2,7 @@
 
 use super::{Connection, ConnectionId, Connections, Outcome, Reason, Transport};
 use crate::io::Io;
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::poller::Source;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -99,7 +99,7 @@ impl Connections {
                 }
                 _ if error.kind() == io::ErrorKind::WouldBlock => return Err(Accepted::Nothing),
                 _ => {
-                    if let Some(dropped) = io.may_log("accept", LogCause::Manager) {
+                    if let Some(dropped) = io.may_log("accept", Party::Manager) {
                         warn!(%error, dropped, "cannot accept a connection");
                     }
                     return Err(Accepted::Nothing);
@@ -129,9 +129,9 @@ impl Connections {
         (of_pod >= self.limits.of_client).then(|| Reason::TooManyOfPod(pod.clone()))
     }
 
-    /// Whether a client that has so many connections may have another process.
-    pub(crate) fn check_client(&self, name: &str, connections: usize) -> Outcome {
-        if connections < self.limits.of_client {
+    /// Whether a client that has so many connections may have a process with so many `more`.
+    pub(crate) fn check_client(&self, name: &str, connections: usize, more: usize) -> Outcome {
+        if connections + more <= self.limits.of_client {
             Ok(())
         } else {
             Err(Reason::TooManyOfClient(name.to_owned()))

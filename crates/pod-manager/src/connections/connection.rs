@@ -1,14 +1,16 @@
 //! One connection: a socket, the frame that is coming in, and the role of the connection.
 
 use super::Reason;
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::peer::Peer;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
 use sluice_core::ProcessId;
 use sluice_sys::socket::{recv_with_fds, send_with_fds};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The most descriptors that one frame may carry.
 const MAX_FDS: usize = 1 + MAX_DESCRIPTORS;
@@ -54,6 +56,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Option<Peer>,
     /// The pid at the other end, if the kernel reports it.
     pub(crate) pid: Option<i32>,
+    /// The user at the other end, if the kernel reports it.
+    uid: Option<u32>,
     /// The uid of the pod that it counts for, where peers are recognised by their pods.
     pub(crate) pod: Option<String>,
     /// For logs: process or address.
@@ -68,12 +72,14 @@ impl Connection {
     pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
         let (frames, fds) = (FrameReader::new(), Vec::new());
         let pid = peer.as_ref().map(|peer| peer.credentials.pid).filter(|pid| *pid > 0);
+        let uid = peer.as_ref().map(|peer| peer.credentials.uid);
         Self {
             socket,
             transport,
             role: Role::New,
             peer,
             pid,
+            uid,
             pod: None,
             label,
             silence_logged: false,
@@ -82,9 +88,15 @@ impl Connection {
         }
     }
 
-    /// Whose limit of log lines it counts for while it belongs to no client.
-    pub(crate) fn log_cause(&self) -> LogCause {
-        LogCause::peer(self.pod.as_deref(), self.pid)
+    /// The party that it counts for while it belongs to no client.
+    pub(crate) fn party(&self) -> Party {
+        Party::peer(self.pod.as_deref(), self.pid, self.uid)
+    }
+
+    /// Whether its socket holds nothing that was not read, except the end of the connection.
+    pub(crate) fn is_silent(&self) -> bool {
+        let peeked = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        matches!(peeked, Ok(0) | Err(Errno::EAGAIN))
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

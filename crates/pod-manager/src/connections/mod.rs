@@ -15,7 +15,7 @@ pub(crate) use reason::Reason;
 use crate::config::{ClientSource, Config, nanos};
 use crate::io::Io;
 use crate::listen::UnixSocket;
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::peer::{Peer, Peers};
 use crate::poller::Source;
 use crate::shared::Shared;
@@ -54,6 +54,10 @@ struct Limits {
     of_client: usize,
 }
 
+/// Connections that one client may have if there is room for those of others: 128 processes, such as the ranks of an MPI program on a
+/// large host, also where the limit of descriptors is 1024.
+const CLIENT_FLOOR: usize = 256;
+
 /// Descriptors of a connection: a process has two connections, two pages, an eventfd and a pidfd.
 const DESCRIPTORS_EACH: u64 = 3;
 
@@ -63,18 +67,25 @@ const DESCRIPTORS_RESERVED: u64 = 128;
 impl Limits {
     /// Of this configuration, as far as the descriptors of this process suffice.
     fn of(config: &Config) -> Self {
-        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+        Self::within(getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft), config)
+    }
+
+    fn within(descriptors: u64, config: &Config) -> Self {
         let free = descriptors - DESCRIPTORS_RESERVED.min(descriptors / 2);
         let possible = usize::try_from(free / DESCRIPTORS_EACH).unwrap_or(usize::MAX).max(4);
+        let total = config.max_connections.min(possible);
+        // A quarter, or the floor, but at least an eighth is left to others.
+        let left = total.saturating_sub((total / 8).max(2));
+        let of_client = (total / 4).max(CLIENT_FLOOR.min(left)).max(2);
         if possible < config.max_connections {
             tracing::warn!(
                 descriptors,
-                connections = possible,
+                connections = total,
+                of_client,
                 "the limit of descriptors bounds the number of connections"
             );
         }
-        let total = config.max_connections.min(possible);
-        Self { total, of_process: config.max_connections_per_process, of_client: (total / 4).max(2) }
+        Self { total, of_process: config.max_connections_per_process, of_client }
     }
 }
 
@@ -180,9 +191,16 @@ impl Connections {
         self.open.get(&id).map_or(Ok(()), |connection| connection.send(&Response { id: request, body }, fds))
     }
 
-    /// The oldest connection that has not sent a request yet.
-    pub(crate) fn oldest_new(&self) -> Option<ConnectionId> {
-        self.open.iter().find(|(_, connection)| connection.role == Role::New).map(|(id, _)| *id)
+    /// The party that a connection counts for while it belongs to no client.
+    pub(crate) fn party(&self, id: ConnectionId) -> Option<Party> {
+        self.open.get(&id).map(Connection::party)
+    }
+
+    /// The oldest connection that has sent no valid request, and none that waits to be read, among the `candidates` oldest ones without a
+    /// valid request. A candidate costs one system call.
+    pub(crate) fn oldest_silent(&self, candidates: usize) -> Option<ConnectionId> {
+        let new = self.open.iter().filter(|(_, connection)| connection.role == Role::New);
+        new.take(candidates).find(|(_, connection)| connection.is_silent()).map(|(id, _)| *id)
     }
 
     /// Takes a connection out; the caller closes it on the closing thread.
@@ -242,7 +260,7 @@ impl Connections {
         let polled = io.poller.modify(connection.fd(), Source::Connection(id), EpollFlags::EPOLLRDHUP);
         polled.map_err(|error| Reason::Socket(error.into()))?;
         connection.role = Role::Pending;
-        if let Some(dropped) = io.may_log("pending", LogCause::peer(Some(&uid), None)) {
+        if let Some(dropped) = io.may_log("pending", Party::peer(Some(&uid), None, None)) {
             let peer = &connection.label;
             tracing::info!(%peer, pod_uid = uid, dropped, "attach waits until its pod is a client");
         }

@@ -2,9 +2,9 @@
 
 use super::EventLoop;
 use crate::channel_groups::Announcement;
-use crate::clients::Process;
+use crate::clients::{ATTACHED_CONNECTIONS, Process};
 use crate::connections::{Attach, ConnectionId, Outcome, PeerClient, Reason, Role};
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::peer::Peer;
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
@@ -152,8 +152,9 @@ impl EventLoop {
             None => {}
         }
         let label = self.connections.label(connection);
-        self.connections.check_client(clients.name(client), processes.connections_of(client))?;
-        if let Some(dropped) = io.may_log("attached", LogCause::Client(client)) {
+        let connections = processes.due_connections_of(client);
+        self.connections.check_client(clients.name(client), connections, ATTACHED_CONNECTIONS)?;
+        if let Some(dropped) = io.may_log("attached", Party::Client(client)) {
             info!(client = clients.name(client), peer = %label, dropped, "process attached");
         }
         let process = Process {

@@ -4,8 +4,8 @@ use super::EventLoop;
 use crate::agent_api::ClientSet;
 use crate::clients::GpuTime;
 use crate::clients::{ClientKey, Definition, Process};
-use crate::log_limiter::LogCause;
 use crate::message::Outdated;
+use crate::party::Party;
 use crate::shared::Shared;
 use sluice_core::ledger::{Class, GrantRequest};
 use sluice_core::{ClientId, ProcessId};
@@ -179,7 +179,7 @@ impl EventLoop {
             client.bypasses.add(pages.report());
         }
         let Shared { clients, io, .. } = &mut self.shared;
-        if let Some(dropped) = io.may_log("ended", LogCause::Client(client)) {
+        if let Some(dropped) = io.may_log("ended", Party::Client(client)) {
             let client = clients.name(client);
             info!(client, peer = %process.label, bytes, dropped, "process {how}, its memory is released");
         }

@@ -4,14 +4,18 @@ use super::EventLoop;
 use crate::connections::{
     Accepted, Connection, ConnectionId, Connections, Incoming, Listener, ReadyConnections, Reason, Role,
 };
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::Channel;
-use sluice_core::ProcessId;
+use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
 
 /// Connections accepted in one round: a peer that connects without end does not keep the loop from other events.
 const ACCEPTS_PER_ROUND: usize = 32;
+
+/// Connections without a valid request that one search for room looks at: a peek each, so a search takes about as long as other work of a
+/// round may. What has arrived on them is read in their turns.
+const CANDIDATES: usize = 256;
 
 /// Frames taken from a connection in its turn: a hook returns a grant and requests the next one at once. The poller reports the rest again.
 const FRAMES_PER_TURN: usize = 4;
@@ -19,8 +23,9 @@ const FRAMES_PER_TURN: usize = 4;
 /// Turns in one round, for memory channels and for all other connections.
 const TURNS_PER_ROUND: usize = 32;
 
-/// Time of one round for accepting, for memory channels and for all other connections, nanoseconds each. Requests cost 2 to 200 µs. A
-/// request for memory waits for one round at most, so it is answered within 1 ms whatever other clients send.
+/// Time of one round after which nothing more is begun: for accepting, for memory channels and for all other connections, nanoseconds each.
+/// What was begun is finished: a request costs 2 to 200 µs, an accepted connection reads three files of /proc. A request for memory waits for
+/// one round at most. Measured rounds: see `ROUND_BUCKETS` of the metrics.
 const ROUND_BUDGET_NS: u64 = 100_000;
 
 impl EventLoop {
@@ -48,7 +53,7 @@ impl EventLoop {
         match refusal {
             None => self.connections.open(connection, &self.shared.io),
             Some(reason) => {
-                self.log_closing(&connection.label, "unknown", connection.log_cause(), &reason);
+                self.log_closing(&connection.label, "unknown", connection.party(), &reason);
                 self.shared.io.closer.close(connection);
             }
         }
@@ -57,27 +62,22 @@ impl EventLoop {
     /// A connection was refused because there was no descriptor for it. The next one is to find a descriptor.
     fn out_of_descriptors(&mut self) {
         self.shared.io.metrics.refused(&Reason::TooMany);
-        if let Some(dropped) = self.shared.io.may_log("descriptors", LogCause::Manager) {
+        if let Some(dropped) = self.shared.io.may_log("descriptors", Party::Manager) {
             warn!(dropped, "out of descriptors: a connection was refused");
         }
         self.make_room();
     }
 
-    /// Closes the oldest connection that has not sent a valid request. `false` if all have.
+    /// Closes the oldest connection that has sent no valid request, and none that waits to be read. `false` if there is none among the
+    /// oldest [`CANDIDATES`].
     fn make_room(&mut self) -> bool {
-        loop {
-            let Some(id) = self.connections.oldest_new() else { return false };
-            // A request may have arrived that was not read yet.
-            self.receive(id);
-            match self.connections.role(id) {
-                None => return true,
-                Some(Role::New) => {
-                    self.close(id, &Reason::TooMany);
-                    return true;
-                }
-                Some(_) => {}
-            }
+        let Some(id) = self.connections.oldest_silent(CANDIDATES) else { return false };
+        // Drops it without a reason if its peer has closed it.
+        self.receive(id);
+        if self.connections.role(id) == Some(Role::New) {
+            self.close(id, &Reason::TooMany);
         }
+        self.connections.role(id).is_none()
     }
 
     /// The poller reports a connection: data has arrived, or its peer has closed it.
@@ -91,16 +91,22 @@ impl EventLoop {
         // Data on a pending connection stays in the socket, which has room for a limited amount.
     }
 
-    /// Queues a connection to be read when the turn of its client comes.
+    /// Queues a connection to be read when the turn of its client comes, or of its peer if it belongs to no client.
     pub(super) fn queue(&mut self, id: ConnectionId) {
         let Some(role) = self.connections.role(id) else { return };
-        let client = match role {
+        let party = self.client_of(role).map(Party::Client).or_else(|| self.connections.party(id));
+        let ready = match role {
+            Role::Attached(_, Channel::Memory) => &mut self.connections.ready_memory,
+            _ => &mut self.connections.ready,
+        };
+        ready.add(id, party.unwrap_or(Party::OtherPeers));
+    }
+
+    /// The client that a connection belongs to; `None` before it has attached.
+    fn client_of(&self, role: Role) -> Option<ClientId> {
+        match role {
             Role::New | Role::Pending => None,
             Role::Attached(process, _) | Role::Legacy(process) => self.shared.processes.client_of(process),
-        };
-        match role {
-            Role::Attached(_, Channel::Memory) => self.connections.ready_memory.add(id, client),
-            _ => self.connections.ready.add(id, client),
         }
     }
 
@@ -151,7 +157,7 @@ impl EventLoop {
     }
 
     /// Counts a connection that is closed for a reason, and logs it within the limit of log lines.
-    fn log_closing(&mut self, peer: &str, client: &str, cause: LogCause, reason: &Reason) {
+    fn log_closing(&mut self, peer: &str, client: &str, cause: Party, reason: &Reason) {
         self.shared.io.metrics.refused(reason);
         let label = reason.label();
         match self.shared.io.may_log(label, cause) {
@@ -165,11 +171,8 @@ impl EventLoop {
     /// Closes a connection for a reason that the operator of its peer has to know.
     pub(super) fn close(&mut self, id: ConnectionId, reason: &Reason) {
         let Some(connection) = self.connections.get(id) else { return };
-        let client = match connection.role {
-            Role::New | Role::Pending => None,
-            Role::Attached(process, _) | Role::Legacy(process) => self.shared.processes.client_of(process),
-        };
-        let cause = client.map_or_else(|| connection.log_cause(), LogCause::Client);
+        let client = self.client_of(connection.role);
+        let cause = client.map_or_else(|| connection.party(), Party::Client);
         let client = client.map_or("unknown", |client| self.shared.clients.name(client)).to_owned();
         let peer = connection.label.clone();
         self.log_closing(&peer, &client, cause, reason);
@@ -179,7 +182,7 @@ impl EventLoop {
     /// Closes a connection of a client that was removed; its process stays as it is.
     pub(super) fn close_for_removal(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.take(id, &self.shared.io) else { return };
-        self.log_closing(&connection.label, "removed", LogCause::Manager, &Reason::ClientRemoved);
+        self.log_closing(&connection.label, "removed", Party::Manager, &Reason::ClientRemoved);
         self.shared.io.closer.close(connection);
     }
 

@@ -17,6 +17,7 @@ impl EventLoop {
         self.carry_out(effects);
         self.channel_groups.begin_control(&self.shared.io);
         self.publish_contenders();
+        self.shared.show_hand_off();
     }
 
     /// Returns `false` if there was nothing to decide.

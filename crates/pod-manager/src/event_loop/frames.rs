@@ -144,18 +144,25 @@ impl EventLoop {
         if matches!(request.body, Yield { .. } | Hint { .. } | Detach | Contexts { .. }) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
+        // Gemini's peers take a closed connection for an answer and run on, so a peer that is not served gets no answer, as from Gemini. A
+        // later request of it is looked at again. Its connection is among the first that are closed for others.
+        let refuse = |event_loop: &mut Self, reason: Reason| match transport {
+            Transport::Tcp => {
+                event_loop.log_no_answer(id, &reason);
+                Ok(())
+            }
+            Transport::Unix => Err(reason),
+        };
         let found = match self.connections.client_of(id, &request.name, &self.shared) {
             Ok(found) => found,
-            // Gemini's peers take a closed connection for an answer, so they get none, as from Gemini.
-            Err(reason) if transport == Transport::Tcp => {
-                self.log_no_answer(id, &reason);
-                return Ok(());
-            }
-            Err(reason) => return Err(reason),
+            Err(reason) => return refuse(self, reason),
         };
         let Role::Legacy(process) = role else {
-            let process = self.add_legacy(id, found)?;
-            return self.handle_common(id, process, request);
+            return match self.add_legacy(id, found) {
+                Ok(process) => self.handle_common(id, process, request),
+                Err(reason @ Reason::TooManyOfClient(_)) => refuse(self, reason),
+                Err(reason) => Err(reason),
+            };
         };
         let Shared { clients, processes, .. } = &self.shared;
         match processes.client_of(process).filter(|first| *first != found.client) {
@@ -170,7 +177,7 @@ impl EventLoop {
     /// Logs once per connection that it gets no answers: its peer may ask again and again.
     fn log_no_answer(&mut self, id: ConnectionId, reason: &Reason) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let cause = connection.log_cause();
+        let cause = connection.party();
         if !std::mem::replace(&mut connection.silence_logged, true)
             && self.shared.io.may_log("silence", cause).is_some()
         {
@@ -182,7 +189,7 @@ impl EventLoop {
     fn add_legacy(&mut self, id: ConnectionId, found: PeerClient) -> Result<ProcessId, Reason> {
         let PeerClient { client, container } = found;
         let Shared { clients, processes, .. } = &self.shared;
-        self.connections.check_client(clients.name(client), processes.connections_of(client))?;
+        self.connections.check_client(clients.name(client), processes.due_connections_of(client), 1)?;
         let (label, pid, peer) = match self.connections.get_mut(id) {
             Some(connection) => (connection.label.clone(), connection.pid, connection.peer.take()),
             None => (String::new(), None, None),

@@ -1,13 +1,15 @@
 //! The grants: the token ledger decides, this part writes what it decided to pages and counts it.
 
+mod hand_offs;
 mod usage;
 
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Client, Processes};
 use crate::effect::{Effect, Effects};
-use crate::log_limiter::LogCause;
 use crate::metrics::Preempted;
+use crate::party::Party;
 use crate::shared::Shared;
+use hand_offs::HandOffs;
 use sluice_comm::ResponseBody;
 use sluice_comm::page::UNLIMITED;
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
@@ -20,25 +22,14 @@ pub(crate) const UNLIMITED_MS: f64 = 86_400_000.0;
 /// The token ledger of one GPU.
 pub(crate) struct Grants {
     pub(crate) ledger: TokenLedger,
-    busy_poll_ns: u64,
+    pub(crate) hand_offs: HandOffs,
     /// Window of the exported shares.
     pub(crate) window_ns: u64,
 }
 
 impl Grants {
     pub(crate) fn new(ledger: TokenLedger, busy_poll_ns: u64, window_ns: u64) -> Self {
-        Self { ledger, busy_poll_ns, window_ns }
-    }
-
-    /// When the loop begins to poll instead of sleeping, because a grant is about to be returned and a client waits for it. A time
-    /// that has passed: it polls now.
-    pub(crate) fn busy_poll_from(&self, now: u64) -> Option<u64> {
-        if self.busy_poll_ns == 0 || self.ledger.waiting().next().is_none() {
-            return None;
-        }
-        let deadlines = self.ledger.holders().map(|(_, deadline)| deadline);
-        let ahead = deadlines.filter(|deadline| now < deadline.saturating_add(self.busy_poll_ns));
-        ahead.map(|deadline| deadline.saturating_sub(self.busy_poll_ns)).min()
+        Self { ledger, hand_offs: HandOffs::new(busy_poll_ns), window_ns }
     }
 }
 
@@ -120,7 +111,7 @@ impl Shared {
         if let Some(pages) = &process.pages {
             pages.grant().close();
         }
-        let (client, cause) = (self.clients.name(process.client), LogCause::Client(process.client));
+        let (client, cause) = (self.clients.name(process.client), Party::Client(process.client));
         match why {
             GrantEnd::NotReturned if self.io.may_log("not_returned", cause).is_some() => {
                 warn!(client, peer = %process.label, "grant was not returned within the timeout and is revoked");

@@ -3,6 +3,7 @@ use crate::clients::Process;
 use crate::connections::ConnectionId;
 use crate::io::test_io;
 use sluice_core::ledger::Policy;
+use sluice_hook_core::deadline_polling::Step;
 
 const MS: u64 = 1_000_000;
 
@@ -28,6 +29,6 @@ fn all_unanswered_requests_of_a_process_are_answered_once() {
 
 #[test]
 fn loop_does_not_poll_while_no_client_waits() {
-    let grants = Grants::new(TokenLedger::new(Policy::default()), MS, 10_000 * MS);
-    assert_eq!((grants.busy_poll_from(0), grants.ledger.next_deadline()), (None, None));
+    let mut grants = Grants::new(TokenLedger::new(Policy::default()), MS, 10_000 * MS);
+    assert_eq!((grants.polling_step(0), grants.ledger.next_deadline()), (Step::Sleep, None));
 }

@@ -10,7 +10,7 @@ pub mod scanning;
 use crate::channel_groups::ChannelGroups;
 use crate::clients::{Clients, Processes};
 use crate::effect::{Effect, Effects};
-use crate::log_limiter::LogCause;
+use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::scanning::{
     DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
@@ -136,7 +136,7 @@ impl Unhooked {
         }
         let noted = self.unscheduled.insert(key, (client, obstacle.kind));
         if noted != Some((client, obstacle.kind))
-            && shared.io.may_log("unscheduled", LogCause::Client(client)).is_some()
+            && shared.io.may_log("unscheduled", Party::Client(client)).is_some()
         {
             let client = shared.clients.name(client);
             let (pid, reason) = (key.0, obstacle.kind.label());

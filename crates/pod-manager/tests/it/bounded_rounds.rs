@@ -1,15 +1,16 @@
 //! The work of one round of the event loop is bounded, counted in readings of the clock: each event and each decision needs a few.
 
-use crate::support::hook::{Hook, Line};
-use crate::support::{MS, World};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sluice_comm::RequestBody;
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::hook::{Hook, Line, payload};
+use crate::support::{MS, World, allow_descriptors};
+use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::{Channel, RequestBody};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// A manager with so many clients and grants of 1 ms, a process of the first client, and a connection of the old protocol for each.
 fn crowd(clients: usize) -> (World, Hook, Vec<Line>) {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    allow_descriptors();
     let name = |client| format!("client-{client}");
     let file =
         (0..clients).map(|client| format!("  - {{ name: {}, request: 0.0, memory: 1Gi }}\n", name(client)));
@@ -82,4 +83,54 @@ fn memory_request_is_read_before_earlier_requests_of_other_connections() {
     world.clock.advance_to_a_reading(MS);
     request_grants(&mut lines);
     assert!(answers_within(300, &world, &mut hook));
+}
+
+fn send_attach(line: &mut Line) {
+    line.send_attach(ATTACH_VERSION, Channel::Memory, 0, &[payload().as_fd()]);
+}
+
+/// All connections have sent an ATTACH that was not read yet when one more arrives, for which there is no room.
+#[test]
+fn memory_request_is_answered_while_room_is_sought_among_unread_attaches() {
+    const CROWD: usize = 300;
+    allow_descriptors();
+    // No client has more connections than it may have.
+    let file = (0..8).map(|client| format!("  - {{ name: client-{client}, request: 0.1, memory: 1Gi }}\n"));
+    let file = format!("clients:\n{}", file.collect::<String>());
+    let world = World::with(&file, |config| config.max_connections = CROWD + 2);
+    let mut hook = world.process("client-0");
+    let open = |name: String| Line::open(&world.socket(), &world.peers.process(), &name).unwrap();
+    let mut crowd: Vec<Line> = (0..CROWD).map(|number| open(format!("client-{}", number % 8))).collect();
+    world.peers.wait_until_accepted();
+    world.settle();
+    world.clock.rest();
+    world.clock.advance_to_a_reading(MS);
+    crowd.iter_mut().for_each(send_attach);
+    let _late = open("client-0".to_owned());
+    assert!(answers_within(150, &world, &mut hook));
+}
+
+/// Connections of one pod's processes that belong to no client yet, and the ATTACH of another pod's process behind them.
+#[test]
+fn attach_is_read_before_earlier_requests_of_another_pods_unattached_connections() {
+    const CROWD: usize = 300;
+    allow_descriptors();
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1)), pod(&uid(2))]);
+    let open = |n| Line::open(&world.socket(), &world.peers.process_of(&uid(n)), "any-name").unwrap();
+    let mut crowd: Vec<Line> = (0..CROWD).map(|_| open(1)).collect();
+    let mut late = open(2);
+    world.peers.wait_until_accepted();
+    world.settle();
+    world.clock.rest();
+    world.clock.advance_to_a_reading(MS);
+    crowd.iter_mut().for_each(send_attach);
+    send_attach(&mut late);
+    while late.is_silent() {
+        world.clock.let_read(1);
+    }
+    let answered: usize = crowd.iter_mut().map(Line::answers).sum();
+    world.clock.let_go();
+    assert!(answered < 10, "{answered} of {CROWD} were answered before");
 }

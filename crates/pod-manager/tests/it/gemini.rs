@@ -177,3 +177,24 @@ fn geminis_own_values_can_be_configured() {
     peer.want(0.0, 1e6);
     assert_eq!(peer.granted(), 10_000.0);
 }
+
+/// Such a peer takes a closed connection for an answer and would run without a grant.
+#[test]
+fn peer_beyond_the_limit_of_its_client_gets_no_answer_until_another_has_left() {
+    let world = World::with(CLIENTS, |config| {
+        config.tcp = Some(([127, 0, 0, 1], 0).into());
+        config.max_connections = 4;
+    });
+    let mut served: Vec<Gemini> = (0..2).map(|_| connect(&world, "client1")).collect();
+    for peer in &mut served {
+        peer.ask(RequestBody::MemLimit);
+    }
+    let mut waiting = connect(&world, "client1");
+    waiting.want(0.0, 0.0);
+    world.settle();
+    assert_eq!(waiting.granted_by_now(), None, "it waits, and its connection is open");
+    served.pop();
+    world.settle();
+    waiting.want(0.0, 0.0);
+    assert_eq!(waiting.granted(), 50.0);
+}

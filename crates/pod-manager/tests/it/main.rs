@@ -13,6 +13,7 @@ mod crowds;
 mod deadlines;
 mod escrow;
 mod gemini;
+mod hand_offs;
 mod heartbeat;
 mod memory;
 mod pending_attaches;

@@ -250,3 +250,19 @@ fn unfinished_sockets_of_killed_managers_are_removed_at_the_next_start() {
     assert!(!left.exists(), "of a process that has ended");
     assert!(other.exists(), "a file that no manager has made");
 }
+
+/// Its name is that of another manager's unfinished socket, whose number is no pid of this machine.
+#[test]
+fn socket_of_a_running_manager_is_kept_although_it_is_named_like_an_unfinished_one() {
+    let mut world = World::new();
+    world.stop();
+    let names = ["4194305".to_owned(), std::process::id().to_string()];
+    let sockets = names.map(|name| PathBuf::from(format!("{}.{name}", world.socket().display())));
+    let _managers = sockets.each_ref().map(|socket| UnixListener::bind(socket).unwrap());
+    // This process's own socket would have the second name.
+    assert!(sluice_pod_manager::start(world.config.clone()).is_err());
+    assert!(sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()));
+    std::fs::remove_file(&sockets[1]).unwrap();
+    world.start();
+    assert!(UnixStream::connect(&sockets[0]).is_ok());
+}

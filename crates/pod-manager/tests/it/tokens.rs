@@ -4,7 +4,6 @@ use crate::support::hook::Hook;
 use crate::support::{CLIENTS, MS, World, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::OnManagerLoss;
-use std::time::Duration;
 
 #[test]
 fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {
@@ -21,11 +20,7 @@ fn the_gate_is_open_until_the_deadline_when_the_answer_comes() {
 #[test]
 fn the_second_client_runs_as_soon_as_the_first_gives_back() {
     let world = World::new();
-    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
-    a.want();
-    a.granted();
-    b.want();
-    world.settle();
+    let (mut a, mut b) = world.holder_and_waiter();
     assert!(b.token.is_silent() && a.page().contended());
     world.clock.advance(7 * MS);
     a.give_back(7.0);
@@ -205,18 +200,6 @@ fn hints_and_detach_are_understood() {
     world.settle();
     assert_eq!(world.metric("sluice_processes{client=\"be-a\"}"), Some(0.0));
     assert_eq!(world.metric("sluice_memory_used_bytes{client=\"be-a\"}"), Some(0.0));
-}
-
-#[test]
-fn polling_around_the_deadline_changes_nothing_but_the_wait() {
-    let world = World::with(CLIENTS, |config| config.busy_poll = Duration::from_millis(5));
-    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
-    a.want();
-    a.granted();
-    b.want();
-    world.advance(48 * MS);
-    a.give_back(48.0);
-    assert_eq!(b.granted(), 50.0);
 }
 
 #[test]

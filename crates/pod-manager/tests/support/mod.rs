@@ -16,6 +16,7 @@ pub mod peers;
 use clock::ManualClock;
 use driver::FakeDriver;
 use hook::Hook;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use peers::ScriptedPeers;
 use sluice_pod_manager::{Config, GatedProcesses, Handle, Parts, start_with};
 use std::os::fd::OwnedFd;
@@ -30,6 +31,9 @@ pub const GIB: u64 = 1 << 30;
 /// Most tests advance the clock in one step, which is not to count as a stop of the manager.
 const NEVER_STOPPED: std::time::Duration = std::time::Duration::from_secs(3600);
 
+/// On a clock that stands still within the time around a deadline, the manager polls all the while.
+const NO_POLLING: std::time::Duration = std::time::Duration::ZERO;
+
 /// Waits for something that another thread does. Panics with `what` after a time limit.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
@@ -37,6 +41,12 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(begun.elapsed() < hook::PATIENCE, "time limit passed before: {what}");
         std::thread::yield_now();
     }
+}
+
+/// Raises the limit of descriptors: those of both ends of a connection belong to the test.
+pub fn allow_descriptors() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
 }
 
 /// Two best-effort clients, which share the token, and a latency-critical one.
@@ -77,6 +87,7 @@ impl World {
         let mut config = Config::new(directory.path().join("gpu.sock"), &file);
         config.gates = GatedProcesses::TokenScheduled;
         config.missed_heartbeat = NEVER_STOPPED;
+        config.busy_poll = NO_POLLING;
         change(&mut config);
         Self::started(config, file, directory)
     }
@@ -87,14 +98,13 @@ impl World {
         let (socket, control) = (directory.path().join("gpu.sock"), directory.path().join("control.sock"));
         let mut config = Config::for_agent(socket, control, "GPU-test");
         config.missed_heartbeat = NEVER_STOPPED;
+        config.busy_poll = NO_POLLING;
         change(&mut config);
         Self::started(config, PathBuf::new(), directory)
     }
 
     fn started(mut config: Config, file: PathBuf, directory: TempDir) -> Self {
         config.metrics = Some(([127, 0, 0, 1], 0).into());
-        // On a clock that stands still it would poll for ever.
-        config.busy_poll = std::time::Duration::ZERO;
         let mut world = Self {
             clock: ManualClock::new(),
             peers: ScriptedPeers::default(),
@@ -146,6 +156,16 @@ impl World {
     /// A fresh process of a client, attached on both channels.
     pub fn process(&self, client: &str) -> Hook {
         Hook::attach(&self.socket(), &self.peers.process(), client, 0).unwrap()
+    }
+
+    /// A process of `be-a` that holds a grant, and one of `be-b` that waits for it.
+    pub fn holder_and_waiter(&self) -> (Hook, Hook) {
+        let (mut holder, mut waiter) = (self.process("be-a"), self.process("be-b"));
+        holder.want();
+        holder.granted();
+        waiter.want();
+        self.settle();
+        (holder, waiter)
     }
 
     /// A fresh process of a pod, attached on both channels.

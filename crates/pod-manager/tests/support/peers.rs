@@ -86,6 +86,11 @@ impl ScriptedPeers {
         streams
     }
 
+    /// Returns once the manager has accepted every connection: it accepts a bounded number in a round.
+    pub fn wait_until_accepted(&self) {
+        super::until("all connections are accepted", || self.next.lock().unwrap().is_empty());
+    }
+
     /// A process in no pod.
     pub fn process(&self) -> FakeProcess {
         self.process_in("0::/user.slice\n")

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const MAX_SHARED: u32 = 227 << 10;
 
 /// Offsets from the word of a hold kernel, in bytes, at which the kernel writes: its ticket when it ends, the times by the GPU's clock at
-/// which it began and first saw a change of the activity, and how long it ran without work of the program.
+/// which it began and first saw a change of the activity, and how long it and those before it ran without work of the program.
 const TICKET: usize = 64;
 const BEGAN: usize = 72;
 const SEEN: usize = 88;
@@ -173,7 +173,8 @@ fn launch_hold(on: &Arc<Stream>, launch: &Launch, params: HoldParams, name: usiz
         if seen >= began {
             Span::found(address + SEEN, 8).store(seen);
         }
-        Span::found(address + IDLE, 8).store(idle_until - began);
+        let idle = Span::found(address + IDLE, 8);
+        idle.store(idle.load() + (idle_until - began));
         Span::found(address + TICKET, 4).store(params.ticket.into());
     };
     let mark = on.submit(StreamCommand::Work(work), Some(Box::new(effect)))?;

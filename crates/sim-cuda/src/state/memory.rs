@@ -53,6 +53,11 @@ impl Origin {
         matches!(self, Self::Device | Self::Managed | Self::Pool(_) | Self::HostPool(_) | Self::Graph)
     }
 
+    /// Whether it belongs to a pool.
+    fn is_of_pool(self) -> bool {
+        matches!(self, Self::Pool(_) | Self::HostPool(_))
+    }
+
     /// Whether the host can reach it without a copy.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Self::Host | Self::Registered)
@@ -232,12 +237,14 @@ impl Memory {
         Ok(())
     }
 
+    /// Ends the memory of a context. Pools belong to their device: their memory outlives contexts, also the primary one (measured on an H100,
+    /// driver 13.0).
     pub(crate) fn release_context(&self, context: usize) {
         let gone: Vec<Arc<Piece>> = {
             let mut state = lock(&self.0);
             let gone: Vec<_> = state
                 .pieces
-                .extract_if(.., |_, piece| piece.context == context)
+                .extract_if(.., |_, piece| piece.context == context && !piece.origin.is_of_pool())
                 .map(|(_, piece)| piece)
                 .collect();
             for piece in &gone {
@@ -267,13 +274,18 @@ impl Memory {
         })
     }
 
-    /// Destroys a pool; its allocations are kept. A device's default pool cannot be destroyed.
+    /// Destroys a pool. Its allocations are kept, and what it has of freed memory is released. A device's default pool cannot be
+    /// destroyed.
     pub(crate) fn destroy_pool(&self, id: PoolId) -> Status {
-        let mut state = lock(&self.0);
-        if state.default_pools.values().any(|each| *each == id) {
-            return Err(CUresult::ERROR_INVALID_VALUE);
+        {
+            let mut state = lock(&self.0);
+            if state.default_pools.values().any(|each| *each == id) {
+                return Err(CUresult::ERROR_INVALID_VALUE);
+            }
+            state.pools.remove(&id).ok_or(CUresult::ERROR_INVALID_VALUE)?;
         }
-        state.pools.remove(&id).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+        self.trim(id, 0);
+        Ok(())
     }
 
     pub(crate) fn with_pool<T>(

@@ -59,6 +59,29 @@ fn memory_of_every_kind_is_counted_to_the_byte_and_returned() {
 }
 
 #[test]
+fn destroyed_pool_keeps_no_freed_memory() {
+    const RELEASE_THRESHOLD: CUmemPool_attribute = 4;
+    let _test = begin_test();
+    let before = row().memory_bytes;
+    let (mut pool, mut most) = (std::ptr::null_mut(), u64::MAX);
+    let location = CUmemLocation { kind: 1, id: 0 };
+    let mut props = CUmemPoolProps { allocType: 1, location, ..Default::default() };
+    cuMemPoolCreate(Ptr::of(&mut pool), Ptr::of(&mut props)).unwrap();
+    cuMemPoolSetAttribute(handle(pool), RELEASE_THRESHOLD, Ptr::of(&mut most).cast()).unwrap();
+    let (mut freed, mut kept) = (0, 0);
+    cuMemAllocFromPoolAsync(Ptr::of(&mut freed), 1_000, handle(pool), legacy()).unwrap();
+    cuMemAllocFromPoolAsync(Ptr::of(&mut kept), 500, handle(pool), legacy()).unwrap();
+    cuMemFreeAsync(freed, legacy()).unwrap();
+    cuCtxSynchronize().unwrap();
+    assert_eq!(row().memory_bytes, before + 1_500, "the pool keeps what was freed");
+    cuMemPoolDestroy(handle(pool)).unwrap();
+    assert_eq!(row().memory_bytes, before + 500);
+    cuMemFreeAsync(kept, legacy()).unwrap();
+    cuCtxSynchronize().unwrap();
+    assert_eq!(row().memory_bytes, before);
+}
+
+#[test]
 fn full_gpu_refuses_allocation_and_keeps_working() {
     let _test = begin_test();
     let (mut free, mut total) = (0, 0);

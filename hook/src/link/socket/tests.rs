@@ -27,6 +27,19 @@ fn wait_for_an_answer_of_which_only_a_part_comes_ends_after_the_limit() {
     });
 }
 
+#[test]
+fn thread_that_polls_for_an_answer_reads_it_and_notices_a_manager_that_gives_none() {
+    let (ours, mut theirs) = UnixStream::pair().expect("a connection");
+    let socket = Socket::closed(0);
+    socket.fd.set(ours.into());
+    let limit = AnswerLimit::within(Duration::from_millis(300));
+    let answer = || socket.answer_by_steps(0, RequestKind::Quota, limit, &|_| Step::Poll);
+    let body = ResponseBody::Quota { quota_ms: 50.0 };
+    theirs.write_all(&Response { id: 0, body }.encode()).expect("an answer");
+    assert_eq!(answer().map(|(body, _)| body), Ok(body));
+    assert!(matches!(answer(), Err(LinkError::Silent)));
+}
+
 /// What an ATTACH returns to which a manager gives these answers after it has read the frame.
 fn attach_answered(answers: &[(AttachStatus, u32)]) -> Result<usize, LinkError> {
     let (ours, theirs) = UnixStream::pair().expect("a connection");

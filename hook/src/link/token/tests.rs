@@ -7,8 +7,12 @@ fn page() -> &'static Words {
 }
 
 fn connection_with(page: &'static Words) -> TokenConnection {
+    polling_connection(page, 0)
+}
+
+fn polling_connection(page: &'static Words, polling_ns: u64) -> TokenConnection {
     let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
-    let connection = TokenConnection::new(Address::Unix("unused".into()), identity);
+    let connection = TokenConnection::new(Address::Unix("unused".into()), identity, polling_ns);
     connection.grant.store(std::ptr::from_ref(page).cast_mut(), SeqCst);
     connection.attached.store(true, SeqCst);
     connection
@@ -55,4 +59,36 @@ fn contenders_that_a_silent_manager_wrote_do_not_count() {
     assert_eq!(connection.critical_contenders(), None);
     page.set_contenders(0);
     assert_eq!(connection.critical_contenders(), Some(0));
+}
+
+#[test]
+fn thread_that_waits_for_a_grant_polls_around_the_time_on_its_page() {
+    const MS: u64 = 1_000_000;
+    let words = page();
+    let connection = polling_connection(words, AROUND_NS);
+    let (begun, due) = (1_000 * MS, 1_050 * MS);
+    assert_eq!(
+        connection.step_of_wait(begun, begun),
+        Step::SleepUntil(begun + 2 * MS),
+        "the time is not known yet"
+    );
+    GrantView::new(words).set_hand_off(due);
+    assert!(
+        matches!(connection.step_of_wait(begun, begun + 2 * MS), Step::SleepUntil(at) if at < due - AROUND_NS)
+    );
+    assert_eq!(connection.step_of_wait(begun, due - AROUND_NS / 2), Step::Poll);
+    assert_eq!(connection.step_of_wait(begun, due + AROUND_NS / 2), Step::Poll);
+    // The holder's work runs on. Another client may hold the next grant, whose end comes to the same page.
+    assert_eq!(connection.step_of_wait(begun, due + MS), Step::SleepUntil(begun + 64 * MS));
+    GrantView::new(words).set_hand_off(due + 100 * MS);
+    assert_eq!(connection.step_of_wait(begun, due + 100 * MS), Step::Poll);
+}
+
+#[test]
+fn thread_that_waits_for_a_grant_sleeps_where_there_are_few_processors() {
+    let words = page();
+    let connection = connection_with(words);
+    GrantView::new(words).set_hand_off(1_000_000_000);
+    assert_eq!(connection.step_of_wait(0, 1_000_000_000), Step::Sleep);
+    assert_eq!(connection.step_of_wait(0, 2_000_000_000), Step::Sleep);
 }

@@ -144,6 +144,38 @@ fn hold_kernels_start_and_stop_with_the_contenders() {
     tenant.finish().expect_success();
 }
 
+/// Otherwise the hold kernel would keep other clients off the GPU, and the process would count as one with work.
+#[test]
+fn no_hold_kernel_runs_while_a_request_waits_for_its_grant() {
+    let _lock = shared();
+    let bed = HoldBed::new(true, 1);
+    let mut tenant = bed.start("announces", "api");
+    tenant.expect("ready");
+    let held = (0..1000).any(|_| tenant.ask("request") == "requested" && tenant.ask("begin") == "begun 0");
+    assert!(held, "the context was never made ready");
+    bed.manager.revoke();
+    tenant.send("request");
+    eventually("a launch waits for a grant", || (bed.manager.unanswered() > 0).then_some(()));
+    assert!(!bed.manager.is_busy(), "a hold kernel stays while the request waits");
+    bed.manager.hang_up();
+    tenant.expect("requested");
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn no_hold_kernel_begins_without_a_grant() {
+    let _lock = shared();
+    let bed = HoldBed::new(true, 1);
+    let mut tenant = bed.start("announces", "api");
+    tenant.expect("ready");
+    let held = (0..1000).any(|_| tenant.ask("hint") == "hinted 0" && tenant.ask("request") == "requested");
+    assert!(held, "the context was never made ready");
+    bed.manager.revoke();
+    assert_eq!(tenant.ask("hint"), "hinted 9");
+    bed.manager.hang_up();
+    tenant.finish().expect_success();
+}
+
 /// Without a hold kernel, because the GPU is free, a hint closes the gates of the other processes.
 #[test]
 fn a_hint_closes_the_gates_of_others_before_the_request() {

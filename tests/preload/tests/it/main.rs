@@ -27,6 +27,7 @@ mod preemption;
 mod processes;
 mod races;
 mod reef_example;
+mod refused_processes;
 mod request_cost;
 mod silent_manager;
 mod stream_gates;

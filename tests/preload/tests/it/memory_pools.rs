@@ -71,3 +71,27 @@ fn memory_of_a_destroyed_pool_is_charged_until_it_is_freed() {
 fn memory_of_a_pool_may_be_freed_as_plain_memory() {
     assert_eq!(printed("plain"), LIMIT.to_string());
 }
+
+/// The driver's `CUDA_SUCCESS` and `CUDA_ERROR_OUT_OF_MEMORY`, while the memory is still in use and afterwards.
+const REFUSED_THEN_GRANTED: &str = "2 0";
+
+#[test]
+fn memory_of_a_destroyed_pool_stays_charged_until_the_gpu_has_reached_its_free() {
+    assert_eq!(printed("ending"), REFUSED_THEN_GRANTED);
+}
+
+#[test]
+fn memory_freed_in_a_stream_stays_charged_until_the_gpu_has_reached_the_free() {
+    assert_eq!(printed("behind"), REFUSED_THEN_GRANTED);
+}
+
+/// On an H100 (driver 13.0) a reset leaves the pools and their memory as they are.
+#[test]
+fn memory_of_pools_outlives_the_primary_context_and_stays_charged() {
+    assert_eq!(printed("reset"), "424 424");
+}
+
+#[test]
+fn waits_ask_for_no_sizes_unless_memory_was_freed_or_a_graph_was_launched() {
+    assert_eq!(printed("quiet"), "0 0");
+}

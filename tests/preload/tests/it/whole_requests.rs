@@ -124,6 +124,21 @@ fn hold_seconds_count_no_time_in_which_the_program_has_work() {
     bed.finish();
 }
 
+#[test]
+fn hold_seconds_count_each_of_several_hold_kernels_in_a_row() {
+    let _lock = shared();
+    let mut bed = DecodeBed::start("marked", "api");
+    let (held_before, before) = (bed.manager.hold_ns(), bed.node.row(&bed.service).kernel_ns);
+    assert_eq!(bed.service.ask("marks 20"), "done");
+    is_off_the_gpu(&bed, "the last hold kernel to end");
+    let kernel_ns = bed.node.row(&bed.service).kernel_ns - before;
+    assert!(kernel_ns > 10 * MS, "{kernel_ns} ns");
+    eventually("the time of all hold kernels", || {
+        (bed.manager.hold_ns() - held_before >= kernel_ns * 9 / 10).then_some(())
+    });
+    bed.finish();
+}
+
 /// GPU time of all hold kernels and tokens of the service does not grow any more.
 fn is_off_the_gpu(bed: &DecodeBed, within: &str) {
     eventually(within, || {

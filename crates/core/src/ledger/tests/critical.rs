@@ -226,8 +226,10 @@ fn burst_that_alternates_with_a_token_scheduled_process_does_not_use_its_last_sl
 }
 
 #[test]
-fn burst_beside_hardware_scheduled_processes_alternates_only_by_default_slices() {
-    for (default_slices, expected) in [(false, 10_000_000), (true, 4_500_000)] {
+fn burst_beside_hardware_scheduled_processes_alternates_only_by_default_slices_with_work() {
+    for (default_slices, works, expected) in
+        [(false, true, 10_000_000), (true, true, 4_500_000), (true, false, 10_000_000)]
+    {
         let mut ledger = TokenLedger::new(Policy::default());
         ledger.set_client(ClientId(0), critical(0.5, 1.0), 0);
         ledger.set_client(ClientId(1), spec(0.5, 1.0), 0);
@@ -238,9 +240,10 @@ fn burst_beside_hardware_scheduled_processes_alternates_only_by_default_slices()
         ledger.advance(0);
         ledger.set_enabled(ClientId(1), true, 0);
         ledger.set_default_slices(default_slices);
+        ledger.set_working(|_| works);
         ledger.charge_unlimited(ClientId(0), 0, 10 * MS, 10 * MS);
         let [own, other] = [0, 1].map(|id| ledger.usage(ClientId(id), 10 * MS).unwrap());
-        assert_eq!(own.charged_ns, expected, "default slices: {default_slices}");
-        assert_eq!(other.running_ns, if default_slices { expected } else { 0 });
+        assert_eq!(own.charged_ns, expected, "default slices: {default_slices}, work: {works}");
+        assert_eq!(other.running_ns, if default_slices && works { expected } else { 0 });
     }
 }

@@ -8,20 +8,20 @@ use serde::Serialize;
 
 /// Parts of the time of all processors, and the latest wake-up of a thread that slept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct HostLoad {
+pub(in super::super) struct HostLoad {
     /// Part of the processors' time in which they were idle.
-    pub(super) idle: f64,
+    pub(in super::super) idle: f64,
     /// Part in which only processes of low priority ran, which do not delay others.
-    pub(super) background: f64,
+    pub(in super::super) background: f64,
     /// Part that the hypervisor gave to other machines.
-    pub(super) steal: f64,
+    pub(in super::super) steal: f64,
     /// Longest time by which the measuring thread was woken late.
-    pub(super) latest_wakeup_ms: f64,
+    pub(in super::super) latest_wakeup_ms: f64,
 }
 
 impl HostLoad {
     /// Part of the time in which the processors could not run this measurement at once.
-    pub(super) fn busy(&self) -> f64 {
+    pub(in super::super) fn busy(&self) -> f64 {
         1.0 - self.idle - self.background
     }
 }
@@ -36,24 +36,24 @@ struct Ticks {
 }
 
 /// Observes the host from a moment on.
-pub(super) struct HostWatch {
+pub(in super::super) struct HostWatch {
     begin: Ticks,
     latest: Duration,
 }
 
 impl HostWatch {
-    pub(super) fn begin() -> anyhow::Result<Self> {
+    pub(in super::super) fn begin() -> anyhow::Result<Self> {
         Ok(Self { begin: read()?, latest: Duration::ZERO })
     }
 
     /// Sleeps, and records how late the thread was woken.
-    pub(super) fn sleep(&mut self, time: Duration) {
+    pub(in super::super) fn sleep(&mut self, time: Duration) {
         let due = Instant::now() + time;
         std::thread::sleep(time);
         self.latest = self.latest.max(due.elapsed());
     }
 
-    pub(super) fn end(&self) -> anyhow::Result<HostLoad> {
+    pub(in super::super) fn end(&self) -> anyhow::Result<HostLoad> {
         let end = read()?;
         let all = end.all.saturating_sub(self.begin.all).max(1) as f64;
         let part = |of: fn(&Ticks) -> u64| of(&end).saturating_sub(of(&self.begin)) as f64 / all;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One line of input.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Command {
+pub(in super::super) enum Command {
     /// Begins the work.
     Go,
     /// Launches one kernel of this length, milliseconds.
@@ -23,7 +23,7 @@ pub(super) enum Command {
 /// One line of output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(in super::super) enum Answer {
     /// The first allocation was made; nothing was launched.
     Ready {
         /// Process id.

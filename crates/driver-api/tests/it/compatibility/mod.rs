@@ -47,8 +47,14 @@ const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
             Governed,
             "may begin a request; kept in order with preempted streams. The copy itself passes no launch gate",
         ),
-        Policy::Alloc => (Charged, "charged before the driver allocates; refused above the limit"),
+        Policy::Alloc | Policy::AllocAsync => {
+            (Charged, "charged before the driver allocates; refused above the limit")
+        }
         Policy::Free => (Charged, "releases the charge"),
+        Policy::Pool => (Charged, "tells where the pool has its memory"),
+        Policy::Trim => (Charged, "the charge follows the size of the pool"),
+        Policy::Physical => (Charged, "a mapping keeps the charge of the memory, as a handle does"),
+        Policy::Init => (Governed, "the hook reads its configuration"),
         Policy::Query => (Governed, "returns the limit as the size of the GPU"),
         Policy::Lookup => (Governed, "returns the hook's functions"),
         Policy::Capture => (Governed, "the hook uses no captured stream"),

@@ -1,6 +1,11 @@
 //! Captures, destroyed handles, lost managers and forks.
 
+use std::time::Duration;
+
 use super::*;
+
+/// After this time a thread is taken to hang.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn captured_launch_bypasses_and_its_streams_are_not_touched() {
@@ -33,13 +38,9 @@ fn grant_ends_after_work_that_default_streams_got_during_a_capture() {
         }
     }
     lock(&device.driver.marked).clear();
-    fixture.clock.advance(100 * MS);
-    device.driver.drain_ns.store(MS, SeqCst);
-    device.track();
-    device.track();
+    // One event is waited for on each of the two streams.
+    check_end_of_grant(&fixture, &device, MS, (102.0, 2.0));
     assert_eq!(*lock(&device.driver.marked), [0u64; 0], "the tracker uses no default stream");
-    assert_eq!(used(&device, 1), (102.0, 2.0), "one event is waited for on each of the two streams");
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
 }
 
 #[test]
@@ -48,12 +49,7 @@ fn grant_ends_after_work_that_the_legacy_stream_had_before_a_capture() {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 0);
     device.prepare_capture(fixture.captures.begin(100, 7));
-    fixture.clock.advance(100 * MS);
-    device.driver.drain_ns.store(3 * MS, SeqCst);
-    device.track();
-    device.track();
-    assert_eq!(used(&device, 1), (103.0, 3.0));
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+    check_end_of_grant(&fixture, &device, 3 * MS, (103.0, 3.0));
 }
 
 #[test]
@@ -78,6 +74,79 @@ fn grant_with_work_on_another_threads_default_stream_ends_after_the_capture() {
     assert_eq!(device.link.sent().len(), 2);
 }
 
+/// A launch on the thread's default stream during a capture that ends afterwards. Returns the stream.
+fn launch_during_capture(fixture: &Fixture, device: &TestDevice<'_>, thread: &ThreadState) -> Stream {
+    let own = Stream::new(0, true, thread.id());
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    assert!(is_governed(&device.launch(own, thread)));
+    device.launched_during_capture(own);
+    fixture.captures.end(100);
+    own
+}
+
+#[test]
+fn event_of_an_earlier_capture_does_not_stand_for_later_work() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    let own = launch_during_capture(&fixture, &device, &thread);
+    assert!(is_governed(&device.launch(own, &thread)));
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    fixture.clock.advance(100 * MS);
+    let began = fixture.clock.now_ns();
+    device.track();
+    device.track();
+    assert!(fixture.clock.now_ns() - began >= 2000 * MS, "the grant was returned with work running");
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn thread_that_waits_for_a_grant_covers_its_default_stream_during_a_capture() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    let own = Stream::new(0, true, thread.id());
+    assert!(is_governed(&device.launch(own, &thread)));
+    lock(&device.driver.marked).clear();
+    device.prepare_capture(fixture.captures.begin(100, 7));
+    fixture.clock.advance(100 * MS);
+    let began = fixture.clock.now_ns();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| is_governed(&device.launch(own, &ThreadState::empty())));
+        let begun = std::time::Instant::now();
+        while lock(&device.driver.marked).is_empty() && begun.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        let is_covered = !lock(&device.driver.marked).is_empty();
+        device.track();
+        fixture.captures.end(100);
+        assert!(second.join().expect("the launch returns"));
+        assert!(is_covered);
+    });
+    assert!(fixture.clock.now_ns() - began < 2000 * MS, "the drain did not wait for the end of the capture");
+    assert_eq!(device.link.sent().len(), 2, "the report and the request are one message");
+}
+
+#[test]
+fn events_of_a_lost_grant_are_returned_under_an_unlimited_one() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch_during_capture(&fixture, &device, &thread);
+    device.link.fails_announcements.store(true, SeqCst);
+    device.track();
+    device.link.fails_announcements.store(false, SeqCst);
+    device.link.unlimited.store(true, SeqCst);
+    for _ in 0..4 {
+        fixture.clock.advance(1000 * MS);
+        device.track();
+    }
+    assert!(device.lock().grant.is_unlimited());
+    let begins = u64::from(device.lock().grant.measured.is_some());
+    assert_eq!(
+        device.driver.live_marks.load(SeqCst),
+        begins,
+        "only the event at the begin of a burst is left"
+    );
+}
+
 #[test]
 fn beginning_capture_sends_noted_streams_to_the_slow_path() {
     let fixture = Fixture::new();
@@ -95,13 +164,8 @@ fn a_destroyed_stream_is_drained_without_its_handle() {
     launch(&device, &thread, 100);
     drop(device.forget_stream(stream(100)));
     lock(&device.driver.marked).clear();
-    device.driver.drain_ns.store(MS, SeqCst);
-    fixture.clock.advance(100 * MS);
-    device.track();
-    device.track();
+    check_end_of_grant(&fixture, &device, MS, (101.0, 1.0));
     assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
-    assert_eq!(used(&device, 1), (101.0, 1.0), "the drain waited for its work");
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
 }
 
 #[test]
@@ -110,12 +174,7 @@ fn context_that_did_not_end_is_still_drained() {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     drop(device.lock_contexts());
-    fixture.clock.advance(100 * MS);
-    device.driver.drain_ns.store(3 * MS, SeqCst);
-    device.track();
-    device.track();
-    assert_eq!(used(&device, 1), (103.0, 3.0));
-    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+    check_end_of_grant(&fixture, &device, 3 * MS, (103.0, 3.0));
 }
 
 #[test]
@@ -143,9 +202,7 @@ fn the_default_stream_of_a_thread_is_drained_with_its_context() {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
     lock(&device.driver.marked).clear();
-    fixture.clock.advance(100 * MS);
-    device.track();
-    device.track();
+    end_grant(&fixture, &device, 0);
     assert_eq!(*lock(&device.driver.drained), [7]);
     assert_eq!(*lock(&device.driver.marked), [0u64; 0]);
 }
@@ -204,10 +261,7 @@ fn gemini_manager_gets_the_overrun_with_the_next_request_and_no_report() {
     device.link.legacy.store(true, SeqCst);
     device.track();
     launch(&device, &thread, 100);
-    fixture.clock.advance(100 * MS);
-    device.driver.drain_ns.store(4 * MS, SeqCst);
-    device.track();
-    device.track();
+    end_grant(&fixture, &device, 4 * MS);
     launch(&device, &thread, 100);
     let sent = device.link.sent();
     assert_eq!(sent.len(), 2);

@@ -49,6 +49,29 @@ fn successive_copies_are_noted_once_and_the_first_launch_again() {
 }
 
 #[test]
+fn work_of_a_destroyed_stream_is_activity_until_the_gpu_has_finished_it() {
+    let fixture = Fixture::new();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    device.track();
+    assert_eq!(reported(&device), [true], "the kernel has not finished");
+    lock(&device.driver.busy).clear();
+    fixture.clock.advance(10 * MS);
+    device.track();
+    device.track();
+    assert_eq!(reported(&device), [true, false]);
+    // Launches at each poll: no poll finds the program quiet.
+    launch(&device, &thread, 101);
+    drop(device.forget_stream(stream(101)));
+    lock(&device.driver.busy).clear();
+    launch(&device, &thread, 102);
+    device.track();
+    wait_for(&device, 102);
+    assert_eq!(reported(&device), [true, false, true, false]);
+}
+
+#[test]
 fn work_in_submission_does_not_count_as_finished() {
     let fixture = Fixture::new();
     let (device, thread) = (unlimited(&fixture), ThreadState::empty());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Controls, Preemptions, Process, SetClientsRequest, SetClientsResponse,
-    SnapshotRequest, SnapshotResponse, Steering,
+    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, Preemptions, Process, SetClientsRequest,
+    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -94,6 +94,12 @@ impl PodManager for Manager {
             refused,
             held: 0,
             steering: Some(steering()),
+            event_loop: Some(EventLoop {
+                buckets: vec![EventLoopBucket { seconds: 0.001, rounds: 34 }],
+                rounds: 35,
+                seconds: 0.5,
+            }),
+            log_lines_dropped: 36,
         }))
     }
 }

@@ -155,6 +155,11 @@ impl Node {
         self.root.path().join("sockets")
     }
 
+    /// The control socket of the manager of this GPU.
+    pub fn control_socket(&self, gpu: &str) -> PathBuf {
+        self.root.path().join(format!("state/control/{gpu}.sock"))
+    }
+
     pub fn library_folder(&self) -> PathBuf {
         self.root.path().join("state/lib")
     }

@@ -86,6 +86,22 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
         assert_eq!(value(&text, name, &labels), Some(wanted), "{name} {more:?}\n{text}");
     }
+    let of_manager = [
+        ("sluice_manager_event_loop_seconds_bucket", &["le=\"0.001\""][..], 34.0),
+        ("sluice_manager_event_loop_seconds_count", &[], 35.0),
+        ("sluice_manager_event_loop_seconds_sum", &[], 0.5),
+        ("sluice_manager_log_lines_dropped_total", &[], 36.0),
+    ];
+    for (name, more, wanted) in of_manager {
+        let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
+        assert_eq!(value(&text, name, &labels), Some(wanted), "{name}\n{text}");
+    }
+    // The kernel reports these of the manager's process.
+    for name in ["resident_memory_bytes", "open_fds", "max_fds", "threads"] {
+        let name = format!("sluice_manager_{name}");
+        assert!(value(&text, &name, &[&gpu]) > Some(0.0), "{name}\n{text}");
+    }
+    assert!(text.contains("\nsluice_manager_cpu_seconds_total{"), "{text}");
     assert!(text.contains("sluice_device_plugin_allocate_seconds"), "{text}");
 
     node.api.delete("train");

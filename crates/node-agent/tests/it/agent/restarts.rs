@@ -169,3 +169,25 @@ async fn refused_clients_are_sent_again_until_accepted() {
     last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     agent.end().await;
 }
+
+/// A killed agent takes its managers with it, which then leave their sockets behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sockets_of_gpus_that_are_gone_are_removed_unless_a_process_listens() {
+    let node = Node::with_gpus(1).await;
+    std::fs::create_dir_all(node.socket_folder()).unwrap();
+    let socket = |name: &str| node.socket_folder().join(name);
+    let abandoned =
+        [socket("GPU-gone.sock"), socket("GPU-gone.sock.4194305"), node.control_socket("GPU-gone")];
+    for path in &abandoned {
+        drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+    }
+    let _served = std::os::unix::net::UnixListener::bind(socket("GPU-other.sock")).unwrap();
+    std::fs::write(socket("GPU-file.sock"), "").unwrap();
+    let agent = node.start_agent().await;
+    node.started(1).await;
+    assert!(abandoned.iter().all(|path| !is_there(path)), "{abandoned:?}");
+    assert!(is_there(&socket("GPU-other.sock")), "a process listens");
+    assert!(is_there(&socket("GPU-file.sock")), "no socket");
+    assert!(is_there(&node.control_socket(&uuid(0))));
+    agent.end().await;
+}

@@ -1,0 +1,91 @@
+//! The tracker's polling around the end of a grant.
+
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::deadline_polling::AROUND_NS;
+
+const US: u64 = 1_000;
+
+fn polling() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.settings.polling_ns = AROUND_NS;
+    fixture
+}
+
+/// Lets the tracker run until it has returned its first grant. Returns that time, and the sleeps that the tracker made, by their ends before
+/// the deadline.
+fn run_to_the_end(fixture: &Fixture, device: &TestDevice<'_>, deadline: u64) -> (u64, Vec<u64>) {
+    let steps = AtomicUsize::new(0);
+    let mut sleeps = Vec::new();
+    while device.link.sent().len() < 2 {
+        assert!(steps.fetch_add(1, SeqCst) < 1_000, "the grant is not returned");
+        if let NextStep::At(at) = device.track() {
+            match device.sleep_before(at) {
+                Some(until) => {
+                    sleeps.push(deadline.saturating_sub(until));
+                    fixture.clock.set(until.max(fixture.clock.now_ns()));
+                }
+                None => device.pause_until(at),
+            }
+        }
+    }
+    (fixture.clock.now_ns(), sleeps)
+}
+
+/// A device with work under a grant for which another client waits, and the deadline.
+fn with_contended_grant(fixture: &Fixture) -> (TestDevice<'_>, u64) {
+    let device = fixture.device();
+    launch(&device, &ThreadState::empty(), 100);
+    let deadline = device.link.deadline_ns();
+    device.link.contended.store(true, SeqCst);
+    device.link.hand_off_ns.store(deadline, SeqCst);
+    (device, deadline)
+}
+
+#[test]
+fn contended_grant_ends_at_its_deadline_and_short_work_is_polled_for() {
+    let fixture = polling();
+    let (device, deadline) = with_contended_grant(&fixture);
+    device.driver.ends_ns.store(deadline + 40 * US, SeqCst);
+    let (returned, sleeps) = run_to_the_end(&fixture, &device, deadline);
+    assert!(
+        (deadline + 40 * US..deadline + 60 * US).contains(&returned),
+        "{} µs late",
+        (returned - deadline) / US
+    );
+    assert_eq!(sleeps.last(), Some(&AROUND_NS), "it sleeps until the polling begins");
+    assert_eq!(device.driver.waits.load(SeqCst), 0, "a wait in the driver wakes late");
+}
+
+#[test]
+fn longer_work_is_waited_for_in_the_driver() {
+    let fixture = polling();
+    let (device, deadline) = with_contended_grant(&fixture);
+    device.driver.drain_ns.store(3 * MS, SeqCst);
+    let (returned, _) = run_to_the_end(&fixture, &device, deadline);
+    assert_eq!(device.driver.waits.load(SeqCst), 1);
+    assert!(returned < deadline + AROUND_NS + 4 * MS);
+    assert_eq!(used(&device, 1).1.floor(), 3.0);
+}
+
+#[test]
+fn tracker_sleeps_to_the_deadline_while_no_other_client_waits() {
+    let fixture = polling();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    let deadline = device.link.deadline_ns();
+    let (_, sleeps) = run_to_the_end(&fixture, &device, deadline);
+    assert_eq!(sleeps.last(), Some(&0));
+    assert_eq!(device.driver.waits.load(SeqCst), 1);
+}
+
+#[test]
+fn tracker_of_a_waiting_client_does_not_poll() {
+    let fixture = polling();
+    let device = fixture.device();
+    let now = fixture.clock.now_ns();
+    // The client is next in line, and the holder's grant ends at this moment.
+    device.link.hand_off_ns.store(now, SeqCst);
+    assert_eq!(device.sleep_before(now + MS), Some(now + MS));
+}

@@ -1,0 +1,75 @@
+//! Hand-offs of the token at known times: the event loop polls around them, and the processes that they concern know them, too.
+
+use super::Grants;
+use crate::shared::Shared;
+use sluice_core::ProcessId;
+use sluice_core::ledger::TokenLedger;
+use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
+use std::collections::BTreeMap;
+
+/// The loop's polling, and what the pages show.
+#[derive(Debug)]
+pub(crate) struct HandOffs {
+    polling: DeadlinePolling,
+    around_ns: u64,
+    /// The times on the pages of processes, where one is shown.
+    shown: BTreeMap<ProcessId, u64>,
+}
+
+impl HandOffs {
+    pub(super) fn new(around_ns: u64) -> Self {
+        Self { polling: DeadlinePolling::new(around_ns), around_ns, shown: BTreeMap::new() }
+    }
+
+    /// When the token is expected to pass next: `None` unless a client waits for it.
+    fn due(&self, ledger: &TokenLedger, now: u64) -> Option<u64> {
+        if self.around_ns == 0 || ledger.next_in_line().next().is_none() {
+            return None;
+        }
+        let deadlines = ledger.holders().map(|(_, deadline)| deadline);
+        deadlines.filter(|deadline| now < deadline.saturating_add(self.around_ns)).min()
+    }
+}
+
+impl Grants {
+    /// Whether the loop polls now because a grant is about to be returned and a client waits for it.
+    pub(crate) fn polling_step(&mut self, now: u64) -> Step {
+        match self.hand_offs.due(&self.ledger, now) {
+            Some(due) => self.hand_offs.polling.next(due, now),
+            None => {
+                self.hand_offs.polling.stop(now);
+                Step::Sleep
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Shows the holder and the client that is granted next when the token passes, and no longer those that this does not concern any more.
+    pub(crate) fn show_hand_off(&mut self) {
+        let Grants { ledger, hand_offs, .. } = &mut self.grants;
+        let due = hand_offs.due(ledger, self.io.now());
+        let concerned = due.into_iter().flat_map(|due| {
+            let holders = ledger.members().filter(move |(_, deadline)| *deadline == due);
+            holders
+                .map(|(process, _)| process)
+                .chain(ledger.next_in_line())
+                .map(move |process| (process, due))
+        });
+        let shows: BTreeMap<ProcessId, u64> = concerned.collect();
+        if hand_offs.shown == shows {
+            return;
+        }
+        for process in hand_offs.shown.keys().filter(|process| !shows.contains_key(process)) {
+            if let Some(pages) = self.processes.pages(*process) {
+                pages.grant().set_hand_off(0);
+            }
+        }
+        for (process, due) in &shows {
+            if let Some(pages) = self.processes.pages(*process) {
+                pages.grant().set_hand_off(*due);
+            }
+        }
+        hand_offs.shown = shows;
+    }
+}

@@ -1,0 +1,82 @@
+//! Charges of memory that the program has freed and that the GPU may still use. Each is released when the GPU has reached the events that
+//! were recorded behind the work.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+use sluice_driver_api::types::CUstream;
+use sluice_hook_core::lock;
+use sluice_hook_core::platform::{Driver, Mark, Stream};
+
+use crate::process::{self, CAPTURES, ManagedDevice};
+
+struct DeferredRelease {
+    managed: &'static ManagedDevice,
+    bytes: u64,
+    marks: Vec<Mark>,
+}
+
+static DEFERRED: Mutex<Vec<DeferredRelease>> = Mutex::new(Vec::new());
+/// Whether there is any; read without the lock.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Releases a charge behind all work that the process is known to have on the device.
+pub(super) fn behind_all_work(managed: &'static ManagedDevice, bytes: u64) {
+    if bytes > 0 {
+        defer(managed, bytes, managed.device.mark_work());
+    }
+}
+
+/// Releases a charge behind a call that was just made on a stream. If that cannot be found out, it is released at once.
+pub(super) fn behind_stream(
+    managed: &'static ManagedDevice,
+    bytes: u64,
+    (stream, per_thread): (CUstream, bool),
+) {
+    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    let driver = &managed.device.driver;
+    // In a capture the free is a node of a graph, and an event could end the capture.
+    let location = if CAPTURES.any() { None } else { driver.locate(stream) };
+    let mark = location.and_then(|located| driver.mark(located.context, stream));
+    defer(managed, bytes, mark.into_iter().collect());
+}
+
+fn defer(managed: &'static ManagedDevice, bytes: u64, mut marks: Vec<Mark>) {
+    if managed.device.discard_if_reached(&mut marks) {
+        managed.memory.release(bytes);
+        return;
+    }
+    lock(&DEFERRED).push(DeferredRelease { managed, bytes, marks });
+    ANY.store(true, Release);
+}
+
+/// Whether charges wait for the GPU.
+#[inline]
+pub(super) fn any() -> bool {
+    ANY.load(Relaxed)
+}
+
+/// Releases the charges of which the GPU has reached the events. `true` if there were any.
+pub(super) fn release_reached() -> bool {
+    if !ANY.load(Acquire) {
+        return false;
+    }
+    // Without the lock the driver is asked. Another thread that comes here meanwhile finds none.
+    let deferred = std::mem::take(&mut *lock(&DEFERRED));
+    let is_left =
+        |deferred: &mut DeferredRelease| !deferred.managed.device.discard_if_reached(&mut deferred.marks);
+    let mut released = false;
+    let mut left = Vec::new();
+    for mut deferred in deferred {
+        if is_left(&mut deferred) {
+            left.push(deferred);
+        } else {
+            deferred.managed.memory.release(deferred.bytes);
+            released = true;
+        }
+    }
+    let mut all = lock(&DEFERRED);
+    all.append(&mut left);
+    ANY.store(!all.is_empty(), Release);
+    released
+}

@@ -1,0 +1,66 @@
+"""The documents of users and operators: links lead somewhere, and values are the chart's."""
+
+import re
+import unittest
+from pathlib import Path
+
+import yaml
+
+from rendering import CHART, render
+
+REPOSITORY = CHART.parents[1]
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "examples/README.md",
+    REPOSITORY / "docs/kubernetes.md",
+    *sorted((REPOSITORY / "docs/operators").glob("*.md")),
+]
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+# Values as the pages write them, by their first part.
+VALUE = re.compile(r"`((?:nodeAgent|scheduler|webhook|global|image|podMonitor|serviceMonitor|networkPolicy)\.[\w.]+)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings."""
+    without_code = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", without_code, re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class Pages(unittest.TestCase):
+    def test_every_link_leads_to_a_file_and_a_heading(self):
+        for page in PAGES:
+            for target, anchor in LINK.findall(page.read_text()):
+                if target.startswith("http"):
+                    continue
+                file = (page.parent / target).resolve() if target else page
+                self.assertTrue(file.exists(), f"{page.name} links to {target}")
+                if anchor:
+                    self.assertIn(anchor, anchors(file), f"{page.name} links to {target}{anchor}")
+
+    def test_every_page_of_the_folder_is_in_its_index(self):
+        index = (REPOSITORY / "docs/operators/README.md").read_text()
+        for page in (REPOSITORY / "docs/operators").glob("*.md"):
+            self.assertTrue(page.name == "README.md" or f"({page.name})" in index, page.name)
+
+    def test_every_value_is_one_of_the_chart(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        for page in PAGES:
+            for name in VALUE.findall(page.read_text()):
+                at = values
+                for part in name.rstrip(".").split("."):
+                    self.assertTrue(isinstance(at, dict) and part in at, f"{page.name} names the value {name}")
+                    at = at[part]
+
+    def test_values_of_commands_are_accepted(self):
+        for page in PAGES:
+            text = page.read_text()
+            # Also a value by itself, such as `nodeAgent.seatsPerGpu=10`.
+            settings = re.findall(r"--set ([\w.]+=[^\s`]+)", text) + re.findall(VALUE.pattern[:-1] + r"=[^`…]*)`", text)
+            if settings:
+                with self.subTest(page.name):
+                    self.assertTrue(render(*settings))
+
+
+if __name__ == "__main__":
+    unittest.main()

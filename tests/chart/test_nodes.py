@@ -1,0 +1,136 @@
+"""On which nodes the chart's pods run, and what they need there."""
+
+import json
+import threading
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from rendering import of_kind, render, workloads
+
+
+def pod_specifications(objects: list[dict]) -> dict[str, dict]:
+    return {**workloads(objects), **{name: one["spec"] for name, one in of_kind(objects, "Pod").items()}}
+
+
+class Nodes(unittest.TestCase):
+    def test_every_pod_selects_nodes_that_can_run_the_image(self):
+        required = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+        for name, spec in pod_specifications(render("cleanup.enabled=true")).items():
+            self.assertEqual(spec["nodeSelector"], required, name)
+        for component in ("nodeAgent", "scheduler", "webhook"):
+            objects = workloads(render(f"{component}.nodeSelector.pool=gpu"))
+            (name,) = [name for name in objects if name.replace("-", "").endswith(component.lower())]
+            self.assertEqual(objects[name]["nodeSelector"], {**required, "pool": "gpu"}, name)
+
+    def test_an_upgrade_replaces_agents_on_several_nodes_at_once(self):
+        strategy = lambda *values: of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["updateStrategy"]
+        self.assertEqual(strategy(), {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}})
+        self.assertEqual(strategy("nodeAgent.updateStrategy.rollingUpdate.maxUnavailable=1")["rollingUpdate"], {"maxUnavailable": 1})
+        self.assertEqual(strategy("nodeAgent.updateStrategy.type=OnDelete")["type"], "OnDelete")
+
+
+class SeLinux(unittest.TestCase):
+    def test_agents_carry_no_label_and_start_no_further_image_by_default(self):
+        spec = workloads(render())["sluice-node-agent"]
+        self.assertNotIn("initContainers", spec)
+        self.assertNotIn("seLinuxOptions", spec["containers"][0]["securityContext"])
+
+    def test_folders_that_pods_mount_are_labelled_before_the_agent_fills_them(self):
+        spec = workloads(render("nodeAgent.seLinux.enabled=true"))["sluice-node-agent"]
+        (step,) = spec["initContainers"]
+        self.assertEqual(step["command"][:3], ["chcon", "--recursive", "system_u:object_r:container_file_t:s0"])
+        mounts = {one["mountPath"]: one["name"] for one in step["volumeMounts"]}
+        self.assertEqual(set(step["command"][3:]), set(mounts))
+        paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
+        self.assertEqual({paths[name] for name in mounts.values()}, {"/var/lib/sluice/lib", "/run/sluice"})
+        # Files have the type of their folder, and the level of the process that makes them.
+        label = {"type": "spc_t", "level": "s0"}
+        self.assertEqual(spec["containers"][0]["securityContext"]["seLinuxOptions"], label)
+        self.assertEqual(step["securityContext"]["seLinuxOptions"], label)
+        self.assertEqual(step["securityContext"]["capabilities"], {"drop": ["ALL"]})
+
+    def test_clean_up_may_remove_the_labelled_folders(self):
+        for value, label in [("true", {"type": "spc_t", "level": "s0"}), ("false", None)]:
+            spec = workloads(render("cleanup.enabled=true", f"nodeAgent.seLinux.enabled={value}"))["sluice-cleanup"]
+            for one in spec["initContainers"] + spec["containers"]:
+                self.assertEqual(one["securityContext"].get("seLinuxOptions"), label, one["name"])
+
+    def test_labelling_image_comes_from_the_registry_of_the_site(self):
+        values = ("nodeAgent.seLinux.enabled=true", "global.imageRegistry=registry.local")
+        (step,) = workloads(render(*values))["sluice-node-agent"]["initContainers"]
+        self.assertTrue(step["image"].startswith("registry.local/"), step["image"])
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """As much of an API server as helm asks: which kinds there are, and the RuntimeClasses. No other object exists."""
+
+    answers: dict
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        absent = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+        body = json.dumps(self.answers.get(path, absent)).encode()
+        self.send_response(200 if path in self.answers else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def answers_of_a_cluster_with(classes: tuple) -> dict:
+    kinds: dict[str, set] = {"node.k8s.io/v1": {"RuntimeClass"}}
+    for one in render():
+        kinds.setdefault(one["apiVersion"], set()).add(one["kind"])
+    plural = lambda name: name[:-1] + "ies" if name.endswith("y") else name + "es" if name.endswith("s") else name + "s"
+    answers = {"/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}, "/api": {"kind": "APIVersions", "versions": ["v1"]}}
+    groups = []
+    for version, names in kinds.items():
+        listed = [{"name": plural(name.lower()), "namespaced": False, "kind": name, "verbs": ["get"]} for name in names]
+        answers["/api/v1" if version == "v1" else f"/apis/{version}"] = {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
+        if version != "v1":
+            preferred = {"groupVersion": version, "version": version.split("/")[1]}
+            groups.append({"name": version.split("/")[0], "versions": [preferred], "preferredVersion": preferred})
+    answers["/apis"] = {"kind": "APIGroupList", "groups": groups}
+    for name in classes:
+        runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name}
+        answers[f"/apis/node.k8s.io/v1/runtimeclasses/{name}"] = runtime
+    return answers
+
+
+def rendered_in_a_cluster_with(*classes: str, values: tuple = ()) -> list[dict]:
+    """What `helm install` renders where the cluster has these RuntimeClasses."""
+    handler = type("Cluster", (ApiServer,), {"answers": answers_of_a_cluster_with(classes)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = ("--kube-apiserver", f"http://127.0.0.1:{server.server_port}", "--kube-token", "none")
+    try:
+        return render(*values, more=("--dry-run=server", "--disable-openapi-validation", *address))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class RuntimeClass(unittest.TestCase):
+    def chosen(self, objects: list[dict]) -> tuple[str | None, list[str]]:
+        """The agents' RuntimeClass, and the webhook's flag with that of pods."""
+        (webhook,) = workloads(objects)["sluice-webhook"]["containers"]
+        flags = [flag for flag in webhook["args"] if flag.startswith("--runtime-class")]
+        return workloads(objects)["sluice-node-agent"].get("runtimeClassName"), flags
+
+    def test_class_nvidia_is_used_where_the_cluster_has_it(self):
+        self.assertEqual(self.chosen(rendered_in_a_cluster_with("nvidia")), ("nvidia", ["--runtime-class=nvidia"]))
+
+    def test_without_the_class_the_default_runtime_is_used(self):
+        self.assertEqual(self.chosen(rendered_in_a_cluster_with("gvisor")), (None, []))
+
+    def test_a_value_takes_precedence_over_the_cluster(self):
+        cases = [("runtimeClassName=nvidia-cdi", ("nvidia-cdi", ["--runtime-class=nvidia-cdi"])), ("runtimeClassName=", (None, []))]
+        for value, expected in cases:
+            self.assertEqual(self.chosen(rendered_in_a_cluster_with("nvidia", values=(value,))), expected, value)
+
+
+if __name__ == "__main__":
+    unittest.main()
