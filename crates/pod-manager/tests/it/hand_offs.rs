@@ -71,6 +71,6 @@ fn grant_that_is_returned_late_is_waited_for_without_polling() {
 #[test]
 fn manager_that_does_not_poll_shows_no_time() {
     let world = World::new();
-    let (mut a, mut b) = world.holder_and_waiter();
+    let (a, b) = world.holder_and_waiter();
     assert_eq!(shown([&a, &b]), [0, 0]);
 }

@@ -36,7 +36,7 @@ fn memory_of_one_client_does_not_affect_another() {
 #[test]
 fn memory_is_answered_while_the_token_is_waited_for() {
     let world = World::new();
-    let (mut a, mut b) = world.holder_and_waiter();
+    let (_a, mut b) = world.holder_and_waiter();
     assert!(b.reserve(1) && b.token.is_silent());
 }
 
