@@ -97,13 +97,16 @@ impl InFlight {
         lock(&self.0).bound = bound;
     }
 
-    /// Counts a command in, if the bound allows. An empty window takes any command. With `gated` false no gate is
+    /// Counts a command in, if the bound allows. An empty window takes any command, and with gates any two. With `gated` false no gate is
     /// placed in front of it.
     pub(crate) fn reserve(&self, work: Work, gated: bool) -> Reservation {
         let mut inner = lock(&self.0);
         let bound = inner.bound;
         let ns = inner.estimates.of(work);
-        if inner.count > 0 && (inner.count >= bound.count || inner.ns.saturating_add(ns) > bound.ns) {
+        // Gates stop a second command, so it costs no latency; and only a command behind another one can be measured.
+        let always = if bound.spacing_ns.is_some() { bound.count.min(2) } else { 1 };
+        let is_full = inner.count >= bound.count || inner.ns.saturating_add(ns) > bound.ns;
+        if inner.count >= always && is_full {
             return Reservation::Full;
         }
         if inner.current.count == 0 {
@@ -231,7 +234,8 @@ impl InFlight {
 impl Inner {
     fn is_complete(&self) -> bool {
         let batch = self.bound.batch.min(1u32.checked_shl(self.batches_since_stop).unwrap_or(u32::MAX));
-        self.current.count >= batch || self.current.ns > self.bound.ns / 2
+        // Two commands that fit into the bound are two batches: the next command is submitted while the second one runs.
+        self.current.count >= batch || self.current.ns > self.bound.ns / 4
     }
 
     fn retire_batch(&mut self, batch: &Batch) {

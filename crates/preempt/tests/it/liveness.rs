@@ -1,11 +1,12 @@
 //! No stream stays preempted without end unless requested, and idle streams are reported.
 
+use sluice_preempt::command::{Command, Launch};
 use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::stream_state::StreamState;
 
-use crate::fake_gpu::Effect;
+use crate::fake_gpu::{Effect, job};
 use crate::rig::{ASYNC, NON_BLOCKING, TestRig, config};
 
 const MS: u64 = 1_000_000;
@@ -82,4 +83,30 @@ fn full_window_takes_the_next_commands_when_it_has_room() {
     (0..100).for_each(|tag| rig.launch(&queue, Effect::Nothing, MS, tag).unwrap());
     live(&rig, 110 * MS);
     assert_eq!(rig.executed(&queue), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn kernels_that_were_measured_too_long_run_back_to_back() {
+    for long_ms in [4, 6, 9] {
+        let rig = TestRig::new();
+        let queue = rig.stream(1, NON_BLOCKING);
+        let wide =
+            Config { queue_size: 1024, batch_size: 32, bound_ns: 10 * MS, ..config(PreemptionLevel::Device) };
+        rig.engine.enable(&queue, wide).unwrap();
+        let launch = |ns: u64, tag: u64| {
+            let Command::Launch(launch) = job(Effect::Nothing, ns, tag) else { unreachable!() };
+            rig.command(&queue, &Command::Launch(Launch { function: 1, ..launch })).unwrap();
+        };
+        (0..200).for_each(|tag| launch(long_ms * MS, tag));
+        // They end between two dispatches.
+        (200..400).for_each(|tag| launch(2 * MS + 30_000, tag));
+        let executed = || rig.executed(&queue).len();
+        while executed() < 220 {
+            live(&rig, MS);
+        }
+        let (before, begin) = (executed(), rig.gpu.now());
+        live(&rig, 203 * MS);
+        let (ran, ms) = (executed() - before, (rig.gpu.now() - begin) / MS);
+        assert!(ran >= 99, "{ran} kernels of 2 ms in {ms} ms after kernels of {long_ms} ms");
+    }
 }
