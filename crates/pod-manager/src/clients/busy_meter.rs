@@ -29,6 +29,11 @@ impl BusyMeter {
         }
     }
 
+    /// Whether a burst ran at the last reading that the process has not reported yet.
+    pub(crate) fn ran(&self) -> bool {
+        self.counted_ns > self.reported_ns
+    }
+
     /// Reads the counter at `now`, with the time since when the process is busy. Returns since when it used the GPU, and for how long. In
     /// sum it never used the GPU for longer than the time that has elapsed.
     pub(crate) fn read(&mut self, reported_ns: u64, busy_since: Option<u64>, now: u64) -> (u64, u64) {

@@ -124,6 +124,11 @@ impl Pages {
         self.busy.read(reported_ns, busy.then_some(activity.since_ns), now)
     }
 
+    /// Whether the process used the GPU at the last reading, as far as it had reported.
+    pub(crate) fn was_busy(&self) -> bool {
+        self.busy.ran()
+    }
+
     /// Forgets what the process has used so far.
     pub(crate) fn restart_busy(&mut self, now: u64) {
         self.busy = BusyMeter::new(self.report().busy_ns(), now);

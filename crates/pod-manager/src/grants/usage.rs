@@ -74,20 +74,26 @@ impl Shared {
     }
 
     /// The manager did not run from `from` to `to`, and the GPU alternated between all processes with work by time slice. That time is
-    /// exported in equal parts for the clients that report work; it is charged to none.
+    /// exported in equal parts for the clients whose processes report work, or had it before and have it now: a hook that found the
+    /// manager silent has begun its burst anew and does not report the earlier one. It is charged to none.
     pub(crate) fn export_unseen(&mut self, from: u64, to: u64) {
-        let mut reported: BTreeMap<ClientId, u64> = BTreeMap::new();
+        let unseen = to.saturating_sub(from);
+        let mut used: BTreeMap<ClientId, u64> = BTreeMap::new();
         for (_, process) in self.processes.iter_mut() {
             if self.clients.is_critical(process.client) {
                 continue;
             }
             let activity = process.activity();
-            let busy_ns = process.pages.as_mut().map_or(0, |pages| pages.read_busy(activity, to).1);
-            *reported.entry(process.client).or_default() += busy_ns;
+            let Some(pages) = process.pages.as_mut() else { continue };
+            let worked = activity.busy && pages.was_busy();
+            let busy_ns = pages.read_busy(activity, to).1;
+            // The burst that runs now is counted from here on.
+            pages.restart_busy(to);
+            *used.entry(process.client).or_default() += if worked { unseen } else { busy_ns };
         }
-        reported.retain(|_, busy_ns| *busy_ns > 0);
-        let part = to.saturating_sub(from) / (reported.len().max(1) as u64);
-        for (id, busy_ns) in reported {
+        used.retain(|_, busy_ns| *busy_ns > 0);
+        let part = unseen / (used.len().max(1) as u64);
+        for (id, busy_ns) in used {
             let Some(client) = self.clients.get_mut(id) else { continue };
             let used_ns = client.gpu_time.add_unseen(from, to, busy_ns.min(part));
             client.metrics.grants.gpu_seconds.inc_by(seconds(used_ns));

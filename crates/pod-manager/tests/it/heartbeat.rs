@@ -90,6 +90,33 @@ fn after_a_stop_all_groups_are_set_anew_and_the_time_is_exported_in_equal_parts(
 }
 
 #[test]
+fn time_after_a_stop_is_exported_although_hooks_have_begun_their_bursts_anew() {
+    let world = world();
+    let ((a, _ad), (b, _bd)) = two(&world);
+    let both = || ["be-a", "be-b"].map(|client| charged(&world, client));
+    let second = || {
+        for _ in 0..20 {
+            world.advance(50 * MS);
+            quiet(&world);
+        }
+    };
+    second();
+    let before = both();
+    for hook in [&a, &b] {
+        hook.report().set_activity(false, world.clock.now());
+        hook.report().set_activity(true, world.clock.now() + 3_999 * MS);
+    }
+    stop(&world);
+    let after = both();
+    for (before, after) in before.into_iter().zip(after) {
+        assert!((after - before - 2_000.0).abs() <= 60.0, "{before} before and {after} ms after the stop");
+    }
+    second();
+    let gained: f64 = both().into_iter().sum::<f64>() - after.into_iter().sum::<f64>();
+    assert!((gained - 1_000.0).abs() <= 60.0, "{gained} ms of the second after the stop");
+}
+
+#[test]
 fn pause_shorter_than_the_bound_changes_no_group() {
     let world = world();
     let (a, _a) = process_with_groups(&world, "be-a", &[1]);
