@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 pub mod annotations;
+pub mod countable;
 mod demand;
 mod gpu_state;
 mod index;
@@ -51,6 +52,7 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
+pub use countable::Countable;
 pub use demand::Demand;
 pub use index::Index;
 pub use node::GpuReservations;

@@ -5,6 +5,7 @@
 //! Sluice's keys depend on it.
 
 mod admission;
+mod amounts;
 mod arguments;
 mod certificates;
 mod compatibility;

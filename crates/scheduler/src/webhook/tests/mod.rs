@@ -1,6 +1,7 @@
 //! The webhooks: pods in JSON in, patches and refusals in JSON out.
 
 mod changes;
+mod countable;
 mod golden;
 mod https;
 mod properties;
