@@ -119,7 +119,7 @@ class Rights(unittest.TestCase):
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
-        self.assertEqual(done, reads | {("nodes", "patch"), ("events", "create"), ("events", "patch")})
+        self.assertEqual(done, reads | {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch")})
 
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, Priority, keys};
-use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::{Countable, format_share};
 use sluice_proto::control::{Class, Client};
 use sluice_units::WHOLE_PPM;
 use tokio::sync::watch;
@@ -25,6 +25,8 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
+    /// What the pods of each GPU request of it, by its UUID.
+    pub requested: BTreeMap<String, Countable>,
     /// Why a pod got nothing, by its uid.
     pub refused: BTreeMap<String, Refusal>,
 }
@@ -107,6 +109,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
                 Ok(clients) => {
                     for (gpu, client) in gpus.iter().zip(clients) {
                         result.sets.entry(gpu.clone()).or_default().push(client);
+                        *result.requested.entry(gpu.clone()).or_default() +=
+                            request.demand.countable_per_gpu();
                     }
                     result.gpus.insert(pod.uid.clone(), gpus);
                     continue;
