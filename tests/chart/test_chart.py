@@ -70,6 +70,7 @@ class Values(unittest.TestCase):
             ("nodeAgent.criticalXids={31}", "node-agent", "--critical-xids=31"),
             ("scheduler.strategy=spread", "scheduler", "--strategy=spread"),
             ("runtimeClassName=nvidia", "webhook", "--runtime-class=nvidia"),
+            ("webhook.sandboxRuntimeClasses={gvisor,vm-*}", "webhook", "--sandbox-runtime-classes=gvisor,vm-*"),
         ]
         for value, component, flag in cases:
             name = flag.split("=")[0]

@@ -15,6 +15,7 @@ mod patch;
 mod plan;
 mod pod_request;
 mod review;
+mod sandboxes;
 mod serve;
 mod status;
 #[cfg(test)]

@@ -14,15 +14,24 @@ use super::compatibility;
 use super::containers::{self, PodContainer};
 use super::patch::{self, Operation};
 use super::pod_request::read_pod_request;
+use super::sandboxes::{self, SandboxRuntimeClasses};
 
 /// The scheduler of pods that name none.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Settings of the cluster's administrator.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     /// RuntimeClass for pods that name none, where the NVIDIA runtime is not the node's default.
     pub(super) runtime_class: Option<String>,
+    /// RuntimeClasses whose containers run in a sandbox with a kernel of its own.
+    pub(super) sandboxes: SandboxRuntimeClasses,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { runtime_class: None, sandboxes: SandboxRuntimeClasses::from(sandboxes::DEFAULT) }
+    }
 }
 
 /// How to complete a pod.
@@ -49,6 +58,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
             return Mistakes::check(mistakes).map(|()| None);
         }
     };
+    mistakes.extend(settings.sandboxes.mistake(spec.runtime_class_name.as_deref()));
     let chosen = containers::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
         Vec::new()

@@ -191,7 +191,7 @@ fn each_whole_gpu_takes_one_slot() {
 
 #[test]
 fn runtime_class_is_set_only_if_configured_and_absent() {
-    let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+    let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
     let class = |object: &Value| match mutate_with(object, &settings) {
         Decision::Admitted { patch, .. } => {
             let patch = serde_json::to_value(patch).unwrap();
@@ -203,7 +203,7 @@ fn runtime_class_is_set_only_if_configured_and_absent() {
     };
     let mut object = pod(&[("quota", "0.3")], &single());
     assert_eq!(class(&object), Some(json!("nvidia")));
-    object["spec"]["runtimeClassName"] = json!("kata");
+    object["spec"]["runtimeClassName"] = json!("nvidia-cdi");
     assert_eq!(class(&object), None);
 }
 

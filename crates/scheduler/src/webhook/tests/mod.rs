@@ -6,6 +6,7 @@ mod golden;
 mod https;
 mod properties;
 mod refusals;
+mod sandboxes;
 
 use serde_json::{Value, json};
 

@@ -179,7 +179,7 @@ proptest! {
         let mut review = review(operation, &new, &old);
         review["request"]["subResource"] = sub_resource;
         let request = Request::parse(review.to_string().as_bytes()).unwrap();
-        let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+        let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
         for decision in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
             // Every decision has an answer.
             let answer = decision.answer(&request.uid).unwrap();
