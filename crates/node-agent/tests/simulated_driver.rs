@@ -157,6 +157,7 @@ async fn health_follows(node: &Node) {
         index: index.into(),
         model: format!("Sluice Simulated H{index}"),
         memory_bytes: MEMORY,
+        memory_total_bytes: None,
         numa: Some(index.into()),
         pci: format!("5117:{:02x}:00.0", index + 1),
         nvlink: vec![uuid(1 - index)],

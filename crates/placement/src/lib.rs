@@ -22,6 +22,7 @@
 //!     index: 0,
 //!     model: "NVIDIA H200".into(),
 //!     memory_bytes: 141 << 30,
+//!     memory_total_bytes: None,
 //!     numa: None,
 //!     pci: "0000:01:00.0".into(),
 //!     nvlink: Vec::new(),

@@ -46,6 +46,7 @@ pub(super) fn inventory(node: &str, gpus: u32) -> NodeInventory {
         index,
         model: "NVIDIA H100".into(),
         memory_bytes: 80 * GIB,
+        memory_total_bytes: None,
         numa: None,
         pci: String::new(),
         nvlink: Vec::new(),
