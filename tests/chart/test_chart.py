@@ -54,6 +54,8 @@ class Values(unittest.TestCase):
 
     def test_a_flag_is_there_only_if_its_value_is_set(self):
         cases = [
+            ("nodeAgent.contextReserve=256Mi", "node-agent", "--context-reserve=256Mi"),
+            ("nodeAgent.contextReserve=0", "node-agent", "--context-reserve=0"),
             ("nodeAgent.seatsPerGpu=16", "node-agent", "--seats-per-gpu=16"),
             ("nodeAgent.onManagerLoss=closed", "node-agent", "--on-manager-loss=closed"),
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),
@@ -70,6 +72,7 @@ class Values(unittest.TestCase):
             ("nodeAgent.criticalXids={31}", "node-agent", "--critical-xids=31"),
             ("scheduler.strategy=spread", "scheduler", "--strategy=spread"),
             ("runtimeClassName=nvidia", "webhook", "--runtime-class=nvidia"),
+            ("webhook.sandboxRuntimeClasses={gvisor,vm-*}", "webhook", "--sandbox-runtime-classes=gvisor,vm-*"),
         ]
         for value, component, flag in cases:
             name = flag.split("=")[0]
@@ -119,7 +122,7 @@ class Rights(unittest.TestCase):
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
-        self.assertEqual(done, reads | {("nodes", "patch"), ("events", "create"), ("events", "patch")})
+        self.assertEqual(done, reads | {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch")})
 
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::library::{Library, Usage, Version};
-use crate::node::node_metadata;
+use crate::node::node_object;
 
 /// Interval between two checks for pods that still use the library. Pods may run for days.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ enum Blocker {
     Unknown(String),
 }
 
-/// Removes the node's annotation and labels, waits until no pod uses the library, and removes Sluice's folders. Ends
+/// Removes the node's annotation, labels and amounts, waits until no pod uses the library, and removes Sluice's folders. Ends
 /// early when `stop` is cancelled.
 pub(crate) async fn clean(
     config: &Config,
@@ -68,11 +68,11 @@ pub(crate) async fn clean(
 
 async fn remove_metadata(client: Client, node: &str) {
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    while let Err(why) = node_metadata::remove(client.clone(), node).await {
-        warn!(%why, "cannot remove the node's annotation and labels");
+    while let Err(why) = node_object::remove(client.clone(), node).await {
+        warn!(%why, "cannot remove the node's annotation, labels and amounts");
         tokio::time::sleep(backoff.next_delay()).await;
     }
-    info!(node, "removed the node's annotation and labels");
+    info!(node, "removed the node's annotation, labels and amounts");
 }
 
 /// Returns what the cleanup has to wait for; `None` if nothing.

@@ -3,8 +3,8 @@
 //! Each module has one concern and depends on few others; `wiring` connects them:
 //!
 //! ```text
-//! gpus ── inventory ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
-//!                    ├─▶ node ───────────▶ annotation, labels, events
+//! gpus ── inventory ─┬─▶ capacity ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
+//!                    ├─────────────┴─▶ node ───────────▶ annotation, labels, amounts, events
 //!                    └─▶ pods ◀─────────── API server
 //!                         └─ clients ─▶ managers ──▶ one pod-manager per GPU
 //! self_test ── results ─────────────────▶ managers
@@ -19,6 +19,7 @@
 #[cfg(test)]
 extern crate self as sluice_node_agent;
 
+pub mod capacity;
 mod cleanup;
 mod config;
 pub mod device_plugin;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::folders;
@@ -22,7 +23,7 @@ use crate::managers::{self, ManagerCommand, ManagerStatuses};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
-use crate::node::{health_events, node_metadata};
+use crate::node::{health_events, node_object};
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
 use crate::self_test::{Tester, Tools};
@@ -107,7 +108,12 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         "assignments",
         publish_assignments(assignments_known, pods.clone(), gpus.clone(), refused),
     );
-    tasks.spawn_abortable("node metadata", node_metadata::reconcile(client, node.clone(), gpus.clone()));
+    let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
+    tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
+    tasks.spawn_abortable(
+        "node object",
+        node_object::reconcile(client, node.clone(), gpus.clone(), capacity.clone()),
+    );
     tasks.spawn_abortable(
         "self-test events",
         health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
@@ -126,12 +132,12 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let settings = managers::Settings { command, instance, tester };
     tasks.spawn_graceful(
         "managers",
-        infallible(managers::supervise(settings, gpus.clone(), assignments, statuses, stop.clone())),
+        infallible(managers::supervise(settings, gpus, assignments, statuses, stop.clone())),
     );
     let settings = plugin_settings(config, &installed);
     tasks.spawn_graceful(
         "plugin",
-        device_plugin::run(settings, gpus, plugin_metrics, registered, stop.clone()),
+        device_plugin::run(settings, capacity, plugin_metrics, registered, stop.clone()),
     );
     let library = Library::new(config.library_folder());
     tasks.spawn_graceful(

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use sluice_node_agent::gpus::driver::{GpuDriver, ScannedGpu};
 use sluice_node_agent::gpus::xid::Class;
-use sluice_node_agent::gpus::{DriverPaths, Fault, GpuEvent, GpuWatch, NvmlDriver, Settings, watch};
+use sluice_node_agent::gpus::{
+    ContextReserve, DriverPaths, Fault, GpuEvent, GpuWatch, NvmlDriver, Settings, watch,
+};
 use sluice_placement::inventory::NodeInventory;
 use sluice_sim::client;
 use sluice_sim::daemon::{DaemonConfig, Handle, spawn_thread};
@@ -21,6 +23,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 const MEMORY: u64 = 16 << 30;
+/// Without a MiB for each of four device slots.
+const USABLE: u64 = MEMORY - (4 << 20);
 
 /// The simulator's driver library.
 fn library() -> PathBuf {
@@ -140,6 +144,7 @@ fn without_simulators_there_is_no_driver(node: &Node) {
 async fn health_follows(node: &Node) {
     let mut daemons: Vec<Handle> = [0, 1, 2].map(|index| node.start(index)).into();
     let settings = Settings {
+        context_reserve: ContextReserve::PerSlot(1 << 20),
         slots_per_gpu: 4,
         scan_every: Duration::from_millis(20),
         good_scans: NonZeroU32::new(3).unwrap(),
@@ -156,7 +161,8 @@ async fn health_follows(node: &Node) {
         uuid: uuid(index),
         index: index.into(),
         model: format!("Sluice Simulated H{index}"),
-        memory_bytes: MEMORY,
+        memory_bytes: USABLE,
+        memory_total_bytes: Some(MEMORY),
         numa: Some(index.into()),
         pci: format!("5117:{:02x}:00.0", index + 1),
         nvlink: vec![uuid(1 - index)],
@@ -202,7 +208,7 @@ async fn health_follows(node: &Node) {
     // A simulator ends and starts again with the same identity.
     daemons.remove(0);
     let gone = inventory_where(&mut watched, "GPU 0 gone", |now| !is_healthy(now, 0)).await;
-    assert_eq!((gone.gpus.len(), gone.gpu(&uuid(0)).map(|gpu| gpu.memory_bytes)), (2, Some(MEMORY)));
+    assert_eq!((gone.gpus.len(), gone.gpu(&uuid(0)).map(|gpu| gpu.memory_bytes)), (2, Some(USABLE)));
     daemons.push(node.start(0));
     inventory_where(&mut watched, "GPU 0 restarted", |now| *now == inventory).await;
 

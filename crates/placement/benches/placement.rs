@@ -27,6 +27,7 @@ fn node(name: &str) -> NodeInventory {
         index,
         model: "NVIDIA H100 80GB HBM3".into(),
         memory_bytes: MEMORY,
+        memory_total_bytes: None,
         numa: Some(index / 4),
         pci: String::new(),
         nvlink: (0..GPUS)

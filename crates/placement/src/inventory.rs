@@ -42,8 +42,11 @@ pub struct Gpu {
     pub index: u32,
     /// Product name from the driver, such as `NVIDIA H200`.
     pub model: String,
-    /// Device memory in bytes.
+    /// Device memory that pods may request, in bytes: without what the driver and the pods' contexts take.
     pub memory_bytes: u64,
+    /// All device memory in bytes; none if it equals `memory_bytes`, or from an agent that did not know it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_total_bytes: Option<u64>,
     /// NUMA node of the GPU; none if the machine has only one or does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<u32>,
@@ -57,6 +60,13 @@ pub struct Gpu {
     /// The reason why not, in words; none while healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_reason: Option<String>,
+}
+
+impl Gpu {
+    /// All device memory in bytes.
+    pub fn memory_total(&self) -> u64 {
+        self.memory_total_bytes.unwrap_or(self.memory_bytes)
+    }
 }
 
 impl NodeInventory {

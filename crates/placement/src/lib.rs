@@ -22,6 +22,7 @@
 //!     index: 0,
 //!     model: "NVIDIA H200".into(),
 //!     memory_bytes: 141 << 30,
+//!     memory_total_bytes: None,
 //!     numa: None,
 //!     pci: "0000:01:00.0".into(),
 //!     nvlink: Vec::new(),
@@ -39,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 pub mod annotations;
+pub mod countable;
 mod demand;
 mod gpu_state;
 mod index;
@@ -51,6 +53,7 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
+pub use countable::Countable;
 pub use demand::Demand;
 pub use index::Index;
 pub use node::GpuReservations;

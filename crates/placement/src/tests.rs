@@ -1,5 +1,6 @@
 //! Placement, case by case.
 
+mod countable;
 mod fixtures;
 mod properties;
 

@@ -55,6 +55,7 @@ def _ready() -> int:
 def _node(name: str, resource: str, healthy: bool) -> dict:
     slots = str(GPUS * SLOTS_PER_GPU)
     capacity = {"cpu": "256", "memory": "2Ti", "pods": "250", resource: slots, PLAIN: slots}
+    capacity |= {"sluice.dev/milli": str(GPUS * 1000), "sluice.dev/memory-mib": str(GPUS * MEMORY_BYTES >> 20)}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
     labels |= {"sluice.dev/gpu.present": "true", "sluice.dev/gpu.count": str(GPUS), "sluice.dev/gpu.model": "NVIDIA-H200"}
     annotations = {FAKE: "fake", "sluice.dev/gpus": json.dumps(_inventory(name, healthy))}

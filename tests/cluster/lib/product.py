@@ -24,7 +24,7 @@ SIMULATED = {"nodeAgent": {"extraArgs": ["--controls=simulated"]}}
 VALUES = {
     "image": {"registry": "sluice.test", "repository": "sluice", "tag": "test", "pullPolicy": "Never"},
     "scheduler": {"kubeScheduler": {"image": {"tag": f"v{KUBERNETES}", "pullPolicy": "Never"}}},
-    "nodeAgent": {"seatsPerGpu": 100, **SIMULATED["nodeAgent"]},
+    "nodeAgent": {"seatsPerGpu": 100, "contextReserve": "0", **SIMULATED["nodeAgent"]},
 }
 
 

@@ -21,7 +21,8 @@ def test_helm_install_and_describe_node(cluster):
     product.install()
     text = cluster.kubectl("describe", "node", NODE)
     capacity = text.split("Capacity:")[1].split("Allocatable:")[0]
-    assert f"{product.RESOURCE}:" in capacity, text
+    for resource in (product.RESOURCE, "sluice.dev/milli", "sluice.dev/memory-mib"):
+        assert f"{resource}:" in capacity, text
     assert product.allocatable() == 100 * len(GPUS)
     node = cluster.get("node", NODE)["metadata"]
     assert node["labels"]["sluice.dev/gpu.present"] == "true"

@@ -18,7 +18,8 @@ def test_xid_removes_device_slots_and_recovery_returns_them(cluster):
         cluster.sim("xid", socket(GPUS[1]), "13")
         cluster.sim("xid", socket(GPUS[0]), "48")
         try:
-            cluster.until("fewer device slots", 60, lambda: product.allocatable() == whole // 2)
+            # The slots of the healthy GPU, and the one that `on-bad` holds.
+            cluster.until("fewer device slots", 60, lambda: product.allocatable() == whole // 2 + 1)
             cluster.until("an event on the pod", 30, lambda: has_event(cluster, ns, "on-bad", "GpuUnhealthy", "48"))
             assert not has_event(cluster, ns, "on-good", "GpuUnhealthy", "")
             # The other GPU had its Xid before this one: had it counted, its slots would have gone too.

@@ -74,12 +74,13 @@ def test_whole_gpus(cluster):
         product.all_running(ns)
         assert sorted(product.assigned(ns)["both"].split(",")) == sorted(GPUS)
         product.create(ns, quiet("crumb", quota="0.001", memory="64Mi"))
-        waits(cluster, ns, "crumb", "as a whole")
+        # All of the node's GPU time is taken: the stock scheduler sees that itself.
+        waits(cluster, ns, "crumb", "Insufficient sluice.dev/milli")
         cluster.delete("pod", "both", ns)
         cluster.until("crumb", 60, lambda: "crumb" in product.assigned(ns))
         # D25: two GPUs are asked for, each half used: it waits, and the scheduler lives on.
         product.create(ns, quiet("two", quota="2"))
-        waits(cluster, ns, "two", "2")
+        waits(cluster, ns, "two", "Insufficient sluice.dev/milli")
         cluster.delete("pod", "crumb", ns)
         cluster.until("two", 60, lambda: "two" in product.assigned(ns))
 

@@ -168,6 +168,20 @@ def test_a_pod_cannot_request_devices_directly(cluster):
         assert product.RESOURCE in refused("POST", f"/api/v1/namespaces/{ns}/pods", no_slots), "a GPU without its library"
 
 
+def test_a_pod_in_a_sandbox_is_refused(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        pod = product.tenant("hidden", quota=0.2, memory="64Mi")
+        pod["spec"]["runtimeClassName"] = "kata-qemu"
+        runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata-qemu"}, "handler": "runc"}
+        cluster.apply(runtime)
+        try:
+            message = refused("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", pod)
+        finally:
+            cluster.delete("runtimeclass", "kata-qemu")
+        assert "spec.runtimeClassName" in message and "kata-qemu" in message, message
+
+
 def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
     """All processes in the pod belong to its client: the memory limit holds for them together."""
     product.need()

@@ -36,6 +36,8 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
     for folder in ("/var/lib/sluice", "/run/sluice", "/var/lib/kubelet/device-plugins/sluice.sock"):
         assert not Path(folder).exists(), (folder, [str(path) for path in Path(folder).rglob("*")])
     assert int(node["status"]["allocatable"].get(product.RESOURCE, 0)) == 0
+    ours = [key for part in ("capacity", "allocatable") for key in node["status"][part] if "sluice.dev" in key and key != product.RESOURCE]
+    assert not ours, ours
 
 
 def cleanup(cluster) -> None:

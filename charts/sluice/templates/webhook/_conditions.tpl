@@ -1,6 +1,6 @@
 {{/*
 CEL conditions that select the requests for the webhook. A pod uses Sluice if it has an annotation or label of Sluice, a label of
-KubeShare, or the bare resource. No other pod may depend on the webhook, so the API server selects them without it.
+KubeShare, or states a resource of Sluice. No other pod may depend on the webhook, so the API server selects them without it.
 */}}
 
 {{/* include "sluice.celMap" "object.metadata.annotations": the map, or an empty one */}}
@@ -8,9 +8,9 @@ KubeShare, or the bare resource. No other pod may depend on the webhook, so the 
 (has({{ . }}) ? {{ . }} : {})
 {{- end }}
 
-{{/* Whether a non-empty list of containers requests the resource. */}}
+{{/* Whether a container of a non-empty list states a resource of Sluice. */}}
 {{- define "sluice.celNamesResource" -}}
-{{ . }}.exists(c, has(c.resources) && ((has(c.resources.limits) && 'sluice.dev/gpu' in c.resources.limits) || (has(c.resources.requests) && 'sluice.dev/gpu' in c.resources.requests)))
+{{ . }}.exists(c, has(c.resources) && ((has(c.resources.limits) && c.resources.limits.exists(k, k.startsWith('sluice.dev/'))) || (has(c.resources.requests) && c.resources.requests.exists(k, k.startsWith('sluice.dev/')))))
 {{- end }}
 
 {{/* Whether the new pod uses Sluice. */}}

@@ -17,6 +17,9 @@
 {{- with include "sluice.runtimeClassName" . }}
 {{- include "sluice.flag" (list "runtime-class" .) }}
 {{- end }}
+{{- if not (kindIs "invalid" $own.sandboxRuntimeClasses) }}
+- {{ printf "--sandbox-runtime-classes=%s" (join "," $own.sandboxRuntimeClasses) | quote }}
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

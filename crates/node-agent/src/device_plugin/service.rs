@@ -1,10 +1,10 @@
 //! The gRPC calls that kubelet makes, and the plugin's metrics.
 
 use super::slots::{DeviceSlots, Provision};
+use crate::capacity::NodeCapacity;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
-use sluice_placement::inventory::NodeInventory;
 use sluice_proto::deviceplugin::device_plugin_server::DevicePlugin;
 use sluice_proto::deviceplugin::{
     AllocateRequest, AllocateResponse, DevicePluginOptions, Empty, ListAndWatchResponse,
@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 /// The handlers of one server.
 pub(super) struct PluginService {
     pub(super) provision: Arc<Provision>,
-    pub(super) inventory: watch::Receiver<NodeInventory>,
+    pub(super) capacity: watch::Receiver<NodeCapacity>,
     pub(super) metrics: Metrics,
     pub(super) streams: Arc<OpenStreams>,
     pub(super) stop: CancellationToken,
@@ -52,7 +52,7 @@ impl Drop for StreamGuard {
 }
 
 struct SlotStream {
-    inventory: watch::Receiver<NodeInventory>,
+    capacity: watch::Receiver<NodeCapacity>,
     sent: Option<DeviceSlots>,
     stop: CancellationToken,
     _guard: StreamGuard,
@@ -62,7 +62,7 @@ impl SlotStream {
     /// Waits until the slots differ from those sent last, and returns them; `None` when the stream ends.
     async fn next(mut self) -> Option<(DeviceSlots, Self)> {
         loop {
-            let slots = DeviceSlots::of(&self.inventory.borrow_and_update());
+            let slots = self.capacity.borrow_and_update().slots;
             if self.stop.is_cancelled() {
                 return None;
             }
@@ -70,7 +70,7 @@ impl SlotStream {
                 self.sent = Some(slots);
                 return Some((slots, self));
             }
-            self.stop.run_until_cancelled(self.inventory.changed()).await?.ok()?;
+            self.stop.run_until_cancelled(self.capacity.changed()).await?.ok()?;
         }
     }
 }
@@ -88,7 +88,7 @@ impl DevicePlugin for PluginService {
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
         let stream_state = SlotStream {
-            inventory: self.inventory.clone(),
+            capacity: self.capacity.clone(),
             sent: None,
             stop: self.stop.clone(),
             _guard: StreamGuard::new(&self.streams),
@@ -112,7 +112,7 @@ impl DevicePlugin for PluginService {
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let _timer = self.metrics.allocate.start_timer();
-        let slots = DeviceSlots::of(&self.inventory.borrow());
+        let slots = self.capacity.borrow().slots;
         match self.provision.answer(slots, request.get_ref()) {
             Ok(answer) => Ok(Response::new(answer)),
             Err(refusal) => {

@@ -2,7 +2,6 @@
 //! with a slot gets.
 
 use crate::library::Installed;
-use sluice_placement::inventory::NodeInventory;
 use sluice_proto::deviceplugin::{
     AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse, Device, Mount,
 };
@@ -28,7 +27,8 @@ const ON_MANAGER_LOSS: &str = "SLUICE_ON_MANAGER_LOSS";
 pub struct DeviceSlots {
     /// Slots of all GPUs.
     pub total: u64,
-    /// Slots of the healthy GPUs.
+    /// Slots of the healthy GPUs, and those that pods of unhealthy GPUs hold: kubelet and the scheduler subtract the slots of
+    /// all pods of the node from this number.
     pub healthy: u64,
 }
 
@@ -44,15 +44,6 @@ pub enum SlotState {
 }
 
 impl DeviceSlots {
-    /// The slots of these GPUs.
-    pub fn of(inventory: &NodeInventory) -> Self {
-        let gpus = u64::try_from(inventory.gpus.len()).unwrap_or(u64::MAX);
-        Self {
-            total: gpus.saturating_mul(u64::from(inventory.seats_per_gpu)),
-            healthy: inventory.device_slots(),
-        }
-    }
-
     /// The device list for kubelet. It has no topology: a slot belongs to no NUMA node.
     pub fn devices(self) -> Vec<Device> {
         let device = |number| {

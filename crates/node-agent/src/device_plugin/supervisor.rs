@@ -13,9 +13,9 @@ use super::folder_watch::{FolderWatch, SocketIdentity};
 use super::registration;
 use super::server::{PluginServer, SocketOwner};
 use super::service::{Metrics, PluginService};
-use super::slots::{DeviceSlots, Provision};
+use super::slots::Provision;
+use crate::capacity::NodeCapacity;
 use sluice_placement::annotations::keys;
-use sluice_placement::inventory::NodeInventory;
 use sluice_rate_limiter::Backoff;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub struct Settings {
 /// no error: registration is retried.
 pub async fn run(
     settings: Settings,
-    inventory: watch::Receiver<NodeInventory>,
+    capacity: watch::Receiver<NodeCapacity>,
     metrics: Metrics,
     registered: watch::Sender<bool>,
     stop: CancellationToken,
@@ -58,7 +58,7 @@ pub async fn run(
         kubelet_socket: settings.folder.join(super::KUBELET_SOCKET),
         socket: settings.folder.join(super::SOCKET),
         provision: Arc::new(settings.provision),
-        inventory,
+        capacity,
         metrics,
         registered,
         server: None,
@@ -83,7 +83,7 @@ struct PluginSupervisor {
     kubelet_socket: PathBuf,
     socket: PathBuf,
     provision: Arc<Provision>,
-    inventory: watch::Receiver<NodeInventory>,
+    capacity: watch::Receiver<NodeCapacity>,
     metrics: Metrics,
     registered: watch::Sender<bool>,
     server: Option<PluginServer>,
@@ -161,7 +161,7 @@ impl PluginSupervisor {
             tokio::select! {
                 changed = self.folder.changed() => return changed,
                 () = over => return Ok(()),
-                changed = self.inventory.changed() => return changed.map_err(|_| Error::NoInventory),
+                changed = self.capacity.changed() => return changed.map_err(|_| Error::NoInventory),
                 gone = server.all_streams_closed() => {
                     gone?;
                     longest = self.on_streams_closed().or(longest);
@@ -185,7 +185,7 @@ impl PluginSupervisor {
     fn serve(&self) -> Result<PluginServer> {
         PluginServer::start(&self.socket, |streams, stop| PluginService {
             provision: Arc::clone(&self.provision),
-            inventory: self.inventory.clone(),
+            capacity: self.capacity.clone(),
             metrics: self.metrics.clone(),
             streams,
             stop,
@@ -206,7 +206,7 @@ impl PluginSupervisor {
     }
 
     fn update_slot_metrics(&mut self) {
-        let slots = DeviceSlots::of(&self.inventory.borrow_and_update());
+        let slots = self.capacity.borrow_and_update().slots;
         let unhealthy = slots.total.saturating_sub(slots.healthy);
         for (health, count) in [("healthy", slots.healthy), ("unhealthy", unhealthy)] {
             self.metrics.slots.with_label_values(&[health]).set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::context_reserve::ContextReserve;
 use super::nvml::DriverPaths;
 use super::watcher::Settings;
 use super::xid::{self, Policy};
@@ -28,6 +29,10 @@ pub struct Flags {
     /// Xids that make a GPU unhealthy even if they count as faults of applications, such as 31
     #[arg(long, value_name = "XIDS", value_parser = xid::parse_list, default_value = "")]
     critical_xids: XidList,
+    /// Memory of each GPU that pods cannot request, for each device slot, such as 512Mi: contexts, modules and libraries of
+    /// their processes take it; by default 512Mi, in total at most a tenth of the GPU's memory
+    #[arg(long, value_name = "QUANTITY")]
+    context_reserve: Option<ContextReserve>,
     /// NVML's library; by default libnvidia-ml.so.1 as the loader finds it
     #[arg(long, value_name = "FILE")]
     nvml: Option<PathBuf>,
@@ -41,6 +46,7 @@ impl Default for Flags {
             gpu_good_looks: good_scans,
             ignore_xids: Vec::new(),
             critical_xids: Vec::new(),
+            context_reserve: None,
             nvml: None,
         }
     }
@@ -52,6 +58,7 @@ impl Flags {
     pub fn settings(&self, slots_per_gpu: u32) -> Settings {
         Settings {
             slots_per_gpu,
+            context_reserve: self.context_reserve.unwrap_or_default(),
             scan_every: Duration::from_millis(self.gpu_look_every_ms),
             good_scans: self.gpu_good_looks,
             policy: Policy::new(self.ignore_xids.clone(), self.critical_xids.clone()),

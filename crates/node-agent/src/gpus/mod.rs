@@ -5,6 +5,7 @@
 //! absent. It changes only when its content does, so each change deserves an update of the node, the device slots and
 //! the pod-managers. A slow receiver of [`GpuEvent`]s misses old events (broadcast), never the newest inventory (watch).
 
+mod context_reserve;
 pub mod driver;
 #[cfg(test)]
 #[path = "../../tests/support/fake_gpus.rs"]
@@ -19,6 +20,7 @@ pub mod watcher;
 pub mod xid;
 mod xid_events;
 
+pub use context_reserve::ContextReserve;
 pub use driver::GpuDriver;
 pub use flags::Flags;
 pub use health::Fault;

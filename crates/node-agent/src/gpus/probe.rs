@@ -55,13 +55,17 @@ fn scan(
         return Ok(ScannedGpu::Mig { uuid, index });
     }
     let info = device.pci_info()?;
+    // Version 2 of the call, of drivers from 510 on: its total contains what the driver reserves for itself, and no program
+    // can allocate that.
+    let memory = device.memory_info()?;
     let pci = address(info.domain, info.bus, info.device);
     ends.insert(uuid.clone(), ends_of_links(device));
     let gpu = Gpu {
         uuid,
         index,
         model: device.name()?,
-        memory_bytes: device.memory_info()?.total,
+        memory_bytes: memory.total.saturating_sub(memory.reserved),
+        memory_total_bytes: Some(memory.total),
         numa: numa_by_sysfs(sysfs, &pci).unwrap_or_else(|| numa_by_nvml(device)),
         pci,
         nvlink: Vec::new(),

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use sluice_placement::inventory::NodeInventory;
 
+use super::context_reserve::ContextReserve;
 use super::driver::{Condition, DriverUnavailable, Gpu, ScannedGpu};
 use super::health::{Fault, Health, Observation};
 use super::xid::{Class, Policy};
@@ -94,8 +95,12 @@ impl GpuRegistry {
     }
 
     /// The node's inventory now.
-    pub fn inventory(&self, slots_per_gpu: u32) -> NodeInventory {
+    pub fn inventory(&self, slots_per_gpu: u32, reserve: ContextReserve) -> NodeInventory {
         let mut gpus: Vec<_> = self.members.iter().map(RegisteredGpu::as_inventory).collect();
+        for gpu in &mut gpus {
+            gpu.memory_total_bytes = Some(gpu.memory_total());
+            gpu.memory_bytes -= reserve.bytes(gpu.memory_bytes, slots_per_gpu);
+        }
         gpus.sort_by(|one, other| (one.index, &one.uuid).cmp(&(other.index, &other.uuid)));
         NodeInventory::new(slots_per_gpu, gpus)
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use super::context_reserve::ContextReserve;
 use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu};
 use super::registry::{GpuEvent, GpuRegistry, Scan, ScanPurpose, Skipped};
 use super::xid::{self, Class, Policy};
@@ -23,6 +24,8 @@ use crate::tasks::replace_if_new;
 pub struct Settings {
     /// Device slots that the node offers per healthy GPU; copied into the inventory.
     pub slots_per_gpu: u32,
+    /// Memory that pods cannot request, because their contexts take it.
+    pub context_reserve: ContextReserve,
     /// Time between two scans.
     pub scan_every: Duration,
     /// Consecutive good scans that make an unhealthy GPU healthy again.
@@ -37,6 +40,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             slots_per_gpu: 10,
+            context_reserve: ContextReserve::Default,
             scan_every: Duration::from_secs(5),
             good_scans: NonZeroU32::MIN.saturating_add(2),
             answer_timeout: Duration::from_secs(30),
@@ -93,7 +97,8 @@ pub async fn watch(
             () = tokio::time::sleep(settings.scan_every) => {}
         }
     }
-    let (inventory, inventory_seen) = watch::channel(registry.inventory(settings.slots_per_gpu));
+    let (inventory, inventory_seen) =
+        watch::channel(registry.inventory(settings.slots_per_gpu, settings.context_reserve));
     let (skipped, skipped_seen) = watch::channel(Vec::new());
     let (listens, listens_seen) = watch::channel(false);
     let events = broadcast::Sender::new(EVENTS_KEPT);
@@ -214,7 +219,7 @@ impl Watcher {
     }
 
     fn publish(&self) {
-        let inventory = self.registry.inventory(self.settings.slots_per_gpu);
+        let inventory = self.registry.inventory(self.settings.slots_per_gpu, self.settings.context_reserve);
         self.inventory.send_if_modified(|old| replace_if_new(old, inventory));
         let skipped = self.registry.skipped().to_vec();
         self.skipped.send_if_modified(|old| {

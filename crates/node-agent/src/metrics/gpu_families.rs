@@ -21,7 +21,12 @@ pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> promethe
         &own,
         &[
             ("sluice_gpu_healthy", "1 if the GPU takes new pods, else 0", f64::from(gpu.healthy)),
-            ("sluice_gpu_memory_bytes", "Memory of the GPU, bytes", gpu.memory_bytes as f64),
+            ("sluice_gpu_memory_bytes", "Memory of the GPU, bytes", gpu.memory_total() as f64),
+            (
+                "sluice_gpu_memory_usable_bytes",
+                "Memory of the GPU that pods may request, bytes",
+                gpu.memory_bytes as f64,
+            ),
             (
                 "sluice_gpu_quota_assigned_ratio",
                 "Share of the GPU's time that is guaranteed to pods",

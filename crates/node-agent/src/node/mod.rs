@@ -2,4 +2,7 @@
 
 pub mod events;
 pub mod health_events;
-pub mod node_metadata;
+mod node_metadata;
+pub mod node_object;
+mod node_status;
+mod node_writer;

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, Priority, keys};
-use sluice_placement::format_share;
 use sluice_placement::inventory::NodeInventory;
+use sluice_placement::{Countable, format_share};
 use sluice_proto::control::{Class, Client};
-use sluice_units::WHOLE_PPM;
+use sluice_units::{Share, WHOLE_PPM};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -25,6 +25,8 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
+    /// What the pods of each GPU request of it, by its UUID.
+    pub requested: BTreeMap<String, Countable>,
     /// Why a pod got nothing, by its uid.
     pub refused: BTreeMap<String, Refusal>,
 }
@@ -82,8 +84,11 @@ pub enum Refusal {
 
 /// What a GPU has not promised to a pod yet.
 struct Remaining {
-    memory_total: u64,
+    /// Memory that pods may request.
+    usable: u64,
+    total: u64,
     share_ppm: u32,
+    /// Of all memory. A pod that was bound while more was usable keeps its place.
     memory: u64,
 }
 
@@ -94,8 +99,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     let mut result = Assignments::default();
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
-        let memory = gpu.memory_bytes;
-        remaining.insert(&gpu.uuid, Remaining { memory_total: memory, share_ppm: WHOLE_PPM, memory });
+        let (usable, memory) = (gpu.memory_bytes, gpu.memory_total());
+        remaining.insert(&gpu.uuid, Remaining { usable, total: memory, share_ppm: WHOLE_PPM, memory });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
     let mut order: Vec<&Arc<PodView>> = pods.values().filter(|pod| !pod.has_ended).collect();
@@ -107,6 +112,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
                 Ok(clients) => {
                     for (gpu, client) in gpus.iter().zip(clients) {
                         result.sets.entry(gpu.clone()).or_default().push(client);
+                        *result.requested.entry(gpu.clone()).or_default() +=
+                            request.demand.countable_per_gpu();
                     }
                     result.gpus.insert(pod.uid.clone(), gpus);
                     continue;
@@ -161,7 +168,9 @@ fn reserve(
                 asked_ppm: quota_ppm,
             });
         }
-        let memory_bytes = request.demand.memory_on(free.memory_total);
+        // A pod alone on the GPU needs no room for the contexts of others.
+        let is_alone = request.demand.share_per_gpu() == Share::ONE;
+        let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
         if memory_bytes > free.memory {
             return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
         }

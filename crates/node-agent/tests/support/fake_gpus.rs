@@ -32,6 +32,7 @@ pub fn gpu(index: u32) -> Gpu {
         index,
         model: "Fake GPU".into(),
         memory_bytes: 80 << 30,
+        memory_total_bytes: None,
         numa: None,
         pci: format!("0000:{:02x}:00.0", index + 1),
         nvlink: Vec::new(),

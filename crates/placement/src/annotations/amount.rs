@@ -1,12 +1,14 @@
 //! Amounts: a share of one GPU, or whole GPUs. Numbers are read as written, without floats.
 
+use std::fmt;
+
 use sluice_units::{Share, WHOLE_PPM};
 
 /// The most whole GPUs of one pod.
 pub const MAX_WHOLE_GPUS: u32 = 64;
 
 /// Annotations state shares in thousandths of a GPU.
-pub(super) const THOUSANDTH_PPM: u32 = WHOLE_PPM / 1000;
+pub(crate) const THOUSANDTH_PPM: u32 = WHOLE_PPM / 1000;
 
 /// Values that `sluice.dev/quota` accepts, for messages.
 pub(super) const QUOTA_ALLOWED: &str = "a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or \
@@ -22,6 +24,26 @@ pub enum Amount {
     Share(Share),
     /// This many whole GPUs.
     Whole(u32),
+}
+
+impl Amount {
+    /// An amount in thousandths of one GPU: 1 to 1000, or whole GPUs from 2000 on.
+    pub fn from_milli(milli: u64) -> Option<Self> {
+        let milli = u32::try_from(milli).ok().filter(|milli| *milli > 0)?;
+        let share = milli.checked_mul(THOUSANDTH_PPM).and_then(Share::from_ppm);
+        let gpus = (milli / 1000).min(MAX_WHOLE_GPUS);
+        share.map(Self::Share).or((gpus * 1000 == milli).then_some(Self::Whole(gpus)))
+    }
+}
+
+/// The text that `sluice.dev/quota` accepts.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => share.fmt(f),
+            Self::Whole(gpus) => gpus.fmt(f),
+        }
+    }
 }
 
 /// A share above 0, in whole thousandths, from `0.3` or `30%`.

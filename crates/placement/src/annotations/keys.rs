@@ -34,6 +34,15 @@ pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";
 /// The extended resource: device slots of a node's GPUs.
 pub const RESOURCE: &str = "sluice.dev/gpu";
 
+/// The extended resource: guaranteed GPU time in thousandths of one GPU.
+pub const MILLI: &str = "sluice.dev/milli";
+
+/// The extended resource: GPU memory in MiB.
+pub const MEMORY_MIB: &str = "sluice.dev/memory-mib";
+
+/// Every extended resource of Sluice.
+pub const RESOURCES: [&str; 3] = [RESOURCE, MILLI, MEMORY_MIB];
+
 /// Node annotation: the inventory as JSON.
 pub const NODE_GPUS: &str = "sluice.dev/gpus";
 

@@ -17,6 +17,7 @@ mod tests;
 #[cfg(any(test, fuzzing))]
 mod write;
 
+pub(crate) use amount::THOUSANDTH_PPM;
 pub use amount::{Amount, MAX_WHOLE_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;

@@ -7,6 +7,7 @@ fn gpu(index: u32) -> Gpu {
         index,
         model: "NVIDIA H200".into(),
         memory_bytes: 150_754_820_096,
+        memory_total_bytes: None,
         numa: Some(0),
         pci: "0000:18:00.0".into(),
         nvlink: Vec::new(),

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::events::Events;
-use super::leadership::Leadership;
+use super::leadership::{Leadership, SettleTimes};
 use super::metrics::Metrics;
 use super::recheck::Recheck;
 
@@ -25,9 +25,8 @@ pub(crate) struct Policy {
     pub(crate) bind_timeout: Duration,
     /// How long a filter call waits for this replica to become active.
     pub(crate) activation_timeout: Duration,
-    /// Delay between the begin of a term and its lists. By then the API server has carried out any bind that the
-    /// previous leader sent before its end.
-    pub(crate) settle: Duration,
+    /// Delay between the begin of a term and its lists.
+    pub(crate) settle: SettleTimes,
     /// Scheduler profile whose pods are placed; `None`: every pod of the cluster counts.
     pub(crate) scheduler_name: Option<String>,
 }

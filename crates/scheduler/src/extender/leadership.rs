@@ -17,6 +17,16 @@ pub(crate) enum LeadershipState {
     Active,
 }
 
+/// Delays between the begin of a term and its lists. After them the API server has carried out the binds of the previous
+/// term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SettleTimes {
+    /// This process led before: it knows its own binds.
+    pub(crate) own: Duration,
+    /// Another process led before, or it is unknown which. Its binds may arrive for as long as a bind may take.
+    pub(crate) takeover: Duration,
+}
+
 /// The facts from which the state follows.
 #[derive(Debug, Clone, Default)]
 struct LeadershipFacts {
@@ -25,6 +35,9 @@ struct LeadershipFacts {
     holder: String,
     /// When the lease expires without a renewal; `None` without a lease.
     until: Option<Instant>,
+    /// When the term began, and whether this process led until then.
+    began: Option<Instant>,
+    led_before: bool,
     /// Number of times that this replica became leader. A list counts if it began in the current term.
     term: u64,
     /// The term in which the last complete list of nodes began, and that of pods; `None` before the first.
@@ -76,7 +89,11 @@ impl Leadership {
     pub(crate) fn set_leader(&self, leads: bool, holder: &str, lasting: Option<Duration>) {
         self.facts.send_if_modified(|facts| {
             let is_new = facts.leads() != leads || leads && facts.holder != holder;
-            facts.term += u64::from(is_new && leads);
+            if is_new && leads {
+                facts.term += 1;
+                facts.led_before = facts.leads();
+                facts.began = Some(Instant::now());
+            }
             facts.leads = leads;
             facts.until = lasting.map(|lasting| Instant::now() + lasting);
             if is_new {
@@ -107,6 +124,17 @@ impl Leadership {
     /// The term for which a list counts that begins now.
     pub(crate) fn term(&self) -> u64 {
         self.facts.borrow().term
+    }
+
+    /// Waits until lists may begin: until the binds of the previous term have taken effect. No wait before the first term.
+    pub(crate) async fn settled(&self, times: SettleTimes) {
+        let (began, led_before) = {
+            let facts = self.facts.borrow();
+            (facts.began, facts.led_before)
+        };
+        if let Some(began) = began {
+            tokio::time::sleep_until(began + if led_before { times.own } else { times.takeover }).await;
+        }
     }
 
     /// Returns when lists that began in this term count no longer.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::arguments::{Arguments, Lease};
 use super::events::{self, Writer};
 use super::extender::{Extender, Policy};
+use super::leadership::SettleTimes;
 use super::metrics::Metrics;
 use super::{http, lease, node_watch, pod_watch};
 
@@ -20,7 +21,7 @@ const EVERY_POD: &str = "all";
 /// default).
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long API servers may take to carry out a bind whose sender has ended.
+/// How long API servers may take to carry out a bind that its sender does not wait for any more.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// Serves until `stop`.
@@ -103,7 +104,7 @@ fn create_extender(arguments: &Arguments, client: kube::Client) -> anyhow::Resul
         reservation: arguments.reservation,
         bind_timeout: arguments.bind_timeout,
         activation_timeout: ACTIVATION_TIMEOUT,
-        settle: SETTLE_TIME,
+        settle: SettleTimes { own: SETTLE_TIME, takeover: arguments.bind_timeout + SETTLE_TIME },
         scheduler_name: Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD),
     };
     Ok((Arc::new(Extender::new(policy, client, metrics, events)), writer))

@@ -30,8 +30,8 @@ pub(super) trait Sink {
 /// Length of one watch, after which it is opened again. A connection that died silently is noticed then.
 const WATCH_SECONDS: u32 = 120;
 
-/// Delivers the events of one watch for ever. Each term starts with a new list, which begins a little after the term.
-/// The API server answers it from a quorum read, so it contains what the previous leader sent before its end.
+/// Delivers the events of one watch for ever. Each term starts with a new list, which begins when the binds of the previous
+/// term have taken effect. The API server answers it from a quorum read, so it contains them.
 pub(super) async fn run_watch<S: Sink>(
     extender: &Extender,
     api: Api<S::Object>,
@@ -40,8 +40,9 @@ pub(super) async fn run_watch<S: Sink>(
 ) {
     loop {
         let term = extender.leadership.term();
-        if term > 0 {
-            tokio::time::sleep(extender.policy.settle).await;
+        tokio::select! {
+            () = extender.leadership.settled(extender.policy.settle) => {}
+            () = extender.leadership.next_term(term) => continue,
         }
         let mut stream = pin!(watcher(api.clone(), config.clone().timeout(WATCH_SECONDS)).default_backoff());
         let mut next_term = pin!(extender.leadership.next_term(term));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::certificates::rotation::Policy;
 use super::plan::Settings;
+use super::sandboxes;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
@@ -61,6 +62,11 @@ pub struct Arguments {
     #[arg(long)]
     pub(super) runtime_class: Option<String>,
 
+    /// RuntimeClasses whose containers run in a sandbox with a kernel of its own, comma-separated; a `*` at the end stands for
+    /// any rest. GPU pods that name one are refused.
+    #[arg(long, value_name = "NAMES", default_value = sandboxes::DEFAULT)]
+    pub(super) sandbox_runtime_classes: String,
+
     /// How long requests are still answered after SIGTERM, until every API server has noticed it.
     #[arg(long, default_value_t = 5)]
     pub(super) shutdown_delay_seconds: u64,
@@ -68,7 +74,10 @@ pub struct Arguments {
 
 impl Arguments {
     pub(super) fn settings(&self) -> Settings {
-        Settings { runtime_class: self.runtime_class.clone().filter(|class| !class.is_empty()) }
+        Settings {
+            runtime_class: self.runtime_class.clone().filter(|class| !class.is_empty()),
+            sandboxes: self.sandbox_runtime_classes.as_str().into(),
+        }
     }
 
     /// Namespace of the Service and the Secret.

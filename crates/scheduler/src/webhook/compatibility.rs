@@ -53,14 +53,6 @@ pub(super) fn device_mistakes(container: &PodContainer<'_>, chosen: bool) -> Vec
     wrong.map(|variable| Mistake::new(&key, shown(variable), allowed)).collect()
 }
 
-/// Device slots that a container with a GPU states itself, and that differ from those of the request. Zero slots would
-/// be worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
-pub(super) fn slot_mistakes(container: &PodContainer<'_>, slots: u32) -> Vec<Mistake> {
-    let wrong = container.stated_slots().filter(|(_, _, stated)| *stated != Some(u64::from(slots)));
-    let allowed = format!("{slots} or nothing: the container gets the pod's GPU");
-    wrong.map(|(key, value, _)| Mistake::new(key, value, &allowed)).collect()
-}
-
 pub(super) fn warnings_for(
     request: &GpuRequest,
     spec: &PodSpec,

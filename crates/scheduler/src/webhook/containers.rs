@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use serde_json::{Value, json};
-use sluice_placement::annotations::{GpuRequest, Mistake, keys, parse_quantity};
+use sluice_placement::annotations::{GpuRequest, Mistake, keys};
+
+use super::amounts::{self, StatedAmount};
 
 /// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
@@ -44,24 +46,11 @@ impl<'a> PodContainer<'a> {
 
     /// The number of device slots that it requests itself.
     pub(super) fn device_slots(&self) -> Result<Option<u64>, Mistake> {
-        match self.stated_slots().next() {
+        match self.stated(keys::RESOURCE).next() {
             None => Ok(None),
-            Some((key, value, None)) => Err(Mistake::new(key, value, "a whole number")),
-            Some((_, _, slots)) => Ok(slots),
+            Some(StatedAmount { path, text, value: None }) => Err(Mistake::new(path, text, "a whole number")),
+            Some(stated) => Ok(stated.value),
         }
-    }
-
-    /// Device slots in its limits and in its requests: the path, the text, and the number if it is one.
-    pub(super) fn stated_slots(&self) -> impl Iterator<Item = (String, &'a str, Option<u64>)> {
-        let resources = self.spec.resources.as_ref();
-        let limits = resources.and_then(|resources| resources.limits.as_ref());
-        let requests = resources.and_then(|resources| resources.requests.as_ref());
-        let shown = self.shown();
-        [("limits", limits), ("requests", requests)].into_iter().filter_map(move |(name, map)| {
-            let value = map?.get(keys::RESOURCE)?.0.as_str();
-            let key = format!("{shown}.resources.{name}[{}]", keys::RESOURCE);
-            Some((key, value, parse_quantity(value)))
-        })
     }
 
     /// The variables that name the visible GPUs.
@@ -70,21 +59,20 @@ impl<'a> PodContainer<'a> {
     }
 }
 
-/// Names of the containers that get the GPU. In this order: the named containers; those that request the resource; the
+/// Names of the containers that get the GPU. In this order: the named containers; those that request a resource of Sluice; the
 /// app container that istio and kubectl take for the main one; the first.
 ///
 /// # Errors
-/// Names that are no containers, containers that request the resource and were not chosen, and more than one that runs
+/// Names that are no containers, containers that request a resource of Sluice and were not chosen, and more than one that runs
 /// as long as the pod.
 pub(super) fn choose(
     pod: &Pod,
     containers: &[PodContainer<'_>],
     request: &GpuRequest,
 ) -> Result<Vec<String>, Vec<Mistake>> {
-    let with_resource: Vec<String> = containers
+    let with_resource: Vec<(String, &str)> = containers
         .iter()
-        .filter(|container| !matches!(container.device_slots(), Ok(None | Some(0))))
-        .map(|container| container.spec.name.clone())
+        .filter_map(|container| Some((container.spec.name.clone(), amounts::named_resource(container)?)))
         .collect();
     let default = pod.metadata.annotations.as_ref().and_then(|map| map.get(DEFAULT_CONTAINER));
     let mut apps = containers
@@ -96,7 +84,7 @@ pub(super) fn choose(
     let names: Vec<String> = if !request.containers.is_empty() {
         request.containers.clone()
     } else if !with_resource.is_empty() {
-        with_resource.clone()
+        with_resource.iter().map(|(name, _)| name.clone()).collect()
     } else {
         default.or(first).cloned().into_iter().collect()
     };
@@ -104,15 +92,19 @@ pub(super) fn choose(
     if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
 }
 
-fn mistakes(containers: &[PodContainer<'_>], names: &[String], with_resource: &[String]) -> Vec<Mistake> {
+fn mistakes(
+    containers: &[PodContainer<'_>],
+    names: &[String],
+    with_resource: &[(String, &str)],
+) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let all: Vec<&str> = containers.iter().map(|container| container.spec.name.as_str()).collect();
     for name in names.iter().filter(|name| !all.contains(&name.as_str())) {
         let allowed = format!("the pod's containers are {}", all.join(", "));
         mistakes.push(Mistake::new(keys::CONTAINER, name, allowed));
     }
-    for name in with_resource.iter().filter(|name| !names.contains(name)) {
-        let allowed = format!("container {name} names the resource {} as well: name it too", keys::RESOURCE);
+    for (name, resource) in with_resource.iter().filter(|(name, _)| !names.contains(name)) {
+        let allowed = format!("container {name} names the resource {resource} as well: name it too");
         mistakes.push(Mistake::new(keys::CONTAINER, names.join(","), allowed));
     }
     let long: Vec<&str> = containers

@@ -67,9 +67,11 @@ fn mistakes(container: &EphemeralContainer) -> Vec<Mistake> {
         mistakes.push(Mistake::new(&key, value, ALLOWED));
     }
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    if let Some(slots) = limits.and_then(|limits| limits.get(keys::RESOURCE)) {
-        let key = format!("{path}.resources.limits[{}]", keys::RESOURCE);
-        mistakes.push(Mistake::new(key, &slots.0, "debugging containers get no GPU"));
+    for (name, amount) in
+        limits.into_iter().flatten().filter(|(name, _)| keys::RESOURCES.contains(&name.as_str()))
+    {
+        let key = format!("{path}.resources.limits[{name}]");
+        mistakes.push(Mistake::new(key, &amount.0, "debugging containers get no GPU"));
     }
     mistakes
 }

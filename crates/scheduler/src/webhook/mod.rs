@@ -5,6 +5,7 @@
 //! Sluice's keys depend on it.
 
 mod admission;
+mod amounts;
 mod arguments;
 mod certificates;
 mod compatibility;
@@ -14,6 +15,7 @@ mod patch;
 mod plan;
 mod pod_request;
 mod review;
+mod sandboxes;
 mod serve;
 mod status;
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Container;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sluice_placement::annotations::keys;
 
 /// One operation of RFC 6902.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
@@ -40,17 +39,21 @@ pub(super) fn annotations(there: bool, wanted: &BTreeMap<String, String>) -> Vec
     add_members("/metadata/annotations", there, wanted)
 }
 
-/// The container's device slots, in limits and requests.
-pub(super) fn device_slots(path: &str, container: &Container, slots: u32) -> Vec<Operation> {
-    let member = BTreeMap::from([(keys::RESOURCE.to_owned(), slots.to_string())]);
+/// Amounts of resources, in the container's limits and requests.
+pub(super) fn amounts(
+    path: &str,
+    container: &Container,
+    amounts: &BTreeMap<String, String>,
+) -> Vec<Operation> {
     let Some(resources) = &container.resources else {
-        return vec![add(format!("{path}/resources"), json!({"limits": member, "requests": member}))];
+        return vec![add(format!("{path}/resources"), json!({"limits": amounts, "requests": amounts}))];
     };
     let mut operations = Vec::new();
     for (name, map) in [("limits", &resources.limits), ("requests", &resources.requests)] {
-        if !map.as_ref().is_some_and(|map| map.contains_key(keys::RESOURCE)) {
-            operations.extend(add_members(&format!("{path}/resources/{name}"), map.is_some(), &member));
-        }
+        let is_there = |key: &String| map.as_ref().is_some_and(|map| map.contains_key(key));
+        let missing = amounts.iter().filter(|(key, _)| !is_there(key));
+        let missing = missing.map(|(key, amount)| (key.clone(), amount.clone())).collect();
+        operations.extend(add_members(&format!("{path}/resources/{name}"), map.is_some(), &missing));
     }
     operations
 }

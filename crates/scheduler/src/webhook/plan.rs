@@ -9,19 +9,29 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
 use sluice_placement::annotations::{Mistakes, keys, kubeshare};
 
+use super::amounts;
 use super::compatibility;
 use super::containers::{self, PodContainer};
 use super::patch::{self, Operation};
 use super::pod_request::read_pod_request;
+use super::sandboxes::{self, SandboxRuntimeClasses};
 
 /// The scheduler of pods that name none.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Settings of the cluster's administrator.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     /// RuntimeClass for pods that name none, where the NVIDIA runtime is not the node's default.
     pub(super) runtime_class: Option<String>,
+    /// RuntimeClasses whose containers run in a sandbox with a kernel of its own.
+    pub(super) sandboxes: SandboxRuntimeClasses,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { runtime_class: None, sandboxes: SandboxRuntimeClasses::from(sandboxes::DEFAULT) }
+    }
 }
 
 /// How to complete a pod.
@@ -48,6 +58,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
             return Mistakes::check(mistakes).map(|()| None);
         }
     };
+    mistakes.extend(settings.sandboxes.mistake(spec.runtime_class_name.as_deref()));
     let chosen = containers::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
         Vec::new()
@@ -57,7 +68,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         let chosen = chosen.contains(&container.spec.name);
         mistakes.extend(compatibility::device_mistakes(container, chosen));
         if chosen {
-            mistakes.extend(compatibility::slot_mistakes(container, requested.request.demand.gpus()));
+            mistakes.extend(amounts::amount_mistakes(container, &requested.request.demand));
         }
     }
     Mistakes::check(mistakes)?;
@@ -67,12 +78,10 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
     let mut operations = pod_operations(pod, spec, &annotations, settings);
+    let amounts = amounts::amounts_of(&requested.request.demand);
     for container in &containers {
-        operations.extend(container_operations(
-            container,
-            chosen.contains(&container.spec.name),
-            requested.request.demand.gpus(),
-        ));
+        let chosen = chosen.contains(&container.spec.name);
+        operations.extend(container_operations(container, chosen.then_some(&amounts)));
     }
     let mut warnings = requested.warnings;
     warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));
@@ -102,10 +111,16 @@ fn pod_operations(
     operations
 }
 
-fn container_operations(container: &PodContainer<'_>, chosen: bool, slots: u32) -> Vec<Operation> {
+/// `amounts`: of the GPU that the container gets, if it gets one.
+fn container_operations(
+    container: &PodContainer<'_>,
+    amounts: Option<&BTreeMap<String, String>>,
+) -> Vec<Operation> {
     let path = container.path();
-    let mut operations = if chosen { patch::device_slots(&path, container.spec, slots) } else { Vec::new() };
+    let mut operations =
+        amounts.map_or_else(Vec::new, |amounts| patch::amounts(&path, container.spec, amounts));
     if container.visible().next().is_none() {
+        let chosen = amounts.is_some();
         let variable = if chosen { containers::assigned_variable() } else { containers::void_variable() };
         operations.push(patch::variable(&path, container.spec.env.is_some(), variable));
     }

@@ -1,10 +1,11 @@
-//! What a pod requests, in any of three forms: Sluice's annotations, KubeShare's labels, or the bare resource.
+//! What a pod requests, in any of three forms: Sluice's annotations, extended resources, or KubeShare's labels.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use sluice_placement::annotations::{GpuRequest, Mistake, Mistakes, keys, kubeshare};
 
+use super::amounts::StatedRequest;
 use super::containers::PodContainer;
 
 /// A pod's request, and the annotations to add for it.
@@ -31,6 +32,8 @@ pub(super) fn read_pod_request(
     });
     let mut all = translation.annotations;
     all.extend(stated.clone());
+    let amounts = StatedRequest::read(containers, &mut mistakes);
+    let derived = amounts.add_annotations(&mut all, &mut mistakes);
     match named_slots(containers) {
         // Only the resource: this number of whole GPUs.
         Ok(Some((_, slots)))
@@ -42,9 +45,16 @@ pub(super) fn read_pod_request(
         Err(more) => mistakes.extend(more),
     }
     let request = GpuRequest::admit(&all).unwrap_or_else(|more| {
-        mistakes.extend(more);
+        mistakes.extend(more.into_iter().map(|mistake| match derived.get(mistake.key.as_str()) {
+            // The pod has no such annotation: the mistake is where the value stands.
+            Some(stated) => Mistake::new(&stated.path, stated.text, mistake.allowed),
+            None => mistake,
+        }));
         None
     });
+    if let Some(request) = &request {
+        mistakes.extend(amounts.conflicts(&request.demand, &all));
+    }
     if let (Some(request), Ok(Some((key, slots)))) = (&request, named_slots(containers))
         && slots != u64::from(request.demand.gpus())
     {

@@ -1,19 +1,25 @@
 //! Tests of `slots.rs`.
 
 use super::*;
+use crate::capacity::NodeCapacity;
 use crate::gpus::fake;
 use proptest::prelude::*;
-use sluice_placement::inventory::Gpu;
+use sluice_placement::inventory::{Gpu, NodeInventory};
 
 fn gpu(index: u32, healthy: bool) -> Gpu {
     Gpu { healthy, ..fake::gpu(index) }
+}
+
+/// The slots of a node without pods.
+fn slots_of(inventory: &NodeInventory) -> DeviceSlots {
+    NodeCapacity::of(inventory, None).slots
 }
 
 #[test]
 fn unhealthy_gpu_makes_the_last_slots_unhealthy() {
     for sick in 0..2 {
         let gpus = (0..2).map(|index| gpu(index, index != sick)).collect();
-        let slots = DeviceSlots::of(&NodeInventory::new(2, gpus));
+        let slots = slots_of(&NodeInventory::new(2, gpus));
         let list: Vec<_> =
             slots.devices().into_iter().map(|one| (one.id, one.health, one.topology)).collect();
         let expected = [
@@ -28,7 +34,7 @@ fn unhealthy_gpu_makes_the_last_slots_unhealthy() {
 
 #[test]
 fn node_without_gpus_has_no_slots() {
-    assert_eq!(DeviceSlots::of(&NodeInventory::new(10, Vec::new())).devices(), []);
+    assert_eq!(slots_of(&NodeInventory::new(10, Vec::new())).devices(), []);
 }
 
 #[test]
@@ -58,7 +64,7 @@ proptest! {
     #[test]
     fn state_of_each_listed_slot_equals_its_health(per_gpu in 0..20u32, health in prop::collection::vec(any::<bool>(), 0..12)) {
         let gpus = (0..).zip(&health).map(|(index, healthy)| gpu(index, *healthy)).collect();
-        let slots = DeviceSlots::of(&NodeInventory::new(per_gpu, gpus));
+        let slots = slots_of(&NodeInventory::new(per_gpu, gpus));
         let devices = slots.devices();
         for device in &devices {
             let expected = if device.health == HEALTHY { SlotState::Healthy } else { SlotState::Unhealthy };

@@ -39,12 +39,15 @@ impl Node {
     }
 
     fn healthy(&self) -> Vec<u32> {
-        let gpus = self.registry.inventory(1).gpus;
+        let gpus = self.registry.inventory(1, ContextReserve::PerSlot(0)).gpus;
         gpus.iter().filter(|gpu| gpu.healthy).map(|gpu| gpu.index).collect()
     }
 
     fn reason(&self, index: u32) -> Option<String> {
-        self.registry.inventory(1).gpu(&gpu(index).uuid).and_then(|gpu| gpu.unhealthy_reason.clone())
+        self.registry
+            .inventory(1, ContextReserve::PerSlot(0))
+            .gpu(&gpu(index).uuid)
+            .and_then(|gpu| gpu.unhealthy_reason.clone())
     }
 }
 
@@ -66,12 +69,12 @@ fn critical_xid_affects_only_its_gpu_and_is_reported_with_its_effect() {
 #[test]
 fn application_xids_never_change_health() {
     let mut node = Node::new();
-    let before = node.registry.inventory(1);
+    let before = node.registry.inventory(1, ContextReserve::PerSlot(0));
     for code in super::super::xid::APPLICATION_XIDS {
         assert_eq!(node.record_xid(Some(0), code).len(), 1);
         assert_eq!(node.record_xid(None, code).len(), 1);
     }
-    assert_eq!(node.registry.inventory(1), before);
+    assert_eq!(node.registry.inventory(1, ContextReserve::PerSlot(0)), before);
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn vanished_gpu_stays_in_the_inventory_and_returns_by_its_uuid() {
         node.scan(Ok(vec![known(0, Condition::Good), ScannedGpu::Known(elsewhere.clone(), Condition::Good)]));
     }
     assert_eq!(node.healthy(), [0, 7]);
-    assert_eq!(node.registry.inventory(1).gpus.len(), 2);
+    assert_eq!(node.registry.inventory(1, ContextReserve::PerSlot(0)).gpus.len(), 2);
 }
 
 #[test]
@@ -202,7 +205,7 @@ proptest! {
                     GpuEvent::Xid { .. } => {}
                 }
             }
-            let gpus = node.registry.inventory(1).gpus;
+            let gpus = node.registry.inventory(1, ContextReserve::PerSlot(0)).gpus;
             prop_assert!(gpus.len() >= known_then);
             known_then = gpus.len();
             let now = gpus.iter().map(|gpu| (gpu.uuid.clone(), gpu.healthy)).collect();
@@ -210,4 +213,14 @@ proptest! {
             prop_assert!(gpus.iter().all(|gpu| gpu.healthy == gpu.unhealthy_reason.is_none()));
         }
     }
+}
+
+#[test]
+fn inventory_leaves_out_the_reserve_and_states_all_memory() {
+    let mut registry = GpuRegistry::new(Policy::default(), std::num::NonZeroU32::MIN);
+    let scan = registry.begin_scan(ScanPurpose::Scheduled);
+    let found = Gpu { memory_bytes: 79 << 30, memory_total_bytes: Some(80 << 30), ..gpu(0) };
+    registry.finish_scan(scan, Ok(vec![ScannedGpu::Known(found, Condition::Good)]), 0);
+    let inventory = registry.inventory(10, ContextReserve::Default);
+    assert_eq!((inventory.gpus[0].memory_bytes, inventory.gpus[0].memory_total()), (74 << 30, 80 << 30));
 }

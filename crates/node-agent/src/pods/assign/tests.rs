@@ -256,3 +256,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn pod_bound_before_a_reserve_keeps_its_place_and_a_part_is_of_the_usable_memory() {
+    let mut inventory = node(&["GPU-a", "GPU-b"]);
+    for gpu in &mut inventory.gpus {
+        gpu.memory_total_bytes = Some(gpu.memory_bytes);
+        gpu.memory_bytes = 8 * GIB;
+    }
+    let pods = [
+        pod("old", 0, &[("quota", "0.5"), ("memory", "10Gi"), ("assigned-gpu", "GPU-a")]),
+        pod("half", 1, &[("quota", "0.5"), ("assigned-gpu", "GPU-b")]),
+    ];
+    let result = assign(&all(pods), &inventory, &Assignments::default());
+    assert_eq!(result.refused, BTreeMap::new());
+    assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
+    assert_eq!(result.sets["GPU-b"][0].memory_bytes, 4 * GIB);
+    let alone = pod("alone", 0, &[("quota", "1"), ("assigned-gpu", "GPU-a")]);
+    let result = assign(&all([alone]), &inventory, &Assignments::default());
+    assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
+}

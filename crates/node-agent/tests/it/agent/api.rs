@@ -184,8 +184,11 @@ async fn answer(
             }
             axum::Json(api.lock().list(kind)).into_response()
         }
-        Method::PATCH if kind == Kind::Nodes && path.ends_with(NODE) => {
-            let patch: Value = serde_json::from_slice(&body).unwrap();
+        Method::PATCH if kind == Kind::Nodes && path.trim_end_matches("/status").ends_with(NODE) => {
+            let mut patch: Value = serde_json::from_slice(&body).unwrap();
+            // The API server ignores the status outside of its sub-resource, and most of the rest within.
+            let ignored = if path.ends_with("/status") { "metadata" } else { "status" };
+            patch.as_object_mut().unwrap().remove(ignored);
             let mut node = api.node.borrow().clone();
             merge(&mut node, &patch);
             api.put(Kind::Nodes, node.clone());

@@ -1,5 +1,6 @@
 //! The whole agent beside a driver, an API server and managers that behave as the tests say.
 
+mod amounts;
 mod api;
 mod limits;
 mod manager;

@@ -140,9 +140,10 @@ async fn state_page_shows_wanted_clients_and_those_in_force() {
     last_set(&mut node.managers[0].received(), "the client", |set| set.clients.len() == 1).await;
     let state = node.state().await;
     let gpu = &state["gpus"][0];
+    // A quarter of the usable memory: 80 GiB without 0.5 GiB for each of ten device slots.
     let wanted = json!({
         "pod_uid": "uid-train", "namespace": "ml", "pod": "train", "class": "latency-critical", "quota_ppm": 250_000,
-        "limit_ppm": 1_000_000, "memory_bytes": 20_u64 << 30, "slo_ns": 5_000_000,
+        "limit_ppm": 1_000_000, "memory_bytes": (75_u64 << 30) / 4, "slo_ns": 5_000_000,
     });
     assert_eq!(gpu["wanted"], json!([wanted]));
     for (key, limit) in wanted.as_object().unwrap() {

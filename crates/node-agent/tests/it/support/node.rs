@@ -2,6 +2,7 @@
 
 use crate::fake_gpus::gpu;
 use prometheus::Registry;
+use sluice_node_agent::capacity::{self, NodeCapacity};
 use sluice_node_agent::device_plugin::{self, Error, Metrics, Provision, Settings};
 use sluice_node_agent::library::{Installed, Library};
 use sluice_placement::inventory::NodeInventory;
@@ -60,7 +61,13 @@ impl Node {
         let settings = Settings { folder: self.folder.clone(), provision };
         let (sender, registered) = watch::channel(false);
         let stop = CancellationToken::new();
-        let run = device_plugin::run(settings, self.gpus.subscribe(), metrics, sender, stop.clone());
+        let (published, capacity) = watch::channel(NodeCapacity::of(&self.gpus.borrow(), None));
+        let gpus = self.gpus.subscribe();
+        tokio::spawn(async move {
+            let (_no_pods, assignments) = watch::channel(None);
+            capacity::publish(published, gpus, assignments).await;
+        });
+        let run = device_plugin::run(settings, capacity, metrics, sender, stop.clone());
         Agent { registered, registry, ended: tokio::spawn(run), stop }
     }
 

@@ -6,7 +6,8 @@ use sluice_placement::{Demand, PlacementOutcome};
 
 use super::cluster::{Cluster, assigned, names, node, pod, policy, uuid};
 use super::fake_api::{Api, Fault, LEASES, NODES, PODS};
-use crate::extender::leadership::LeadershipState;
+use crate::extender::extender::Policy;
+use crate::extender::leadership::{LeadershipState, SettleTimes};
 
 async fn cluster(nodes: &[(&str, u32)]) -> (std::sync::Arc<Api>, Cluster) {
     let api = Api::new();
@@ -264,6 +265,33 @@ async fn only_the_lease_holders_replica_decides_after_its_own_lists() {
     };
     tokio::time::timeout(super::cluster::SOON, demoted).await.unwrap();
     assert!(!cluster.bind(&one, "a").await.is_empty());
+}
+
+#[tokio::test]
+async fn late_bind_of_the_previous_leader_counts_before_the_next_decides() {
+    let api = Api::new();
+    api.put(NODES, node("a", 1));
+    let takeover = std::time::Duration::from_millis(600);
+    let policy = Policy { settle: SettleTimes { own: std::time::Duration::ZERO, takeover }, ..policy() };
+    let mut cluster = Cluster::start(api.serve().await, policy);
+    cluster.follow_lease("pod-1");
+    let lease = |holder: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "the-lease", "namespace": "system"}, "spec": {"holderIdentity": holder}})
+    };
+    api.put(LEASES, lease("pod-2_1234"));
+    cluster.until("it has seen the cluster", |extender| extender.leadership.has_listed_once()).await;
+    api.put(LEASES, lease("pod-1_1234"));
+    // The former leader sent this bind before its end.
+    tokio::time::sleep(takeover / 3).await;
+    let mut late = pod("late", &[("quota", "0.6"), ("assigned-gpu", &uuid("a", 0))]);
+    late["spec"]["nodeName"] = json!("a");
+    assert_ne!(cluster.extender.leadership.state(), LeadershipState::Active);
+    api.put(PODS, late);
+    let state = cluster.extender.leadership.wait_until_active(super::cluster::SOON).await;
+    assert_eq!(state, LeadershipState::Active);
+    let answer = cluster.filter(&pod("next", &[("quota", "0.6")]), &["a"]).await;
+    assert!(names(&answer).is_empty(), "{answer}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tower::ServiceExt;
 use super::fake_api::Api;
 use crate::extender::events;
 use crate::extender::extender::{Extender, Policy};
-use crate::extender::leadership::LeadershipState;
+use crate::extender::leadership::{LeadershipState, SettleTimes};
 use crate::extender::metrics::Metrics;
 use crate::extender::{http, lease, node_watch, pod_watch};
 
@@ -31,7 +31,7 @@ pub(super) fn policy() -> Policy {
         reservation: Duration::from_secs(60),
         bind_timeout: Duration::from_millis(300),
         activation_timeout: Duration::from_millis(100),
-        settle: Duration::ZERO,
+        settle: SettleTimes { own: Duration::ZERO, takeover: Duration::ZERO },
         scheduler_name: Some("sluice-scheduler".into()),
     }
 }
@@ -46,6 +46,7 @@ pub(super) fn inventory(node: &str, gpus: u32) -> NodeInventory {
         index,
         model: "NVIDIA H100".into(),
         memory_bytes: 80 * GIB,
+        memory_total_bytes: None,
         numa: None,
         pci: String::new(),
         nvlink: Vec::new(),

@@ -13,9 +13,10 @@ fn void() -> Value {
     json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
 }
 
-fn slots(slots: u32) -> Value {
-    let slots = json!({"sluice.dev/gpu": slots.to_string()});
-    json!({"limits": slots, "requests": slots})
+/// Resources with this many slots and thousandths of a GPU.
+fn amounts(slots: u32, milli: u32) -> Value {
+    let amounts = json!({"sluice.dev/gpu": slots.to_string(), "sluice.dev/milli": milli.to_string()});
+    json!({"limits": amounts, "requests": amounts})
 }
 
 fn add(path: &str, value: impl Into<Value>) -> Value {
@@ -34,7 +35,7 @@ fn common() -> Vec<Value> {
 fn single_container_gets_slot_variable_and_scheduler() {
     for quota in ["0.3", "30%"] {
         let mut expected = common();
-        expected.push(add("/spec/containers/0/resources", slots(1)));
+        expected.push(add("/spec/containers/0/resources", amounts(1, 300)));
         expected.push(add("/spec/containers/0/env", json!([assigned()])));
         assert_eq!(patch(&pod(&[("quota", quota)], &single())), json!(expected), "{quota}");
     }
@@ -50,7 +51,11 @@ fn named_container_gets_the_gpu_and_the_other_is_void() {
         add("/spec/schedulerName", "sluice-scheduler"),
         add("/spec/containers/0/env/-", void()),
         add("/spec/containers/1/resources/limits/sluice.dev~1gpu", "1"),
-        add("/spec/containers/1/resources/requests", json!({"sluice.dev/gpu": "1"})),
+        add("/spec/containers/1/resources/limits/sluice.dev~1milli", "300"),
+        add(
+            "/spec/containers/1/resources/requests",
+            json!({"sluice.dev/gpu": "1", "sluice.dev/milli": "300"})
+        ),
         add("/spec/containers/1/env/-", assigned()),
     ]);
     assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "main")], &spec)), expected);
@@ -68,16 +73,16 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     let mut expected = common();
     expected.push(add("/spec/initContainers/0/env", json!([void()])));
     expected.push(add("/spec/initContainers/1/env", json!([void()])));
-    expected.push(add("/spec/containers/0/resources", slots(1)));
+    expected.push(add("/spec/containers/0/resources", amounts(1, 300)));
     expected.push(add("/spec/containers/0/env", json!([assigned()])));
     assert_eq!(patch(&pod(&[("quota", "0.3")], &spec)), json!(expected));
 
     let expected = json!([
         add("/spec/schedulerName", "sluice-scheduler"),
-        add("/spec/initContainers/0/resources", slots(1)),
+        add("/spec/initContainers/0/resources", amounts(1, 300)),
         add("/spec/initContainers/0/env", json!([assigned()])),
         add("/spec/initContainers/1/env", json!([void()])),
-        add("/spec/containers/0/resources", slots(1)),
+        add("/spec/containers/0/resources", amounts(1, 300)),
         add("/spec/containers/0/env", json!([assigned()])),
     ]);
     assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "prepare,main")], &spec)), expected);
@@ -85,7 +90,7 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     let expected = json!([
         add("/spec/schedulerName", "sluice-scheduler"),
         add("/spec/initContainers/0/env", json!([void()])),
-        add("/spec/initContainers/1/resources", slots(1)),
+        add("/spec/initContainers/1/resources", amounts(1, 300)),
         add("/spec/initContainers/1/env", json!([assigned()])),
         add("/spec/containers/0/env", json!([void()])),
     ]);
@@ -110,7 +115,7 @@ fn default_container_annotation_overrides_the_first_container() {
     object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("main");
     let mut expected = common();
     expected.push(add("/spec/containers/0/env", json!([void()])));
-    expected.push(add("/spec/containers/1/resources", slots(1)));
+    expected.push(add("/spec/containers/1/resources", amounts(1, 300)));
     expected.push(add("/spec/containers/1/env", json!([assigned()])));
     assert_eq!(patch(&object), json!(expected));
 }
@@ -145,12 +150,13 @@ fn kubeshares_labels_become_annotations() {
     object["metadata"] = json!({"name": "p", "labels": {
         "sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1.0", "sharedgpu/gpu_mem": "1073741824"}});
     object["spec"]["schedulerName"] = json!("kubeshare-scheduler");
+    let amounts = json!({"sluice.dev/gpu": "1", "sluice.dev/memory-mib": "1024", "sluice.dev/milli": "500"});
     let annotations = json!({"sluice.dev/container": "main", "sluice.dev/limit": "1",
         "sluice.dev/memory": "1073741824", "sluice.dev/quota": "0.5"});
     let expected = json!([
         add("/metadata/annotations", annotations),
         add("/spec/schedulerName", "sluice-scheduler"),
-        add("/spec/containers/0/resources", slots(1)),
+        add("/spec/containers/0/resources", json!({"limits": amounts, "requests": amounts})),
         add("/spec/containers/0/env", json!([assigned()])),
     ]);
     assert_eq!(patch(&object), expected);
@@ -167,7 +173,11 @@ fn bare_resource_requests_whole_gpus() {
         add("/metadata/annotations", json!({"sluice.dev/container": "main", "sluice.dev/quota": "2"})),
         add("/spec/schedulerName", "sluice-scheduler"),
         add("/spec/containers/0/env", json!([void()])),
-        add("/spec/containers/1/resources/requests", json!({"sluice.dev/gpu": "2"})),
+        add("/spec/containers/1/resources/limits/sluice.dev~1milli", "2000"),
+        add(
+            "/spec/containers/1/resources/requests",
+            json!({"sluice.dev/gpu": "2", "sluice.dev/milli": "2000"})
+        ),
         add("/spec/containers/1/env", json!([assigned()])),
     ]);
     assert_eq!(patch(&object), expected);
@@ -176,12 +186,12 @@ fn bare_resource_requests_whole_gpus() {
 #[test]
 fn each_whole_gpu_takes_one_slot() {
     let object = patched(&pod(&[("quota", "4")], &single()));
-    assert_eq!(object["spec"]["containers"][0]["resources"], slots(4));
+    assert_eq!(object["spec"]["containers"][0]["resources"], amounts(4, 4000));
 }
 
 #[test]
 fn runtime_class_is_set_only_if_configured_and_absent() {
-    let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+    let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
     let class = |object: &Value| match mutate_with(object, &settings) {
         Decision::Admitted { patch, .. } => {
             let patch = serde_json::to_value(patch).unwrap();
@@ -193,7 +203,7 @@ fn runtime_class_is_set_only_if_configured_and_absent() {
     };
     let mut object = pod(&[("quota", "0.3")], &single());
     assert_eq!(class(&object), Some(json!("nvidia")));
-    object["spec"]["runtimeClassName"] = json!("kata");
+    object["spec"]["runtimeClassName"] = json!("nvidia-cdi");
     assert_eq!(class(&object), None);
 }
 

@@ -1,10 +1,12 @@
 //! The webhooks: pods in JSON in, patches and refusals in JSON out.
 
 mod changes;
+mod countable;
 mod golden;
 mod https;
 mod properties;
 mod refusals;
+mod sandboxes;
 
 use serde_json::{Value, json};
 

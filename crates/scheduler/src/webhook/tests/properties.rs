@@ -23,6 +23,9 @@ fn container(name: String) -> impl Strategy<Value = Value> {
         json!({"limits": {"sluice.dev/gpu": "0"}}),
         json!({"limits": {"sluice.dev/gpu": "0"}, "requests": {"sluice.dev/gpu": "0"}}),
         json!({"requests": {"sluice.dev/gpu": "0"}}),
+        json!({"limits": {"sluice.dev/milli": "300"}}),
+        json!({"requests": {"sluice.dev/milli": "300", "sluice.dev/memory-mib": "1024"}}),
+        json!({"limits": {"sluice.dev/milli": "400", "sluice.dev/gpu": "1"}}),
     ]));
     (env, resources, any::<bool>()).prop_map(move |(env, resources, always)| {
         let mut container = json!({"name": name, "image": "x"});
@@ -176,7 +179,7 @@ proptest! {
         let mut review = review(operation, &new, &old);
         review["request"]["subResource"] = sub_resource;
         let request = Request::parse(review.to_string().as_bytes()).unwrap();
-        let settings = Settings { runtime_class: Some("nvidia".to_owned()) };
+        let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
         for decision in [admission::mutate(&request, &settings), admission::validate(&request, &settings)] {
             // Every decision has an answer.
             let answer = decision.answer(&request.uid).unwrap();
@@ -214,6 +217,8 @@ proptest! {
                     let slots = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
                     // Every generated pod requests at most one GPU.
                     prop_assert_eq!(slots.unwrap_or("0"), if gpu { "1" } else { "0" });
+                    let counted = container["resources"][name].get("sluice.dev/milli").is_some();
+                    prop_assert!(gpu || !counted, "amounts on a container without a GPU: {}", container);
                 }
                 with_gpu += usize::from(gpu);
             }

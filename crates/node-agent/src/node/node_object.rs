@@ -1,0 +1,98 @@
+//! Keeps what the agent publishes on its node object as it should be: annotation, labels and countable amounts. They are
+//! written whenever they differ from the GPUs, even if another client changed them.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+use sluice_placement::inventory::NodeInventory;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::node_writer::{NodeWriter, Part};
+use super::{node_metadata, node_status};
+use crate::capacity::NodeCapacity;
+use crate::watch_backoff::WatchBackoff;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Keeps the node object equal to GPUs and capacity, for ever.
+pub async fn reconcile(
+    client: Client,
+    node: String,
+    mut inventory: watch::Receiver<NodeInventory>,
+    mut capacity: watch::Receiver<NodeCapacity>,
+) {
+    let nodes = Api::<Node>::all(client);
+    let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let events = watcher(nodes.clone(), config).backoff(WatchBackoff::new(FIRST_PAUSE, LONGEST_PAUSE));
+    let mut events = std::pin::pin!(events);
+    let mut seen: Option<Node> = None;
+    let (mut metadata, mut status) = (NodeWriter::new(Part::Metadata), NodeWriter::new(Part::Status));
+    loop {
+        let patch = {
+            let wanted = inventory.borrow_and_update();
+            seen.as_ref().and_then(|node| node_metadata::patch(&node.metadata, &wanted))
+        };
+        let status_patch = seen.as_ref().and_then(|node| status_patch(node, &inventory, &mut capacity));
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => seen = Some(node),
+                Some(Ok(watcher::Event::Delete(_))) => seen = None,
+                Some(Ok(_)) => {}
+                Some(Err(why)) => warn!(%why, "the watch of this node failed"),
+                None => return,
+            },
+            changed = inventory.changed() => if changed.is_err() { return },
+            changed = capacity.changed() => if changed.is_err() { return },
+            () = metadata.allowed(), if patch.is_some() => {
+                let Some(patch) = patch else { continue };
+                seen = metadata.write(&nodes, &node, &patch).await.or(seen);
+            }
+            () = status.allowed(), if status_patch.is_some() => {
+                let Some(patch) = status_patch else { continue };
+                seen = status.write(&nodes, &node, &patch).await.or(seen);
+            }
+        }
+    }
+}
+
+/// What to write to the node's status, if it differs. Unknown amounts of a node with GPUs leave it as it is.
+fn status_patch(
+    node: &Node,
+    inventory: &watch::Receiver<NodeInventory>,
+    capacity: &mut watch::Receiver<NodeCapacity>,
+) -> Option<Value> {
+    let amounts = capacity.borrow_and_update().amounts;
+    if amounts.is_none() && !inventory.borrow().gpus.is_empty() {
+        return None;
+    }
+    node_status::patch(node.status.as_ref(), amounts)
+}
+
+/// Removes annotation, labels and amounts, when the agent leaves the node for good.
+///
+/// # Errors
+/// The API server's error.
+pub async fn remove(client: Client, node: &str) -> kube::Result<()> {
+    let nodes = Api::<Node>::all(client);
+    let parameters = PatchParams::default();
+    let status = Patch::Merge(node_status::removal());
+    let metadata = Patch::Merge(node_metadata::removal());
+    for outcome in [
+        nodes.patch_status(node, &parameters, &status).await,
+        nodes.patch(node, &parameters, &metadata).await,
+    ] {
+        match outcome {
+            // A node that is gone has nothing to remove.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            outcome => drop(outcome?),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Amounts that containers state as extended resources, as requests or as limits: device slots, thousandths of a GPU,
+//! MiB of its memory.
+
+use std::collections::BTreeMap;
+
+use sluice_placement::annotations::{Amount, Mistake, keys, parse_quantity};
+use sluice_placement::{Countable, Demand};
+
+use super::containers::PodContainer;
+
+const MILLI_ALLOWED: &str =
+    "thousandths of one GPU, 1 to 1000, or 2 to 64 whole GPUs in thousandths (2000, 3000 …)";
+
+/// An amount as a container states it.
+#[derive(Clone, Debug)]
+pub(super) struct StatedAmount<'a> {
+    /// Where it stands, for messages.
+    pub(super) path: String,
+    pub(super) text: &'a str,
+    /// `None` if the text is no whole number.
+    pub(super) value: Option<u64>,
+}
+
+impl StatedAmount<'_> {
+    fn mistake(&self, allowed: impl Into<String>) -> Mistake {
+        Mistake::new(&self.path, self.text, allowed)
+    }
+}
+
+/// The share and the memory that a pod states as resources, and the annotations that they stand for.
+#[derive(Debug, Default)]
+pub(super) struct StatedRequest<'a> {
+    milli: Option<StatedAmount<'a>>,
+    memory_mib: Option<StatedAmount<'a>>,
+}
+
+impl<'a> StatedRequest<'a> {
+    /// Reads the containers. All amounts of one resource have to be equal: the pod's containers share them.
+    pub(super) fn read(containers: &[PodContainer<'a>], mistakes: &mut Vec<Mistake>) -> Self {
+        for container in containers {
+            mistakes.extend(unknown(container));
+        }
+        let mut only = |resource| only_amount(containers, resource, mistakes);
+        Self { milli: only(keys::MILLI), memory_mib: only(keys::MEMORY_MIB) }
+    }
+
+    /// Adds the annotations that the pod does not have itself. Returns where their values stand.
+    pub(super) fn add_annotations(
+        &self,
+        annotations: &mut BTreeMap<String, String>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> BTreeMap<&'static str, StatedAmount<'a>> {
+        let mut added = BTreeMap::new();
+        if let Some(stated) = &self.milli
+            && !annotations.contains_key(keys::QUOTA)
+        {
+            match stated.value.and_then(Amount::from_milli) {
+                Some(amount) => {
+                    annotations.insert(keys::QUOTA.to_owned(), amount.to_string());
+                    added.insert(keys::QUOTA, stated.clone());
+                }
+                None => mistakes.push(stated.mistake(MILLI_ALLOWED)),
+            }
+        }
+        if let Some(stated) = &self.memory_mib
+            && let Some(mib) = stated.value
+            && !annotations.contains_key(keys::MEMORY)
+        {
+            annotations.insert(keys::MEMORY.to_owned(), format!("{mib}Mi"));
+            added.insert(keys::MEMORY, stated.clone());
+        }
+        added
+    }
+
+    /// Amounts that differ from those of the pod's annotations.
+    pub(super) fn conflicts(&self, demand: &Demand, annotations: &BTreeMap<String, String>) -> Vec<Mistake> {
+        let Countable { milli, memory_mib, .. } = demand.countable();
+        let pairs = [(&self.milli, milli, keys::QUOTA), (&self.memory_mib, memory_mib, keys::MEMORY)];
+        let conflict = |(stated, wanted, key): (&Option<StatedAmount<'_>>, u64, &str)| {
+            let stated = stated.as_ref().filter(|stated| stated.value != Some(wanted))?;
+            let said = annotations.get(key)?;
+            Some(stated.mistake(format!("{wanted}, as {key} {said:?} says; keep one of the two")))
+        };
+        pairs.into_iter().filter_map(conflict).collect()
+    }
+}
+
+/// The amount of a resource that containers state; zeros count as nothing.
+fn only_amount<'a>(
+    containers: &[PodContainer<'a>],
+    resource: &'static str,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<StatedAmount<'a>> {
+    let mut first: Option<StatedAmount<'a>> = None;
+    let stated = containers.iter().flat_map(|container| container.stated(resource));
+    for amount in stated.filter(|amount| amount.value != Some(0)) {
+        match &first {
+            _ if amount.value.is_none() && resource == keys::MILLI => {
+                mistakes.push(amount.mistake(MILLI_ALLOWED))
+            }
+            _ if amount.value.is_none() => mistakes.push(amount.mistake("a whole number of MiB")),
+            None => first = Some(amount),
+            Some(first) if first.value == amount.value => {}
+            Some(first) => mistakes.push(amount.mistake(format!("{}, as in {}", first.text, first.path))),
+        }
+    }
+    first
+}
+
+/// A typing error would otherwise leave a pod waiting for a resource that no node has.
+fn unknown(container: &PodContainer<'_>) -> Vec<Mistake> {
+    let unknown = container
+        .amounts()
+        .filter(|(name, _)| name.starts_with(keys::PREFIX) && !keys::RESOURCES.contains(name));
+    let allowed = format!("no such resource; there are {}", keys::RESOURCES.join(", "));
+    unknown.map(|(_, stated)| stated.mistake(&allowed)).collect()
+}
+
+/// Amounts that a container with the GPU states itself, and that differ from those of the request. Zero slots would be
+/// worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
+pub(super) fn amount_mistakes(container: &PodContainer<'_>, demand: &Demand) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for (resource, wanted) in demand.countable().resources() {
+        let wrong = container.stated(resource).filter(|stated| stated.value != Some(wanted));
+        let allowed = format!("{wanted} or nothing: the container gets the pod's GPU");
+        mistakes.extend(wrong.map(|stated| stated.mistake(&allowed)));
+    }
+    mistakes
+}
+
+/// The amounts that the container with the GPU has to state.
+pub(super) fn amounts_of(demand: &Demand) -> BTreeMap<String, String> {
+    let counted = demand.countable().resources().into_iter().filter(|(_, amount)| *amount > 0);
+    counted.map(|(resource, amount)| (resource.to_owned(), amount.to_string())).collect()
+}
+
+/// The first resource of Sluice of which the container states an amount that is not zero.
+pub(super) fn named_resource(container: &PodContainer<'_>) -> Option<&'static str> {
+    let is_named = |resource: &str| container.stated(resource).any(|stated| stated.value != Some(0));
+    keys::RESOURCES.into_iter().find(|resource| is_named(resource))
+}
+
+impl<'a> PodContainer<'a> {
+    /// Every resource in its limits and in its requests.
+    pub(super) fn amounts(&self) -> impl Iterator<Item = (&'a str, StatedAmount<'a>)> {
+        let resources = self.spec.resources.as_ref();
+        let limits = resources.and_then(|resources| resources.limits.as_ref());
+        let requests = resources.and_then(|resources| resources.requests.as_ref());
+        let shown = self.shown();
+        [("limits", limits), ("requests", requests)].into_iter().flat_map(move |(list, map)| {
+            let shown = shown.clone();
+            map.into_iter().flatten().map(move |(resource, quantity)| {
+                let path = format!("{shown}.resources.{list}[{resource}]");
+                let text = quantity.0.as_str();
+                (resource.as_str(), StatedAmount { path, text, value: parse_quantity(text) })
+            })
+        })
+    }
+
+    /// The resource's amounts in its limits and in its requests.
+    pub(super) fn stated(&self, resource: &str) -> impl Iterator<Item = StatedAmount<'a>> {
+        self.amounts().filter(move |(name, _)| *name == resource).map(|(_, stated)| stated)
+    }
+}
