@@ -47,8 +47,7 @@ impl Witness {
         // The manager may learn of a free before the simulator does: one reading proves nothing.
         let before = std::mem::take(&mut state.above);
         // Two processes share a limit only through the manager.
-        let checked =
-            |client: &&Client| !client.pools && (client.is_single() || self.targets == Targets::Tenants);
+        let checked = |client: &&Client| client.is_single() || self.targets == Targets::Tenants;
         for client in CLIENTS.iter().filter(checked) {
             let used = memory_of_running(&ledger, client.name);
             if used > client.memory_bytes() {
