@@ -40,7 +40,11 @@ fn stream_reuses_the_memory_that_it_has_freed_without_waits_or_trims() {
 /// The driver makes the pool larger instead, because the memory is still in use.
 #[test]
 fn allocation_that_makes_a_pool_exceed_the_limit_waits_for_the_freed_memory() {
-    assert_eq!(printed("other"), format!("0 {}", BIG / MIB), "CUDA_SUCCESS, and the pool is within the limit");
+    assert_eq!(
+        printed("other"),
+        format!("0 {}", BIG / MIB),
+        "CUDA_SUCCESS, and the pool is within the limit"
+    );
 }
 
 /// The first allocation makes the pool larger and is refused, the second one is refused before the driver is called.
