@@ -9,8 +9,8 @@ pub(super) struct Client {
     pub(super) limit: f64,
     pub(super) memory_mib: u64,
     pub(super) processes: usize,
-    /// Uses memory pools. The driver may make a pool larger than the limit allows, which lasts until the allocation returns
-    /// (docs/design/memory.md). So the peak of such a process is not compared with the limit; its memory at two readings is.
+    /// Uses memory pools. The driver may make a pool larger than the limit allows, until the allocation returns
+    /// (docs/design/memory.md). So the peak of such a process is not compared with the limit, and its excess may last some seconds.
     pub(super) pools: bool,
 }
 
