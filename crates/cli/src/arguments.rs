@@ -75,7 +75,8 @@ impl Arguments {
     }
 }
 
-/// Runs a daemon to its end. Its token is cancelled by SIGTERM or SIGINT.
+/// Runs a daemon to its end. Its token is cancelled by SIGTERM or SIGINT. SIGHUP changes nothing: by custom it has a daemon read its
+/// configuration again, and these daemons have only their flags.
 #[cfg(feature = "cluster")]
 fn serve<D: Future<Output = anyhow::Result<()>>>(
     daemon: impl FnOnce(tokio_util::sync::CancellationToken) -> D,
@@ -89,12 +90,17 @@ fn serve<D: Future<Output = anyhow::Result<()>>>(
         let listen = |kind| signal(kind).context("cannot listen for signals");
         let (mut terminate, mut interrupt) =
             (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        // Handled, not ignored: a child would inherit that SIGHUP is ignored.
+        let mut hangup = listen(SignalKind::hangup())?;
         let stop = tokio_util::sync::CancellationToken::new();
         let cancel = stop.clone();
         tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    _ = hangup.recv() => tracing::info!("SIGHUP changes nothing: the configuration is in the flags"),
+                }
             }
             tracing::info!("received a signal to end");
             cancel.cancel();

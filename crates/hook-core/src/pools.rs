@@ -43,6 +43,8 @@ struct Pool {
     corrections: u64,
     /// Queries of its size in progress.
     queries: u32,
+    /// The manager has refused the last correction: the pool has more than its charge.
+    is_in_excess: bool,
 }
 
 /// A query of a pool's size in progress.
@@ -73,6 +75,7 @@ impl PoolTable {
             in_flight: 0,
             corrections: 0,
             queries: 0,
+            is_in_excess: false,
         });
         pool.location = location;
     }
@@ -140,6 +143,7 @@ impl PoolTable {
     pub fn settle(&mut self, id: PoolId, bytes: u64, reserved: u64) -> Correction {
         let Some(pool) = self.pools.get_mut(&id) else { return Correction::Release(bytes) };
         pool.corrections += 1;
+        pool.is_in_excess = false;
         let before = pool.charged.saturating_add(pool.in_flight);
         pool.in_flight = pool.in_flight.saturating_sub(bytes);
         // Allocations in flight may be part of the reserved size already, or not yet: within these bounds the charge stays as it is, so that
@@ -153,7 +157,13 @@ impl PoolTable {
     pub fn refused(&mut self, id: PoolId, bytes: u64) {
         if let Some(pool) = self.pools.get_mut(&id) {
             pool.charged = pool.charged.saturating_sub(bytes);
+            pool.is_in_excess = true;
         }
+    }
+
+    /// Whether the pool has more than its charge, because the manager has refused the last correction.
+    pub fn is_in_excess(&self, id: PoolId) -> bool {
+        self.pools.get(&id).is_some_and(|pool| pool.is_in_excess)
     }
 
     /// Removes a pool; returns its device and its charge.

@@ -4,6 +4,7 @@
 //! wait after a free, when a program asks how much memory it has, and before an allocation is refused.
 
 mod charges;
+mod excess;
 mod lifetime;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,14 @@ pub(crate) use lifetime::{destroy, locate, trim};
 /// A stream in a call, and whether null means the thread's own default stream.
 type OnStream = (CUstream, bool);
 
+/// An attempt to allocate from a pool.
+enum Attempt {
+    /// The result for the program.
+    Done(CUresult),
+    /// The driver has made the pool larger than the limit allows. The memory was freed again.
+    Exceeded,
+}
+
 /// Allocates from a pool, or from the current pool of the stream's device.
 ///
 /// # Safety
@@ -35,7 +44,7 @@ pub(crate) unsafe fn allocate(
     bytes: u64,
     stream: OnStream,
     pool: Option<CUmemoryPool>,
-    real: impl FnOnce() -> CUresult,
+    real: impl Fn() -> CUresult,
 ) -> CUresult {
     process::with_thread(|thread| {
         let Some(_inside) = thread.enter() else {
@@ -45,20 +54,32 @@ pub(crate) unsafe fn allocate(
         let Some((managed, id)) = guarded(None, || charged_pool(bytes, stream, pool)) else {
             return preempt::give_gpu_back_for(real);
         };
-        let Some(prepaid) = guarded(Some(0), || reserve(managed, id, bytes)) else {
-            return CUresult::ERROR_OUT_OF_MEMORY;
+        let attempt = |reserve: fn(&'static ManagedDevice, PoolId, u64) -> Option<u64>| {
+            let Some(prepaid) = guarded(Some(0), || reserve(managed, id, bytes)) else {
+                return Attempt::Done(CUresult::ERROR_OUT_OF_MEMORY);
+            };
+            let result = preempt::give_gpu_back_for(&real);
+            if result != CUresult::SUCCESS {
+                guarded((), || cancel(managed, id, prepaid));
+                return Attempt::Done(result);
+            }
+            // SAFETY: the driver has succeeded, so it has written the address.
+            let address = unsafe { *pointer };
+            if guarded(true, || settle(managed, id, prepaid, address, bytes)) {
+                return Attempt::Done(result);
+            }
+            free_again(address, stream);
+            Attempt::Exceeded
         };
-        let result = preempt::give_gpu_back_for(real);
-        if result != CUresult::SUCCESS {
-            guarded((), || cancel(managed, id, prepaid));
-            return result;
+        // Once the pool has given back what it took, the freed memory that the first attempt relied on has mostly been given back, too.
+        for reserve in [reserve_or_reuse, reserve_all] {
+            match attempt(reserve) {
+                Attempt::Done(result) => return result,
+                Attempt::Exceeded if guarded(false, || excess::give_back(managed, id, stream)) => {}
+                Attempt::Exceeded => break,
+            }
         }
-        // SAFETY: the driver has succeeded, so it has written the address.
-        let address = unsafe { *pointer };
-        if guarded(true, || settle(managed, id, prepaid, address, bytes)) {
-            return result;
-        }
-        free_again(address, stream);
+        COUNTERS.refused.fetch_add(1, Relaxed);
         CUresult::ERROR_OUT_OF_MEMORY
     })
 }
@@ -103,30 +124,36 @@ fn charged_pool(
     }
 }
 
-/// Reserves `bytes`. Returns the bytes reserved: 0 if the limit is reached and the pool has memory that can be used again. `None`: refused.
-fn reserve(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
+/// Reserves `bytes`. Returns the bytes reserved: 0 if the limit is reached and the pool has memory that may be used again. `None`: refused.
+///
+/// The driver decides whether it uses that memory: it does so in the stream that has freed it. It may make the pool larger instead, which
+/// [`settle`] finds. No further allocation relies on such memory until the pool is within the limit again.
+fn reserve_or_reuse(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
     managed.track();
     note_pools();
-    let outcome = match managed.memory.reserve(bytes) {
-        // Nothing is reserved for memory that the pool has and can use again.
-        Outcome::Refused if unused_bytes(id) >= bytes => None,
-        Outcome::Refused => Some(charge::reserve_or_trim(managed, bytes)),
-        outcome => Some(outcome),
-    };
-    let granted = match outcome {
-        None => 0,
-        Some(Outcome::Governed(())) => bytes,
-        Some(Outcome::Bypassed(reason)) => {
-            process::count_bypass(reason);
-            bytes
-        }
-        Some(Outcome::Refused) => {
+    match managed.memory.reserve(bytes) {
+        Outcome::Refused if !lock(&POOLS).is_in_excess(id) && unused_bytes(id) >= bytes => Some(0),
+        Outcome::Refused => reserve_all(managed, id, bytes),
+        outcome => begin(id, bytes, outcome),
+    }
+}
+
+/// Reserves `bytes`, and returns them. `None`: refused.
+fn reserve_all(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
+    begin(id, bytes, charge::reserve_or_trim(managed, bytes))
+}
+
+fn begin(id: PoolId, bytes: u64, outcome: Outcome<()>) -> Option<u64> {
+    match outcome {
+        Outcome::Governed(()) => {}
+        Outcome::Bypassed(reason) => process::count_bypass(reason),
+        Outcome::Refused => {
             COUNTERS.refused.fetch_add(1, Relaxed);
             return None;
         }
-    };
-    lock(&POOLS).begin(id, granted);
-    Some(granted)
+    }
+    lock(&POOLS).begin(id, bytes);
+    Some(bytes)
 }
 
 fn cancel(managed: &ManagedDevice, id: PoolId, prepaid: u64) {
@@ -143,7 +170,6 @@ fn settle(managed: &ManagedDevice, id: PoolId, prepaid: u64, address: u64, bytes
         return true;
     };
     if !correct(managed, id, correction) {
-        COUNTERS.refused.fetch_add(1, Relaxed);
         return false;
     }
     insert(address, Allocation { bytes, device: managed.ordinal, context: 0, pool });

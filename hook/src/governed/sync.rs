@@ -54,7 +54,7 @@ pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> 
 }
 
 /// Calls `real`, in which the driver may wait until the context is idle: it would wait for a hold kernel.
-pub(crate) fn may_wait(real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn may_wait<R>(real: impl FnOnce() -> R) -> R {
     hold_kernel::before_wait(true);
     real()
 }

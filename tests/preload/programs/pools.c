@@ -1,6 +1,10 @@
 /* pools CASE: stream-ordered memory under a limit of 1 GiB. Prints what the test compares, then waits for the end of its input.
  *   live      eight streams allocate 900 MiB each behind a long kernel and free it -> number of allocations that succeeded
- *   reuse     one stream allocates and frees 900 MiB eight times behind a long kernel -> the same number
+ *   reuse     one stream allocates and frees 900 MiB eight times behind a long kernel -> the same number, and the driver's calls that
+ *             wait for a stream or trim a pool
+ *   other     a stream behind a kernel allocates 900 MiB that another stream has freed behind a longer one -> the result, and MiB of the pool
+ *   held      two streams that a host function holds allocate 900 MiB that a third one has freed behind it -> the results, and MiB of
+ *             the pool
  *   retained  a pool keeps freed memory until it is trimmed -> free bytes, before and after
  *   needed    a pool keeps freed memory that a later allocation outside of it needs -> free bytes
  *   captured  a captured allocation is never launched -> free bytes
@@ -15,7 +19,7 @@
 #include "common.h"
 #include <dlfcn.h>
 
-enum { ROUNDS = 8, RELEASE_THRESHOLD = 4, LOCATION_HOST = 2 };
+enum { ROUNDS = 8, RELEASE_THRESHOLD = 4, RESERVED = 5, LOCATION_HOST = 2 };
 static const size_t BIG = (size_t)900 << 20;
 static Gpu gpu;
 
@@ -38,7 +42,17 @@ static CUmemoryPool new_pool(int location) {
     return pool;
 }
 
-static void many(int streams) {
+static uint64_t calls_of(const char *function) {
+    uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "sluiceSimCalls");
+    return calls(function);
+}
+
+static uint64_t waits_and_trims(void) {
+    return calls_of("cuStreamQuery") + calls_of("cuStreamSynchronize") + calls_of("cuMemPoolTrimTo");
+}
+
+/* Returns how many of the allocations succeeded. */
+static int many(int streams) {
     CUstream stream[ROUNDS];
     CUdeviceptr data;
     int took = 0;
@@ -52,7 +66,54 @@ static void many(int streams) {
         DO(launch(gpu.spin, 0, 0, 300 * 1000, on));
         DO(cuMemFreeAsync(data, on));
     }
-    SAY("%d", took);
+    return took;
+}
+
+static void reuse(void) {
+    uint64_t before = waits_and_trims();
+    int took = many(1);
+    SAY("%d %d", took, (int)(waits_and_trims() - before));
+}
+
+static uint64_t pool_mib(void) {
+    CUmemoryPool pool;
+    uint64_t bytes;
+    DO(cuDeviceGetDefaultMemPool(&pool, gpu.device));
+    DO(cuMemPoolGetAttribute(pool, RESERVED, &bytes));
+    return bytes >> 20;
+}
+
+static void other(void) {
+    CUstream first = new_stream(), second = new_stream();
+    CUdeviceptr data;
+    DO(cuMemAllocAsync(&data, BIG, first));
+    DO(launch(gpu.spin, 0, 0, 100 * 1000, first));
+    DO(cuMemFreeAsync(data, first));
+    DO(launch(gpu.spin, 0, 0, 300 * 1000, second));
+    int result = cuMemAllocAsync(&data, BIG, second);
+    SAY("%d %d", result, (int)pool_mib());
+}
+
+static void hold(void *released) {
+    while (!__atomic_load_n((int *)released, __ATOMIC_ACQUIRE)) usleep(1000);
+}
+
+static void held(void) {
+    static int released;
+    CUstream streams[3];
+    CUdeviceptr data;
+    int results[3];
+    for (int i = 0; i < 3; i++) {
+        streams[i] = new_stream();
+        if (i > 0) DO(cuLaunchHostFunc(streams[i], hold, &released));
+        results[i] = cuMemAllocAsync(&data, BIG, streams[i]);
+        if (i > 0) continue;
+        DO(cuLaunchHostFunc(streams[i], hold, &released));
+        DO(cuMemFreeAsync(data, streams[i]));
+    }
+    uint64_t mib = pool_mib();
+    __atomic_store_n(&released, 1, __ATOMIC_RELEASE);
+    SAY("%d %d %d", results[1], results[2], (int)mib);
 }
 
 /* The default pool, which keeps 900 MiB that are free. */
@@ -171,7 +232,6 @@ static void reset(void) {
 }
 
 static void quiet(void) {
-    uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "sluiceSimCalls");
     CUstream stream = new_stream();
     CUgraph graph;
     CUdeviceptr data;
@@ -180,16 +240,18 @@ static void quiet(void) {
     DO(cuMemAllocAsync(&data, BIG, stream));
     DO(cuStreamEndCapture(stream, &graph));
     DO(cuCtxSynchronize());
-    uint64_t pools = calls("cuMemPoolGetAttribute"), graphs = calls("cuDeviceGetGraphMemAttribute");
+    uint64_t pools = calls_of("cuMemPoolGetAttribute"), graphs = calls_of("cuDeviceGetGraphMemAttribute");
     for (int i = 0; i < ROUNDS; i++) DO(cuCtxSynchronize());
-    SAY("%d %d", (int)(calls("cuMemPoolGetAttribute") - pools), (int)(calls("cuDeviceGetGraphMemAttribute") - graphs));
+    SAY("%d %d", (int)(calls_of("cuMemPoolGetAttribute") - pools), (int)(calls_of("cuDeviceGetGraphMemAttribute") - graphs));
 }
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     gpu = open_gpu();
-    if (!strcmp(what, "live")) many(ROUNDS);
-    if (!strcmp(what, "reuse")) many(1);
+    if (!strcmp(what, "live")) SAY("%d", many(ROUNDS));
+    if (!strcmp(what, "reuse")) reuse();
+    if (!strcmp(what, "other")) other();
+    if (!strcmp(what, "held")) held();
     if (!strcmp(what, "retained")) retained();
     if (!strcmp(what, "needed")) needed();
     if (!strcmp(what, "captured")) captured(0);

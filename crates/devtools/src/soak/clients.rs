@@ -9,8 +9,8 @@ pub(super) struct Client {
     pub(super) limit: f64,
     pub(super) memory_mib: u64,
     pub(super) processes: usize,
-    /// Uses memory pools. A pool may grow beyond the limit until its stream has reached the free (docs/design/memory.md), so the
-    /// limit of such a client is not compared with its memory while it works.
+    /// Uses memory pools. The driver may make a pool larger than the limit allows, until the allocation returns
+    /// (docs/design/memory.md). So the peak of such a process is not compared with the limit, and its excess may last some seconds.
     pub(super) pools: bool,
 }
 

@@ -63,6 +63,18 @@ fn refused_correction_is_asked_for_again() {
 }
 
 #[test]
+fn pool_is_in_excess_from_a_refused_correction_to_the_next_granted_one() {
+    let mut pools = table();
+    allocate(&mut pools, 8, 8);
+    assert!(!pools.is_in_excess(POOL));
+    assert_eq!(pools.settle(POOL, 0, 16), Correction::Charge(8));
+    pools.refused(POOL, 8);
+    assert!(pools.is_in_excess(POOL), "the pool has 16 bytes, of which 8 are charged");
+    assert_eq!(pools.settle(POOL, 0, 8), Correction::Release(0));
+    assert!(!pools.is_in_excess(POOL));
+}
+
+#[test]
 fn removed_pool_returns_its_charge() {
     let mut pools = table();
     allocate(&mut pools, 10, 10);

@@ -1,17 +1,16 @@
 //! All processes, with the index from client to processes, and the departed ones whose end the manager still waits for.
 
+mod departed;
+
 use super::{Pages, Process};
 use crate::io::Io;
 use crate::poller::Source;
+use departed::Departed;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::page::Flags;
 use sluice_core::{ClientId, ProcessId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::OwnedFd;
 use tracing::warn;
-
-/// Departed processes whose end the manager waits for. It remembers nothing of those beyond.
-const MAX_DEPARTED: usize = 1024;
 
 /// All processes by id, by kernel identity and by client.
 #[derive(Default)]
@@ -20,8 +19,8 @@ pub(crate) struct Processes {
     /// By pid and start time.
     by_key: HashMap<(i32, u64), ProcessId>,
     by_client: HashMap<ClientId, BTreeSet<ProcessId>>,
-    /// Processes that have closed their connections and have groups under control still, with their pidfds, which are polled.
-    departed: HashMap<ProcessId, OwnedFd>,
+    /// Processes that have closed their connections and have groups under control still.
+    departed: Departed,
     /// For new pages.
     pub(crate) page_flags: Flags,
     last: u64,
@@ -40,6 +39,8 @@ impl Processes {
             && let Err(error) = io.poller.add(pidfd, Source::ProcessEnd(id), EpollFlags::EPOLLIN)
         {
             warn!(peer = %process.label, %error, "cannot watch for the end of a process: only its sockets will report it");
+        } else if process.pidfd.is_some() {
+            self.departed.watch_by(process.key, id, io);
         }
         if let Some(key) = process.key {
             self.by_key.insert(key, id);
@@ -127,21 +128,22 @@ impl Processes {
         self.processes.values().filter(|process| process.is_attached()).filter_map(|process| process.key)
     }
 
-    /// Keeps the pidfd of a removed process to wait for its end, if there is room.
-    pub(crate) fn wait_for_end(&mut self, id: ProcessId, process: Process, io: &Io) {
-        let Process { pidfd: Some(pidfd), .. } = process else { return };
-        if self.departed.len() >= MAX_DEPARTED {
-            io.poller.remove(&pidfd);
-            return;
+    /// Keeps the pidfd of a removed process to wait for its end, if that matters: if the process still has groups, now or from earlier
+    /// connections.
+    pub(crate) fn wait_for_end(&mut self, id: ProcessId, process: Process, has_groups: bool, io: &Io) {
+        if let Process { pidfd: Some(pidfd), key, .. } = process {
+            self.departed.add(id, key, pidfd, has_groups, io);
         }
-        self.departed.insert(id, pidfd);
     }
 
     /// Waits for the end of a departed process no longer.
     pub(crate) fn forget_departed(&mut self, id: ProcessId, io: &Io) {
-        if let Some(pidfd) = self.departed.remove(&id) {
-            io.poller.remove(&pidfd);
-        }
+        self.departed.forget(id, io);
+    }
+
+    /// The process watched under this id has ended. Returns the ids under which it has departed.
+    pub(crate) fn take_departed(&mut self, id: ProcessId, io: &Io) -> Vec<ProcessId> {
+        self.departed.take(id, io)
     }
 }
 

@@ -148,12 +148,13 @@ impl EventLoop {
     /// The pidfd reports that a process has ended; a child of it may still hold its sockets.
     pub(super) fn process_ended(&mut self, id: ProcessId) {
         // A file that was found from outside may be another living process's too: groups disabled through it are enabled again.
-        if self.shared.processes.get(id).is_none_or(|process| !process.unhooked) {
+        let has_own_file = self.shared.processes.get(id).is_none_or(|process| !process.unhooked);
+        let departed = self.shared.processes.take_departed(id, &self.shared.io);
+        for id in departed.into_iter().filter(|departed| *departed != id).chain(has_own_file.then_some(id)) {
             let effects = self.channel_groups.forget_process(id);
             self.carry_out(effects);
         }
         self.forget_process(id, "ended");
-        self.shared.processes.forget_departed(id, &self.shared.io);
     }
 
     /// Forgets a process: its grant and its memory go back at once, its connections are closed.
@@ -183,11 +184,8 @@ impl EventLoop {
             let client = clients.name(client);
             info!(client, peer = %process.label, bytes, dropped, "process {how}, its memory is released");
         }
-        if self.channel_groups.has_groups(id) {
-            self.shared.processes.wait_for_end(id, process, &self.shared.io);
-        } else if let Some(pidfd) = &process.pidfd {
-            self.shared.io.poller.remove(pidfd);
-        }
+        let has_groups = self.channel_groups.has_groups(id);
+        self.shared.processes.wait_for_end(id, process, has_groups, &self.shared.io);
         self.forget_client_if_removed(client);
     }
 

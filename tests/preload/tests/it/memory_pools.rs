@@ -33,8 +33,24 @@ fn memory_freed_behind_running_work_stays_charged() {
 }
 
 #[test]
-fn stream_reuses_the_memory_that_it_has_freed() {
-    assert_eq!(printed("reuse"), "8");
+fn stream_reuses_the_memory_that_it_has_freed_without_waits_or_trims() {
+    assert_eq!(printed("reuse"), "8 0");
+}
+
+/// The driver makes the pool larger instead, because the memory is still in use.
+#[test]
+fn allocation_that_makes_a_pool_exceed_the_limit_waits_for_the_freed_memory() {
+    assert_eq!(
+        printed("other"),
+        format!("0 {}", BIG / MIB),
+        "CUDA_SUCCESS, and the pool is within the limit"
+    );
+}
+
+/// The first allocation makes the pool larger and is refused, the second one is refused before the driver is called.
+#[test]
+fn pool_above_the_limit_does_not_grow_further_while_its_streams_are_held() {
+    assert_eq!(printed("held"), format!("2 2 {}", 2 * BIG / MIB), "CUDA_ERROR_OUT_OF_MEMORY twice");
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! Pools that the driver has made larger than the limit allows: an allocation relied on freed memory that the driver did not use again.
+
+use std::time::{Duration, Instant};
+
+use sluice_driver_api::CUresult;
+use sluice_hook_core::pools::PoolId;
+
+use super::OnStream;
+use super::charges::{correct, settle_by_size, trim};
+use crate::governed::sync;
+use crate::process::{CAPTURES, ManagedDevice};
+use crate::{preempt, real};
+
+/// How long an allocation waits for its stream. A stream may wait for the thread that allocates, so the wait must end.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The pause between two queries of the stream: at first as long as a query takes, then at most a tenth of a quantum.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
+
+/// Has a pool give back the memory that was allocated in the stream and freed again. `false` if the GPU does not reach the free in time:
+/// then the pool stays above the limit until it does.
+pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -> bool {
+    let is_reached = sync::may_wait(|| wait_for(stream));
+    trim(id);
+    settle_by_size(id, 0).is_none_or(|correction| correct(managed, id, correction)) && is_reached
+}
+
+/// Waits until the GPU has reached the end of the stream; `false` if that takes too long, or if a query could end a capture.
+fn wait_for((stream, per_thread): OnStream) -> bool {
+    let table = real::table();
+    let query = if per_thread { table.cuStreamQuery_ptsz } else { table.cuStreamQuery };
+    let Some(query) = query else { return false };
+    let (begun, [mut pause, longest]) = (Instant::now(), PAUSES);
+    while !CAPTURES.any() && begun.elapsed() < MAX_WAIT {
+        // SAFETY: the program is using the stream in this call, so it is alive.
+        match unsafe { query(preempt::stands_for(stream, per_thread)) } {
+            CUresult::ERROR_NOT_READY => {}
+            result => return result == CUresult::SUCCESS,
+        }
+        std::thread::sleep(pause);
+        pause = longest.min(pause * 2);
+    }
+    false
+}
