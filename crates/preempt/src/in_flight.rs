@@ -234,7 +234,7 @@ impl InFlight {
 impl Inner {
     fn is_complete(&self) -> bool {
         let batch = self.bound.batch.min(1u32.checked_shl(self.batches_since_stop).unwrap_or(u32::MAX));
-        // Two commands that fit into the bound are two batches: the next command is submitted while the second one runs.
+        // With the work of several batches in the driver, the next commands are submitted while the later batches run.
         self.current.count >= batch || self.current.ns > self.bound.ns / 4
     }
 

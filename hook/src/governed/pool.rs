@@ -71,7 +71,7 @@ pub(crate) unsafe fn allocate(
             free_again(address, stream);
             Attempt::Exceeded
         };
-        // Once the pool has given back what it took, the freed memory that the first attempt relied on has mostly been given back, too.
+        // The second attempt reserves all of its bytes: the first one relied on freed memory, which the trim has given back.
         for reserve in [reserve_or_reuse, reserve_all] {
             match attempt(reserve) {
                 Attempt::Done(result) => return result,

@@ -87,7 +87,7 @@ fn full_window_takes_the_next_commands_when_it_has_room() {
 
 #[test]
 fn kernels_that_were_measured_too_long_run_back_to_back() {
-    for long_ms in [4, 6, 9] {
+    for long_us in [3_500, 4_000, 4_500, 6_000, 9_000] {
         let rig = TestRig::new();
         let queue = rig.stream(1, NON_BLOCKING);
         let wide =
@@ -97,16 +97,16 @@ fn kernels_that_were_measured_too_long_run_back_to_back() {
             let Command::Launch(launch) = job(Effect::Nothing, ns, tag) else { unreachable!() };
             rig.command(&queue, &Command::Launch(Launch { function: 1, ..launch })).unwrap();
         };
-        (0..200).for_each(|tag| launch(long_ms * MS, tag));
+        (0..200).for_each(|tag| launch(long_us * 1_000, tag));
         // They end between two dispatches.
-        (200..400).for_each(|tag| launch(2 * MS + 30_000, tag));
+        (200..400).for_each(|tag| launch(2 * MS + 55_000, tag));
         let executed = || rig.executed(&queue).len();
         while executed() < 220 {
             live(&rig, MS);
         }
         let (before, begin) = (executed(), rig.gpu.now());
-        live(&rig, 203 * MS);
+        live(&rig, 205_500_000);
         let (ran, ms) = (executed() - before, (rig.gpu.now() - begin) / MS);
-        assert!(ran >= 99, "{ran} kernels of 2 ms in {ms} ms after kernels of {long_ms} ms");
+        assert!(ran >= 99, "{ran} kernels of 2 ms in {ms} ms after kernels of {long_us} us");
     }
 }

@@ -13,7 +13,7 @@ use crate::{preempt, real};
 
 /// How long an allocation waits for its stream. A stream may wait for the thread that allocates, so the wait must end.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The pause between two queries of the stream: at first as long as a query takes, then at most a tenth of a quantum.
+/// The pause between two queries of the stream: at first as long as a query takes, then at most a hundredth of a quantum.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(500)];
 
 /// Has a pool give back the memory that was allocated in the stream and freed again. `false` if the GPU does not reach the free in time:
