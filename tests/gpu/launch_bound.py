@@ -6,7 +6,8 @@ an empty kernel, 30 copies on the GPU, one copy to the host and one wait. Proces
   plain, plain2   without the hook; their difference is the A/A noise
   lc, be          under a pod-manager of its own, as its only client, latency-critical or best-effort
   be-beside-lc    best-effort, with an idle latency-critical process attached to the same manager
-Reported: the median time of a token of each turn, in us, and what it is more than `plain` of the same round.
+Reported: the median time of a token of each turn, in us, and what it is more than `plain` of the same round and pair. `ratio` compares processes: for
+each pair the median of its turns over that of `plain`, and of these the median and the middle half. `plain2` is the noise of that.
 """
 
 import argparse
@@ -38,14 +39,27 @@ class Program(rig.Child):
         return {name: int(value) / 1000 for name, value in zip(words[::2], words[1::2])}
 
 
+def usual(turns, name):
+    """The median of a process's turns, us."""
+    return statistics.median(turn["token"] for turn in turns[name])
+
+
+def middle(values):
+    """The median of some values, and the quarters around it."""
+    if len(values) < 2:
+        return {"median": values[0]}
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"median": median, "lower_quartile": low, "upper_quartile": high}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--pairs", type=int, default=2, help="processes of each arm")
-    parser.add_argument("--tokens", type=int, default=100, help="of a turn")
+    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--pairs", type=int, default=10, help="processes of each arm")
+    parser.add_argument("--tokens", type=int, default=40, help="of a turn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=100)
+    parser.add_argument("--limit", type=int, default=240)
     parser.add_argument("--name", default="launch-bound")
     options = parser.parse_args()
     rig.limit(options.limit)
@@ -82,8 +96,9 @@ def main():
         more = [one["token"] - plain["token"] for pair in pairs for one, plain in zip(turns[f"{arm}.{pair}"], turns[f"plain.{pair}"])]
         tokens = [one["token"] for pair in pairs for one in turns[f"{arm}.{pair}"]]
         firsts = [one["first"] for pair in pairs for one in turns[f"{arm}.{pair}"]]
-        rows[arm] = {"token_us": rig.spread(tokens), "more_us": rig.spread(more), "first_us": statistics.median(firsts)}
-        rig.say(arm, {k: round(v["median"], 1) if isinstance(v, dict) else round(v, 1) for k, v in rows[arm].items()})
+        ratios = [usual(turns, f"{arm}.{pair}") / usual(turns, f"plain.{pair}") for pair in pairs]
+        rows[arm] = {"token_us": rig.spread(tokens), "more_us": rig.spread(more), "first_us": statistics.median(firsts), "ratio": middle(ratios), "ratios": ratios}
+        rig.say(arm, {k: round(rows[arm][k]["median"], 1) for k in ("token_us", "more_us")}, "ratio", {k: round(v, 4) for k, v in rows[arm]["ratio"].items()})
     rig.write(options.name, {"ok": True, "rows": rows, "turns": turns, "launches": LAUNCHES, **order.result()})
     for child in children.values():
         child.stop()

@@ -72,6 +72,9 @@ PARTS = {
     "serve-auto": Part(
         script("serve.py", "--arms", *"alone be-alone auto1 auto2 alone2".split(), "--rounds", 5, "--requests", 600, "--short-requests", 200, "--name", "serve-auto"),
         190, 260, quiet=True, sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
+    "serve-one": Part(
+        script("serve.py", "--arms", *"alone be-alone plain1 auto1 api1 auto2 alone2".split(), "--rounds", 5, "--requests", 600, "--short-requests", 200, "--name", "serve-one"),
+        290, 350, quiet=True, sim=(*SHORT, "--requests", 40, "--short-requests", 40)),
     "serve-random": Part(
         script("serve.py", "--arms", *"alone be-alone hooked-alone alone-random auto1-random alone2".split(), "--rounds", 5, "--requests", 600, "--name", "serve-random"),
         210, 300, quiet=True, sim=(*SHORT, "--requests", 30, "--short-requests", 30)),
@@ -82,7 +85,7 @@ PARTS = {
     "decode-eager": Part(script("decode.py", "eager"), 200, 345, quiet=True, sim=DECODE_SHORT),
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
-    "launch-bound": Part(script("launch_bound.py"), 30, 100, quiet=True, sim=(*SHORT, "--rounds", 3, "--tokens", 20)),
+    "launch-bound": Part(script("launch_bound.py"), 150, 250, quiet=True, sim=(*SHORT, "--rounds", 3, "--tokens", 20, "--pairs", 2)),
     "hook-cost": Part(script("hook_cost.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.3)),
     "lc-overhead": Part(
         script("lc_overhead.py"), 130, 175, quiet=True, resumes=True,

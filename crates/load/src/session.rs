@@ -133,6 +133,17 @@ pub struct Stream<'s> {
 impl Stream<'_> {
     /// Launches `spin` over `buffer` with this many blocks of [`kernel::BLOCK`] threads.
     pub fn launch(&self, buffer: &DeviceBuffer<'_>, blocks: u32, iterations: u32) -> Result<(), Error> {
+        self.launch_through(&self.session.driver, buffer, blocks, iterations)
+    }
+
+    /// As [`Self::launch`], by the launch function of another library for the same driver, for example without the hook.
+    pub fn launch_through(
+        &self,
+        driver: &Driver,
+        buffer: &DeviceBuffer<'_>,
+        blocks: u32,
+        iterations: u32,
+    ) -> Result<(), Error> {
         let mut pointer = buffer.address();
         let mut words = u32::try_from(buffer.bytes() / mem::size_of::<u64>() as u64).unwrap_or(u32::MAX);
         let mut iterations = iterations;
@@ -142,7 +153,7 @@ impl Stream<'_> {
         // before it returns. The buffer has `words` words; the caller keeps it until it has waited for the stream.
         unsafe {
             call!(
-                self.session.driver,
+                driver,
                 cuLaunchKernel(
                     self.session.function,
                     blocks,

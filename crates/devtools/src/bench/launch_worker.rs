@@ -1,5 +1,5 @@
-//! The process in which `bench hook` measures. It has both the driver's launch function and the hook's, so that two blocks differ
-//! only in the function that is called.
+//! The process in which `bench hook` measures. It calls both the driver's launch function and the hook's, with the same stream, kernel and
+//! memory, so that two blocks differ only in the function that is called.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -73,8 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let hook = Driver::open_library(&arguments.hook);
     let hooked = hook.and_then(|hook| Session::with_driver(hook, 0)).context("the hook")?;
     match arguments.counted {
-        Some(Side::Bare) => counted(&bare),
-        Some(Side::Hooked) => counted(&hooked),
+        Some(side) => counted(&Lane::new(&bare, &hooked)?, side),
         None => {
             let times = measure(&bare, &hooked, arguments.threads, arguments.rounds)?;
             Ok(write_line(&(times, bare.device_name()), &mut io::stdout())?)
@@ -124,18 +123,21 @@ fn measure(bare: &Session, hooked: &Session, threads: usize, rounds: usize) -> a
 
 fn one_thread(bare: &Session, hooked: &Session, barrier: &Barrier, rounds: usize) -> anyhow::Result<Series> {
     // No thread returns before the last round, even after an error: the others would wait at the barrier for ever.
-    let lanes = Lane::new(bare).and_then(|bare| Ok([bare, Lane::new(hooked)?]));
+    let lane = Lane::new(bare, hooked);
     let mut series = Ok(Series::default());
     for _ in 0..rounds {
         let mut typical = [0.0; 4];
-        for (place, hook) in typical.iter_mut().zip([false, true, true, false]) {
+        for (place, side) in typical.iter_mut().zip([Side::Bare, Side::Hooked, Side::Hooked, Side::Bare]) {
             // All threads measure the same side at the same time.
             barrier.wait();
-            let (Ok(lanes), Ok(measured)) = (&lanes, &mut series) else { continue };
-            match lanes[usize::from(hook)].block() {
+            let (Ok(lane), Ok(measured)) = (&lane, &mut series) else { continue };
+            match lane.block(side) {
                 Ok(ticks) => {
                     *place = trimmed_mean(&ticks);
-                    if hook { measured.hooked.extend(ticks) } else { measured.bare.extend(ticks) }
+                    match side {
+                        Side::Hooked => measured.hooked.extend(ticks),
+                        Side::Bare => measured.bare.extend(ticks),
+                    }
                 }
                 Err(why) => series = Err(why),
             }
@@ -144,31 +146,37 @@ fn one_thread(bare: &Session, hooked: &Session, barrier: &Barrier, rounds: usize
             measured.rounds.push(typical);
         }
     }
-    lanes?;
+    lane?;
     series
 }
 
-/// A stream and a word of memory, for launches through one of the two functions.
+/// A stream and a word of memory, made under the hook, for launches through either function.
 struct Lane<'s> {
-    session: &'s Session,
+    bare: &'s Session,
+    hooked: &'s Session,
     stream: Stream<'s>,
     buffer: DeviceBuffer<'s>,
 }
 
 impl<'s> Lane<'s> {
-    fn new(session: &'s Session) -> anyhow::Result<Self> {
-        session.use_on_this_thread()?;
-        Ok(Self { session, stream: session.stream()?, buffer: DeviceBuffer::with_initial_words(session, 1)? })
+    fn new(bare: &'s Session, hooked: &'s Session) -> anyhow::Result<Self> {
+        hooked.use_on_this_thread()?;
+        Ok(Self {
+            bare,
+            hooked,
+            stream: hooked.stream()?,
+            buffer: DeviceBuffer::with_initial_words(hooked, 1)?,
+        })
     }
 
     /// Launches a block of empty kernels and waits for them. Returns the ticks that each launch took.
-    fn block(&self) -> anyhow::Result<Vec<u64>> {
-        self.session.use_on_this_thread()?;
-        self.launch(WARM_UP)?;
+    fn block(&self, side: Side) -> anyhow::Result<Vec<u64>> {
+        self.hooked.use_on_this_thread()?;
+        self.launch(side, WARM_UP)?;
         let mut ticks = Vec::with_capacity(BLOCK);
         let mut last = tsc::now();
         for _ in 0..BLOCK {
-            self.launch(1)?;
+            self.launch(side, 1)?;
             let now = tsc::now();
             ticks.push(now.wrapping_sub(last));
             last = now;
@@ -177,9 +185,13 @@ impl<'s> Lane<'s> {
         Ok(ticks)
     }
 
-    fn launch(&self, times: usize) -> anyhow::Result<()> {
+    fn launch(&self, side: Side, times: usize) -> anyhow::Result<()> {
+        let session = match side {
+            Side::Bare => self.bare,
+            Side::Hooked => self.hooked,
+        };
         for _ in 0..times {
-            self.stream.launch(&self.buffer, 1, 0)?;
+            self.stream.launch_through(session.driver(), &self.buffer, 1, 0)?;
         }
         Ok(())
     }
@@ -187,14 +199,13 @@ impl<'s> Lane<'s> {
 
 /// Launches [`COUNTED_BLOCKS`] blocks, each between two calls of `getppid`, which no other code here makes. Waits for a line of
 /// input before the first block, so that the tracer is attached.
-fn counted(session: &Session) -> anyhow::Result<()> {
-    let lane = Lane::new(session)?;
+fn counted(lane: &Lane<'_>, side: Side) -> anyhow::Result<()> {
     writeln!(io::stdout(), "ready")?;
     io::stdin().lock().read_line(&mut String::new())?;
     for _ in 0..COUNTED_BLOCKS {
-        lane.launch(WARM_UP)?;
+        lane.launch(side, WARM_UP)?;
         let _ = unistd::getppid();
-        lane.launch(BLOCK)?;
+        lane.launch(side, BLOCK)?;
         let _ = unistd::getppid();
         lane.stream.synchronize()?;
     }
