@@ -53,6 +53,8 @@ pub(crate) use waits::{
 type HookEngine = Engine<driver::RealDriver, HostClock, worker::WorkerWaker>;
 
 /// Whether calls go through the engine.
+// SAFETY: as for the table of the driver in `real`.
+#[unsafe(link_section = "sluice_launch")]
 static ENGAGED: AtomicBool = AtomicBool::new(false);
 static ENGINE: Leaked<HookEngine> = Leaked::none();
 static PROCESS_ENDING: AtomicBool = AtomicBool::new(false);

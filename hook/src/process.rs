@@ -43,6 +43,8 @@ pub(crate) static CAPTURES: Captures = Captures::new();
 static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
 static DEVICES: [Leaked<ManagedDevice>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 /// The device, if the process sees only one and it is managed.
+// SAFETY: as for the table of the driver in `real`.
+#[unsafe(link_section = "sluice_launch")]
 static ONLY_DEVICE: Leaked<ManagedDevice> = Leaked::none();
 /// Number of devices that the process sees; 0 until queried.
 static DEVICE_COUNT: AtomicI32 = AtomicI32::new(0);

@@ -41,7 +41,6 @@ use crate::thread_state::ThreadState;
 /// Launch gate and token connection of one GPU.
 #[derive(Debug)]
 pub struct Device<'p, D, L, C> {
-    ordinal: u32,
     /// The driver.
     pub driver: D,
     /// The connection to the manager.
@@ -100,13 +99,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         settings: Settings,
     ) -> Self {
         Self {
-            ordinal,
             driver,
             link,
             clock,
             captures,
             counters,
-            gate: LaunchGate::default(),
+            gate: LaunchGate::closed(ordinal),
             hold_kernels: HoldKernels::new(settings.hold_kernels),
             bypass: AtomicU8::new(0),
             reported_active: AtomicBool::new(false),
@@ -135,7 +133,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.gate.enter(shard);
         let pass = LaunchPass { gate: &self.gate, shard };
         if self.gate.is_open(&self.clock, &self.link)
-            && thread.has_noted(self.ordinal, stream.handle, self.gate.epoch())
+            && thread.has_noted(self.gate.device(), stream.handle, self.gate.epoch())
         {
             return Ok(pass);
         }

@@ -26,22 +26,30 @@ pub struct LaunchGate {
     epoch: AtomicU64,
     /// The drain can order the launches of all threads with its own accesses ([`Clock::order_all_threads`]).
     drain_orders: AtomicBool,
+    /// The device's number. Each launch needs it; here it costs no cache line of its own.
+    device: u32,
     shards: [Shard; 2 * SHARDS],
 }
 
-impl Default for LaunchGate {
-    fn default() -> Self {
+impl LaunchGate {
+    /// The closed gate of device number `device`.
+    pub fn closed(device: u32) -> Self {
         Self {
             granted: AtomicBool::new(false),
             deadline_in_ticks: AtomicBool::new(true),
             epoch: AtomicU64::new(1),
             drain_orders: AtomicBool::new(false),
+            device,
             shards: std::array::from_fn(|_| Shard::default()),
         }
     }
-}
 
-impl LaunchGate {
+    /// The device's number.
+    #[inline]
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
     /// Whether launches may pass: this process holds a grant and its deadline is ahead.
     #[inline]
     pub fn is_open(&self, clock: &impl Clock, link: &impl TokenLink) -> bool {

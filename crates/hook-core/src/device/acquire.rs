@@ -81,7 +81,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         // During a capture, and before urgent work that may become due in the burst, every launch takes the slow path.
         if !self.captures.any() && !checks_each {
-            thread.set_noted(self.ordinal, stream.handle, epoch);
+            thread.set_noted(self.gate.device(), stream.handle, epoch);
         }
         Ok(true)
     }

@@ -24,8 +24,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return false;
         }
         let epoch = self.gate.epoch();
-        !thread.has_noted(self.ordinal, stream.handle, epoch)
-            && !thread.has_noted(self.ordinal, stream.handle | WORK_FLAG, epoch)
+        !thread.has_noted(self.gate.device(), stream.handle, epoch)
+            && !thread.has_noted(self.gate.device(), stream.handle | WORK_FLAG, epoch)
     }
 
     /// Notes work that is about to be submitted. If `true`, [`Self::end_submission`] is to be called after the driver's call.
@@ -47,7 +47,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.streams.note(located.context, stream, located.blocking, epoch);
         self.report_activity_and_unlock(state, now);
         if !self.captures.any() {
-            thread.set_noted(self.ordinal, stream.handle | WORK_FLAG, epoch);
+            thread.set_noted(self.gate.device(), stream.handle | WORK_FLAG, epoch);
         }
         true
     }

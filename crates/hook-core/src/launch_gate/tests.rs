@@ -4,7 +4,7 @@ use crate::thread_state::ThreadState;
 
 #[test]
 fn the_gate_is_open_until_the_tick_of_the_deadline() {
-    let (gate, clock, link) = (LaunchGate::default(), ManualClock::default(), FakeLink::default());
+    let (gate, clock, link) = (LaunchGate::closed(0), ManualClock::default(), FakeLink::default());
     link.set_deadline(1000);
     gate.open();
     clock.set(999);
@@ -15,7 +15,7 @@ fn the_gate_is_open_until_the_tick_of_the_deadline() {
 
 #[test]
 fn returned_grant_closes_the_gate_although_the_page_has_a_deadline() {
-    let (gate, clock, link) = (LaunchGate::default(), ManualClock::default(), FakeLink::default());
+    let (gate, clock, link) = (LaunchGate::closed(0), ManualClock::default(), FakeLink::default());
     link.set_deadline(u64::MAX);
     gate.open();
     assert!(gate.is_open(&clock, &link));
@@ -25,7 +25,7 @@ fn returned_grant_closes_the_gate_although_the_page_has_a_deadline() {
 
 #[test]
 fn launch_is_in_flight_until_it_leaves() {
-    let (gate, shard) = (LaunchGate::default(), ThreadState::empty().shard());
+    let (gate, shard) = (LaunchGate::closed(0), ThreadState::empty().shard());
     gate.enter(shard);
     assert!(gate.in_flight());
     gate.leave(shard);
@@ -35,7 +35,7 @@ fn launch_is_in_flight_until_it_leaves() {
 
 #[test]
 fn streams_must_be_noted_again_after_the_gate_opened_or_closed() {
-    let gate = LaunchGate::default();
+    let gate = LaunchGate::closed(0);
     let first = gate.epoch();
     gate.open();
     let second = gate.epoch();
@@ -70,7 +70,7 @@ impl Clock for UnreadClock {
 
 #[test]
 fn launch_under_an_unlimited_grant_reads_no_clock() {
-    let (gate, link) = (LaunchGate::default(), FakeLink::default());
+    let (gate, link) = (LaunchGate::closed(0), FakeLink::default());
     link.set_deadline(u64::MAX);
     gate.open();
     for by_ticks in [true, false] {
@@ -81,7 +81,7 @@ fn launch_under_an_unlimited_grant_reads_no_clock() {
 
 #[test]
 fn launches_are_counted_in_own_and_shared_shards_with_and_without_the_drains_order() {
-    let gate = LaunchGate::default();
+    let gate = LaunchGate::closed(0);
     let shards = [1, SHARDS - 1, SHARDS, 2 * SHARDS - 1];
     let in_flight = |gate: &LaunchGate| {
         shards.iter().for_each(|shard| gate.enter(*shard));
