@@ -132,5 +132,33 @@ class RuntimeClass(unittest.TestCase):
             self.assertEqual(self.chosen(rendered_in_a_cluster_with("nvidia", values=(value,))), expected, value)
 
 
+class Injection(unittest.TestCase):
+    def agent(self, *values: str) -> dict:
+        return workloads(render(*values))["sluice-node-agent"]
+
+    def paths(self, spec: dict) -> set[str]:
+        return {one["hostPath"]["path"] for one in spec["volumes"]} & {"/var/run/nri", "/etc/cdi", "/var/run/cdi"}
+
+    def test_agent_reaches_nri_unless_only_the_runtime_injects(self):
+        self.assertEqual(self.paths(self.agent()), {"/var/run/nri", "/etc/cdi", "/var/run/cdi"})
+        self.assertEqual(self.paths(self.agent("injection=runtime")), set())
+
+    def test_without_nvidia_runtime_a_first_container_gives_the_agent_the_driver(self):
+        spec = self.agent("injection=nri", "nodeAgent.seLinux.enabled=true")
+        names = [one["name"] for one in spec["initContainers"]]
+        self.assertEqual(names, ["label-folders", "own-driver"])
+        own = spec["initContainers"][1]
+        self.assertEqual((own["restartPolicy"], own["startupProbe"]["httpGet"]["path"]), ("Always", "/readyz"))
+        self.assertIn("--own-driver", own["args"])
+        (agent,) = spec["containers"]
+        self.assertEqual(agent["name"], "node-agent")
+        self.assertNotIn("NVIDIA_VISIBLE_DEVICES", [one["name"] for one in agent["env"]])
+        self.assertNotIn("initContainers", self.agent("injection=auto"))
+
+    def test_nri_alone_uses_no_runtime_class_although_the_cluster_has_it(self):
+        objects = rendered_in_a_cluster_with("nvidia", values=("injection=nri",))
+        self.assertEqual(RuntimeClass.chosen(self, objects), (None, []))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -6,7 +6,8 @@
 //! gpus ── inventory ─┬─▶ capacity ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
 //!                    ├─────────────┴─▶ node ───────────▶ annotation, labels, amounts, events
 //!                    └─▶ pods ◀─────────── API server
-//!                         └─ clients ─▶ managers ──▶ one pod-manager per GPU
+//!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
+//!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
 //! self_test ── results ─────────────────▶ managers
 //! metrics ◀── all of them
 //! ```
@@ -29,6 +30,7 @@ pub mod library;
 pub mod managers;
 pub mod metrics;
 pub mod node;
+pub mod nri;
 pub mod pods;
 pub mod self_test;
 mod tasks;
@@ -52,6 +54,10 @@ use tokio_util::sync::CancellationToken;
 /// What prevents the start, or which task failed.
 pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Result<()> {
     let config = Config::read(&arguments, |name| std::env::var(name).ok())?;
+    if config.task == Task::OwnDriver {
+        let uid = std::env::var("POD_UID").context("POD_UID, the uid of this pod, is not set")?;
+        return nri::give_own_driver(config.nri_places(), uid, config.health, stop).await;
+    }
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;
