@@ -129,7 +129,8 @@ pub async fn follow(
         }
         in_force.send_if_modified(|last| replace_if_new(last, now));
         tokio::select! {
-            changed = registration.changed() => if changed.is_err() { return },
+            // Without a plugin it never changes.
+            Ok(()) = registration.changed() => {}
             changed = inventory.changed() => if changed.is_err() { return },
             _ = check.tick() => ticks = ticks.saturating_add(1),
         }
