@@ -30,11 +30,11 @@ def path() -> list[str]:
     return []
 
 
-def tenant(name: str, gpu: str) -> dict:
+def tenant(ns: str, name: str, gpu: str) -> dict:
     """A pod whose container `main` has the GPU, beside a container `side`. Both can only load a driver that they were given."""
     pod = product.tenant(name, quota=0.1, memory="64Mi", gpu_uuid=gpu, container="main")
     main = pod["spec"]["containers"][0]
-    main["env"] = [{"name": "SLUICE_SIM_LABEL", "value": name}]
+    main["env"] = [{"name": "SLUICE_SIM_LABEL", "value": f"{ns}/{name}"}]
     pod["spec"]["containers"].append({"name": "side", "image": images.TOOLS, "imagePullPolicy": "Never", "command": ["sleep", "100000"]})
     return pod
 
@@ -45,9 +45,9 @@ def governed(cluster, ns: str, name: str, gpu: str) -> None:
     cluster.until(f"{name} at its manager", 60, lambda: product.clients_of(ns).get(name, {}).get("processes"))
     assert product.clients_of(ns)[name]["gpu"] == gpu
     has_run = lambda uuid: [row["label"] for row in devices.ledger(uuid)["processes"] if row["kernels_completed"]]
-    cluster.until(f"kernels of {name}", 60, lambda: name in has_run(gpu))
+    cluster.until(f"kernels of {name}", 60, lambda: f"{ns}/{name}" in has_run(gpu))
     for other in GPUS:
-        assert other == gpu or name not in has_run(other), other
+        assert other == gpu or f"{ns}/{name}" not in has_run(other), other
 
 
 def test_nri_gives_the_chosen_container_exactly_its_gpu_without_nvidia_runtime(cluster):
@@ -55,7 +55,7 @@ def test_nri_gives_the_chosen_container_exactly_its_gpu_without_nvidia_runtime(c
     with injecting(injection="nri"), cluster.namespace() as ns:
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
         assert "runtimeClassName" not in product.agent()["spec"]
-        product.create(ns, tenant("a", GPUS[1]))
+        product.create(ns, tenant(ns, "a", GPUS[1]))
         governed(cluster, ns, "a", GPUS[1])
         assert "runtimeClassName" not in cluster.get("pod", "a", ns)["spec"]
         # Kubelet's Allocate brings the same mounts: they are there once.
@@ -76,7 +76,7 @@ def test_nri_gives_the_chosen_container_exactly_its_gpu_without_nvidia_runtime(c
         cluster.until("another agent", 60, lambda: running_agent() not in (None, old["metadata"]["uid"]))
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
         cluster.until("device slots again", 60, lambda: product.allocatable() > 0)
-        product.create(ns, tenant("b", GPUS[0]))
+        product.create(ns, tenant(ns, "b", GPUS[0]))
         governed(cluster, ns, "b", GPUS[0])
         governed(cluster, ns, "a", GPUS[1])
 
@@ -96,7 +96,7 @@ def test_plugin_is_back_after_a_restart_of_containerd(cluster):
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
         cluster.restart(cluster.containerd)
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
-        product.create(ns, tenant("a", GPUS[0]))
+        product.create(ns, tenant(ns, "a", GPUS[0]))
         governed(cluster, ns, "a", GPUS[0])
 
 
@@ -125,7 +125,7 @@ def test_auto_uses_nri_where_the_node_has_it_and_the_runtime_elsewhere(cluster):
     assert any("no CDI specification" in note for note in notes), notes
     with devices.cdi(), cluster.namespace() as ns:
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
-        product.create(ns, tenant("a", GPUS[1]))
+        product.create(ns, tenant(ns, "a", GPUS[1]))
         governed(cluster, ns, "a", GPUS[1])
         # NVIDIA's runtime starts this pod, and adds nothing to what CDI has brought.
         assert cluster.get("pod", "a", ns)["spec"]["runtimeClassName"] == "nvidia"

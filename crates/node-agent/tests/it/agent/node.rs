@@ -269,7 +269,7 @@ pub async fn of_reason(seen: &mut watch::Receiver<Seen>, reason: &str, count: us
     let of = |seen: &Seen| -> Vec<Value> {
         seen.events.iter().filter(|event| event["reason"] == reason).cloned().collect()
     };
-    of(&*soon(reason, seen.wait_for(|seen| of(seen).len() >= count)).await.unwrap())
+    of(&soon(reason, seen.wait_for(|seen| of(seen).len() >= count)).await.unwrap())
 }
 
 /// Waits until the last set of clients satisfies the condition.
