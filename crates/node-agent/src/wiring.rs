@@ -141,6 +141,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         assignments: assignments.clone(),
         events: event_queue.clone(),
         registration: registration_known,
+        ignores_devices: None,
     };
     let settings =
         nri::Settings { node: node.clone(), wanted: config.injection, cdi: config.nri_places().cdi };

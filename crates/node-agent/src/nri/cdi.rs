@@ -25,6 +25,20 @@ struct Device {
     name: String,
 }
 
+/// Why a runtime does not apply the CDI devices that a plugin names; `None` if it does.
+///
+/// containerd 1.7 and 2.0 read the field and ignore it: their containers would have no GPU. Of other runtimes it is not known.
+pub(super) fn ignores_devices(runtime: &str) -> Option<String> {
+    let version = runtime.strip_prefix("containerd ").map(|version| version.trim_start_matches('v'));
+    let mut numbers = version.unwrap_or_default().split('.').map(|number| number.parse::<u32>().ok());
+    let applies = (numbers.next().flatten(), numbers.next().flatten()) >= (Some(2), Some(1));
+    (!applies).then(|| {
+        format!(
+            "{runtime} is not known to apply CDI devices of NRI plugins, expected containerd 2.1 or newer"
+        )
+    })
+}
+
 impl CdiFolders {
     /// The qualified name (`nvidia.com/gpu=GPU-…`) of each device, or the reason why a device has none.
     ///

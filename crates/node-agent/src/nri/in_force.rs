@@ -82,7 +82,7 @@ fn decide(wanted: Injection, registration: &Registration, devices: Result<(), St
         (_, None, _) => return InForce::Unknown,
         (_, Some(Ok(runtime)), Ok(())) => return InForce::Nri(runtime.clone()),
         (_, Some(Ok(_)), Err(why)) => why,
-        (_, Some(Err(why)), _) => format!("no NRI at {why}"),
+        (_, Some(Err(why)), _) => format!("no NRI: {why}"),
     };
     if wanted == Injection::Nri { InForce::None(why) } else { InForce::Runtime(why) }
 }
@@ -116,8 +116,9 @@ pub async fn follow(
         let named = tokio::task::spawn_blocking(move || folders.qualified(&uuids).map(drop)).await;
         let known = registration.borrow_and_update().clone();
         // A runtime that accepts the connection and then is silent must not keep the node back.
-        let known =
-            known.or_else(|| (ticks > 1).then(|| Err("the socket: the runtime does not answer".to_owned())));
+        let known = known.or_else(|| {
+            (ticks > 1).then(|| Err("the runtime accepts the connection and does not answer".to_owned()))
+        });
         let now = decide(settings.wanted, &known, named.unwrap_or_else(|why| Err(why.to_string())));
         let before = in_force.borrow().label();
         if now.label() != before {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::adjustment::{adjustment, has_library, was_given_devices};
+use super::cdi::ignores_devices;
 use super::session::{Plugin, RuntimeName};
 use super::{Injection, Places, Registration, supervisor};
 use crate::device_plugin::Provision;
@@ -29,6 +30,8 @@ pub(crate) struct TenantPlugin {
     pub(crate) assignments: AssignmentsWatch,
     pub(crate) events: EventQueue,
     pub(crate) registration: watch::Sender<Registration>,
+    /// Why the runtime would ignore devices.
+    pub(crate) ignores_devices: Option<String>,
 }
 
 /// Serves the plugin for ever.
@@ -63,7 +66,8 @@ impl Plugin for TenantPlugin {
                 self.events.publish(about_pod(&about), Reason::NotInjected, note);
             }
         }
-        self.registration.send_replace(Some(Ok(runtime)));
+        self.ignores_devices = ignores_devices(&runtime);
+        self.registration.send_replace(Some(self.ignores_devices.clone().map_or(Ok(runtime), Err)));
     }
 
     async fn adjust(
@@ -81,9 +85,7 @@ impl Plugin for TenantPlugin {
         if !view.is_some_and(|view| view.gets_gpu(&container.name)) {
             return Ok(ContainerAdjustment::default());
         }
-        let folders = self.places.cdi.clone();
-        let named = tokio::task::spawn_blocking(move || folders.qualified(&gpus)).await;
-        let devices = match (named.map_err(|why| why.to_string())?, self.injection) {
+        let devices = match (self.devices(gpus).await, self.injection) {
             (Ok(devices), _) => devices,
             (Err(why), Injection::Nri) => return Err(format!("sluice: {why}")),
             // NVIDIA's runtime reads the variable that the webhook has set.
@@ -115,6 +117,16 @@ impl TenantPlugin {
             (None, Some(why)) => Err(format!("sluice: this pod gets no GPU: {why}")),
             (None, None) => Ok(Vec::new()),
         }
+    }
+
+    /// The CDI names of these GPUs, or why they cannot be given.
+    async fn devices(&self, gpus: Vec<String>) -> Result<Vec<String>, String> {
+        if let Some(why) = &self.ignores_devices {
+            return Err(why.clone());
+        }
+        let folders = self.places.cdi.clone();
+        let named = tokio::task::spawn_blocking(move || folders.qualified(&gpus)).await;
+        named.map_err(|why| why.to_string())?
     }
 
     /// What a running container with a GPU lacks, because it was created while no plugin was registered.

@@ -32,3 +32,16 @@ fn device_is_found_in_yaml_and_json_and_the_default_kind_comes_first() {
         assert!(why.contains(part), "{part} in {why}");
     }
 }
+
+#[test]
+fn only_runtimes_that_apply_the_devices_are_accepted() {
+    for runtime in ["containerd v2.1.0", "containerd v2.2.9", "containerd 2.3.0-rc.1", "containerd v3.0.0"] {
+        assert_eq!(ignores_devices(runtime), None);
+    }
+    for runtime in
+        ["containerd v1.7.27", "containerd v2.0.7", "containerd v2", "containerd ", "cri-o 1.34.0", ""]
+    {
+        let why = ignores_devices(runtime).unwrap();
+        assert!(why.contains(runtime) && why.contains("containerd 2.1"), "{why}");
+    }
+}

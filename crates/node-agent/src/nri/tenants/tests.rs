@@ -35,6 +35,7 @@ fn bed(injection: Injection) -> Bed {
         assignments: known,
         events: queue,
         registration: watch::channel(None).0,
+        ignores_devices: None,
     };
     Bed { plugin, pods, assignments, events, root }
 }
@@ -124,6 +125,19 @@ async fn gpu_without_a_cdi_device_is_refused_by_nri_and_left_to_the_runtime_by_a
 }
 
 #[tokio::test]
+async fn old_runtime_is_left_to_nvidias_runtime_by_auto_and_refused_by_nri() {
+    let mut bed = bed(Injection::Auto);
+    let registration = bed.plugin.registration.subscribe();
+    bed.report("GPU-1");
+    bed.plugin.registered("containerd v1.7.27".into(), &[], &[]);
+    assert!(matches!(&*registration.borrow(), Some(Err(why)) if why.contains("1.7.27")));
+    let adjusted = bed.adjust("main").await.unwrap();
+    assert_eq!((devices(&adjusted).len(), adjusted.env.len()), (0, 0));
+    bed.plugin.injection = Injection::Nri;
+    assert!(bed.adjust("main").await.unwrap_err().contains("1.7.27"));
+}
+
+#[tokio::test]
 async fn containers_that_were_created_without_the_plugin_are_reported() {
     let mut bed = bed(Injection::Nri);
     bed.report("GPU-1");
@@ -139,10 +153,10 @@ async fn containers_that_were_created_without_the_plugin_are_reported() {
     let without_gpu = ContainerAdjustment { env: Vec::new(), ..complete.clone() };
     let nothing = ContainerAdjustment::default();
     let containers = [running("main", &complete), running("side", &nothing)];
-    bed.plugin.registered("containerd".into(), &[sandbox()], &containers);
+    bed.plugin.registered("containerd v2.2.9".into(), &[sandbox()], &containers);
     assert!(bed.events.try_recv().is_err());
     for (adjusted, word) in [(&without_gpu, "has no GPU"), (&nothing, "nothing limits it")] {
-        bed.plugin.registered("containerd".into(), &[sandbox()], &[running("main", adjusted)]);
+        bed.plugin.registered("containerd v2.2.9".into(), &[sandbox()], &[running("main", adjusted)]);
         let event = bed.events.try_recv().unwrap();
         assert_eq!((event.about.uid.as_deref(), event.reason), (Some("u"), Reason::NotInjected));
         assert!(event.note.contains(word), "{}", event.note);

@@ -102,6 +102,6 @@ async fn node_without_nri_says_so_and_offers_no_slots_or_falls_back() {
     let agent = node.start_agent_with("auto").await;
     metric(&node, "runtime").await;
     let events = of_reason(&mut node.api.seen(), "InjectionChanged", 1).await;
-    assert!(events[0]["note"].as_str().unwrap().contains("no NRI at"), "{events:?}");
+    assert!(events[0]["note"].as_str().unwrap().contains("no NRI: "), "{events:?}");
     agent.end().await;
 }
