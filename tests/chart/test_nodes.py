@@ -132,6 +132,27 @@ class RuntimeClass(unittest.TestCase):
             self.assertEqual(self.chosen(rendered_in_a_cluster_with("nvidia", values=(value,))), expected, value)
 
 
+class Profiles(unittest.TestCase):
+    GIVEN = ("nodeAgent.profiles[0].name=training", "nodeAgent.profiles[0].nodeLabels.pool=training", "nodeAgent.profiles[0].seatsPerGpu=4")
+
+    def test_agents_read_profiles_from_a_config_map_and_restart_with_it(self):
+        objects = render(*self.GIVEN)
+        spec = workloads(objects)["sluice-node-agent"]
+        (agent,) = spec["containers"]
+        self.assertIn("--profiles=/etc/sluice/profiles.yaml", agent["args"])
+        (volume,) = [one for one in spec["volumes"] if one["name"] == "profiles"]
+        (config,) = [one for one in of_kind(objects, "ConfigMap").values() if one["metadata"]["name"] == volume["configMap"]["name"]]
+        self.assertIn("seatsPerGpu: 4", config["data"]["profiles.yaml"])
+        checksum = lambda *values: of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["template"]["metadata"]["annotations"].get("checksum/profiles")
+        self.assertNotEqual(checksum(*self.GIVEN), checksum(*self.GIVEN, "nodeAgent.profiles[0].gates=auto"))
+        self.assertIsNone(checksum())
+
+    def test_unknown_setting_is_refused_before_the_installation(self):
+        with self.assertRaises(Exception) as refused:
+            render(*self.GIVEN, "nodeAgent.profiles[0].seats=4")
+        self.assertIn("seats", str(refused.exception))
+
+
 class Injection(unittest.TestCase):
     def agent(self, *values: str) -> dict:
         return workloads(render(*values))["sluice-node-agent"]

@@ -38,6 +38,9 @@ pub struct Arguments {
     health: String,
     #[command(flatten)]
     host: HostArguments,
+    /// File with settings for the nodes with certain labels, which take precedence over these flags
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profiles: Option<PathBuf>,
     /// Only give the driver to the container `node-agent` of this pod, by NRI and CDI, and answer /readyz at --health
     #[arg(long, conflicts_with = "cleanup")]
     own_driver: bool,

@@ -37,6 +37,9 @@ nodeAffinity:
 {{- include "sluice.flag" (list $flag (join "," $numbers)) }}
 {{- end }}
 {{- end }}
+{{- if $own.profiles }}
+- --profiles=/etc/sluice/profiles.yaml
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}
