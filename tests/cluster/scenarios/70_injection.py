@@ -4,6 +4,7 @@ import contextlib
 
 from lib import api, devices, images, product
 from lib.devices import GPUS
+from lib.namespaces import until
 from lib.settings import NODE
 
 SECONDS = 400
@@ -16,11 +17,18 @@ CORE = {
 def injecting(**values):
     """Sluice on a node with a CDI specification; afterwards as before."""
     with devices.cdi():
-        product.install(**values)
+        install(**values)
         try:
             yield
         finally:
-            product.install()
+            install()
+
+
+def install(**values) -> None:
+    """Returns when only webhooks with these values answer: they decide about the pods' RuntimeClass."""
+    product.install(**values)
+    ending = lambda: [pod for pod in product.pods_of("webhook") if "deletionTimestamp" in pod["metadata"]]
+    until("the former webhooks are gone", 60, lambda: not ending())
 
 
 def path() -> list[str]:
