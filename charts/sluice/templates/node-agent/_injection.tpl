@@ -39,7 +39,7 @@ starts it first, and keeps it running, because it also has to be there when the 
 {{- end }}
 
 {{- define "sluice.nriMounts" -}}
-- { name: nri, mountPath: /var/run/nri }
+- { name: nri, mountPath: /var/run/nri, readOnly: true }
 - { name: cdi, mountPath: /etc/cdi, readOnly: true }
 - { name: cdi-run, mountPath: /var/run/cdi, readOnly: true }
 {{- end }}

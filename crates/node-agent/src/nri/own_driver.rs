@@ -96,3 +96,6 @@ impl Plugin for OwnDriverPlugin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
