@@ -1,5 +1,6 @@
 //! gRPC messages, clients and servers, generated from the definitions beside this crate: kubelet's device plugin API
-//! ([`deviceplugin`]) and the control API between the node agent and a pod-manager ([`control`]).
+//! ([`deviceplugin`]), the control API between the node agent and a pod-manager ([`control`]), and the messages of containerd's
+//! Node Resource Interface ([`nri`], [`ttrpc`]).
 //!
 //! The comments of the `.proto` files are the documentation of the fields.
 #![forbid(unsafe_code)]
@@ -9,6 +10,16 @@
 /// Kubelet's device plugin API.
 pub mod deviceplugin {
     tonic::include_proto!("v1beta1");
+}
+
+/// Messages of containerd's Node Resource Interface.
+pub mod nri {
+    tonic::include_proto!("nri.pkg.api.v1alpha1");
+}
+
+/// Messages of ttrpc, which carries the Node Resource Interface.
+pub mod ttrpc {
+    tonic::include_proto!("ttrpc");
 }
 
 /// The API by which the node agent controls a pod-manager.

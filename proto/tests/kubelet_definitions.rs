@@ -1,8 +1,9 @@
-//! Compares our copy of kubelet's definitions with upstream's. A lost or renumbered field would still compile; kubelet would
-//! only ignore it.
+//! Compares our copies of kubelet's and NRI's definitions with upstream's. A lost or renumbered field would still compile; the
+//! other side would only ignore it.
 //!
 //! The list beside this file was made from upstream's own file. To compare it with upstream again, or with a newer version:
-//! `KUBELET_MODULE=$(go mod download -json k8s.io/kubelet@v0.36.3 | jq -r .Dir) cargo test -p sluice-proto`
+//! `KUBELET_MODULE=$(go mod download -json k8s.io/kubelet@v0.36.3 | jq -r .Dir) cargo test -p sluice-proto`, and with
+//! `NRI_MODULE=$(go mod download -json github.com/containerd/nri@v0.11.0 | jq -r .Dir)`.
 
 use std::path::Path;
 
@@ -44,4 +45,17 @@ fn check(ours: &str, list: &str, upstream: &str) {
 fn the_device_plugin_api_equals_upstreams() {
     let list = include_str!("deviceplugin_v1beta1.fields");
     check("kubelet/deviceplugin_v1beta1.proto", list, "pkg/apis/deviceplugin/v1beta1/api.proto");
+}
+
+/// Ours has only the fields that the agent uses.
+#[test]
+fn every_field_of_nri_is_one_of_upstreams() {
+    let list = include_str!("nri_api_v1alpha1.fields");
+    let upstream: Vec<_> = list.lines().collect();
+    let ours = wire(Path::new(env!("CARGO_MANIFEST_DIR")), "nri/api_v1alpha1.proto");
+    let foreign: Vec<_> = ours.lines().filter(|line| !upstream.contains(line)).collect();
+    assert!(foreign.is_empty(), "not in upstream's definitions: {foreign:#?}");
+    if let Ok(module) = std::env::var("NRI_MODULE") {
+        assert_eq!(wire(Path::new(&module), "pkg/api/api.proto"), list, "upstream's against our list");
+    }
 }

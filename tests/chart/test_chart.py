@@ -54,6 +54,8 @@ class Values(unittest.TestCase):
 
     def test_a_flag_is_there_only_if_its_value_is_set(self):
         cases = [
+            ("injection=auto", "node-agent", "--injection=auto"),
+            ("injection=runtime", "node-agent", "--injection=runtime"),
             ("nodeAgent.contextReserve=256Mi", "node-agent", "--context-reserve=256Mi"),
             ("nodeAgent.contextReserve=0", "node-agent", "--context-reserve=0"),
             ("nodeAgent.seatsPerGpu=16", "node-agent", "--seats-per-gpu=16"),

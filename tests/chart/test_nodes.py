@@ -132,5 +132,54 @@ class RuntimeClass(unittest.TestCase):
             self.assertEqual(self.chosen(rendered_in_a_cluster_with("nvidia", values=(value,))), expected, value)
 
 
+class Profiles(unittest.TestCase):
+    GIVEN = ("nodeAgent.profiles[0].name=training", "nodeAgent.profiles[0].nodeLabels.pool=training", "nodeAgent.profiles[0].seatsPerGpu=4")
+
+    def test_agents_read_profiles_from_a_config_map_and_restart_with_it(self):
+        objects = render(*self.GIVEN)
+        spec = workloads(objects)["sluice-node-agent"]
+        (agent,) = spec["containers"]
+        self.assertIn("--profiles=/etc/sluice/profiles.yaml", agent["args"])
+        (volume,) = [one for one in spec["volumes"] if one["name"] == "profiles"]
+        (config,) = [one for one in of_kind(objects, "ConfigMap").values() if one["metadata"]["name"] == volume["configMap"]["name"]]
+        self.assertIn("seatsPerGpu: 4", config["data"]["profiles.yaml"])
+        checksum = lambda *values: of_kind(render(*values), "DaemonSet")["sluice-node-agent"]["spec"]["template"]["metadata"]["annotations"].get("checksum/profiles")
+        self.assertNotEqual(checksum(*self.GIVEN), checksum(*self.GIVEN, "nodeAgent.profiles[0].gates=auto"))
+        self.assertIsNone(checksum())
+
+    def test_unknown_setting_is_refused_before_the_installation(self):
+        with self.assertRaises(Exception) as refused:
+            render(*self.GIVEN, "nodeAgent.profiles[0].seats=4")
+        self.assertIn("seats", str(refused.exception))
+
+
+class Injection(unittest.TestCase):
+    def agent(self, *values: str) -> dict:
+        return workloads(render(*values))["sluice-node-agent"]
+
+    def paths(self, spec: dict) -> set[str]:
+        return {one["hostPath"]["path"] for one in spec["volumes"]} & {"/var/run/nri", "/etc/cdi", "/var/run/cdi"}
+
+    def test_agent_reaches_nri_unless_only_the_runtime_injects(self):
+        self.assertEqual(self.paths(self.agent()), {"/var/run/nri", "/etc/cdi", "/var/run/cdi"})
+        self.assertEqual(self.paths(self.agent("injection=runtime")), set())
+
+    def test_without_nvidia_runtime_a_first_container_gives_the_agent_the_driver(self):
+        spec = self.agent("injection=nri", "nodeAgent.seLinux.enabled=true")
+        names = [one["name"] for one in spec["initContainers"]]
+        self.assertEqual(names, ["label-folders", "own-driver"])
+        own = spec["initContainers"][1]
+        self.assertEqual((own["restartPolicy"], own["startupProbe"]["httpGet"]["path"]), ("Always", "/readyz"))
+        self.assertIn("--own-driver", own["args"])
+        (agent,) = spec["containers"]
+        self.assertEqual(agent["name"], "node-agent")
+        self.assertNotIn("NVIDIA_VISIBLE_DEVICES", [one["name"] for one in agent["env"]])
+        self.assertNotIn("initContainers", self.agent("injection=auto"))
+
+    def test_nri_alone_uses_no_runtime_class_although_the_cluster_has_it(self):
+        objects = rendered_in_a_cluster_with("nvidia", values=("injection=nri",))
+        self.assertEqual(RuntimeClass.chosen(self, objects), (None, []))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -44,6 +44,7 @@ imagePullSecrets:
 {{- define "sluice.runtimeClassName" -}}
 {{- if not (kindIs "invalid" .Values.runtimeClassName) -}}
 {{ .Values.runtimeClassName }}
+{{- else if eq (toString .Values.injection) "nri" -}}
 {{- else if lookup "node.k8s.io/v1" "RuntimeClass" "" "nvidia" -}}
 nvidia
 {{- end }}

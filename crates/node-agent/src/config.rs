@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::nri::{CdiFolders, Injection, Places};
 use crate::{gpus, managers};
 
 /// Allowed number of device slots per GPU; each is a pod that may share the GPU.
@@ -26,6 +27,9 @@ pub struct Arguments {
     /// What programs do while no manager answers: open (launch without grants) or closed (hold their launches)
     #[arg(long, value_name = "open|closed")]
     on_manager_loss: Option<String>,
+    /// How containers get their GPUs: by NRI and CDI, by NVIDIA's container runtime, or by NRI where that is possible
+    #[arg(long, value_enum, default_value_t)]
+    injection: Injection,
     /// Address of /metrics, /state, /livez and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
     http: String,
@@ -34,6 +38,12 @@ pub struct Arguments {
     health: String,
     #[command(flatten)]
     host: HostArguments,
+    /// File with settings for the nodes with certain labels, which take precedence over these flags
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profiles: Option<PathBuf>,
+    /// Only give the driver to the container `node-agent` of this pod, by NRI and CDI, and answer /readyz at --health
+    #[arg(long, conflicts_with = "cleanup")]
+    own_driver: bool,
     /// Remove what an uninstalled Sluice left on this node, once no pod uses it, then exit
     #[arg(long)]
     cleanup: bool,
@@ -58,6 +68,12 @@ pub(crate) struct HostArguments {
     /// Kubelet's folder of device plugin sockets
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet/device-plugins")]
     pub(crate) plugin_folder: PathBuf,
+    /// Socket of the container runtime for NRI
+    #[arg(long, value_name = "FILE", default_value = "/var/run/nri/nri.sock")]
+    pub(crate) nri_socket: PathBuf,
+    /// Folder with CDI specifications; may be repeated
+    #[arg(long = "cdi-folder", value_name = "FOLDER", default_values = ["/etc/cdi", "/var/run/cdi"])]
+    pub(crate) cdi_folders: Vec<PathBuf>,
     /// The /proc of the node
     #[arg(long, value_name = "FOLDER", default_value = "/proc", hide = true)]
     pub(crate) proc: PathBuf,
@@ -80,6 +96,8 @@ pub struct Config {
     /// What programs do while no manager answers, `open` (launch without grants) or `closed` (hold their launches);
     /// `None` leaves the programs' own default.
     pub on_manager_loss: Option<String>,
+    /// How containers get their GPUs.
+    pub injection: Injection,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
     /// Address of the probes.
@@ -94,6 +112,8 @@ pub struct Config {
 pub enum Task {
     /// Serve the node.
     Serve,
+    /// Give the agent's own container the driver.
+    OwnDriver,
     /// Remove what is left of Sluice on the node.
     Cleanup {
         /// Keep running afterwards.
@@ -131,6 +151,12 @@ impl Config {
     #[must_use]
     pub fn self_test_folder(&self) -> PathBuf {
         self.host.state_folder.join("self-test")
+    }
+
+    /// Where the container runtime and CDI specifications are.
+    #[must_use]
+    pub fn nri_places(&self) -> Places {
+        Places { socket: self.host.nri_socket.clone(), cdi: CdiFolders(self.host.cdi_folders.clone()) }
     }
 
     /// Checks all values. `variable` reads the environment.
@@ -180,8 +206,10 @@ impl Config {
             ("socket-folder", &arguments.host.socket_folder),
             ("plugin-folder", &arguments.host.plugin_folder),
             ("proc", &arguments.host.proc),
+            ("nri-socket", &arguments.host.nri_socket),
         ];
-        for (flag, path) in paths {
+        let folders = arguments.host.cdi_folders.iter().map(|folder| ("cdi-folder", folder));
+        for (flag, path) in paths.into_iter().chain(folders) {
             // Mounts are named by these paths and pod-managers get them, so they must mean the same in every process.
             if !path.is_absolute() {
                 wrong(flag, &path.to_string_lossy(), "an absolute path");
@@ -192,10 +220,15 @@ impl Config {
                 node,
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
+                injection: arguments.injection,
                 http,
                 health,
                 host: arguments.host.clone(),
-                task: if arguments.cleanup { Task::Cleanup { stay: arguments.stay } } else { Task::Serve },
+                task: match (arguments.cleanup, arguments.own_driver) {
+                    (true, _) => Task::Cleanup { stay: arguments.stay },
+                    (false, true) => Task::OwnDriver,
+                    (false, false) => Task::Serve,
+                },
             }),
             _ => Err(ConfigMistakes(mistakes)),
         }

@@ -6,7 +6,8 @@
 //! gpus ── inventory ─┬─▶ capacity ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
 //!                    ├─────────────┴─▶ node ───────────▶ annotation, labels, amounts, events
 //!                    └─▶ pods ◀─────────── API server
-//!                         └─ clients ─▶ managers ──▶ one pod-manager per GPU
+//!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
+//!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
 //! self_test ── results ─────────────────▶ managers
 //! metrics ◀── all of them
 //! ```
@@ -29,7 +30,9 @@ pub mod library;
 pub mod managers;
 pub mod metrics;
 pub mod node;
+pub mod nri;
 pub mod pods;
+mod profiles;
 pub mod self_test;
 mod tasks;
 mod watch_backoff;
@@ -51,8 +54,26 @@ use tokio_util::sync::CancellationToken;
 /// # Errors
 /// What prevents the start, or which task failed.
 pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Result<()> {
-    let config = Config::read(&arguments, |name| std::env::var(name).ok())?;
+    let mut arguments = arguments;
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut config = Config::read(&arguments, variable)?;
+    if config.task == Task::OwnDriver {
+        let uid = std::env::var("POD_UID").context("POD_UID, the uid of this pod, is not set")?;
+        return nri::give_own_driver(config.nri_places(), uid, config.health, stop).await;
+    }
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
+    if let (Task::Serve, Some(file)) = (config.task, arguments.profiles.clone()) {
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let profiles = profiles::read(&text).with_context(|| file.display().to_string())?;
+        let labels =
+            node::labels(client.clone(), &config.node).await.context("cannot read this node's labels")?;
+        if let Some(profile) = profiles.iter().find(|profile| profile.is_for(&labels)) {
+            tracing::info!(profile = profile.name, "using the settings of a profile");
+            profile.apply(&mut arguments).map_err(anyhow::Error::msg)?;
+            config = Config::read(&arguments, variable)?;
+        }
+    }
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;
         if stay {

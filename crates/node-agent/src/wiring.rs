@@ -24,6 +24,7 @@ use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
 use crate::node::{health_events, node_object};
+use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
 use crate::self_test::{Tester, Tools};
@@ -70,6 +71,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
+    let (injection_known, injection) = watch::channel(InForce::Unknown);
     let command = command(config, program);
     let tester = wants_self_tests(config, &command)
         .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
@@ -84,6 +86,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         statuses: statuses.clone(),
         command: command.clone(),
         registered: is_registered,
+        injection: injection.clone(),
     };
     let pages = Pages { sources, registry };
     tasks.spawn_graceful("http", infallible(http::serve(listeners, pages, stop.clone())));
@@ -124,21 +127,53 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
             node.clone(),
             gpus.clone(),
             assignments.clone(),
-            pods,
-            event_queue,
+            pods.clone(),
+            event_queue.clone(),
         ),
     );
+    let (registration_known, registration) = watch::channel(None);
+    let plugin = TenantPlugin {
+        injection: config.injection,
+        places: config.nri_places(),
+        provision: Arc::new(provision(config, &installed)),
+        library_folder: config.library_folder(),
+        pods,
+        assignments: assignments.clone(),
+        events: event_queue.clone(),
+        registration: registration_known,
+        ignores_devices: None,
+    };
+    let settings =
+        nri::Settings { node: node.clone(), wanted: config.injection, cdi: config.nri_places().cdi };
+    tasks.spawn_abortable(
+        "injection",
+        nri::follow(settings, registration, gpus.clone(), injection_known, event_queue),
+    );
+    if config.injection != Injection::Runtime {
+        tasks.spawn_abortable("nri", nri::serve_tenants(plugin));
+    }
     let instance = managers::instance_id().context("cannot read a random identity")?;
     let settings = managers::Settings { command, instance, tester };
     tasks.spawn_graceful(
         "managers",
         infallible(managers::supervise(settings, gpus, assignments, statuses, stop.clone())),
     );
-    let settings = plugin_settings(config, &installed);
-    tasks.spawn_graceful(
-        "plugin",
-        device_plugin::run(settings, capacity, plugin_metrics, registered, stop.clone()),
-    );
+    let settings = device_plugin::Settings {
+        folder: config.host.plugin_folder.clone(),
+        provision: provision(config, &installed),
+    };
+    let plugin_stop = stop.clone();
+    tasks.spawn_graceful("plugin", async move {
+        // A node whose containers cannot get GPUs offers none.
+        let mut injection = injection;
+        let works = async { injection.wait_for(InForce::works).await.is_ok() };
+        match plugin_stop.run_until_cancelled(works).await {
+            Some(true) => {
+                device_plugin::run(settings, capacity, plugin_metrics, registered, plugin_stop).await
+            }
+            Some(false) | None => Ok(()),
+        }
+    });
     let library = Library::new(config.library_folder());
     tasks.spawn_graceful(
         "library",
@@ -195,11 +230,11 @@ fn self_test_tools(config: &Config, command: &ManagerCommand) -> Tools {
     }
 }
 
-fn plugin_settings(config: &Config, installed: &Installed) -> device_plugin::Settings {
+/// What containers with a GPU get.
+fn provision(config: &Config, installed: &Installed) -> Provision {
     let provision = Provision::of(installed, &config.host.socket_folder);
-    let provision = match &config.on_manager_loss {
+    match &config.on_manager_loss {
         Some(behaviour) => provision.on_manager_loss(behaviour),
         None => provision,
-    };
-    device_plugin::Settings { folder: config.host.plugin_folder.clone(), provision }
+    }
 }

@@ -1,5 +1,6 @@
 """The node's simulated GPUs: one daemon each, and the simulated driver library where the runtime takes it from."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ MEMORY = "141Gi"
 MEMORY_BYTES = 141 << 30
 GPUS = ["GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"]
 PCI = {uuid: f"0000:{0x18 + number:02x}:00.0" for number, uuid in enumerate(GPUS)}
+CDI = Path("/run/cdi/nvidia.json")
 NAMES = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"]
 
 
@@ -38,6 +40,30 @@ def start(programs: Path) -> None:
         program(uuid).start()
     for uuid in GPUS:
         until(f"simulated {uuid}", 60, lambda uuid=uuid: program(uuid).check() or socket(uuid).exists())
+
+
+@contextlib.contextmanager
+def cdi():
+    """The node's CDI specification, as `nvidia-ctk cdi generate` writes it: a device for each GPU by UUID, and `all`."""
+    CDI.parent.mkdir(exist_ok=True)
+    CDI.write_text(json.dumps(cdi_specification(), indent=1))
+    yield
+    CDI.unlink(missing_ok=True)
+
+
+def cdi_specification() -> dict:
+    def bind(source: Path, inside: str) -> dict:
+        return {"hostPath": str(source), "containerPath": inside, "options": ["bind", "ro", "nosuid", "nodev"]}
+
+    def device(name: str, uuids: list[str]) -> dict:
+        inside = {uuid: f"/run/sluice-sim/{uuid}.sock" for uuid in uuids}
+        mounts = [bind(socket(uuid), path) for uuid, path in inside.items()]
+        return {"name": name, "containerEdits": {"env": [f"SLUICE_SIM_SOCKET={','.join(inside.values())}"], "mounts": mounts}}
+
+    libraries = [bind(SIMULATION / "lib" / name, f"/usr/lib/x86_64-linux-gnu/{name}") for name in NAMES]
+    devices = [*(device(uuid, [uuid]) for uuid in GPUS), device("all", GPUS)]
+    edits = {"env": ["NVIDIA_VISIBLE_DEVICES=void"], "mounts": libraries}
+    return {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
 
 
 def sim(*words: object) -> str:

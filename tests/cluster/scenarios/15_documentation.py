@@ -25,7 +25,7 @@ def follow_the_pages(cluster) -> None:
     asked = documentation.commands()
     assert set(asked) == {
         "Install", "See what priority does", "Annotate", "Check a manifest", "Find your pods", "Look",
-        "Divide GPUs between teams", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove",
+        "Divide GPUs between teams", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove", "NRI and CDI",
     }, set(asked)
 
     documentation.run("Install")
@@ -33,6 +33,7 @@ def follow_the_pages(cluster) -> None:
     flags = ["--reuse-values", "--set", f"nodeAgent.extraArgs={{{','.join(product.SIMULATED['nodeAgent']['extraArgs'])}}}"]
     api.helm("upgrade", product.RELEASE, REPOSITORY / "charts/sluice", "--namespace", product.NAMESPACE, "--wait", *flags)
     product.until("device slots on the node", 60, lambda: product.allocatable() > 0)
+    cluster.until("the path of injection", 60, lambda: "InjectionChanged" in "\n".join(documentation.run("NRI and CDI")))
     reports = [json.loads(line) for line in documentation.run("See what priority does") if '"lc_progress"' in line]
     assert len(reports) == 3 and all(one["requests"] > 100 for one in reports), reports
     documentation.run("Annotate")

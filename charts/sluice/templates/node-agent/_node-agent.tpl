@@ -14,6 +14,7 @@ nodeAffinity:
 {{- define "sluice.nodeAgentFlags" -}}
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
+{{- include "sluice.flag" (list "injection" .Values.injection) }}
 {{- include "sluice.flag" (list "context-reserve" $own.contextReserve) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}
@@ -35,6 +36,9 @@ nodeAffinity:
 {{- range . }}{{ $numbers = append $numbers (int64 .) }}{{ end }}
 {{- include "sluice.flag" (list $flag (join "," $numbers)) }}
 {{- end }}
+{{- end }}
+{{- if $own.profiles }}
+- --profiles=/etc/sluice/profiles.yaml
 {{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}

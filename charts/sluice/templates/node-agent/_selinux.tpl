@@ -12,20 +12,19 @@ level: s0
 {{/* Labels the folders before the agent starts. New files inherit the type of their folder. */}}
 {{- define "sluice.seLinuxStep" -}}
 {{- $image := .Values.nodeAgent.seLinux.image -}}
-initContainers:
-  - name: label-folders
-    image: {{ include "sluice.imageOf" (dict "root" . "image" $image "tag" "latest") }}
-    imagePullPolicy: {{ $image.pullPolicy | default .Values.image.pullPolicy }}
-    command: [chcon, --recursive, "system_u:object_r:container_file_t:s0", /host/library, /host/sockets]
-    securityContext:
-      runAsUser: 0
-      runAsGroup: 0
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities: { drop: [ALL] }
-      seccompProfile: { type: RuntimeDefault }
-      seLinuxOptions: {{- include "sluice.seLinuxOptions" . | nindent 8 }}
-    volumeMounts:
-      - { name: library, mountPath: /host/library }
-      - { name: sockets, mountPath: /host/sockets }
+- name: label-folders
+  image: {{ include "sluice.imageOf" (dict "root" . "image" $image "tag" "latest") }}
+  imagePullPolicy: {{ $image.pullPolicy | default .Values.image.pullPolicy }}
+  command: [chcon, --recursive, "system_u:object_r:container_file_t:s0", /host/library, /host/sockets]
+  securityContext:
+    runAsUser: 0
+    runAsGroup: 0
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: { drop: [ALL] }
+    seccompProfile: { type: RuntimeDefault }
+    seLinuxOptions: {{- include "sluice.seLinuxOptions" . | nindent 6 }}
+  volumeMounts:
+    - { name: library, mountPath: /host/library }
+    - { name: sockets, mountPath: /host/sockets }
 {{- end }}

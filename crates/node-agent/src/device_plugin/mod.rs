@@ -18,6 +18,7 @@ mod supervisor;
 
 pub use error::Error;
 pub use service::Metrics;
+pub(crate) use slots::LOADER_FILE;
 pub use slots::{DeviceSlots, Provision};
 pub use supervisor::{Settings, run};
 

@@ -14,7 +14,7 @@ const UNHEALTHY: &str = "Unhealthy";
 const PREFIX: &str = "sluice-seat-";
 
 /// The dynamic loader of a container reads this file and loads the libraries that it names into every process.
-const LOADER_FILE: &str = "/etc/ld.so.preload";
+pub(crate) const LOADER_FILE: &str = "/etc/ld.so.preload";
 /// Where the hook looks for the socket of its GPU.
 const SOCKET_FOLDER: &str = "/run/sluice";
 /// Tells the hook what to do after it has lost its manager for good.
@@ -101,6 +101,18 @@ impl Provision {
     pub fn on_manager_loss(mut self, behaviour: &str) -> Self {
         self.environment.insert(ON_MANAGER_LOSS.to_owned(), behaviour.to_owned());
         self
+    }
+
+    /// What a container gets mounted.
+    #[must_use]
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The variables that a container gets.
+    #[must_use]
+    pub fn environment(&self) -> &HashMap<String, String> {
+        &self.environment
     }
 
     /// One answer for each requested container.

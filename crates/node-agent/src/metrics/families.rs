@@ -115,6 +115,10 @@ pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
     let refused = facts.assignments.refused.len() as f64;
     let help = "Pods of this node that request a GPU and get none; their events contain the reason";
     families.set_gauges(&[("node", &facts.node)], &[("sluice_refused_pods", help, refused)])?;
+    if let Some(path) = facts.injection {
+        let help = "How containers get their GPUs: 1 for one of the paths (nri, runtime, none)";
+        families.set_gauges(&[("node", &facts.node), ("path", path)], &[("sluice_injection", help, 1.0)])?;
+    }
     for gpu in facts.inventory.iter().flat_map(|inventory| &inventory.gpus) {
         gpu_families::add(&mut families, gpu, facts)?;
     }

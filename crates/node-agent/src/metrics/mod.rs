@@ -21,6 +21,7 @@ use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
 use crate::managers::{self, ManagerCommand, ManagerState, ManagerStatus, ManagerStatuses};
+use crate::nri::InForce;
 use crate::pods::{Assignments, AssignmentsWatch, Pods, PodsWatch};
 
 /// The GPUs, once the driver has answered for the first time.
@@ -46,6 +47,8 @@ pub struct Sources {
     pub command: ManagerCommand,
     /// Whether kubelet has accepted the registration.
     pub registered: watch::Receiver<bool>,
+    /// How containers get their GPUs.
+    pub injection: watch::Receiver<InForce>,
 }
 
 /// The facts of one moment.
@@ -63,6 +66,8 @@ pub struct Facts {
     pub managers: BTreeMap<String, ManagerStatus>,
     /// What the kernel reports about the managers' processes, by GPU.
     pub manager_processes: BTreeMap<String, ProcessFigures>,
+    /// How containers get their GPUs; `None` while it is unknown.
+    pub injection: Option<&'static str>,
     /// The managers' snapshots by GPU, or the error of the call.
     pub snapshots: BTreeMap<String, Result<SnapshotResponse, String>>,
 }
@@ -85,6 +90,7 @@ impl Sources {
             assignments: self.assignments.borrow().clone().unwrap_or_default(),
             managers,
             manager_processes,
+            injection: self.injection.borrow().label(),
             snapshots,
         }
     }
@@ -99,6 +105,10 @@ impl Sources {
         ];
         let unmet = conditions.into_iter().filter(|(is_met, _)| !is_met);
         let mut missing: Vec<String> = unmet.map(|(_, text)| text.to_owned()).collect();
+        let injection = self.injection.borrow();
+        if !injection.works() {
+            missing.push(injection.text());
+        }
         for (gpu, status) in self.statuses.now() {
             let text = match status.state {
                 ManagerState::Serving => continue,

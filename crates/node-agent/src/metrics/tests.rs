@@ -3,6 +3,7 @@ use super::*;
 #[test]
 fn readiness_lists_each_missing_component_until_none_is_missing() {
     let plugin = watch::Sender::new(false);
+    let injection = watch::Sender::new(InForce::None("no NRI at /nri.sock".into()));
     let inventory = InventorySlot::default();
     let (pods, statuses) = (watch::Sender::new(None), ManagerStatuses::default());
     let readiness = Sources {
@@ -19,15 +20,18 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
             arguments: Vec::new(),
         },
         registered: plugin.subscribe(),
+        injection: injection.subscribe(),
     };
     let missing = [
         "the NVIDIA driver has not reported its GPUs",
         "kubelet has not accepted the device plugin's registration",
         "the API server has not listed the node's pods",
+        "containers cannot get GPUs, and --injection=nri allows no other path: no NRI at /nri.sock",
     ];
     assert_eq!(readiness.missing(), missing);
     inventory.get_or_init(|| watch::Sender::new(NodeInventory::new(1, Vec::new())).subscribe());
     plugin.send_replace(true);
+    injection.send_replace(InForce::Nri("containerd v2.2.9".into()));
     pods.send_replace(Some(Arc::default()));
     statuses.add("GPU-a");
     assert_eq!(readiness.missing(), ["the pod-manager of GPU-a has not accepted its clients yet"]);

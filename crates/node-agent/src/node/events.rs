@@ -33,6 +33,12 @@ pub enum Reason {
     GpuSelfTest,
     /// A pod requests a GPU and gets none.
     GpuRefused,
+    /// The path by which containers get their GPUs is another one.
+    InjectionChanged,
+    /// There is no path by which containers could get their GPUs.
+    InjectionUnavailable,
+    /// A container was created without what the agent gives to it.
+    NotInjected,
 }
 
 impl Reason {
@@ -43,6 +49,9 @@ impl Reason {
             Self::GpuRecovered => (EventType::Normal, "GpuRecovered", "CheckGpu"),
             Self::GpuSelfTest => (EventType::Warning, "GpuSelfTest", "CheckGpu"),
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
+            Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
+            Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
         }
     }
 }

@@ -131,6 +131,15 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     result
 }
 
+/// Whether a pod with these annotations requests a GPU, rightly or wrongly, or has one assigned.
+#[must_use]
+pub fn uses_sluice(annotations: &BTreeMap<String, String>) -> bool {
+    !matches!(
+        (GpuRequest::from_annotations(annotations), annotations::assigned(annotations)),
+        (Ok(None), Ok(None))
+    )
+}
+
 /// Reads a pod's request and its assigned GPUs; `None` if the pod does not use Sluice.
 fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
-use sluice_placement::annotations::keys;
+use sluice_placement::annotations::{GpuRequest, keys};
 
 /// One pod of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,6 +51,19 @@ impl PodView {
             container: pod.spec.as_ref().and_then(main_container).unwrap_or_default(),
             container_names: status.map(container_names).unwrap_or_default(),
         })
+    }
+
+    /// Whether this container gets the pod's GPU.
+    #[must_use]
+    pub fn gets_gpu(&self, container: &str) -> bool {
+        let request = GpuRequest::from_annotations(&self.annotations).ok().flatten();
+        let named = request.map(|request| request.containers).unwrap_or_default();
+        // The webhook records its choice. A pod that did not pass it asks for a device slot by itself.
+        if named.is_empty() {
+            self.container == container
+        } else {
+            named.iter().any(|name| name == container)
+        }
     }
 
     /// `namespace/name`.

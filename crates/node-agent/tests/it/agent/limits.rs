@@ -1,7 +1,7 @@
 //! Annotations become limits of clients, and end with the pod.
 
 use super::api::Kind;
-use super::node::{Node, last_set, names, soon, uuid};
+use super::node::{Node, last_set, names, of_reason, soon, uuid};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,9 +13,7 @@ async fn pod_becomes_a_client_when_assigned_and_leaves_when_it_ends() {
 
     node.put("train", &[("quota", "0.3"), ("limit", "0.5"), ("memory", "2Gi")]);
     let seen = &mut node.api.seen();
-    let refused =
-        soon("an event", seen.wait_for(|seen| !seen.events.is_empty())).await.unwrap().events[0].clone();
-    assert_eq!(refused["reason"], "GpuRefused");
+    let refused = of_reason(seen, "GpuRefused", 1).await.remove(0);
     assert_eq!(refused["regarding"]["uid"], "uid-train");
     assert!(refused["note"].as_str().unwrap().contains("sluice.dev/assigned-gpu is missing"), "{refused}");
 
@@ -90,9 +88,9 @@ async fn pod_with_impossible_assignment_gets_an_event_and_others_their_gpu() {
     node.put("third", &[("quota", "0.1"), ("assigned-gpu", &uuid(0))]);
     last_set(&mut received, "the third", |set| names(&set.clients) == ["first", "third"]).await;
     let mut seen = node.api.seen();
-    let seen = soon("two events", seen.wait_for(|seen| seen.events.len() >= 2)).await.unwrap().clone();
+    let events = of_reason(&mut seen, "GpuRefused", 2).await;
     let note = |uid: &str| {
-        let event = seen.events.iter().find(|event| event["regarding"]["uid"] == uid).unwrap();
+        let event = events.iter().find(|event| event["regarding"]["uid"] == uid).unwrap();
         (event["type"].as_str().unwrap().to_owned(), event["note"].as_str().unwrap().to_owned())
     };
     let (kind, words) = note("uid-stranger");

@@ -2,6 +2,7 @@
 
 mod amounts;
 mod api;
+mod injection;
 mod limits;
 mod manager;
 mod node;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Api, Kind, NODE};
+use super::api::{Api, Kind, NODE, Seen};
 use super::manager::{Manager, Received};
 use crate::fake_gpus::{self, FakeDriver};
 
@@ -88,6 +88,11 @@ impl Node {
     }
 
     pub async fn start_agent(&self) -> Agent {
+        self.start_agent_with("runtime").await
+    }
+
+    /// `injection`: `auto`, `nri` or `runtime`.
+    pub async fn start_agent_with(&self, injection: &str) -> Agent {
         let listen = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listeners = Listeners { pages: listen().await, health: listen().await };
         self.port.store(listeners.pages.local_addr().unwrap().port(), Ordering::SeqCst);
@@ -100,6 +105,9 @@ impl Node {
             format!("--state-folder={}", path("state")),
             format!("--socket-folder={}", path("sockets")),
             format!("--plugin-folder={}", path("plugins")),
+            format!("--nri-socket={}", path("nri.sock")),
+            format!("--cdi-folder={}", path("cdi")),
+            format!("--injection={injection}"),
         ];
         let config = Config::read(&Program::parse_from(flags).arguments, |_| None).unwrap();
         let environment = Environment {
@@ -149,6 +157,20 @@ impl Node {
             }
         })
         .await
+    }
+
+    /// Where the agent looks for the runtime.
+    pub fn nri_socket(&self) -> PathBuf {
+        self.root.path().join("nri.sock")
+    }
+
+    /// Writes a CDI specification with these devices.
+    pub fn write_cdi(&self, devices: &[String]) {
+        let devices: Vec<Value> = devices.iter().map(|name| json!({"name": name})).collect();
+        let folder = self.root.path().join("cdi");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("gpu.json"), json!({"kind": "nvidia.com/gpu", "devices": devices}).to_string())
+            .unwrap();
     }
 
     pub fn socket_folder(&self) -> PathBuf {
@@ -240,6 +262,14 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
+}
+
+/// Waits until there are this many events of a reason, and returns them.
+pub async fn of_reason(seen: &mut watch::Receiver<Seen>, reason: &str, count: usize) -> Vec<Value> {
+    let of = |seen: &Seen| -> Vec<Value> {
+        seen.events.iter().filter(|event| event["reason"] == reason).cloned().collect()
+    };
+    of(&soon(reason, seen.wait_for(|seen| of(seen).len() >= count)).await.unwrap())
 }
 
 /// Waits until the last set of clients satisfies the condition.

@@ -5,7 +5,7 @@ use sluice_placement::inventory::NodeInventory;
 
 use super::api::{Kind, NODE};
 use super::manager::Behaviour;
-use super::node::{Node, last_set, names, soon, uuid};
+use super::node::{Node, last_set, names, of_reason, soon, uuid};
 
 /// The value of a series.
 fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
@@ -188,12 +188,7 @@ async fn unhealthy_gpu_causes_events_on_the_node_and_on_its_pods() {
     }
     node.gpus.lose(0);
     let mut seen = node.api.seen();
-    let of = |reason: &'static str| {
-        move |seen: &super::api::Seen| {
-            seen.events.iter().filter(|event| event["reason"] == reason).count() == 2
-        }
-    };
-    let events = soon("two events", seen.wait_for(of("GpuUnhealthy"))).await.unwrap().events.clone();
+    let events = of_reason(&mut seen, "GpuUnhealthy", 2).await;
     let about: Vec<_> = events.iter().map(|event| event["regarding"]["name"].as_str().unwrap()).collect();
     assert_eq!(about, [NODE, "mine"]);
     assert!(events.iter().all(|event| event["note"].as_str().unwrap().contains(&uuid(0))), "{events:?}");

@@ -2,6 +2,7 @@
 
 pub mod kubelet;
 pub mod node;
+pub mod runtime;
 
 use std::time::Duration;
 

@@ -1,0 +1,142 @@
+//! By which path the node's containers get their GPUs, and its publication.
+
+use std::time::Duration;
+
+use sluice_placement::inventory::NodeInventory;
+use tokio::sync::watch;
+use tracing::info;
+
+use super::{CdiFolders, Registration};
+use crate::node::events::{EventQueue, Reason, about_node};
+use crate::tasks::replace_if_new;
+
+/// CDI specifications may appear at any time: NVIDIA's tools write them after the driver's start.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+
+/// The path that the operator wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Injection {
+    /// NRI where the runtime and the CDI specifications allow it, else NVIDIA's container runtime.
+    #[default]
+    Auto,
+    /// NRI only.
+    Nri,
+    /// NVIDIA's container runtime only.
+    Runtime,
+}
+
+/// The path in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InForce {
+    /// The runtime has not answered yet.
+    Unknown,
+    /// This plugin, named by the runtime's name.
+    Nri(String),
+    /// NVIDIA's container runtime, and why not NRI.
+    Runtime(String),
+    /// None, and why.
+    None(String),
+}
+
+impl InForce {
+    /// Whether containers can get GPUs.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        matches!(self, Self::Nri(_) | Self::Runtime(_))
+    }
+
+    /// Value of the metric's label; `None` while it is unknown.
+    #[must_use]
+    pub fn label(&self) -> Option<&'static str> {
+        match self {
+            Self::Unknown => None,
+            Self::Nri(_) => Some("nri"),
+            Self::Runtime(_) => Some("runtime"),
+            Self::None(_) => Some("none"),
+        }
+    }
+
+    /// For an operator.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Unknown => "the container runtime has not answered yet on its NRI socket".to_owned(),
+            Self::Nri(runtime) => format!("containers get their GPUs by NRI of {runtime} and CDI"),
+            Self::Runtime(why) => {
+                format!(
+                    "containers get their GPUs by NVIDIA's container runtime from NVIDIA_VISIBLE_DEVICES: {why}"
+                )
+            }
+            Self::None(why) => {
+                format!("containers cannot get GPUs, and --injection=nri allows no other path: {why}")
+            }
+        }
+    }
+}
+
+/// Decides the path in force.
+#[must_use]
+fn decide(wanted: Injection, registration: &Registration, devices: Result<(), String>) -> InForce {
+    let why = match (wanted, registration, devices) {
+        (Injection::Runtime, ..) => return InForce::Runtime("--injection=runtime".to_owned()),
+        (_, None, _) => return InForce::Unknown,
+        (_, Some(Ok(runtime)), Ok(())) => return InForce::Nri(runtime.clone()),
+        (_, Some(Ok(_)), Err(why)) => why,
+        (_, Some(Err(why)), _) => format!("no NRI: {why}"),
+    };
+    if wanted == Injection::Nri { InForce::None(why) } else { InForce::Runtime(why) }
+}
+
+/// What [`follow`] needs.
+#[derive(Debug)]
+pub struct Settings {
+    /// The node's name.
+    pub node: String,
+    /// The path that the operator wants.
+    pub wanted: Injection,
+    /// Where CDI specifications are.
+    pub cdi: CdiFolders,
+}
+
+/// Publishes the path in force whenever it changes, until the inventory ends. Each change is an Event on the node.
+pub async fn follow(
+    settings: Settings,
+    mut registration: watch::Receiver<Registration>,
+    mut inventory: watch::Receiver<NodeInventory>,
+    in_force: watch::Sender<InForce>,
+    events: EventQueue,
+) {
+    let mut check = tokio::time::interval(CHECK_EVERY);
+    // The first tick is at once.
+    let mut ticks = 0_u32;
+    loop {
+        let uuids: Vec<String> =
+            inventory.borrow_and_update().gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+        let folders = settings.cdi.clone();
+        let named = tokio::task::spawn_blocking(move || folders.qualified(&uuids).map(drop)).await;
+        let known = registration.borrow_and_update().clone();
+        // A runtime that accepts the connection and then is silent must not keep the node back.
+        let known = known.or_else(|| {
+            (ticks > 1).then(|| Err("the runtime accepts the connection and does not answer".to_owned()))
+        });
+        let now = decide(settings.wanted, &known, named.unwrap_or_else(|why| Err(why.to_string())));
+        let before = in_force.borrow().label();
+        if now.label() != before {
+            info!(path = now.label(), "{}", now.text());
+            let reason = if now.works() { Reason::InjectionChanged } else { Reason::InjectionUnavailable };
+            if now != InForce::Unknown {
+                events.publish(about_node(&settings.node), reason, now.text());
+            }
+        }
+        in_force.send_if_modified(|last| replace_if_new(last, now));
+        tokio::select! {
+            // Without a plugin it never changes.
+            Ok(()) = registration.changed() => {}
+            changed = inventory.changed() => if changed.is_err() { return },
+            _ = check.tick() => ticks = ticks.saturating_add(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The plugin that gives the node agent itself the driver, on nodes without NVIDIA's container runtime.
+//!
+//! It runs in a container of the agent's pod that kubelet starts before the agent's own container. When the runtime creates
+//! that one, the plugin adds the CDI device `all`. It has to stay, for the times when the agent's container is created again.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::routing::get;
+use sluice_proto::nri::{CdiDevice, Container, ContainerAdjustment, KeyValue, PodSandbox};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::cdi::ignores_devices;
+use super::session::{Plugin, RuntimeName};
+use super::{Places, VISIBLE_DEVICES, VOID, supervisor};
+
+/// The agent's container in its pod.
+const CONTAINER: &str = "node-agent";
+/// The device of NVIDIA's CDI specifications that stands for all GPUs.
+const ALL: &str = "all";
+
+struct OwnDriverPlugin {
+    places: Places,
+    pod_uid: String,
+    ready: CancellationToken,
+    /// Why the runtime would ignore the device.
+    ignores_devices: Option<String>,
+}
+
+/// Serves until `stop`. From the moment at which the agent's container may be created, it answers `/readyz` at `health`.
+///
+/// # Errors
+/// The address of the probe is in use.
+pub(crate) async fn give_own_driver(
+    places: Places,
+    pod_uid: String,
+    health: SocketAddr,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let ready = CancellationToken::new();
+    let socket = places.socket.clone();
+    let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), ignores_devices: None };
+    let answer = async {
+        ready.cancelled().await;
+        let listener =
+            TcpListener::bind(health).await.with_context(|| format!("cannot listen on --health {health}"))?;
+        let pages = Router::new().route("/readyz", get(async || "ok\n"));
+        sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
+        anyhow::Ok(())
+    };
+    let connected = supervisor::keep_connected(&socket, &mut plugin, |_why| {});
+    tokio::select! {
+        answered = answer => answered,
+        () = connected => Ok(()),
+        () = stop.cancelled() => Ok(()),
+    }
+}
+
+impl Plugin for OwnDriverPlugin {
+    fn name(&self) -> &'static str {
+        "sluice-own-driver"
+    }
+
+    fn index(&self) -> &'static str {
+        "49"
+    }
+
+    fn registered(&mut self, runtime: RuntimeName, _pods: &[PodSandbox], _containers: &[Container]) {
+        info!(runtime, "registered with the runtime's NRI");
+        self.ignores_devices = ignores_devices(&runtime);
+        self.ready.cancel();
+    }
+
+    async fn adjust(
+        &mut self,
+        pod: &PodSandbox,
+        container: &Container,
+        _within: Duration,
+    ) -> Result<ContainerAdjustment, String> {
+        if pod.uid != self.pod_uid || container.name != CONTAINER {
+            return Ok(ContainerAdjustment::default());
+        }
+        let devices = match &self.ignores_devices {
+            Some(why) => Err(why.clone()),
+            None => self.places.cdi.qualified(&[ALL.to_owned()]),
+        };
+        let devices = devices.map_err(|why| format!("sluice: {why}"))?;
+        Ok(ContainerAdjustment {
+            env: vec![KeyValue { key: VISIBLE_DEVICES.into(), value: VOID.into() }],
+            cdi_devices: devices.into_iter().map(|name| CdiDevice { name }).collect(),
+            ..ContainerAdjustment::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
