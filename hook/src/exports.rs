@@ -400,9 +400,7 @@ macro_rules! exports {
     };
     // Ordered in a stream.
     (@body free "cuMemFreeAsync" $real:ident $variant:ident ($pointer:ident $stream:ident)) => {
-        governed::charge::free_in_stream($pointer, ($stream, exports!(@ptsz $variant)), || {
-            exports!(@submit_by_value Work::Small, $real $variant ($pointer $stream))
-        })
+        governed::charge::free_in_stream($pointer, ($stream, exports!(@ptsz $variant)), move |on| unsafe { $real($pointer, on) })
     };
     // Only drops a reference.
     (@body free "cuMemRelease" $real:ident $variant:ident ($handle:ident)) => {

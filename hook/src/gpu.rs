@@ -323,7 +323,8 @@ fn handle(stream: Stream) -> CUstream {
     match stream.kind {
         // The null handle means the legacy stream in every entry point used here.
         StreamKind::Legacy => std::ptr::null_mut(),
-        StreamKind::Created | StreamKind::PerThread => pointer(stream.driver_handle()),
+        StreamKind::Created => pointer(stream.driver_handle()),
+        StreamKind::PerThread => preempt::own_stand_in().unwrap_or_else(|| pointer(stream.driver_handle())),
     }
 }
 

@@ -42,8 +42,8 @@ use crate::leaked::Leaked;
 pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
 pub(crate) use loads::{make_loading_call, make_own_loading_call};
 pub(crate) use submit::{
-    destroy_graph, on_queue, query_on_stream, stands_for, submit, submit_by_caller, submit_by_value,
-    through_engine, update_graph,
+    destroy_graph, on_queue, own_stand_in, query_on_stream, stands_for, submit, submit_by_caller,
+    submit_by_value, through_engine, update_graph,
 };
 pub(crate) use waits::{
     begin_context_end, cancel_context_end, capture, destroy_stream, finish_context_end, flush_context_before,

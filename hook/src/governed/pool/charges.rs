@@ -97,7 +97,7 @@ pub(in crate::governed) fn freed() {
 }
 
 /// Memory of a pool was freed, so its size may change when the GPU has reached the free.
-pub(super) fn note_free() {
+pub(in crate::governed) fn note_free() {
     FREED.store(true, Relaxed);
 }
 
