@@ -9,6 +9,7 @@
  *   needed    a pool keeps freed memory that a later allocation outside of it needs -> free bytes
  *   captured  a captured allocation is never launched -> free bytes
  *   launched  a captured allocation is launched -> free bytes
+ *   added     an allocation is added to a graph, by each of the two functions, and both graphs are launched -> free bytes after each
  *   host      a pool of host memory -> free bytes
  *   destroyed a pool is destroyed before its last allocation is freed -> free bytes, before and after the free
  *   plain     memory of a pool is freed by cuMemFree -> free bytes
@@ -163,6 +164,28 @@ static void captured(int launches) {
     SAY("%zu", free_bytes());
 }
 
+/* Bytes that are free after a graph with one node was launched. */
+static size_t after_launch(CUgraph graph) {
+    CUgraphExec exec;
+    DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    DO(cuGraphLaunch(exec, NULL));
+    DO(cuStreamSynchronize(NULL));
+    return free_bytes();
+}
+
+static void added_to_graphs(void) {
+    enum { MEM_ALLOC = 10 };
+    AllocNode alloc = {.props = {.type = 1, .location = {1, 0}}, .bytes = BIG / 2};
+    GraphNodeParams node = {.type = MEM_ALLOC, .alloc = alloc};
+    CUgraph graphs[2];
+    void *added;
+    for (int i = 0; i < 2; i++) DO(cuGraphCreate(&graphs[i], 0));
+    DO(cuGraphAddMemAllocNode(&added, graphs[0], NULL, 0, &alloc));
+    size_t first = after_launch(graphs[0]);
+    DO(cuGraphAddNode(&added, graphs[1], NULL, 0, &node));
+    SAY("%zu %zu", first, after_launch(graphs[1]));
+}
+
 static void host(void) {
     CUmemoryPool pool = new_pool(LOCATION_HOST);
     CUdeviceptr data;
@@ -300,6 +323,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "needed")) needed();
     if (!strcmp(what, "captured")) captured(0);
     if (!strcmp(what, "launched")) captured(1);
+    if (!strcmp(what, "added")) added_to_graphs();
     if (!strcmp(what, "host")) host();
     if (!strcmp(what, "destroyed")) destroyed();
     if (!strcmp(what, "plain")) plain();

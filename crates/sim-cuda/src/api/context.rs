@@ -83,13 +83,11 @@ pub(crate) fn cuCtxGetStreamPriorityRange(least: Ptr<c_int>, greatest: Ptr<c_int
 }
 
 pub(crate) fn cuCtxGetLimit(value: Ptr<usize>, limit: CUlimit) -> Status {
-    current()?;
-    value.write(match limit {
-        0 => 1_024,
-        1 => 1 << 20,
-        2 => 8 << 20,
-        _ => 0,
-    })
+    /// The buffer of printf.
+    const PRINTF: (CUlimit, usize) = (1, 1 << 20);
+    let context = current()?;
+    let other = if limit == PRINTF.0 { PRINTF.1 } else { 0 };
+    value.write(context.limits.get(limit).unwrap_or(other))
 }
 
 fn synchronize(context: &Context) -> Status {
@@ -130,7 +128,10 @@ functions! {
         = device.write(context(handle)?.device.number());
     fn cuCtxGetFlags(flags: Ptr<c_uint>) = flags.write(current()?.flags);
     fn cuCtxGetId(handle: Ptr<CUctx_st>, id: Ptr<c_ulonglong>) = id.write(context(handle)?.handle as u64);
-    fn cuCtxSetLimit(_limit: CUlimit, _value: usize) = current().map(drop);
+    fn cuCtxSetLimit(limit: CUlimit, value: usize) = {
+        let context = current()?;
+        context.limits.set(&context.device, limit, value)
+    };
     fn cuCtxSetCacheConfig(_config: CUfunc_cache) = current().map(drop);
     fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) = current().map(drop);
     fn cuCtxResetPersistingL2Cache() = current().map(drop);

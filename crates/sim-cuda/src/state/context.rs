@@ -3,6 +3,7 @@
 use super::driver::driver;
 use super::groups::{Control, Groups};
 use super::host::HostThread;
+use super::limits::Limits;
 use super::memory::PoolId;
 use super::stream::Stream;
 use super::words::Words;
@@ -105,6 +106,8 @@ pub(crate) struct Context {
     closing: Mutex<Vec<Mark>>,
     /// Local memory of each thread, in bytes.
     local: AtomicU32,
+    /// Limits with memory of their own.
+    pub(crate) limits: Limits,
     /// See [`draining`](Self::draining).
     draining: AtomicU32,
     alive: AtomicBool,
@@ -129,6 +132,7 @@ impl Context {
             legacy: Mutex::new(None),
             closing: Mutex::new(Vec::new()),
             local: AtomicU32::new(LOCAL),
+            limits: Limits::default(),
             draining: AtomicU32::new(0),
             alive: AtomicBool::new(true),
             error: AtomicU32::new(0),
@@ -226,6 +230,7 @@ impl Context {
             module.functions.iter().for_each(|function| drop(driver.functions.remove(function.handle)));
         }
         driver.memory.release_context(self.handle);
+        self.limits.end(&self.device);
         lock(&self.streams).clear();
         lock(&self.legacy).take();
         CURRENT.with_borrow_mut(|stack| stack.retain(|other| other.handle != self.handle));

@@ -74,6 +74,11 @@ fn memory_of_a_launched_graph_is_charged() {
 }
 
 #[test]
+fn memory_of_a_launched_graph_with_an_added_allocation_is_charged() {
+    assert_eq!(printed("added"), format!("{} {}", LIMIT - BIG / 2, LIMIT - BIG));
+}
+
+#[test]
 fn memory_of_a_host_pool_is_not_charged() {
     assert_eq!(printed("host"), LIMIT.to_string());
 }
