@@ -122,7 +122,9 @@ pub(crate) fn has_queued_commands(context: u64) -> bool {
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {
-                streams::of_context(context).iter().any(|queue| {
+                let ended = streams::ended().into_iter().filter(|queue| queue.stream().context.0 == context);
+                streams::of_context(context).into_iter().chain(ended).any(|queue| {
+                    let queue = &queue;
                     engine.pending_commands(queue) > 0
                         && (preemptors::is_preempted_by_manager(queue.id())
                             || !preemptors::is_any_preempted_by_program())
