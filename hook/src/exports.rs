@@ -283,7 +283,10 @@ macro_rules! exports {
         governed::context::destroy($context, || unsafe { $real($context) })
     };
     (@body context "cuCtxDetach" $real:ident $variant:ident ($context:ident)) => {
-        governed::context::destroy($context, || unsafe { $real($context) })
+        governed::context::detach($context, || unsafe { $real($context) })
+    };
+    (@body context "cuCtxAttach" $real:ident $variant:ident ($context:ident $flags:ident)) => {
+        unsafe { governed::context::attach($context, || $real($context, $flags)) }
     };
     (@body context "cuGreenCtxDestroy" $real:ident $variant:ident ($green:ident)) => {
         governed::context::destroy_green($green, || unsafe { $real($green) })

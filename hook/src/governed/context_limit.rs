@@ -1,11 +1,13 @@
 //! Limits of a context that take GPU memory (`cuCtxSetLimit`): the stack of each thread, of which the GPU has one for all threads that it can
 //! run at once, and the heap of kernels. The memory of the initial limits is a part of the context; what a call adds is charged.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::allocations::{Allocation, HandleSpace};
+use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Outcome;
 
 use super::{charge, guarded, sync};
@@ -25,9 +27,16 @@ struct Change {
     before: u64,
 }
 
+/// Held during a change: the limit that the driver reports before and after it tells what it adds.
+static CHANGING: Mutex<()> = Mutex::new(());
+
 /// `cuCtxSetLimit`.
 pub(crate) fn set(limit: CUlimit, value: usize, real: impl FnOnce() -> CUresult) -> CUresult {
     let call = || sync::may_wait(real);
+    if process::check_governed().is_err() {
+        return call();
+    }
+    let _alone = lock(&CHANGING);
     let Some(change) = guarded(None, || Change::of(limit)) else { return call() };
     let reserved = change.bytes(change.before, value as u64);
     if !guarded(true, || change.reserve(reserved)) {
@@ -66,6 +75,10 @@ impl Change {
     }
 
     fn reserve(&self, bytes: u64) -> bool {
+        // A client above its limit may lower what it has.
+        if bytes == 0 {
+            return true;
+        }
         self.managed.track();
         match charge::reserve_or_trim(self.managed, bytes) {
             Outcome::Governed(()) => {}

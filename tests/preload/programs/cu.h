@@ -72,6 +72,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
 CUresult cuCtxCreate_v2(CUcontext *, unsigned, CUdevice);
 CUresult cuCtxDestroy_v2(CUcontext);
+CUresult cuCtxAttach(CUcontext *, unsigned);
+CUresult cuCtxDetach(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxSetLimit(int, size_t);

@@ -3,9 +3,8 @@
 pub(crate) use super::device::*;
 // Functions that differ in name only.
 pub(crate) use self::{
-    cuCtxCreate_v2 as cuCtxCreate, cuCtxDestroy_v2 as cuCtxDestroy, cuCtxDestroy_v2 as cuCtxDetach,
-    cuCtxPopCurrent_v2 as cuCtxPopCurrent, cuCtxPushCurrent_v2 as cuCtxPushCurrent,
-    cuDevicePrimaryCtxRelease_v2 as cuDevicePrimaryCtxRelease,
+    cuCtxCreate_v2 as cuCtxCreate, cuCtxDestroy_v2 as cuCtxDestroy, cuCtxPopCurrent_v2 as cuCtxPopCurrent,
+    cuCtxPushCurrent_v2 as cuCtxPushCurrent, cuDevicePrimaryCtxRelease_v2 as cuDevicePrimaryCtxRelease,
     cuDevicePrimaryCtxReset_v2 as cuDevicePrimaryCtxReset,
     cuDevicePrimaryCtxSetFlags_v2 as cuDevicePrimaryCtxSetFlags,
 };
@@ -122,7 +121,13 @@ functions! {
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) = driver()?.device(device)?.release(true);
     fn cuCtxCreate_v4(handle: Ptr<CUcontext>, _params: Ptr<CUctxCreateParams>, flags: c_uint, device: CUdevice)
         = cuCtxCreate_v2(handle, flags, device);
-    fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = handle.write_handle(current()?.handle);
+    fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = {
+        let context = current()?;
+        context.attach();
+        handle.write_handle(context.handle)
+    };
+    fn cuCtxDetach(handle: Ptr<CUctx_st>)
+        = driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.detach();
     fn cuCtxGetDevice(device: Ptr<CUdevice>) = device.write(current()?.device.number());
     fn cuCtxGetDevice_v2(device: Ptr<CUdevice>, handle: Ptr<CUctx_st>)
         = device.write(context(handle)?.device.number());

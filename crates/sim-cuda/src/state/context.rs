@@ -106,6 +106,8 @@ pub(crate) struct Context {
     closing: Mutex<Vec<Mark>>,
     /// Local memory of each thread, in bytes.
     local: AtomicU32,
+    /// Uses besides that of the program that has made it.
+    attached: AtomicU32,
     /// Limits with memory of their own.
     pub(crate) limits: Limits,
     /// See [`draining`](Self::draining).
@@ -132,6 +134,7 @@ impl Context {
             legacy: Mutex::new(None),
             closing: Mutex::new(Vec::new()),
             local: AtomicU32::new(LOCAL),
+            attached: AtomicU32::new(0),
             limits: Limits::default(),
             draining: AtomicU32::new(0),
             alive: AtomicBool::new(true),
@@ -214,6 +217,19 @@ impl Context {
         self.drain()?;
         self.local.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(crate) fn attach(&self) {
+        self.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a use. The last one ends the context.
+    pub(crate) fn detach(&self) -> Status {
+        let others = |attached: u32| attached.checked_sub(1);
+        match self.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others) {
+            Ok(_) => Ok(()),
+            Err(_) => self.destroy(),
+        }
     }
 
     /// Ends the context with everything in it, after all submitted work is done.

@@ -142,6 +142,15 @@ fn what_a_program_adds_to_the_heap_and_the_stacks_of_a_context_is_charged_until_
 }
 
 #[test]
+fn memory_of_a_context_that_is_used_twice_is_charged_until_the_last_use_ends() {
+    let _lock = shared();
+    let node = Node::start(&format!("1\nuses 0.5 1.0 {}\n", 1024 * MIB));
+    let mut tenant = node.tenant("uses", "attached").start();
+    assert_eq!([tenant.line(), tenant.line()], ["512", "1024"]);
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn the_memory_of_a_killed_process_is_back_for_the_others_of_its_client() {
     let _lock = shared();
     let node = Node::start(&format!("1\npod 0.5 1.0 {}\n", 64 * MIB));
