@@ -66,9 +66,10 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
         }
     }
 
-    /// Keeps a stream stopped that was destroyed while it was preempted, so that its commands wait for its restoration. `None` if it is
-    /// no such stream.
+    /// Renews the lease of a stream that was destroyed while it was preempted, so that its commands wait for its restoration. `None` if it
+    /// is no such stream, or if the request has no lease.
     fn renew_destroyed(&self, queue: &Queue, request: Request, now: u64) -> Option<Achieved> {
+        request.lease_ns?;
         let mut table = self.lock_table();
         let ends = table.ending_contexts.is_ending(queue.stream().context);
         let queue_state = table.queue_state_mut(queue.id())?;
