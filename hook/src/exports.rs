@@ -51,6 +51,24 @@ const fn loads(name: &str) -> bool {
     is_of_code && !begins(name, "cuModuleGet") && !begins(name, "cuLibraryGetKernel")
 }
 
+/// Whether a thread that is cancelled in a call ends only after it: the hook keeps an account of what the driver does in calls of this
+/// policy. Waits for the GPU have the same protection where the wait is counted.
+const fn ends_before_cancellation(policy: &str) -> bool {
+    matches!(
+        policy.as_bytes(),
+        b"alloc"
+            | b"alloc_async"
+            | b"free"
+            | b"physical"
+            | b"pool"
+            | b"trim"
+            | b"capture"
+            | b"stream"
+            | b"context"
+            | b"context_limit"
+    )
+}
+
 macro_rules! exports {
     // The body of each row, from its policy, base name, real function, variant and arguments.
     (@body launch "cuGraphLaunch" $real:ident $variant:ident ($($a:ident)*)) => {{
@@ -140,8 +158,8 @@ macro_rules! exports {
         })
     };
 
-    (@body may_wait $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::sync::may_wait(|| unsafe { $real($($a),*) })
+    (@body context_limit $name:tt $real:ident $variant:ident ($limit:ident $value:ident)) => {
+        governed::context_limit::set($limit, $value, || unsafe { $real($limit, $value) })
     };
 
     (@body copy $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
@@ -265,7 +283,10 @@ macro_rules! exports {
         governed::context::destroy($context, || unsafe { $real($context) })
     };
     (@body context "cuCtxDetach" $real:ident $variant:ident ($context:ident)) => {
-        governed::context::destroy($context, || unsafe { $real($context) })
+        governed::context::detach($context, || unsafe { $real($context) })
+    };
+    (@body context "cuCtxAttach" $real:ident $variant:ident ($context:ident $flags:ident)) => {
+        unsafe { governed::context::attach($context, || $real($context, $flags)) }
     };
     (@body context "cuGreenCtxDestroy" $real:ident $variant:ident ($green:ident)) => {
         governed::context::destroy_green($green, || unsafe { $real($green) })
@@ -382,6 +403,11 @@ macro_rules! exports {
     (@body pool "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
         governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
     };
+    (@body pool "cuGraphAddMemAllocNode" $real:ident $variant:ident ($($a:ident)*)) => { exports!(@add_node $real $($a)*) };
+    (@body pool "cuGraphAddNode" $real:ident $variant:ident ($($a:ident)*)) => { exports!(@add_node $real $($a)*) };
+    (@add_node $real:ident $($a:ident)*) => {
+        governed::pool::add_node(|| unsafe { $real($($a),*) }, || None$(.or(Argument($a).node_location()))*)
+    };
     (@body pool $name:tt $real:ident $variant:ident ($pool:ident $place:ident $($a:ident)*)) => {
         unsafe { governed::pool::locate($pool, Argument($place).location(), || $real($pool, $place $(, $a)*)) }
     };
@@ -400,9 +426,7 @@ macro_rules! exports {
     };
     // Ordered in a stream.
     (@body free "cuMemFreeAsync" $real:ident $variant:ident ($pointer:ident $stream:ident)) => {
-        governed::charge::free_in_stream($pointer, ($stream, exports!(@ptsz $variant)), || {
-            exports!(@submit_by_value Work::Small, $real $variant ($pointer $stream))
-        })
+        governed::charge::free_in_stream($pointer, ($stream, exports!(@ptsz $variant)), move |on| unsafe { $real($pointer, on) })
     };
     // Only drops a reference.
     (@body free "cuMemRelease" $real:ident $variant:ident ($handle:ident)) => {
@@ -455,6 +479,7 @@ macro_rules! exports {
             #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name, so its contract is the caller's. Only the stream may be replaced, by one that stands in for it in the same context, and a copy's source by a staged copy of the same bytes. A deferred call is made before the command counts as done, and until then the program keeps its arguments valid. Memory behind them is read only where the driver's contract makes it readable, after a check for null; results are read after success")]
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
+                let _uncancelled = const { ends_before_cancellation(stringify!($policy)) }.then(governed::Uncancelled::begin);
                 exports!(@body $policy $name real $variant ($($a)*))
             }
         )*

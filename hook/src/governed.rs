@@ -4,6 +4,7 @@
 pub(crate) mod alloc;
 pub(crate) mod charge;
 pub(crate) mod context;
+pub(crate) mod context_limit;
 pub(crate) mod copy;
 mod deferred_release;
 pub(crate) mod launch;

@@ -229,6 +229,26 @@ pub(crate) fn graph_bytes(device: CUdevice) -> Option<u64> {
     (asked == CUresult::SUCCESS).then_some(bytes)
 }
 
+/// A limit of the current context, in bytes.
+pub(crate) fn limit(limit: CUlimit) -> Option<u64> {
+    let mut value = 0;
+    // SAFETY: `value` is writable.
+    let asked = unsafe { real::table().cuCtxGetLimit?(&raw mut value, limit) };
+    (asked == CUresult::SUCCESS).then_some(value as u64)
+}
+
+/// How many threads a device can run at once.
+pub(crate) fn resident_threads(device: CUdevice) -> Option<u64> {
+    let attribute = |attribute| {
+        let mut value = 0;
+        // SAFETY: `value` is writable.
+        let asked = unsafe { real::table().cuDeviceGetAttribute?(&raw mut value, attribute, device) };
+        if asked == CUresult::SUCCESS { u64::try_from(value).ok() } else { None }
+    };
+    let multiprocessors: u64 = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    Some(multiprocessors.saturating_mul(attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?))
+}
+
 /// The device of the calling thread's context.
 pub(crate) fn current_device() -> Option<CUdevice> {
     let mut device = 0;
@@ -268,7 +288,8 @@ pub(crate) fn beside_captures<R>(call: impl FnOnce() -> R) -> R {
     if process::CAPTURES.any() { with_relaxed_capture_mode(call) } else { call() }
 }
 
-fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
+/// As [`beside_captures`], also if a capture begins meanwhile.
+pub(crate) fn with_relaxed_capture_mode<R>(call: impl FnOnce() -> R) -> R {
     let Some(exchange) = real::table().cuThreadExchangeStreamCaptureMode else { return call() };
     let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: `mode` is readable and writable; the first call stores the program's mode there.
@@ -323,7 +344,8 @@ fn handle(stream: Stream) -> CUstream {
     match stream.kind {
         // The null handle means the legacy stream in every entry point used here.
         StreamKind::Legacy => std::ptr::null_mut(),
-        StreamKind::Created | StreamKind::PerThread => pointer(stream.driver_handle()),
+        StreamKind::Created => pointer(stream.driver_handle()),
+        StreamKind::PerThread => preempt::own_stand_in().unwrap_or_else(|| pointer(stream.driver_handle())),
     }
 }
 

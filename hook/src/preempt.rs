@@ -42,8 +42,8 @@ use crate::leaked::Leaked;
 pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
 pub(crate) use loads::{make_loading_call, make_own_loading_call};
 pub(crate) use submit::{
-    destroy_graph, on_queue, query_on_stream, stands_for, submit, submit_by_caller, submit_by_value,
-    through_engine, update_graph,
+    destroy_graph, on_queue, own_stand_in, query_on_stream, stands_for, submit, submit_by_caller,
+    submit_by_value, through_engine, update_graph,
 };
 pub(crate) use waits::{
     begin_context_end, cancel_context_end, capture, destroy_stream, finish_context_end, flush_context_before,
@@ -124,7 +124,9 @@ pub(crate) fn has_queued_commands(context: u64) -> bool {
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {
-                streams::of_context(context).iter().any(|queue| {
+                let ended = streams::ended().into_iter().filter(|queue| queue.stream().context.0 == context);
+                streams::of_context(context).into_iter().chain(ended).any(|queue| {
+                    let queue = &queue;
                     engine.pending_commands(queue) > 0
                         && (preemptors::is_preempted_by_manager(queue.id())
                             || !preemptors::is_any_preempted_by_program())

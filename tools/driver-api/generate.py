@@ -32,7 +32,7 @@ LAID_OUT = [
     "CUuuid", "CUipcMemHandle", "CUipcEventHandle", "CUmemLocation", "CUlaunchConfig", "CUlaunchAttribute",
     "CUmemAllocationProp", "CUmemPoolProps", "CUDA_MEMCPY2D_v1", "CUDA_MEMCPY2D", "CUDA_MEMCPY3D",
     "CUDA_ARRAY_DESCRIPTOR_v1", "CUDA_ARRAY_DESCRIPTOR", "CUDA_ARRAY3D_DESCRIPTOR_v1", "CUDA_ARRAY3D_DESCRIPTOR",
-    "CUDA_LAUNCH_PARAMS", "CUdevprop", "CUeglFrame",
+    "CUDA_LAUNCH_PARAMS", "CUDA_MEM_ALLOC_NODE_PARAMS", "CUgraphNodeParams", "CUdevprop", "CUeglFrame",
 ]
 # Function pointers that this workspace calls or passes to the driver; the others are plain addresses.
 FUNCTIONS = {"CUhostFn", "CUstreamCallback"}
@@ -42,6 +42,7 @@ ENUMS = [
     "CUevent_record_flags", "CUstreamCaptureStatus", "CUstreamCaptureMode", "CUdevice_attribute", "CUmemorytype",
     "CUlaunchAttributeID", "CUpointer_attribute", "CUfunction_attribute", "CUstreamWaitValue_flags",
     "CUstreamWriteValue_flags", "CUcomputemode", "CUmemLocationType", "CUmemPool_attribute", "CUgraphMem_attribute",
+    "CUgraphNodeType", "CUlimit",
 ]
 
 BUILTIN = {

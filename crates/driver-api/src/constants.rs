@@ -158,6 +158,13 @@ values! {
     CUgraphMem_attribute {
         CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2
     }
+    CUgraphNodeType {
+        CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10
+    }
+    CUlimit {
+        CU_LIMIT_STACK_SIZE = 0
+        CU_LIMIT_MALLOC_HEAP_SIZE = 2
+    }
 }
 
 /// Size and alignment in bytes of each type in `types.rs`, from the C compiler.
@@ -171,8 +178,10 @@ pub(crate) const LAYOUTS: &[(&str, usize, usize)] = &[
     ("CUDA_MEMCPY2D", 128, 8),
     ("CUDA_MEMCPY2D_v1", 96, 8),
     ("CUDA_MEMCPY3D", 200, 8),
+    ("CUDA_MEM_ALLOC_NODE_PARAMS", 120, 8),
     ("CUdevprop", 56, 4),
     ("CUeglFrame", 64, 8),
+    ("CUgraphNodeParams", 256, 8),
     ("CUipcEventHandle", 64, 1),
     ("CUipcMemHandle", 64, 1),
     ("CUlaunchAttribute", 72, 8),

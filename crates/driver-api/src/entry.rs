@@ -9,8 +9,8 @@ pub enum Policy {
     Cooperative,
     /// The calling thread waits for the GPU.
     Sync,
-    /// The driver may wait until the context is idle, although the call submits no work and returns no result of work.
-    MayWait,
+    /// Changes how much GPU memory a context has. The driver may wait until the context is idle.
+    ContextLimit,
     /// Copies asynchronously.
     Copy,
     /// Allocates GPU memory of a size in the arguments.
@@ -19,7 +19,7 @@ pub enum Policy {
     AllocAsync,
     /// Frees such memory.
     Free,
-    /// Makes, finds or destroys a pool of memory.
+    /// Makes, finds or destroys a pool of memory, or adds a graph node that may allocate memory.
     Pool,
     /// Has the driver give back memory that a pool, or a device for graphs, does not use.
     Trim,
@@ -87,7 +87,7 @@ macro_rules! entries {
     (@policy launch) => { Policy::Launch };
     (@policy cooperative) => { Policy::Cooperative };
     (@policy sync) => { Policy::Sync };
-    (@policy may_wait) => { Policy::MayWait };
+    (@policy context_limit) => { Policy::ContextLimit };
     (@policy copy) => { Policy::Copy };
     (@policy alloc) => { Policy::Alloc };
     (@policy alloc_async) => { Policy::AllocAsync };

@@ -42,7 +42,6 @@ opaque! {
     CUDA_MEMCPY3D_PEER
     CUDA_MEMCPY3D_v1
     CUDA_MEMSET_NODE_PARAMS
-    CUDA_MEM_ALLOC_NODE_PARAMS
     CUDA_RESOURCE_DESC
     CUDA_RESOURCE_VIEW_DESC
     CUDA_TEXTURE_DESC
@@ -70,7 +69,6 @@ opaque! {
     CUgraphEdgeData
     CUgraphExecUpdateResultInfo
     CUgraphExec_st
-    CUgraphNodeParams
     CUgraphNode_st
     CUgraph_st
     CUgraphicsResource_st

@@ -70,7 +70,7 @@ forward cuCtxResetPersistingL2Cache ("cuCtxResetPersistingL2Cache", 11000, defau
 forward cuCtxSetCacheConfig ("cuCtxSetCacheConfig", 3020, default) fn(config: CUfunc_cache);
 context cuCtxSetCurrent ("cuCtxSetCurrent", 4000, default) fn(ctx: CUcontext);
 forward cuCtxSetFlags ("cuCtxSetFlags", 12010, default) fn(flags: c_uint);
-may_wait cuCtxSetLimit ("cuCtxSetLimit", 3010, default) fn(limit: CUlimit, value: usize);
+context_limit cuCtxSetLimit ("cuCtxSetLimit", 3010, default) fn(limit: CUlimit, value: usize);
 forward cuCtxSetSharedMemConfig ("cuCtxSetSharedMemConfig", 4020, default) fn(config: CUsharedconfig);
 sync    cuCtxSynchronize ("cuCtxSynchronize", 2000, default) fn();
 sync    cuCtxSynchronize_v2 ("cuCtxSynchronize", 13000, default) fn(ctx: CUcontext);
@@ -192,13 +192,13 @@ forward cuGraphAddExternalSemaphoresWaitNode ("cuGraphAddExternalSemaphoresWaitN
 forward cuGraphAddHostNode ("cuGraphAddHostNode", 10000, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *const CUDA_HOST_NODE_PARAMS);
 forward cuGraphAddKernelNode ("cuGraphAddKernelNode", 10000, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1);
 forward cuGraphAddKernelNode_v2 ("cuGraphAddKernelNode", 12000, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS);
-forward cuGraphAddMemAllocNode ("cuGraphAddMemAllocNode", 11040, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+pool    cuGraphAddMemAllocNode ("cuGraphAddMemAllocNode", 11040, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
 forward cuGraphAddMemFreeNode ("cuGraphAddMemFreeNode", 11040, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, dptr: CUdeviceptr);
 forward cuGraphAddMemcpyNode ("cuGraphAddMemcpyNode", 10000, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext);
 forward cuGraphAddMemsetNode ("cuGraphAddMemsetNode", 10000, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, memset_params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext);
-forward cuGraphAddNode ("cuGraphAddNode", 12020, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
-forward cuGraphAddNode_v2 ("cuGraphAddNode", 12030, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, dependency_data: *const CUgraphEdgeData, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
-forward cuGraphAddNode_v3 ("cuGraphAddNode", 13040, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, dependency_data: *const CUgraphEdgeData, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
+pool    cuGraphAddNode ("cuGraphAddNode", 12020, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
+pool    cuGraphAddNode_v2 ("cuGraphAddNode", 12030, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, dependency_data: *const CUgraphEdgeData, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
+pool    cuGraphAddNode_v3 ("cuGraphAddNode", 13040, default) fn(ph_graph_node: *mut CUgraphNode, h_graph: CUgraph, dependencies: *const CUgraphNode, dependency_data: *const CUgraphEdgeData, num_dependencies: usize, node_params: *mut CUgraphNodeParams);
 forward cuGraphBatchMemOpNodeGetParams ("cuGraphBatchMemOpNodeGetParams", 11070, default) fn(h_node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
 forward cuGraphBatchMemOpNodeSetParams ("cuGraphBatchMemOpNodeSetParams", 11070, default) fn(h_node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
 forward cuGraphChildGraphNodeGetGraph ("cuGraphChildGraphNodeGetGraph", 10000, default) fn(h_node: CUgraphNode, ph_graph: *mut CUgraph);

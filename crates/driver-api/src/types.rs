@@ -67,6 +67,15 @@ structs! {
         allocType: CUmemAllocationType, handleTypes: c_uint, location: CUmemLocation, win32SecurityAttributes: *mut c_void,
         maxSize: usize, usage: c_ushort, gpuDirectRDMACapable: c_uchar, reserved: [c_uchar; 53],
     }
+    /// A graph node that allocates memory.
+    CUDA_MEM_ALLOC_NODE_PARAMS {
+        poolProps: CUmemPoolProps, accessDescs: *const CUmemAccessDesc, accessDescCount: usize, bytesize: usize,
+        dptr: CUdeviceptr,
+    }
+    /// A graph node. In C all but the kind is a union, of which `alloc` is the part for allocations.
+    CUgraphNodeParams {
+        kind: CUgraphNodeType, reserved: [c_int; 3], alloc: CUDA_MEM_ALLOC_NODE_PARAMS, more: [u64; 15],
+    }
     /// A copy of two dimensions, as of version 2000.
     CUDA_MEMCPY2D_v1 {
         srcXInBytes: c_uint, srcY: c_uint, srcMemoryType: CUmemorytype, srcHost: *const c_void, srcDevice: CUdeviceptr_v1,

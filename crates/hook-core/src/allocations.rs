@@ -13,6 +13,10 @@ pub enum HandleSpace {
     Mipmap,
     /// Handles of physical memory (`cuMemCreate`).
     Physical,
+    /// Contexts: what the program has added to the stacks of threads.
+    Stack,
+    /// Contexts: what the program has added to the heap of kernels.
+    Heap,
 }
 
 /// One allocation.

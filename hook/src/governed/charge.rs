@@ -4,9 +4,11 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
+use sluice_preempt::command::Work;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{deferred_release, guarded, pool};
+use super::deferred_release::{self, When};
+use super::{guarded, pool};
 use crate::gpu;
 use crate::hold_kernel;
 use crate::preempt;
@@ -134,19 +136,35 @@ pub(crate) fn free(space: HandleSpace, handle: u64, real: impl FnOnce() -> CUres
     free_by(space, handle, real, |real| real(), release)
 }
 
-/// `cuMemFreeAsync`: the memory is in use until the stream reaches the free.
+/// `cuMemFreeAsync`: the memory is in use until the stream reaches the free. `real` makes the call on a stream: at once, or when the
+/// commands before it in a host queue were submitted. Until then the allocation is known and charged.
 pub(crate) fn free_in_stream(
     pointer: u64,
-    stream: (CUstream, bool),
-    real: impl FnOnce() -> CUresult,
+    (stream, per_thread): (CUstream, bool),
+    real: impl Fn(CUstream) -> CUresult + Copy + Send + Sync + 'static,
 ) -> CUresult {
-    let release_later = |allocation: Allocation| match process::device_in_use(allocation.device) {
-        Some(managed) if allocation.pool == 0 => {
-            deferred_release::behind_stream(managed, allocation.bytes, stream);
-        }
-        _ => release(allocation),
+    let free = move |on: (CUstream, bool), when| {
+        let release = |allocation| release_behind(allocation, on, when);
+        free_by(HandleSpace::Pointer, pointer, || real(on.0), |real| real(), release)
     };
-    free_by(HandleSpace::Pointer, pointer, real, |real| real(), release_later)
+    preempt::submit_by_value(
+        (Some(stream), per_thread),
+        || Work::Small,
+        || free((stream, per_thread), When::AtCall),
+        |on| free((on, false), When::AtCall),
+        || None,
+        || Box::new(move |on| free((on, false), When::Later)),
+    )
+}
+
+/// Releases the charge of memory that was freed in a stream, once the GPU has reached the free.
+fn release_behind(allocation: Allocation, stream: (CUstream, bool), when: When) {
+    let managed = process::device_in_use(allocation.device);
+    match (managed.filter(|_| allocation.pool == 0), when) {
+        (Some(managed), _) => deferred_release::behind_stream(managed, allocation.bytes, stream, when),
+        (None, When::AtCall) => release(allocation),
+        (None, When::Later) => pool::note_free(),
+    }
 }
 
 /// The entry is removed first: once the driver has freed the memory, another thread may get the same address.

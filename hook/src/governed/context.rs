@@ -1,7 +1,11 @@
 //! Contexts: which one is current, and the end of a context with everything in it.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
+use sluice_hook_core::lock;
 
 use super::{deferred_release, guarded};
 use crate::channel_groups;
@@ -20,6 +24,38 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 /// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
     channel_groups::with_context_creation(device, || changes_current(real))
+}
+
+/// Uses of contexts besides the one with which each was made (`cuCtxAttach`).
+static ATTACHED: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
+
+/// `cuCtxAttach`: one more use of the current context.
+///
+/// # Safety
+/// If `real` succeeds, it has written `context`.
+pub(crate) unsafe fn attach(context: *mut CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
+    let result = changes_current(real);
+    if result == CUresult::SUCCESS && process::check_governed().is_ok() {
+        // SAFETY: the driver has succeeded, so it has written the handle.
+        let context = unsafe { *context }.expose_provenance() as u64;
+        guarded((), || *lock(&ATTACHED).entry(context).or_default() += 1);
+    }
+    result
+}
+
+/// `cuCtxDetach`: ends one use of a context, and with the last one the context.
+pub(crate) fn detach(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
+    if process::check_governed().is_ok() {
+        let mut attached = lock(&ATTACHED);
+        if let Some(others) =
+            attached.get_mut(&(context.expose_provenance() as u64)).filter(|others| **others > 0)
+        {
+            *others -= 1;
+            // With the lock held: the call of another thread, which may be the last one, must not overtake this one.
+            return changes_current(real);
+        }
+    }
+    destroy(context, real)
 }
 
 /// `cuCtxDestroy` and similar functions.
@@ -79,6 +115,7 @@ pub(super) fn ending(
         guarded((), || preempt::finish_context_end(context));
         guarded((), || {
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);
+            lock(&ATTACHED).remove(&context);
             process::CAPTURES.end_context(context);
             for managed in process::devices() {
                 managed.device.forget_context(context);

@@ -27,25 +27,44 @@ pub(super) fn behind_all_work(managed: &'static ManagedDevice, bytes: u64) {
     }
 }
 
-/// Releases a charge behind a call that was just made on a stream. If that cannot be found out, it is released at once.
+/// When a call on a stream is made.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    /// In the program's call.
+    AtCall,
+    /// When the commands before it were submitted, on the thread that does so. It must not wait for the manager.
+    Later,
+}
+
+/// Releases a charge behind a call that was just made on a stream. If no event can be recorded there, the charge waits for none.
 pub(super) fn behind_stream(
     managed: &'static ManagedDevice,
     bytes: u64,
     (stream, per_thread): (CUstream, bool),
+    when: When,
 ) {
     let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     let driver = &managed.device.driver;
-    // In a capture the free is a node of a graph, and an event could end the capture.
-    let location = if CAPTURES.any() { None } else { driver.locate(stream) };
+    // An event would become a part of the graph.
+    let is_captured = CAPTURES.any() && driver.is_capturing(stream);
+    let location = if is_captured { None } else { driver.locate(stream) };
     let mark = location.and_then(|located| driver.mark(located.context, stream));
-    defer(managed, bytes, mark.into_iter().collect());
+    let marks = mark.into_iter().collect();
+    match when {
+        When::AtCall => defer(managed, bytes, marks),
+        When::Later => keep(managed, bytes, marks),
+    }
 }
 
 fn defer(managed: &'static ManagedDevice, bytes: u64, mut marks: Vec<Mark>) {
     if managed.device.discard_if_reached(&mut marks) {
         managed.memory.release(bytes);
-        return;
+    } else {
+        keep(managed, bytes, marks);
     }
+}
+
+fn keep(managed: &'static ManagedDevice, bytes: u64, marks: Vec<Mark>) {
     lock(&DEFERRED).push(DeferredRelease { managed, bytes, marks });
     ANY.store(true, Release);
 }

@@ -20,9 +20,9 @@ use super::{charge, guarded};
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, real};
 pub(crate) use charges::note_graph_launch;
-use charges::{POOLS, correct, note_free, note_graph_memory, note_pools, settle_by_size, unused_bytes};
-pub(super) use charges::{after_wait, freed, refresh, trim_unused};
-pub(crate) use lifetime::{destroy, locate, trim};
+use charges::{POOLS, correct, note_graph_memory, note_pools, settle_by_size, unused_bytes};
+pub(super) use charges::{after_wait, freed, note_free, refresh, trim_unused};
+pub(crate) use lifetime::{add_node, destroy, locate, trim};
 
 /// A stream in a call, and whether null means the thread's own default stream.
 type OnStream = (CUstream, bool);

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction, CUgraphExec, CUlaunchConfig, CUmemLocation, CUmemPoolProps,
-    CUmemoryPool, CUstream,
+    CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUfunction,
+    CUgraphExec, CUgraphNodeParams, CUlaunchConfig, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::Code;
@@ -80,6 +80,23 @@ impl Argument<*const CUmemPoolProps> {
     pub(crate) fn location(&self) -> *const CUmemLocation {
         // SAFETY: the program passes null, which the driver refuses, or readable properties.
         unsafe { self.0.as_ref() }.map_or(std::ptr::null(), |properties| &raw const properties.location)
+    }
+}
+
+impl Argument<*mut CUDA_MEM_ALLOC_NODE_PARAMS> {
+    /// Where the node has its memory.
+    pub(crate) fn node_location(&self) -> Option<CUmemLocation> {
+        // SAFETY: the program passes null, which the driver refuses, or a readable description.
+        unsafe { self.0.as_ref() }.map(|node| node.poolProps.location)
+    }
+}
+
+impl Argument<*mut CUgraphNodeParams> {
+    /// Where the node has its memory, if it allocates any.
+    pub(crate) fn node_location(&self) -> Option<CUmemLocation> {
+        // SAFETY: the program passes null, which the driver refuses, or a readable description, whose kind shows what the union is.
+        let node = unsafe { self.0.as_ref() }.filter(|node| node.kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+        node.map(|node| node.alloc.poolProps.location)
     }
 }
 
@@ -186,6 +203,11 @@ pub(crate) trait PlainArgument {
 
     /// The pool, if it is one.
     fn pool(&self) -> Option<CUmemoryPool> {
+        None
+    }
+
+    /// Where a graph node has its memory, if it is the description of one that allocates any.
+    fn node_location(&self) -> Option<CUmemLocation> {
         None
     }
 

@@ -194,13 +194,17 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
     // The legacy default stream, which copies and waits use in passing, is held at level *host* only. The reported
     // level is that of the other streams, if there are any.
     let (mut levels, mut is_settled) = (Vec::new(), true);
-    let queues = streams::all();
+    let (queues, ended) = (streams::all(), streams::ended());
     // Gates open first: a thread may be in the driver until its streams run, holding a lock of the driver that other
     // threads need.
     if before.1 && !after.1 {
-        for queue in &queues {
+        for queue in queues.iter().chain(&ended) {
             let _ = preemptors::restore_for(engine, queue, Preemptor::Manager);
         }
+    }
+    // A destroyed stream keeps the gates that it has. One that was not stopped before submits what it has left.
+    if after.1 && works {
+        ended.iter().for_each(|queue| _ = stop(engine, queue));
     }
     for queue in queues {
         if after.0 {

@@ -68,6 +68,11 @@ pub(super) fn all() -> Vec<Arc<Queue>> {
     read(|maps| maps.created.values().chain(maps.defaults.values()).cloned().collect())
 }
 
+/// Destroyed streams with pending commands.
+pub(super) fn ended() -> Vec<Arc<Queue>> {
+    read(|maps| maps.ending.values().filter(|queue| is_current(queue)).cloned().collect())
+}
+
 /// A created stream is being destroyed: the handle refers to it only while commands are pending.
 pub(super) fn end(handle: u64) -> Option<Arc<Queue>> {
     write(|maps| {

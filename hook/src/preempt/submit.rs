@@ -127,6 +127,15 @@ pub(crate) fn stands_for(stream: CUstream, per_thread: bool) -> CUstream {
     queue_of(stream, per_thread).map_or(stream, |(_, queue)| pointer(queue.stream().handle))
 }
 
+/// The stand-in of the calling thread's own default stream in the current context, if it has one.
+pub(crate) fn own_stand_in() -> Option<CUstream> {
+    if !is_engaged() {
+        return None;
+    }
+    let own = streams::named(pointer(streams::PER_THREAD), true);
+    streams::known(own).map(|queue| pointer(queue.stream().handle))
+}
+
 /// A change of an executable graph: pending commands still use the graph as it was.
 #[inline]
 pub(crate) fn update_graph(graph: CUgraphExec, real: impl FnOnce() -> CUresult) -> CUresult {

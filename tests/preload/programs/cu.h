@@ -44,6 +44,17 @@ typedef struct {
     unsigned char reserved[54];
 } PoolProps;
 typedef struct {
+    PoolProps props;
+    const void *access;
+    size_t access_count, bytes;
+    CUdeviceptr data;
+} AllocNode;
+typedef struct {
+    int type, reserved[3];
+    AllocNode alloc;
+    uint64_t more[15];
+} GraphNodeParams;
+typedef struct {
     unsigned grid[3], block[3], shared_bytes;
     CUstream stream;
     void *attributes;
@@ -61,8 +72,11 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
 CUresult cuCtxCreate_v2(CUcontext *, unsigned, CUdevice);
 CUresult cuCtxDestroy_v2(CUcontext);
+CUresult cuCtxAttach(CUcontext *, unsigned);
+CUresult cuCtxDetach(CUcontext);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSetLimit(int, size_t);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
@@ -123,6 +137,9 @@ CUresult cuMemAllocHost_v2(void **, size_t);
 CUresult cuStreamBeginCapture_v2(CUstream, int);
 CUresult cuStreamEndCapture(CUstream, CUgraph *);
 CUresult cuThreadExchangeStreamCaptureMode(int *);
+CUresult cuGraphCreate(CUgraph *, unsigned);
+CUresult cuGraphAddMemAllocNode(void **, CUgraph, const void *, size_t, AllocNode *);
+CUresult cuGraphAddNode(void **, CUgraph, const void *, size_t, GraphNodeParams *);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuGraphUpload(CUgraphExec, CUstream);

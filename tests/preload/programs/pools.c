@@ -9,19 +9,21 @@
  *   needed    a pool keeps freed memory that a later allocation outside of it needs -> free bytes
  *   captured  a captured allocation is never launched -> free bytes
  *   launched  a captured allocation is launched -> free bytes
+ *   added     an allocation is added to a graph, by each of the two functions, and both graphs are launched -> free bytes after each
  *   host      a pool of host memory -> free bytes
  *   destroyed a pool is destroyed before its last allocation is freed -> free bytes, before and after the free
  *   plain     memory of a pool is freed by cuMemFree -> free bytes
  *   ending    a pool is destroyed behind a free that the GPU has not reached -> the result of another allocation, then and later
  *   behind    memory of cuMemAlloc is freed in a stream behind a long kernel -> the same
+ *   own       as behind, in the thread's own default stream, while the program preempts another stream -> the same
+ *   waiting   memory of cuMemAlloc is freed in a preempted stream, behind a kernel that waits in it -> the same
+ *   emptied   a pool is destroyed behind such a free of its memory -> the same
  *   reset     the primary context is reset while two pools, one of them destroyed, have memory -> MiB free before and after
  *   quiet     waits after a captured allocation, without a launch of its graph -> the driver's calls for sizes in them */
-#include "common.h"
-#include <dlfcn.h>
+#include "preempt.h"
 
 enum { ROUNDS = 8, RELEASE_THRESHOLD = 4, RESERVED = 5, LOCATION_HOST = 2 };
 static const size_t BIG = (size_t)900 << 20;
-static Gpu gpu;
 
 static size_t free_bytes(void) {
     size_t free_now, total;
@@ -162,6 +164,28 @@ static void captured(int launches) {
     SAY("%zu", free_bytes());
 }
 
+/* Bytes that are free after a graph with one node was launched. */
+static size_t after_launch(CUgraph graph) {
+    CUgraphExec exec;
+    DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    DO(cuGraphLaunch(exec, NULL));
+    DO(cuStreamSynchronize(NULL));
+    return free_bytes();
+}
+
+static void added_to_graphs(void) {
+    enum { MEM_ALLOC = 10 };
+    AllocNode alloc = {.props = {.type = 1, .location = {1, 0}}, .bytes = BIG / 2};
+    GraphNodeParams node = {.type = MEM_ALLOC, .alloc = alloc};
+    CUgraph graphs[2];
+    void *added;
+    for (int i = 0; i < 2; i++) DO(cuGraphCreate(&graphs[i], 0));
+    DO(cuGraphAddMemAllocNode(&added, graphs[0], NULL, 0, &alloc));
+    size_t first = after_launch(graphs[0]);
+    DO(cuGraphAddNode(&added, graphs[1], NULL, 0, &node));
+    SAY("%zu %zu", first, after_launch(graphs[1]));
+}
+
 static void host(void) {
     CUmemoryPool pool = new_pool(LOCATION_HOST);
     CUdeviceptr data;
@@ -217,6 +241,49 @@ static void behind(void) {
     now_and_later();
 }
 
+static void own(void) {
+    CUdeviceptr data;
+    look_up();
+    stream(CU_STREAM_NON_BLOCKING);
+    DO(cuMemAlloc_v2(&data, BIG));
+    DO(launch(gpu.spin, 0, 0, 300 * 1000, CU_STREAM_PER_THREAD));
+    DO(cuMemFreeAsync(data, CU_STREAM_PER_THREAD));
+    now_and_later();
+}
+
+/* Whether 900 MiB more can be had: while the stream is preempted, and when its work is done. */
+static void preempted_and_later(CUstream preempted) {
+    CUdeviceptr data;
+    int now = cuMemAlloc_v2(&data, BIG);
+    WELL(restore(preempted));
+    DO(cuStreamSynchronize(preempted));
+    SAY("%d %d", now, cuMemAlloc_v2(&data, BIG));
+}
+
+static void waiting(void) {
+    CUdeviceptr data;
+    look_up();
+    CUstream preempted = stream(CU_STREAM_NON_BLOCKING);
+    DO(cuMemAlloc_v2(&data, BIG));
+    stop(preempted);
+    DO(launch(gpu.spin, 0, 0, MICROS, preempted));
+    DO(cuMemFreeAsync(data, preempted));
+    preempted_and_later(preempted);
+}
+
+static void emptied(void) {
+    CUdeviceptr data;
+    look_up();
+    CUstream preempted = stream(CU_STREAM_NON_BLOCKING);
+    CUmemoryPool pool = new_pool(1);
+    DO(cuMemAllocFromPoolAsync(&data, BIG, pool, preempted));
+    stop(preempted);
+    DO(launch(gpu.spin, 0, 0, MICROS, preempted));
+    DO(cuMemFreeAsync(data, preempted));
+    DO(cuMemPoolDestroy(pool));
+    preempted_and_later(preempted);
+}
+
 static void reset(void) {
     CUmemoryPool kept = new_pool(1), destroyed = new_pool(1);
     CUcontext context;
@@ -256,11 +323,15 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "needed")) needed();
     if (!strcmp(what, "captured")) captured(0);
     if (!strcmp(what, "launched")) captured(1);
+    if (!strcmp(what, "added")) added_to_graphs();
     if (!strcmp(what, "host")) host();
     if (!strcmp(what, "destroyed")) destroyed();
     if (!strcmp(what, "plain")) plain();
     if (!strcmp(what, "ending")) ending();
     if (!strcmp(what, "behind")) behind();
+    if (!strcmp(what, "own")) own();
+    if (!strcmp(what, "waiting")) waiting();
+    if (!strcmp(what, "emptied")) emptied();
     if (!strcmp(what, "reset")) reset();
     if (!strcmp(what, "quiet")) quiet();
     while (getchar() != EOF) {}

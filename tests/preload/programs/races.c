@@ -3,10 +3,14 @@
  *   unmap, release  it uses an address or a context again of which that call ended the former use -> MiB in use at the end
  *   allocate        it allocates while the driver tells the size of a pool -> a line when it has
  *   destroy         it destroys the pool meanwhile -> whether the pool had ended before its size was told
+ *   cancel          the calling thread is cancelled while it allocates -> MiB in use when the memory was freed
+ *   capture         a capture begins before a stream is queried, for which an allocation beyond a limit of 1 GiB waits -> the result of
+ *                   the allocation, and of the end of the capture
  *   fork            it forks while the driver makes a primary context; the child retains that context -> a line when the child has ended */
 #include "common.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/wait.h>
 
 CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
@@ -14,6 +18,8 @@ CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUhandle, unsigned long long);
 CUresult cuMemUnmap(CUdeviceptr, size_t);
 
 enum { MIB = 1 << 20, BYTES = 64 * MIB };
+/* What the driver calls next, and once. */
+static void (**after_call)(void);
 static CUdeviceptr address;
 static CUhandle second;
 static pthread_t thread;
@@ -94,13 +100,73 @@ static void *destroy(void *unused) {
 static void destroy_meanwhile(void) { do_on_another_thread(destroy); }
 
 /* A pool that is in use, of which the hook asks for the size; `meanwhile` is done in that question. */
-static void ask_for_size(void (**after_call)(void), void (*meanwhile)(void)) {
+static void ask_for_size(void (*meanwhile)(void)) {
     PoolProps props = {.type = 1, .location = {1, 0}};
     size_t available, total;
     DO(cuMemPoolCreate(&pool, &props));
     allocate(NULL);
     *after_call = meanwhile;
     DO(cuMemGetInfo_v2(&available, &total));
+}
+
+static void (**in_allocation)(void);
+static CUdeviceptr taken;
+
+static void cancel_this_thread(void) {
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+}
+
+static void *take(void *unused) {
+    DO(cuCtxSetCurrent(current));
+    *in_allocation = cancel_this_thread;
+    DO(cuMemAlloc_v2(&taken, BYTES));
+    pthread_testcancel();
+    return unused;
+}
+
+static void cancel(void) {
+    void *result;
+    EXPECT(pthread_create(&thread, NULL, take, NULL) == 0 && pthread_join(thread, &result) == 0);
+    EXPECT(result == PTHREAD_CANCELED);
+    thread = 0;
+    DO(cuMemFree_v2(taken));
+}
+
+static CUstream captured;
+static sem_t begun, allocated;
+static CUresult ended;
+
+static void *capture(void *unused) {
+    CUgraph graph;
+    DO(cuCtxSetCurrent(current));
+    DO(cuStreamBeginCapture_v2(captured, CAPTURE_GLOBAL));
+    sem_post(&begun);
+    sem_wait(&allocated);
+    ended = cuStreamEndCapture(captured, &graph);
+    return unused;
+}
+
+static void capture_meanwhile(void) {
+    EXPECT(pthread_create(&thread, NULL, capture, NULL) == 0);
+    sem_wait(&begun);
+}
+
+static void capture_in_query(void (**in_query)(void), CUfunction spin) {
+    const size_t big = (size_t)900 * MIB;
+    CUstream streams[2];
+    CUdeviceptr data;
+    for (int i = 0; i < 2; i++) DO(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    DO(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    DO(cuMemAllocAsync(&data, big, streams[0]));
+    DO(launch(spin, 0, 0, 300 * 1000, streams[0]));
+    DO(cuMemFreeAsync(data, streams[0]));
+    DO(launch(spin, 0, 0, 300 * 1000, streams[1]));
+    *in_query = capture_meanwhile;
+    CUresult result = cuMemAllocAsync(&data, big, streams[1]);
+    sem_post(&allocated);
+    EXPECT(thread && pthread_join(thread, NULL) == 0);
+    SAY("%d %d", result, ended);
 }
 
 static void *fork_child(void *unused) {
@@ -125,17 +191,18 @@ int main(int argc, char **argv) {
     int unmaps = !strcmp(what, "unmap");
     size_t available, total;
     CUcontext context;
-    current = open_gpu().context;
+    Gpu gpu = open_gpu();
+    current = gpu.context;
     void *driver = dlopen(getenv("SLUICE_REAL_LIBCUDA"), RTLD_NOW | RTLD_NOLOAD);
-    void (**after_call)(void) = driver ? dlsym(driver, "after_call") : NULL;
+    after_call = driver ? dlsym(driver, "after_call") : NULL;
     EXPECT(after_call);
     if (!strcmp(what, "allocate")) {
-        ask_for_size(after_call, allocate_meanwhile);
+        ask_for_size(allocate_meanwhile);
         SAY("allocated");
         return 0;
     }
     if (!strcmp(what, "destroy")) {
-        ask_for_size(after_call, destroy_meanwhile);
+        ask_for_size(destroy_meanwhile);
         if (thread) pthread_join(thread, NULL);
         SAY("%d", *(int *)dlsym(driver, "was_used_after_end"));
         return 0;
@@ -146,9 +213,18 @@ int main(int argc, char **argv) {
         SAY("ended");
         return 0;
     }
-    *after_call = unmaps ? map_meanwhile : retain_meanwhile;
-    if (unmaps) unmap();
-    else release();
+    if (!strcmp(what, "capture")) {
+        capture_in_query(dlsym(driver, "in_query"), gpu.spin);
+        return 0;
+    }
+    if (!strcmp(what, "cancel")) {
+        in_allocation = dlsym(driver, "in_allocation");
+        cancel();
+    } else {
+        *after_call = unmaps ? map_meanwhile : retain_meanwhile;
+        if (unmaps) unmap();
+        else release();
+    }
     if (thread) pthread_join(thread, NULL);
     DO(cuDevicePrimaryCtxRetain(&context, 0));
     DO(cuCtxSetCurrent(context));

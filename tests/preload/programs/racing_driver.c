@@ -1,19 +1,25 @@
-/* A driver that calls the program before its own call returns: after it has unmapped memory or ended a primary context, while it makes a
- * primary context, and while it tells the size of a pool. So the program sees what another thread may do in that time. */
+/* A driver that calls the program before its own call returns: after it has allocated or unmapped memory or ended a primary context, while
+ * it makes a primary context, tells the size of a pool or is about to query a stream. So the program sees what may happen in that time. */
 #include "cu.h"
 #include <stddef.h>
 
 void (*after_call)(void);
 /* Called once within the next making of a primary context. */
 void (*in_retain)(void);
+/* Called once after the next allocation, and once before the next query of a stream. */
+void (*in_allocation)(void), (*in_query)(void);
 /* A pool was destroyed while a thread asked for its size. */
 int was_used_after_end;
 static volatile int is_asked;
 
-static CUresult then_call(CUresult result) {
-    void (*call)(void) = after_call;
-    after_call = NULL;
+static void call_once(void (**what)(void)) {
+    void (*call)(void) = *what;
+    *what = NULL;
     if (call) call();
+}
+
+static CUresult then_call(CUresult result) {
+    call_once(&after_call);
     return result;
 }
 
@@ -23,6 +29,19 @@ static void *real(const char *name) {
     int status;
     cuGetProcAddress_v2(name, &found, 12000, 0, &status);
     return found;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+    CUresult (*allocate)(CUdeviceptr *, size_t) = real("cuMemAlloc");
+    CUresult result = allocate(address, bytes);
+    call_once(&in_allocation);
+    return result;
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+    CUresult (*query)(CUstream) = real("cuStreamQuery");
+    call_once(&in_query);
+    return query(stream);
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
@@ -60,8 +79,6 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUresult (*retain)(CUcontext *, CUdevice) = real("cuDevicePrimaryCtxRetain");
-    void (*call)(void) = in_retain;
-    in_retain = NULL;
-    if (call) call();
+    call_once(&in_retain);
     return retain(context, device);
 }

@@ -55,11 +55,7 @@ const FORWARDED: &[(&str, &str)] = &[
     ("cuExternalMemoryGetMappedMipmappedArray", "maps memory of another API, allocates nothing"),
     ("cuGetExportTable", "private tables of the driver, of which the signatures are not known"),
     ("cuGraphAddEventRecordNode", "adds to a graph; the launch of the graph has a policy"),
-    (
-        "cuGraphAddMemAllocNode",
-        "the driver allocates when the graph is launched, at sizes that only it knows",
-    ),
-    ("cuGraphAddMemFreeNode", "see cuGraphAddMemAllocNode"),
+    ("cuGraphAddMemFreeNode", "the memory that the device keeps for graphs is charged by its size"),
     ("cuGraphEventRecordNodeGetEvent", "reads a graph node"),
     ("cuGraphEventRecordNodeSetEvent", "changes a graph node"),
     ("cuGraphMemAllocNodeGetParams", "reads a graph node"),
@@ -166,11 +162,20 @@ fn symbols_of_each_policy_are_these() {
             "cuLaunchKernelEx_ptsz",
         ]
     );
-    assert_eq!(of(Policy::MayWait), ["cuCtxSetLimit"]);
+    assert_eq!(of(Policy::ContextLimit), ["cuCtxSetLimit"]);
     assert_eq!(of(Policy::Trim), ["cuDeviceGraphMemTrim", "cuMemPoolTrimTo"]);
     assert_eq!(
         of(Policy::Pool),
-        ["cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemPoolCreate", "cuMemPoolDestroy"]
+        [
+            "cuGraphAddMemAllocNode",
+            "cuGraphAddNode",
+            "cuGraphAddNode_v2",
+            "cuGraphAddNode_v3",
+            "cuMemGetDefaultMemPool",
+            "cuMemGetMemPool",
+            "cuMemPoolCreate",
+            "cuMemPoolDestroy",
+        ]
     );
     assert_eq!(of(Policy::Physical), ["cuMemMap", "cuMemRetainAllocationHandle", "cuMemUnmap"]);
     assert_eq!(of(Policy::Init), ["cuInit"]);

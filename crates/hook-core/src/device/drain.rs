@@ -95,7 +95,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && !state.streams.all().iter().all(UsedStream::is_reachable_in_capture) {
             return true;
         }
-        let mut contexts: Vec<u64> = state.streams.all().iter().map(|used| used.context).collect();
+        // Commands of a destroyed stream may be queued, too.
+        let of_streams = state.streams.all().iter().map(|used| used.context);
+        let mut contexts: Vec<u64> =
+            of_streams.chain(state.orphaned_marks.iter().map(|mark| mark.context)).collect();
         drop(state);
         contexts.sort_unstable();
         contexts.dedup();

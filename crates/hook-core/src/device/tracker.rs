@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Device;
 use super::state::{Phase, State};
 use crate::lock;
-use crate::platform::{Clock, Driver, LinkError, TokenLink};
+use crate::platform::{Clock, Driver, LinkError, Mark, TokenLink};
 
 /// First and longest pause between attempts to connect.
 const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
@@ -274,11 +274,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.end_burst_if_clean(&mut state, now, None);
     }
 
-    /// Returns the events on destroyed streams that the GPU has reached. Called with the handles locked: nothing else removes events then, but
+    /// Returns the events on destroyed streams that the GPU has reached, unless commands of such a stream may still be queued. Called with the handles locked: nothing else removes events then, but
     /// the loss of the manager may add some.
     fn discard_reached_orphans(&self) {
         let orphans = self.lock().orphaned_marks.clone();
-        let reached: Vec<_> = orphans.into_iter().filter(|mark| self.driver.is_reached(*mark)).collect();
+        let is_done = |mark: &Mark| !self.driver.has_queued(mark.context) && self.driver.is_reached(*mark);
+        let reached: Vec<_> = orphans.into_iter().filter(is_done).collect();
         if !reached.is_empty() {
             self.lock().orphaned_marks.retain(|mark| !reached.contains(mark));
             reached.into_iter().for_each(|mark| self.driver.discard(mark));

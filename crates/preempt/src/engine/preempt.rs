@@ -1,7 +1,7 @@
 //! Preempting and restoring a stream.
 
 use super::Engine;
-use crate::config::PreemptionLevel;
+use crate::config::{Config, PreemptionLevel};
 use crate::driver::{Clock, Driver, Observer};
 use crate::outcome::{Achieved, Error};
 use crate::queue::Queue;
@@ -29,12 +29,22 @@ impl Default for Request {
 /// How long a wait spins before it sleeps.
 const SPIN_NS: u64 = 20_000;
 
+/// When a preemption ends that is not renewed: with its lease, or when the stream has been stopped for too long.
+fn end_of_preemption(config: &Config, since_ns: u64, request: Request, now: u64) -> Option<u64> {
+    let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
+    let outage = config.outage_ns.map(|outage| since_ns.saturating_add(outage));
+    lease.into_iter().chain(outage).min()
+}
+
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
     /// Stops a stream. After the return nothing more of it reaches the driver until it is restored, except what a
     /// running queue waits for.
     pub fn preempt(&self, queue: &Queue, request: Request) -> Result<Achieved, Error> {
         let begun = self.clock.now_ns();
         let deadline = begun.saturating_add(request.timeout_ns);
+        if let Some(renewed) = self.renew_destroyed(queue, request, begun) {
+            return Ok(renewed);
+        }
         let (epoch, before, level) = self.begin_preemption(queue, request, begun)?;
         let result = self.carry_out(queue, epoch, level, request.sync, deadline);
         match result {
@@ -54,6 +64,23 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
                 Err(error)
             }
         }
+    }
+
+    /// Renews the lease of a stream that was destroyed while it was preempted, so that its commands wait for its restoration. `None` if it
+    /// is no such stream, or if the request has no lease.
+    fn renew_destroyed(&self, queue: &Queue, request: Request, now: u64) -> Option<Achieved> {
+        request.lease_ns?;
+        let mut table = self.lock_table();
+        let ends = table.ending_contexts.is_ending(queue.stream().context);
+        let queue_state = table.queue_state_mut(queue.id())?;
+        if ends || !queue_state.closing || !queue_state.state.is_under_preemption() {
+            return None;
+        }
+        let config = queue_state.config?;
+        let preemption = &mut queue_state.preemption;
+        preemption.until_ns = end_of_preemption(&config, preemption.since_ns, request, now);
+        let level = preemption.level.unwrap_or(PreemptionLevel::Host);
+        Some(Achieved { level, took_ns: 0, stopped: queue_state.state == StreamState::Preempted })
     }
 
     /// Changes the state: no further thread is admitted.
@@ -77,9 +104,8 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             queue_state.released_below = 0;
             queue_state.preemption.since_ns = now;
         }
-        let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
-        let outage = config.outage_ns.map(|outage| queue_state.preemption.since_ns.saturating_add(outage));
-        queue_state.preemption.until_ns = lease.into_iter().chain(outage).min();
+        queue_state.preemption.until_ns =
+            end_of_preemption(&config, queue_state.preemption.since_ns, request, now);
         let ends = queue_state.preemption.until_ns.is_some();
         let epoch = queue_state.epoch;
         self.open_gates_if_yielding(&mut table, queue.id());

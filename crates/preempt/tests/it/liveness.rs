@@ -39,6 +39,22 @@ fn stream_is_restored_when_its_lease_is_not_renewed() {
 }
 
 #[test]
+fn destroyed_stream_stays_stopped_while_its_lease_is_renewed() {
+    let rig = TestRig::new();
+    let queue = rig.queue(NON_BLOCKING, PreemptionLevel::Device);
+    rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
+    rig.launch_tagged(&queue, 1);
+    rig.engine.destroy_stream(&queue).unwrap();
+    live(&rig, 90 * MS);
+    rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
+    live(&rig, 90 * MS);
+    assert_eq!((rig.submitted(&queue), rig.observer.all().len()), (0, 0));
+    rig.engine.restore(&queue).unwrap();
+    rig.run_to_completion();
+    assert_eq!((rig.executed(&queue), rig.engine.queue_count()), (vec![1], 0));
+}
+
+#[test]
 fn outage_limit_counts_from_the_first_preempt_call() {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);

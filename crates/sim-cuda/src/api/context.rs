@@ -3,9 +3,8 @@
 pub(crate) use super::device::*;
 // Functions that differ in name only.
 pub(crate) use self::{
-    cuCtxCreate_v2 as cuCtxCreate, cuCtxDestroy_v2 as cuCtxDestroy, cuCtxDestroy_v2 as cuCtxDetach,
-    cuCtxPopCurrent_v2 as cuCtxPopCurrent, cuCtxPushCurrent_v2 as cuCtxPushCurrent,
-    cuDevicePrimaryCtxRelease_v2 as cuDevicePrimaryCtxRelease,
+    cuCtxCreate_v2 as cuCtxCreate, cuCtxDestroy_v2 as cuCtxDestroy, cuCtxPopCurrent_v2 as cuCtxPopCurrent,
+    cuCtxPushCurrent_v2 as cuCtxPushCurrent, cuDevicePrimaryCtxRelease_v2 as cuDevicePrimaryCtxRelease,
     cuDevicePrimaryCtxReset_v2 as cuDevicePrimaryCtxReset,
     cuDevicePrimaryCtxSetFlags_v2 as cuDevicePrimaryCtxSetFlags,
 };
@@ -83,13 +82,11 @@ pub(crate) fn cuCtxGetStreamPriorityRange(least: Ptr<c_int>, greatest: Ptr<c_int
 }
 
 pub(crate) fn cuCtxGetLimit(value: Ptr<usize>, limit: CUlimit) -> Status {
-    current()?;
-    value.write(match limit {
-        0 => 1_024,
-        1 => 1 << 20,
-        2 => 8 << 20,
-        _ => 0,
-    })
+    /// The buffer of printf.
+    const PRINTF: (CUlimit, usize) = (1, 1 << 20);
+    let context = current()?;
+    let other = if limit == PRINTF.0 { PRINTF.1 } else { 0 };
+    value.write(context.limits.get(limit).unwrap_or(other))
 }
 
 fn synchronize(context: &Context) -> Status {
@@ -124,13 +121,22 @@ functions! {
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) = driver()?.device(device)?.release(true);
     fn cuCtxCreate_v4(handle: Ptr<CUcontext>, _params: Ptr<CUctxCreateParams>, flags: c_uint, device: CUdevice)
         = cuCtxCreate_v2(handle, flags, device);
-    fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = handle.write_handle(current()?.handle);
+    fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = {
+        let context = current()?;
+        context.attach();
+        handle.write_handle(context.handle)
+    };
+    fn cuCtxDetach(handle: Ptr<CUctx_st>)
+        = driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.detach();
     fn cuCtxGetDevice(device: Ptr<CUdevice>) = device.write(current()?.device.number());
     fn cuCtxGetDevice_v2(device: Ptr<CUdevice>, handle: Ptr<CUctx_st>)
         = device.write(context(handle)?.device.number());
     fn cuCtxGetFlags(flags: Ptr<c_uint>) = flags.write(current()?.flags);
     fn cuCtxGetId(handle: Ptr<CUctx_st>, id: Ptr<c_ulonglong>) = id.write(context(handle)?.handle as u64);
-    fn cuCtxSetLimit(_limit: CUlimit, _value: usize) = current().map(drop);
+    fn cuCtxSetLimit(limit: CUlimit, value: usize) = {
+        let context = current()?;
+        context.limits.set(&context.device, limit, value)
+    };
     fn cuCtxSetCacheConfig(_config: CUfunc_cache) = current().map(drop);
     fn cuCtxSetSharedMemConfig(_config: CUsharedconfig) = current().map(drop);
     fn cuCtxResetPersistingL2Cache() = current().map(drop);

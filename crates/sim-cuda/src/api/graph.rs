@@ -9,10 +9,12 @@ use crate::border::{Ptr, Status};
 use crate::state::capture::{Mode, exchange_mode};
 use crate::state::context::current;
 use crate::state::driver::driver;
-use crate::state::graph::{Exec, GraphNode, GraphObject};
+use crate::state::graph::{Body, Exec, GraphNode, GraphObject};
 use crate::state::lock;
-use crate::state::stream::{Null, Stream, stream};
+use crate::state::memory::Origin;
+use crate::state::stream::{Effect, Null, Stream, stream};
 use sluice_driver_api::types::*;
+use sluice_sim::engine::Work;
 use std::sync::{Arc, Mutex};
 
 fn graph(handle: Ptr<CUgraph_st>) -> Result<Arc<GraphObject>, CUresult> {
@@ -36,6 +38,54 @@ fn instantiate(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>) -> Status {
         made
     });
     handle.write_handle(exec.handle)
+}
+
+/// Adds a node that allocates memory. It has no handle that another call takes, so it depends on no node.
+fn add_allocation(
+    node: Ptr<CUgraphNode>,
+    of: Ptr<CUgraph_st>,
+    dependencies: usize,
+    asked: CUDA_MEM_ALLOC_NODE_PARAMS,
+) -> Result<CUDA_MEM_ALLOC_NODE_PARAMS, CUresult> {
+    let driver = driver()?;
+    let context = current()?;
+    if dependencies != 0
+        || super::pool::device_of(asked.poolProps.location)?.ordinal != context.device.ordinal
+    {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    let graph = graph(of)?;
+    let address = driver.memory.allocate(&context, asked.bytesize, Origin::Graph, 0)?;
+    let back: Effect = Arc::new(move || driver.memory.back_graph_memory(address));
+    let body = Body::Work { work: Work::Empty, effect: Some(back) };
+    lock(&graph.nodes).push(GraphNode { body, dependencies: Vec::new() });
+    node.write_if_wanted(std::ptr::null_mut());
+    Ok(CUDA_MEM_ALLOC_NODE_PARAMS { dptr: address as u64, ..asked })
+}
+
+pub(crate) fn cuGraphAddMemAllocNode(
+    node: Ptr<CUgraphNode>,
+    of: Ptr<CUgraph_st>,
+    _dependencies: Ptr<CUgraphNode>,
+    count: usize,
+    params: Ptr<CUDA_MEM_ALLOC_NODE_PARAMS>,
+) -> Status {
+    params.write(add_allocation(node, of, count, params.read()?)?)
+}
+
+/// Adds a node that allocates memory, and no other.
+pub(crate) fn cuGraphAddNode(
+    node: Ptr<CUgraphNode>,
+    of: Ptr<CUgraph_st>,
+    _dependencies: Ptr<CUgraphNode>,
+    count: usize,
+    params: Ptr<CUgraphNodeParams>,
+) -> Status {
+    let asked = params.read()?;
+    if asked.kind != CU_GRAPH_NODE_TYPE_MEM_ALLOC {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    params.write(CUgraphNodeParams { alloc: add_allocation(node, of, count, asked.alloc)?, ..asked })
 }
 
 /// Nodes have no handles of their own: only their number can be queried.

@@ -3,6 +3,7 @@
 use super::driver::driver;
 use super::groups::{Control, Groups};
 use super::host::HostThread;
+use super::limits::Limits;
 use super::memory::PoolId;
 use super::stream::Stream;
 use super::words::Words;
@@ -105,6 +106,10 @@ pub(crate) struct Context {
     closing: Mutex<Vec<Mark>>,
     /// Local memory of each thread, in bytes.
     local: AtomicU32,
+    /// Uses besides that of the program that has made it.
+    attached: AtomicU32,
+    /// Limits with memory of their own.
+    pub(crate) limits: Limits,
     /// See [`draining`](Self::draining).
     draining: AtomicU32,
     alive: AtomicBool,
@@ -129,6 +134,8 @@ impl Context {
             legacy: Mutex::new(None),
             closing: Mutex::new(Vec::new()),
             local: AtomicU32::new(LOCAL),
+            attached: AtomicU32::new(0),
+            limits: Limits::default(),
             draining: AtomicU32::new(0),
             alive: AtomicBool::new(true),
             error: AtomicU32::new(0),
@@ -212,6 +219,19 @@ impl Context {
         Ok(())
     }
 
+    pub(crate) fn attach(&self) {
+        self.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a use. The last one ends the context.
+    pub(crate) fn detach(&self) -> Status {
+        let others = |attached: u32| attached.checked_sub(1);
+        match self.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others) {
+            Ok(_) => Ok(()),
+            Err(_) => self.destroy(),
+        }
+    }
+
     /// Ends the context with everything in it, after all submitted work is done.
     pub(crate) fn destroy(&self) -> Status {
         let driver = driver()?;
@@ -226,6 +246,7 @@ impl Context {
             module.functions.iter().for_each(|function| drop(driver.functions.remove(function.handle)));
         }
         driver.memory.release_context(self.handle);
+        self.limits.end(&self.device);
         lock(&self.streams).clear();
         lock(&self.legacy).take();
         CURRENT.with_borrow_mut(|stack| stack.retain(|other| other.handle != self.handle));

@@ -97,7 +97,7 @@ pub(in crate::governed) fn freed() {
 }
 
 /// Memory of a pool was freed, so its size may change when the GPU has reached the free.
-pub(super) fn note_free() {
+pub(in crate::governed) fn note_free() {
     FREED.store(true, Relaxed);
 }
 
@@ -172,7 +172,7 @@ pub(super) fn trim(id: PoolId) {
     let Some(query) = lock(&POOLS).begin_query(id) else { return };
     let table = real::table();
     let _trimmed = crate::governed::sync::may_wait(|| {
-        let status = match id {
+        let status = gpu::with_relaxed_capture_mode(|| match id {
             PoolId::Pool(pool) => {
                 // SAFETY: a pool that is being queried is not destroyed.
                 table.cuMemPoolTrimTo.map(|trim| unsafe { trim(gpu::pointer(pool), 0) })
@@ -181,7 +181,7 @@ pub(super) fn trim(id: PoolId) {
                 // SAFETY: the device exists, because it was used.
                 table.cuDeviceGraphMemTrim.map(|trim| unsafe { trim(device.cast_signed()) })
             }
-        };
+        });
         status.unwrap_or(CUresult::ERROR_NOT_SUPPORTED)
     });
     let _is_current = lock(&POOLS).end_query(query);

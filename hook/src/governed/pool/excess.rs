@@ -9,7 +9,7 @@ use super::OnStream;
 use super::charges::{correct, settle_by_size, trim};
 use crate::governed::sync;
 use crate::process::{CAPTURES, ManagedDevice};
-use crate::{preempt, real};
+use crate::{gpu, preempt, real};
 
 /// How long an allocation waits for its stream. A stream may wait for the thread that allocates, so the wait must end.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(
 /// Has a pool give back the memory that was allocated in the stream and freed again. `false` if the GPU does not reach the free in time:
 /// then the pool stays above the limit until it does.
 pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -> bool {
-    let is_reached = sync::may_wait(|| wait_for(stream));
+    let is_reached = sync::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream)));
     trim(id);
     settle_by_size(id, 0).is_none_or(|correction| correct(managed, id, correction)) && is_reached
 }

@@ -5,7 +5,7 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
 use sluice_hook_core::pools::{PoolId, PoolLocation};
 
-use super::charges::{self, POOLS, correct_all, refresh, take};
+use super::charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
 use crate::governed::{deferred_release, guarded};
 use crate::process;
 
@@ -58,6 +58,19 @@ pub(crate) fn destroy(pool: CUmemoryPool, real: impl FnOnce() -> CUresult) -> CU
             deferred_release::behind_all_work(managed, charged.saturating_sub(left));
         }
     });
+    result
+}
+
+/// Functions that add a node to a graph: `allocates` tells where a node has its memory if it allocates any.
+pub(crate) fn add_node(
+    real: impl FnOnce() -> CUresult,
+    allocates: impl FnOnce() -> Option<CUmemLocation>,
+) -> CUresult {
+    let result = real();
+    if result == CUresult::SUCCESS && !process::has_forked() {
+        let location = allocates().filter(|location| location.kind == CU_MEM_LOCATION_TYPE_DEVICE);
+        guarded((), || location.into_iter().for_each(|location| note_graph_memory(location.id)));
+    }
     result
 }
 

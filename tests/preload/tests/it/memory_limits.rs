@@ -126,6 +126,30 @@ fn an_allocation_that_the_driver_refuses_is_not_charged() {
     }
 }
 
+/// The simulated GPU can run 132 times 2048 threads at once, so each KiB of stack takes 264 MiB.
+#[test]
+fn what_a_program_adds_to_the_heap_and_the_stacks_of_a_context_is_charged_until_the_context_ends() {
+    let _lock = shared();
+    let node = Node::start(&format!("1\nadds 0.5 1.0 {}\n", 1024 * MIB));
+    let mut tenant = node.tenant("adds", "context_limits").start();
+    let lines: Vec<String> = (0..6).map(|_| tenant.line()).collect();
+    assert_eq!(
+        lines,
+        ["0 512", "2 512", "0 1024", "0 496", "0 760", "1024"],
+        "2 is CUDA_ERROR_OUT_OF_MEMORY"
+    );
+    tenant.finish().expect_success();
+}
+
+#[test]
+fn memory_of_a_context_that_is_used_twice_is_charged_until_the_last_use_ends() {
+    let _lock = shared();
+    let node = Node::start(&format!("1\nuses 0.5 1.0 {}\n", 1024 * MIB));
+    let mut tenant = node.tenant("uses", "attached").start();
+    assert_eq!([tenant.line(), tenant.line()], ["512", "1024"]);
+    tenant.finish().expect_success();
+}
+
 #[test]
 fn the_memory_of_a_killed_process_is_back_for_the_others_of_its_client() {
     let _lock = shared();

@@ -74,6 +74,11 @@ fn memory_of_a_launched_graph_is_charged() {
 }
 
 #[test]
+fn memory_of_a_launched_graph_with_an_added_allocation_is_charged() {
+    assert_eq!(printed("added"), format!("{} {}", LIMIT - BIG / 2, LIMIT - BIG));
+}
+
+#[test]
 fn memory_of_a_host_pool_is_not_charged() {
     assert_eq!(printed("host"), LIMIT.to_string());
 }
@@ -99,6 +104,21 @@ fn memory_of_a_destroyed_pool_stays_charged_until_the_gpu_has_reached_its_free()
 #[test]
 fn memory_freed_in_a_stream_stays_charged_until_the_gpu_has_reached_the_free() {
     assert_eq!(printed("behind"), REFUSED_THEN_GRANTED);
+}
+
+#[test]
+fn memory_freed_in_a_threads_own_default_stream_stays_charged_while_streams_are_preempted() {
+    assert_eq!(printed("own"), REFUSED_THEN_GRANTED);
+}
+
+#[test]
+fn memory_freed_in_a_preempted_stream_stays_charged_until_the_free_was_made() {
+    assert_eq!(printed("waiting"), REFUSED_THEN_GRANTED);
+}
+
+#[test]
+fn memory_of_a_destroyed_pool_stays_charged_while_its_free_waits_in_a_preempted_stream() {
+    assert_eq!(printed("emptied"), REFUSED_THEN_GRANTED);
 }
 
 /// On an H100 (driver 13.0) a reset leaves the pools and their memory as they are.

@@ -10,6 +10,10 @@ fn racing(node: &Node, race: &str) -> TenantOptions {
     node.tenant("main", "races").arguments(race).environment("SLUICE_REAL_LIBCUDA", driver)
 }
 
+fn node_with_1_gib() -> Node {
+    Node::start("1\nmain 0.5 1.0 1073741824\n")
+}
+
 fn node() -> Node {
     Node::start("1\nmain 0.5 1.0 8589934592\n")
 }
@@ -38,6 +42,20 @@ fn thread_allocates_from_a_pool_while_the_driver_tells_another_one_its_size() {
 #[test]
 fn pool_does_not_end_while_the_driver_is_asked_for_its_size() {
     assert_eq!(in_use_after("destroy"), "0");
+}
+
+#[test]
+fn memory_of_a_thread_that_is_cancelled_while_it_allocates_is_released_when_it_is_freed() {
+    assert_eq!(in_use_after("cancel"), "0");
+}
+
+/// The allocation is refused, because the hook does not wait for a stream while a capture is open.
+#[test]
+fn capture_that_begins_while_an_allocation_waits_for_its_stream_succeeds() {
+    let _lock = shared();
+    let node = node_with_1_gib();
+    let lines = racing(&node, "capture").start().finish().expect_success().lines;
+    assert_eq!(lines, ["2 0"], "CUDA_ERROR_OUT_OF_MEMORY, and CUDA_SUCCESS of the capture's end");
 }
 
 #[test]

@@ -147,6 +147,32 @@ fn work_behind_a_closed_gate_is_reported_as_pending() {
 }
 
 #[test]
+fn work_of_a_destroyed_stream_stays_behind_the_closed_gate_and_is_reported_as_pending() {
+    /// Longer than the time after which a stream runs again that nothing keeps stopped (250 ms).
+    const LONGER_THAN_A_LEASE: std::time::Duration = std::time::Duration::from_millis(600);
+    let _lock = shared();
+    let bed = GateBed::new();
+    bed.manager.gates(Some(false));
+    let mut tenant = bed.start("ended_stream", "100");
+    bed.manager.gates(Some(true));
+    let mut launched = 0;
+    eventually("the gate to be shut", || {
+        assert_eq!(tenant.ask("launch"), "launched");
+        launched += 1;
+        bed.node.let_pass(20 * MS);
+        (bed.node.row(&tenant).kernels_completed < launched).then_some(())
+    });
+    assert_eq!(tenant.ask("end"), "ended");
+    std::thread::sleep(LONGER_THAN_A_LEASE);
+    bed.node.let_pass(100 * MS);
+    assert!(bed.node.row(&tenant).kernels_completed < launched, "it ran behind the closed gate");
+    assert!(bed.manager.is_busy(), "it has work");
+    bed.manager.gates(Some(false));
+    bed.node.when_completed(&tenant, launched);
+    tenant.finish().expect_success();
+}
+
+#[test]
 fn gates_open_when_the_manager_is_gone() {
     check_gates_open_after(|bed| bed.manager.hang_up());
 }

@@ -62,12 +62,12 @@ fn signals_interrupt_neither_the_wait_for_a_token_nor_an_allocation() {
     beside_a_rival("signals", "");
 }
 
-#[test]
-fn work_on_the_default_stream_during_a_capture_is_charged() {
+/// Work of a program that keeps a capture open: programs/capturing.c.
+fn work_during_a_capture_is_charged(arguments: &str) {
     let _lock = shared();
     let node = Node::with(TWO).manager_arguments("--controls off").start();
     let rival = rival(&node);
-    let mut tenant = node.tenant("main", "capturing").arguments("5000").start();
+    let mut tenant = node.tenant("main", "capturing").arguments(arguments).start();
     tenant.expect("ready");
     node.when_completed(&tenant, 600);
     let used = node.row(&tenant).gpu_ns as f64 / 1e9;
@@ -76,6 +76,16 @@ fn work_on_the_default_stream_during_a_capture_is_charged() {
     assert!(charged > 0.75 * used, "{charged} of {used} s were charged");
     tenant.finish().expect_success();
     rival.finish().expect_success();
+}
+
+#[test]
+fn work_on_the_default_stream_during_a_capture_is_charged() {
+    work_during_a_capture_is_charged("5000");
+}
+
+#[test]
+fn work_on_a_threads_own_default_stream_during_a_capture_is_charged_while_streams_can_be_preempted() {
+    work_during_a_capture_is_charged("5000 own");
 }
 
 /// Whether the commands of a program need grants: programs/commands.c, for a second beside a rival.

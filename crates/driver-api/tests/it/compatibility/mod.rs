@@ -35,7 +35,10 @@ const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
     use Treatment::{Charged, Governed};
     Some(match policy {
         Policy::Launch | Policy::Cooperative => (Governed, "waits at the launch gate"),
-        Policy::MayWait => (Governed, "the driver may wait: hold kernels end before"),
+        Policy::ContextLimit => (
+            Charged,
+            "stacks and the heap of kernels are charged by what the call adds. The driver may wait: hold kernels end before",
+        ),
         Policy::GatedOrder | Policy::GatedTurn | Policy::GatedCopy | Policy::GatedSync => {
             (Governed, "waits at the launch gate, unless the process has an unlimited grant")
         }

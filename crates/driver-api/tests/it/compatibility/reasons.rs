@@ -4,11 +4,6 @@ use super::Treatment::{self, Bypassed, Charged, Governed};
 
 /// Functions by name, whatever their policy.
 pub(super) const NAMED: &[(&str, Treatment, &str)] = &[
-    (
-        "cuCtxSetLimit",
-        Governed,
-        "the driver may wait: hold kernels end before. The memory of stacks and of the device's heap is not charged",
-    ),
     ("cuDeviceGraphMemTrim", Charged, "the charge follows what the device keeps for graphs"),
     ("cuMemPoolCreate", Charged, "tells where the pool has its memory; host memory is not charged"),
     (
@@ -28,14 +23,10 @@ pub(super) const NAMED: &[(&str, Treatment, &str)] = &[
     ("cuImportExternalMemory", Bypassed, "memory of another API, which allocated it; not charged"),
     (
         "cuGraphAddMemAllocNode",
-        Bypassed,
-        "the driver allocates at the launch, at sizes that only it knows; not charged unless the process also captured an allocation",
+        Charged,
+        "the driver allocates at the launch: from here on the charge follows what the device keeps for graphs",
     ),
-    (
-        "cuGraphAddNode",
-        Bypassed,
-        "adds to a graph, whose launch is governed. The memory of an allocation node is not charged: see cuGraphAddMemAllocNode",
-    ),
+    ("cuGraphAddNode", Charged, "of a node that allocates memory: as cuGraphAddMemAllocNode"),
     ("cuIpcOpenMemHandle", Bypassed, "memory of another process, to which it is charged"),
     (
         "cuMemImportFromShareableHandle",

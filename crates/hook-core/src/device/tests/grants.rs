@@ -140,6 +140,20 @@ fn grant_with_commands_in_queues_of_the_hook_is_returned_when_the_gpu_has_done_t
 }
 
 #[test]
+fn drain_waits_for_queued_commands_of_a_destroyed_stream() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    fixture.clock.advance(100 * MS);
+    device.driver.queued_until_ns.store(fixture.clock.now_ns() + 40 * MS, SeqCst);
+    device.track();
+    device.track();
+    let (used_ms, _) = used(&device, 1);
+    assert!((140.0..141.0).contains(&used_ms), "the queued 40 ms as well, not {used_ms}");
+}
+
+#[test]
 fn drain_that_waits_for_queued_commands_delays_no_end_of_a_context() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());

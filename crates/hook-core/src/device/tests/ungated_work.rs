@@ -72,6 +72,24 @@ fn work_of_a_destroyed_stream_is_activity_until_the_gpu_has_finished_it() {
 }
 
 #[test]
+fn queued_commands_of_a_destroyed_stream_are_activity() {
+    let fixture = Fixture::new();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
+    launch(&device, &thread, 100);
+    drop(device.forget_stream(stream(100)));
+    device.driver.queued_until_ns.store(u64::MAX, SeqCst);
+    lock(&device.driver.busy).clear();
+    fixture.clock.advance(10 * MS);
+    device.track();
+    device.track();
+    assert_eq!(reported(&device), [true], "the driver has finished what it has, and the rest is queued");
+    device.driver.queued_until_ns.store(0, SeqCst);
+    fixture.clock.advance(10 * MS);
+    device.track();
+    assert_eq!(reported(&device), [true, false]);
+}
+
+#[test]
 fn work_in_submission_does_not_count_as_finished() {
     let fixture = Fixture::new();
     let (device, thread) = (unlimited(&fixture), ThreadState::empty());
