@@ -29,7 +29,7 @@ fn a_pod_leaves_an_eighth_of_the_connections_to_others_however_many_processes_it
     crowd.truncate(8);
     until("those have left", || {
         let mut next = open(1);
-        next.attach(Channel::Memory, 0).is_ok()
+        matches!(next.attach(Channel::Memory, 0), Ok((AttachStatus::Ok, _)))
             && next.ask(RequestBody::MemLimit) == ResponseBody::MemLimit { used: 0, limit: GIB }
     });
 }
