@@ -100,15 +100,29 @@ pub enum AttachStatus {
     /// The pod is not a client yet: another answer follows. Repeated at each heartbeat, so that the hook sees that the
     /// manager runs. Only for payloads from version 3 on.
     Pending = 5,
+    /// The manager has no room for the connection; the hook asks again. Sent without a request too, under
+    /// [`UNREAD_REQUEST_ID`], because such a connection is closed before it is read.
+    NoRoom = 6,
 }
+
+/// The id of an answer to an ATTACH that the manager has not read. Hooks number their requests from 0.
+pub const UNREAD_REQUEST_ID: i32 = i32::MIN;
 
 impl TryFrom<u32> for AttachStatus {
     type Error = FrameError;
 
     fn try_from(number: u32) -> Result<Self, FrameError> {
-        [Self::Ok, Self::UnknownClient, Self::WrongVersion, Self::BadPayload, Self::NotAllowed, Self::Pending]
-            .into_iter()
-            .find(|status| *status as u32 == number)
-            .ok_or(FrameError::UnknownStatus(number))
+        [
+            Self::Ok,
+            Self::UnknownClient,
+            Self::WrongVersion,
+            Self::BadPayload,
+            Self::NotAllowed,
+            Self::Pending,
+            Self::NoRoom,
+        ]
+        .into_iter()
+        .find(|status| *status as u32 == number)
+        .ok_or(FrameError::UnknownStatus(number))
     }
 }

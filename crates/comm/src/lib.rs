@@ -37,7 +37,7 @@ mod response;
 mod wire;
 
 pub use error::FrameError;
-pub use kind::{AttachStatus, Channel, RequestKind};
+pub use kind::{AttachStatus, Channel, RequestKind, UNREAD_REQUEST_ID};
 pub use name::{Name, NameError};
 pub use reader::FrameReader;
 pub use request::{Request, RequestBody};

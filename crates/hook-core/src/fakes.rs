@@ -70,6 +70,8 @@ pub(crate) struct FakeLink {
     pub(crate) dead: AtomicBool,
     /// The manager has stopped: it writes no heartbeat and sends no answers.
     pub(crate) silent: AtomicBool,
+    /// The manager has no room for this process.
+    pub(crate) full: AtomicBool,
     pub(crate) disconnects: AtomicU64,
     pub(crate) legacy: AtomicBool,
     pub(crate) quota_ms: AtomicU64,
@@ -117,7 +119,11 @@ impl FakeLink {
     }
 
     fn check(&self) -> Result<(), LinkError> {
-        if self.dead.load(SeqCst) { Err(LinkError::Gone) } else { Ok(()) }
+        match () {
+            () if self.dead.load(SeqCst) => Err(LinkError::Gone),
+            () if self.full.load(SeqCst) => Err(LinkError::NoRoom),
+            () => Ok(()),
+        }
     }
 }
 
@@ -352,6 +358,8 @@ pub(crate) struct FakeMemory {
     connected: AtomicBool,
     dead: AtomicBool,
     silent: AtomicBool,
+    /// The manager has no room for this process.
+    pub(crate) full: AtomicBool,
     /// Requests and attachments that got no answer.
     pub(crate) unanswered: AtomicU64,
 }
@@ -364,6 +372,7 @@ impl FakeMemory {
             connected: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             unanswered: AtomicU64::new(0),
         }
     }
@@ -395,6 +404,9 @@ impl FakeMemory {
 
 impl MemoryLink for FakeMemory {
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
+        if self.full.load(SeqCst) {
+            return Err(LinkError::NoRoom);
+        }
         if self.dead.load(SeqCst) {
             return Err(LinkError::Gone);
         }

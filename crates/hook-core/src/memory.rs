@@ -49,7 +49,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             // Another attempt would make the program wait once more.
             LinkError::Silent => Err(error),
             // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
-            LinkError::Gone | LinkError::NotAdmitted { .. } => ask(),
+            LinkError::Gone | LinkError::NotAdmitted { .. } | LinkError::NoRoom => ask(),
         });
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
@@ -118,7 +118,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
     fn without_manager(&self, bytes: u64, error: LinkError) -> Outcome<()> {
         let limit = self.limit.load(SeqCst);
         let fits = self.charged.load(SeqCst).checked_add(bytes).is_some_and(|total| total <= limit);
-        if !fits || (limit == UNKNOWN && self.fail_closed) {
+        if !fits || error == LinkError::NoRoom || (limit == UNKNOWN && self.fail_closed) {
             Outcome::Refused
         } else {
             Outcome::Bypassed(error.bypass())

@@ -147,13 +147,16 @@ pub enum LinkError {
         /// The status of its answer.
         status: i32,
     },
+    /// The manager runs and has no room for this process. Unlike one that was lost, it may have admitted other processes of the client, so
+    /// this one waits, whatever is configured for a lost manager.
+    NoRoom,
 }
 
 impl LinkError {
     /// The reason for which calls bypass.
     pub(crate) fn bypass(self) -> Bypass {
         match self {
-            Self::NotAdmitted { .. } => Bypass::NotAdmitted,
+            Self::NotAdmitted { .. } | Self::NoRoom => Bypass::NotAdmitted,
             Self::Gone | Self::Silent => Bypass::ManagerGone,
         }
     }

@@ -52,6 +52,19 @@ pub fn open_transport(fd: OwnedFd, simulated: bool) -> Result<Box<dyn Transport 
     Err(NotADriver { fd, found, simulated })
 }
 
+/// Accepts a simulator's socket for the simulated driver's own library, whose escapes have no time limit: an ioctl has none.
+/// Errors: every other descriptor is refused and returned.
+pub fn open_simulator(fd: OwnedFd) -> Result<Socket, NotADriver> {
+    let found = match sluice_sys::file_kind::of(fd.as_fd()) {
+        Ok(Kind::Socket { domain: libc::AF_UNIX, kind: libc::SOCK_SEQPACKET }) => {
+            return Ok(Socket::without_limit(fd));
+        }
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Err(NotADriver { fd, found, simulated: true })
+}
+
 /// Sets the parameter pointer of a block to 0. Fails if there are parameters and the block has no pointer.
 fn blank_pointer(block: &mut [u8], has_params: bool) -> io::Result<()> {
     match block.get_mut(crate::abi::POINTER) {

@@ -5,12 +5,14 @@
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sluice_comm::{Name, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody};
+use sluice_comm::{
+    Name, RESPONSE_LEN, Request, RequestBody, RequestKind, Response, ResponseBody, UNREAD_REQUEST_ID,
+};
 use sluice_daemon::log::Format;
 use sluice_pod_manager::{Config, run};
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,6 +50,8 @@ fn main() {
     one_client_cannot_take_all_descriptors();
     sighup_reads_the_resource_file_again();
     sighup_leaves_the_agents_manager_as_it_is();
+    next_manager_leaves_nothing_of_a_killed_one();
+    next_manager_of_the_agent_leaves_nothing_of_a_killed_one();
 }
 
 fn a_signal_ends_the_manager_in_order(signal: Signal) {
@@ -110,6 +114,50 @@ fn sighup_leaves_the_agents_manager_as_it_is() {
     manager.send(Signal::SIGHUP);
     manager.send(Signal::SIGTERM);
     assert!(manager.ends_in_order(), "SIGHUP ended it");
+}
+
+/// A manager is killed, and another one takes its place: neither a restart nor SIGHUP leaves a file.
+fn next_manager_leaves_nothing_of_a_killed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("resources"), "1\nbe-a 0.3 1.0 1024\n").unwrap();
+    let socket = directory.path().join("gpu.sock");
+    let mut killed = Manager::serves_a_file(directory.path());
+    killed.until_it_serves(&socket);
+    killed.is_killed();
+    // One that was killed before it had published its socket.
+    let unfinished = directory.path().join(format!("gpu.sock.{}", killed.0.id()));
+    drop(UnixListener::bind(unfinished).unwrap());
+    let mut next = Manager::serves_a_file(directory.path());
+    next.until_it_serves(&socket);
+    next.send(Signal::SIGHUP);
+    assert_eq!(memory_limit(&socket), Some(1024));
+    assert_eq!(names_in(directory.path()), ["gpu.sock", "resources"]);
+    next.send(Signal::SIGTERM);
+    assert!(next.ends_in_order());
+    assert_eq!(names_in(directory.path()), ["resources"]);
+}
+
+fn next_manager_of_the_agent_leaves_nothing_of_a_killed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("control.sock");
+    let mut killed = Manager::serves_the_agent(directory.path());
+    killed.until_it_serves(&control);
+    killed.is_killed();
+    assert_eq!(names_in(directory.path()), ["control.sock", "gpu.sock"], "what a killed manager leaves");
+    let mut next = Manager::serves_the_agent(directory.path());
+    next.until_it_serves(&control);
+    next.send(Signal::SIGHUP);
+    next.send(Signal::SIGTERM);
+    assert!(next.ends_in_order());
+    assert_eq!(names_in(directory.path()), [""; 0]);
+}
+
+/// The files in a directory, in the order of their names.
+fn names_in(directory: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(name).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A client opens as many connections as it gets, each of which counts as a process. Another client is served all the same, and the log
@@ -184,6 +232,11 @@ impl Manager {
         assert_eq!(self.0.try_wait().unwrap(), None, "it ended before: {what}");
     }
 
+    fn is_killed(&mut self) {
+        self.send(Signal::SIGKILL);
+        self.0.wait().unwrap();
+    }
+
     fn ends_in_order(&mut self) -> bool {
         self.0.wait().unwrap().success()
     }
@@ -221,7 +274,10 @@ fn request(socket: &Path, client: &str) -> Option<(UnixStream, u64)> {
     stream.write_all(&request.encode().unwrap()).ok()?;
     let mut frame = [0; RESPONSE_LEN];
     stream.read_exact(&mut frame).ok()?;
-    match Response::decode(&frame, RequestKind::MemLimit).unwrap().body {
+    let response = Response::decode(&frame, RequestKind::MemLimit).unwrap();
+    match response.body {
+        // The manager answers that there is no room without having read the request.
+        _ if response.id == UNREAD_REQUEST_ID => None,
         ResponseBody::MemLimit { limit, .. } => Some((stream, limit)),
         other => panic!("{other:?}"),
     }

@@ -12,7 +12,7 @@ use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_comm::{
     AttachStatus, Channel, FrameReader, HOOK_TIMEOUT, RESPONSE_LEN, Request, RequestBody, RequestKind,
-    Response, ResponseBody, SILENCE_NS,
+    Response, ResponseBody, SILENCE_NS, UNREAD_REQUEST_ID,
 };
 use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::platform::LinkError;
@@ -71,7 +71,11 @@ impl Socket {
     ) -> Result<Vec<OwnedFd>, LinkError> {
         let body = RequestBody::Attach { version: ATTACH_VERSION, channel, used_bytes };
         let begun_ns = monotonic_ns();
-        let id = self.send_payload(identity, body, payload)?;
+        // A manager without room has answered and closed the connection before it is asked.
+        let id = self.send_payload(identity, body, payload).or_else(|error| match error {
+            LinkError::Gone => Ok(UNREAD_REQUEST_ID),
+            other => Err(other),
+        })?;
         loop {
             let (answer, pages) = self.answer(id, RequestKind::Attach, payload.answer_limit)?;
             let ResponseBody::Attach { status, page_version } = answer else { return Err(LinkError::Gone) };
@@ -81,6 +85,7 @@ impl Socket {
                     return Ok(pages);
                 }
                 AttachStatus::Ok | AttachStatus::Pending => return Err(LinkError::Gone),
+                AttachStatus::NoRoom => return Err(LinkError::NoRoom),
                 refused => return Err(LinkError::NotAdmitted { status: refused as i32 }),
             }
         }
@@ -142,7 +147,7 @@ impl Socket {
                 read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit, next_step))
             })?;
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
-            if of == id {
+            if of == id || of == UNREAD_REQUEST_ID {
                 return Ok((body, fds));
             }
         }

@@ -180,7 +180,7 @@ impl TokenConnection {
             self.announcer.refused();
         }
         let pages = match attached {
-            Err(refused @ LinkError::NotAdmitted { .. }) => {
+            Err(refused @ (LinkError::NotAdmitted { .. } | LinkError::NoRoom)) => {
                 self.announcer.recovery.skip_recovery();
                 return Err(refused);
             }

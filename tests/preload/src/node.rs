@@ -353,6 +353,14 @@ impl Node {
         self.bed.end_manager().unwrap_or_else(|error| panic!("{error:#}"));
     }
 
+    /// The pod-manager's pid.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn manager_pid(&self) -> i32 {
+        self.bed.manager_pid().expect("a pod-manager runs")
+    }
+
     /// Whether the pod-manager still runs.
     pub fn manager_runs(&mut self) -> bool {
         self.bed.is_manager_running()

@@ -54,7 +54,8 @@ fn response() -> impl Strategy<Value = (RequestKind, Response)> {
         Just(AttachStatus::WrongVersion),
         Just(AttachStatus::BadPayload),
         Just(AttachStatus::NotAllowed),
-        Just(AttachStatus::Pending)
+        Just(AttachStatus::Pending),
+        Just(AttachStatus::NoRoom)
     ];
     let answer = prop_oneof![
         time().prop_map(|quota_ms| (RequestKind::Quota, ResponseBody::Quota { quota_ms })),

@@ -114,6 +114,12 @@ fn check_launches_wait_with_fail_closed(absent: fn(&FakeLink) -> &AtomicBool) {
     let fixture = Fixture::new();
     let device = fixture.device();
     device.link.closed.store(true, SeqCst);
+    check_launches_wait(&fixture, &device, absent);
+    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
+}
+
+/// Checks that launches wait while the manager is absent or has no room, and pass when that is over.
+fn check_launches_wait(fixture: &Fixture, device: &TestDevice<'_>, absent: fn(&FakeLink) -> &AtomicBool) {
     absent(&device.link).store(true, SeqCst);
     std::thread::scope(|scope| {
         let held = scope.spawn(|| is_governed(&device.launch(stream(100), &ThreadState::empty())));
@@ -129,7 +135,6 @@ fn check_launches_wait_with_fail_closed(absent: fn(&FakeLink) -> &AtomicBool) {
         device.track();
         assert!(held.join().expect("the launch returns"));
     });
-    assert_eq!(fixture.counters.bypassed(Bypass::ManagerGone), 0);
 }
 
 fn used(device: &TestDevice<'_>, at: usize) -> (f64, f64) {

@@ -320,7 +320,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         NextStep::Immediately
     }
 
-    /// Handles a lost connection: closes the launch gate and lets launches bypass, unless they are to be blocked.
+    /// Handles a lost connection: closes the launch gate and lets launches bypass, unless they are to be blocked. They always are while the
+    /// manager has no room for this process: it would have more than its share.
     ///
     /// The connection to a silent manager is kept: its end shows that the manager has died, and its page when the manager runs again.
     pub(super) fn handle_loss(&self, state: &mut State, error: LinkError) {
@@ -339,9 +340,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.retry_wait_ns
         };
         state.phase = Phase::Lost { retry_ns: now + wait_ns };
-        if !self.link.fail_closed().unwrap_or(self.settings.fail_closed) {
-            self.set_bypass(Some(error.bypass()));
-        }
+        let waits =
+            error == LinkError::NoRoom || self.link.fail_closed().unwrap_or(self.settings.fail_closed);
+        self.set_bypass(if waits { None } else { Some(error.bypass()) });
         self.launch_waiters.notify_all();
         self.wake_tracker_locked(state);
     }

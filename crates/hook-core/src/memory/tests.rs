@@ -104,3 +104,16 @@ fn first_allocation_passes_a_silent_manager() {
     memory.reattach_if_lost();
     assert_eq!(memory.usage(), Some((30, 100)));
 }
+
+#[test]
+fn allocation_is_refused_while_the_manager_has_no_room() {
+    let memory = account(100, false);
+    memory.link.full.store(true, SeqCst);
+    assert_eq!(memory.reserve(1), Outcome::Refused);
+    memory.link.full.store(false, SeqCst);
+    assert_eq!(memory.reserve(60), Outcome::Governed(()));
+    // The last limit is the client's, whose other processes the manager has admitted meanwhile.
+    memory.link.die();
+    memory.link.full.store(true, SeqCst);
+    assert_eq!(memory.reserve(1), Outcome::Refused);
+}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{Transport, blank_pointer, wire};
 
-/// Limit for a request and its answer together: longer than any control that the simulator models.
+/// Limit of the hook and the daemons for a request and its answer together: longer than any control that the simulator models.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// No request is sent for this time after one that was not answered.
@@ -23,17 +23,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
+    /// Limit for a request and its answer together.
+    limit: Option<Duration>,
     /// When the last request failed whose answer did not come in time.
     timed_out: Mutex<Option<Instant>>,
 }
 
 impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, timed_out: Mutex::new(None) }
+        Self { fd, limit: Some(ANSWER_TIMEOUT), timed_out: Mutex::new(None) }
+    }
+
+    /// As the kernel's side of an ioctl: a request waits for its answer as long as there is a daemon.
+    pub(super) fn without_limit(fd: OwnedFd) -> Self {
+        Self { fd, limit: None, timed_out: Mutex::new(None) }
     }
 
     fn exchange(&self, request: &[u8], answer: &mut [u8]) -> io::Result<()> {
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let deadline = self.limit.map(|limit| Instant::now() + limit);
         let (mut ours, theirs) = UnixStream::pair()?;
         // A packet is sent whole or not at all. The socket's options belong to the process that sent it and are not changed.
         while let Err(error) =
@@ -48,7 +55,7 @@ impl Socket {
         drop(theirs);
         let mut missing = answer;
         while !missing.is_empty() {
-            ours.set_read_timeout(Some(time_left(deadline)?))?;
+            ours.set_read_timeout(time_left(deadline)?)?;
             match ours.read(missing) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => missing = &mut missing[count..],
@@ -80,16 +87,16 @@ impl Transport for Socket {
     }
 }
 
-/// The time left until a deadline.
-fn time_left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+/// The time left until a deadline; `None` if there is none.
+fn time_left(deadline: Option<Instant>) -> io::Result<Option<Duration>> {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// Waits until a packet can probably be sent, or until the time is up. It may return early.
-fn wait_until_writable(fd: &OwnedFd, timeout: Duration) -> io::Result<()> {
+fn wait_until_writable(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
+    let ms = timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1));
     // SAFETY: one `pollfd`, a local that outlives the call.
     let ready = unsafe { libc::poll(&raw mut entry, 1, ms) };
     match ready {

@@ -8,9 +8,12 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
+use sluice_comm::page::PAGE_VERSION;
+use sluice_comm::{AttachStatus, Response, ResponseBody, UNREAD_REQUEST_ID};
+use sluice_sys::socket::try_send_with_fds;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tracing::{debug, warn};
 
 /// A listening socket.
@@ -33,7 +36,23 @@ pub(crate) enum Accepted {
 
 /// A descriptor to close when there are no more.
 pub(super) fn reserve() -> Option<OwnedFd> {
-    File::open("/dev/null").ok().map(OwnedFd::from)
+    open_one().ok()
+}
+
+fn open_one() -> io::Result<OwnedFd> {
+    File::open("/dev/null").map(OwnedFd::from)
+}
+
+/// Whether this process can open no descriptor at this moment.
+pub(crate) fn are_descriptors_exhausted() -> bool {
+    open_one().is_err_and(|error| is_out_of_descriptors(&error))
+}
+
+/// Answers the ATTACH that a peer has sent or is about to send: there is no room. If the peer does not read it, nothing is lost: without
+/// an answer it treats the manager as lost.
+fn answer_no_room(socket: BorrowedFd<'_>) {
+    let body = ResponseBody::Attach { status: AttachStatus::NoRoom, page_version: PAGE_VERSION };
+    let _ = try_send_with_fds(socket, &Response { id: UNREAD_REQUEST_ID, body }.encode(), &[]);
 }
 
 fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
@@ -70,8 +89,12 @@ impl Connections {
                 Accepted::Connection(Box::new(connection))
             }
             Err(error) => {
+                let is_exhausted = is_out_of_descriptors(&error);
+                if is_exhausted {
+                    answer_no_room(socket.as_fd());
+                }
                 io.closer.close(socket);
-                if is_out_of_descriptors(&error) {
+                if is_exhausted {
                     return Accepted::OutOfDescriptors;
                 }
                 debug!(%error, "peer has ended before it was accepted");
@@ -93,7 +116,12 @@ impl Connections {
                 Some(Errno::ECONNABORTED | Errno::EINTR) => {}
                 Some(Errno::EMFILE | Errno::ENFILE) if self.reserve.take().is_some() => {
                     // Left in the queue it would wake the loop for ever.
-                    io.closer.close(self.next_socket(listener));
+                    if let Ok(socket) = self.next_socket(listener) {
+                        if listener == Listener::Unix {
+                            answer_no_room(socket.as_fd());
+                        }
+                        io.closer.close(socket);
+                    }
                     self.reserve = reserve();
                     return Err(Accepted::OutOfDescriptors);
                 }
@@ -135,6 +163,13 @@ impl Connections {
             Ok(())
         } else {
             Err(Reason::TooManyOfClient(name.to_owned()))
+        }
+    }
+
+    /// Answers that there is no room on a connection that is closed before it was read.
+    pub(crate) fn answer_no_room(&self, connection: &Connection) {
+        if connection.transport == Transport::Unix {
+            answer_no_room(connection.fd());
         }
     }
 

@@ -43,6 +43,9 @@ pub(crate) enum Reason {
     TooManyOfPod(String),
     #[error("too many connections of client {0}")]
     TooManyOfClient(String),
+    /// A descriptor that came with a request could not be received.
+    #[error("out of descriptors")]
+    OutOfDescriptors,
     #[error("socket: {0}")]
     Socket(std::io::Error),
     #[error("no pages for it: {0}")]
@@ -84,7 +87,7 @@ impl Reason {
             Self::NameChanged(..) => 7,
             Self::ClientRemoved => 8,
             Self::NotReading => 9,
-            Self::TooMany => 10,
+            Self::TooMany | Self::OutOfDescriptors => 10,
             Self::Socket(_) => 11,
             Self::Pages(_) => 12,
             Self::TooManyOfProcess => 13,
@@ -92,6 +95,19 @@ impl Reason {
             Self::TooManyOfPod(_) => 15,
             Self::TooManyOfClient(_) => 16,
         }
+    }
+
+    /// Whether the peer may be admitted when there is more room.
+    pub(crate) fn is_lack_of_room(&self) -> bool {
+        matches!(
+            self,
+            Self::TooMany
+                | Self::TooManyOfProcess
+                | Self::TooManyOfPod(_)
+                | Self::TooManyOfClient(_)
+                | Self::OutOfDescriptors
+                | Self::Pages(_)
+        )
     }
 
     /// The word for the metric's label `reason`.

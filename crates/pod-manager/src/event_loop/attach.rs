@@ -84,6 +84,7 @@ impl EventLoop {
             }
             Reason::WrongVersion(_) => AttachStatus::WrongVersion,
             Reason::BadPayload(_) => AttachStatus::BadPayload,
+            reason if reason.is_lack_of_room() => AttachStatus::NoRoom,
             _ => AttachStatus::NotAllowed,
         };
         // The connection is closed in any case, and the reason for that says more than a failure to answer.

@@ -54,6 +54,7 @@ impl EventLoop {
             None => self.connections.open(connection, &self.shared.io),
             Some(reason) => {
                 self.log_closing(&connection.label, "unknown", connection.party(), &reason);
+                self.connections.answer_no_room(&connection);
                 self.shared.io.closer.close(connection);
             }
         }
@@ -74,7 +75,8 @@ impl EventLoop {
         let Some(id) = self.connections.oldest_silent(CANDIDATES) else { return false };
         // Drops it without a reason if its peer has closed it.
         self.receive(id);
-        if self.connections.role(id) == Some(Role::New) {
+        if let Some(connection) = self.connections.get(id).filter(|connection| connection.role == Role::New) {
+            self.connections.answer_no_room(connection);
             self.close(id, &Reason::TooMany);
         }
         self.connections.role(id).is_none()

@@ -249,11 +249,11 @@ fn peer_that_does_not_read_its_answers_is_closed() {
 }
 
 #[test]
-fn connections_beyond_the_maximum_are_closed() {
+fn connections_beyond_the_maximum_find_no_room() {
     let world = World::with(crate::support::CLIENTS, |config| config.max_connections = 2);
     let mut a = world.process("be-a");
     let mut third = Line::open(&world.socket(), &world.peers.process(), "be-a").unwrap();
-    assert!(third.is_closed());
+    assert!(third.finds_no_room());
     assert!(a.reserve(1));
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(1.0));
 }
@@ -268,12 +268,12 @@ fn new_connection_replaces_the_oldest_that_has_sent_nothing() {
     world.settle();
     let mut newcomer = open();
     newcomer.ask(RequestBody::MemLimit);
-    assert!(silent.is_closed());
+    assert!(silent.finds_no_room());
     let mut second = open();
     second.ask(RequestBody::MemLimit);
-    assert!(half.is_closed());
+    assert!(half.finds_no_room());
     // A connection that has sent a request is not closed for others.
-    assert!(open().is_closed());
+    assert!(open().finds_no_room());
     newcomer.ask(RequestBody::MemLimit);
     assert!(a.reserve(1));
     assert_eq!(world.metric("sluice_refused_connections_total{reason=\"too_many\"}"), Some(3.0));
@@ -286,7 +286,7 @@ fn one_process_cannot_take_all_connections() {
     let process = world.peers.process();
     let open = || Line::open(&world.socket(), &process, "be-b").unwrap();
     let mut few: Vec<Line> = (0..3).map(|_| open()).collect();
-    assert!(open().is_closed());
+    assert!(open().finds_no_room());
     let refused = || world.metric("sluice_refused_connections_total{reason=\"too_many_of_process\"}");
     assert_eq!(refused(), Some(1.0));
     let pid = format!("pid {}", process.pid);

@@ -18,7 +18,7 @@ fn a_pod_leaves_an_eighth_of_the_connections_to_others_however_many_processes_it
         line.attach(Channel::Memory, 0).unwrap();
     }
     for _ in 0..3 {
-        assert!(open(1).is_closed());
+        assert!(open(1).finds_no_room());
     }
     assert_eq!(agent.snapshot().refused, [("too_many_of_pod".to_owned(), 3)].into());
     let words = format!("too many connections of pod UID {}", uid(1));
@@ -29,7 +29,7 @@ fn a_pod_leaves_an_eighth_of_the_connections_to_others_however_many_processes_it
     crowd.truncate(8);
     until("those have left", || {
         let mut next = open(1);
-        next.attach(Channel::Memory, 0).is_ok()
+        matches!(next.attach(Channel::Memory, 0), Ok((AttachStatus::Ok, _)))
             && next.ask(RequestBody::MemLimit) == ResponseBody::MemLimit { used: 0, limit: GIB }
     });
 }
@@ -67,7 +67,10 @@ fn admitted_process_gets_its_memory_channel_within_the_limit_of_its_client() {
         let mut token = Line::open(&world.socket(), &process, "be-a").unwrap();
         match token.attach(Channel::Token, 0).unwrap().0 {
             AttachStatus::Ok => admitted.push((process, token)),
-            _ => break,
+            status => {
+                assert_eq!(status, AttachStatus::NoRoom);
+                break;
+            }
         }
     }
     let memory = |(process, _): &(_, Line)| {

@@ -5,7 +5,7 @@ use sluice_comm::attach::{ATTACH_VERSION, AttachPayload, ContextHandles};
 use sluice_comm::page::{GrantView, PAGE_VERSION, ReportView};
 use sluice_comm::{
     AttachStatus, Channel, Name, REQUEST_LEN, RESPONSE_LEN, Request, RequestBody, RequestKind, Response,
-    ResponseBody,
+    ResponseBody, UNREAD_REQUEST_ID,
 };
 use sluice_sys::memfd;
 use sluice_sys::page::{Access, SharedPage};
@@ -126,7 +126,15 @@ impl Line {
         }
     }
 
-    /// Whether the manager has closed the connection; waits for it.
+    /// Whether the manager answers that it has no room, and closes the connection; waits for it.
+    pub fn finds_no_room(&mut self) -> bool {
+        let answer = self.receive(RequestKind::Attach).unwrap();
+        assert_eq!(answer.id, UNREAD_REQUEST_ID);
+        let status = AttachStatus::NoRoom;
+        answer.body == ResponseBody::Attach { status, page_version: PAGE_VERSION } && self.is_closed()
+    }
+
+    /// Whether the manager has closed the connection without an answer; waits for it.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         match self.stream.read(&mut byte) {

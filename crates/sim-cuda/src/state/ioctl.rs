@@ -7,7 +7,7 @@ use sluice_driver_api::types::{c_int, c_void};
 use sluice_nvrm::abi::{
     AllocBlock, ChannelParams, ControlBlock, GroupParams, POINTER, Request, XferBlock, class,
 };
-use sluice_nvrm::transport::{open_transport, wire};
+use sluice_nvrm::transport::{Transport, open_simulator, wire};
 use std::ffi::c_ulong;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -79,7 +79,7 @@ unsafe fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> io::Resu
     }
     // SAFETY: it is not negative, and is only duplicated: a descriptor that does not exist is an error.
     let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
-    let over = open_transport(file, true).map_err(|_| errno(libc::ENOTTY))?;
+    let over = open_simulator(file).map_err(|_| errno(libc::ENOTTY))?;
     let mut at = argument.cast::<u8>();
     if at.is_null() {
         return Err(errno(libc::EFAULT));

@@ -6,6 +6,7 @@ use crate::state::ioctl::sluiceSimIoctl;
 use sluice_nvrm::abi::{AllocBlock, Command, ControlBlock, Request, XferBlock, class, timeslice};
 use sluice_nvrm::discovery::ObjectQueries;
 use sluice_nvrm::{ControlError, Controls, NvStatus};
+use sluice_sim::fault::ControlFault;
 use std::os::fd::AsRawFd;
 
 /// Contexts that exist, with their slices and whether they run.
@@ -84,6 +85,31 @@ fn failed_context_creation_leaves_no_channel_groups() {
     assert_eq!(controls.class(client, coming).unwrap(), None);
     cuCtxCreate_v2(Ptr::of(&mut other), 0, 0).unwrap();
     cuCtxDestroy_v2(handle(other)).unwrap();
+}
+
+#[test]
+fn ioctl_returns_when_a_slow_driver_is_done_however_long_that_takes() {
+    let _test = begin_test();
+    let (file, client, _) = driver().unwrap().devices[0].control.opened().unwrap();
+    // Other users of the socket give up after 2 s.
+    let slow = ControlFault::Slow { ns: 2_300_000_000 };
+    client::set_control_fault(gpu().socket(), Some(slow)).unwrap();
+    let mut params = timeslice::encode(2_048);
+    let mut block = ControlBlock {
+        client,
+        object: compute_group(),
+        command: Command::SET_TIMESLICE.number,
+        params: params.as_mut_ptr().expose_provenance() as u64,
+        params_len: 8,
+        ..ControlBlock::default()
+    }
+    .encode();
+    // SAFETY: a block and parameters of this test, of the right sizes.
+    let done = unsafe {
+        sluiceSimIoctl(file.as_raw_fd(), Request::CONTROL.number().into(), block.as_mut_ptr().cast())
+    };
+    client::set_control_fault(gpu().socket(), None).unwrap();
+    assert_eq!((done, ControlBlock::decode(&block).unwrap().status), (0, 0));
 }
 
 #[test]

@@ -73,3 +73,18 @@ fn attach_that_is_read_and_not_answered_shows_a_silent_manager() {
     assert_eq!(attach_answered(&[]), Err(LinkError::Silent));
     assert_eq!(attach_answered(&[(AttachStatus::Pending, PAGE_VERSION)]), Err(LinkError::Silent));
 }
+
+#[test]
+fn attach_to_a_manager_without_room_that_has_closed_the_connection_reports_that() {
+    let (ours, theirs) = UnixStream::pair().expect("a connection");
+    let socket = Socket::closed(0);
+    socket.fd.set(ours.into());
+    let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
+    let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());
+    let body = ResponseBody::Attach { status: AttachStatus::NoRoom, page_version: PAGE_VERSION };
+    let answer = Response { id: UNREAD_REQUEST_ID, body }.encode();
+    send_with_fds(theirs.as_fd(), &answer, &[]).expect("an answer");
+    drop(theirs);
+    let attached = socket.attach(&identity, Channel::Memory, 0, &payload);
+    assert_eq!(attached.map(|pages| pages.len()), Err(LinkError::NoRoom));
+}

@@ -225,6 +225,20 @@ fn launches_wait_for_a_lost_manager_with_fail_closed() {
     check_launches_wait_with_fail_closed(|link| &link.dead);
 }
 
+/// Also where launches bypass a lost manager, and after they did.
+#[test]
+fn launches_wait_while_the_manager_has_no_room() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.link.dead.store(true, SeqCst);
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::ManagerGone)));
+    device.link.full.store(true, SeqCst);
+    device.link.dead.store(false, SeqCst);
+    fixture.clock.advance(2000 * MS);
+    device.track();
+    check_launches_wait(&fixture, &device, |link| &link.full);
+}
+
 #[test]
 fn connect_attempts_back_off_up_to_a_second() {
     let fixture = Fixture::new();

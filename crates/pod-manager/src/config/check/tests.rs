@@ -20,6 +20,19 @@ fn attaches_wait_less_long_than_hooks() {
 }
 
 #[test]
+fn probes_have_another_address_than_metrics_unless_the_system_picks_the_port() {
+    let check = |metrics: u16, health: u16| {
+        let address = |port| Some(([127, 0, 0, 1], port).into());
+        let (metrics, health) = (address(metrics), address(health));
+        Config { metrics, health, ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") }.check()
+    };
+    let words = "health is 127.0.0.1:9400, expected another address than that of metrics";
+    assert_eq!(check(9400, 9400).map_err(|mistakes| mistakes.to_string()), Err(words.to_owned()));
+    assert_eq!(check(9400, 9401), Ok(()));
+    assert_eq!(check(0, 0), Ok(()));
+}
+
+#[test]
 fn all_mistakes_are_reported_at_once() {
     let config = Config {
         tcp: Some(([192, 168, 0, 1], 50051).into()),
