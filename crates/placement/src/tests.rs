@@ -2,6 +2,7 @@
 
 mod countable;
 mod fixtures;
+mod preemption;
 mod properties;
 
 use super::*;

@@ -33,7 +33,8 @@ use crate::demand::Demand;
 pub struct GpuRequest {
     /// Priority.
     pub priority: Priority,
-    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own.
+    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own. The annotations do not contain the
+    /// pod's PriorityClass: [`Demand::pod_priority`] is 0.
     pub demand: Demand,
     /// Largest share of each GPU: above 0, at least the guaranteed one.
     pub limit: Share,
