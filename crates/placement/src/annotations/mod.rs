@@ -21,7 +21,7 @@ pub(crate) use amount::THOUSANDTH_PPM;
 pub use amount::{Amount, MAX_WHOLE_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
-pub use quantity::parse_quantity;
+pub use quantity::{parse_quantity, parse_thousandths};
 pub use read::assigned;
 use sluice_units::Share;
 pub use sluice_units::parse_duration;

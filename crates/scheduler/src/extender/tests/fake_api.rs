@@ -55,6 +55,7 @@ struct Inner {
 
 pub(super) const PODS: &str = "pods";
 pub(super) const NODES: &str = "nodes";
+pub(super) const BUDGETS: &str = "poddisruptionbudgets";
 pub(super) const LEASES: &str = "leases";
 
 impl Api {
@@ -74,6 +75,7 @@ impl Api {
         let address = listener.local_addr().unwrap();
         let app = Router::new()
             .route("/api/v1/pods", get(|state, query| list(PODS, state, query)))
+            .route("/apis/policy/v1/poddisruptionbudgets", get(|state, query| list(BUDGETS, state, query)))
             .route("/api/v1/nodes", get(|state, query| list(NODES, state, query)))
             .route(
                 "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",

@@ -1,0 +1,142 @@
+//! Preempt: corrects the victims that kube-scheduler has chosen, GPU by GPU.
+//!
+//! kube-scheduler chooses victims by the sums of a node (processors, memory, slots, thousandths of GPUs). It does not know
+//! which GPU each pod has: its victims may be on different GPUs, where their end helps nothing. The answer contains the
+//! victims that make room on one GPU (or on as many whole ones as the pod asks for), and still meets the pod's other
+//! needs. A node where no eviction helps is left out, so no pod is evicted in vain.
+
+use std::collections::{BTreeMap, HashSet};
+
+use sluice_placement::annotations::keys;
+use sluice_placement::{Demand, Evictable, Preemptor, ProposedNode, Reservation, ReservationState};
+
+use super::extender::{Extender, PlacementState};
+use super::filter::demand_of;
+use super::leadership::LeadershipState;
+use super::metrics::Outcome;
+use super::objects::{Budget, Pod};
+use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims};
+
+/// Resources that need no comparison of sums: a pod that fits on a GPU fits into the node's sum of the GPUs.
+const COUNTED_PER_GPU: [&str; 2] = [keys::MILLI, keys::MEMORY_MIB];
+
+impl Extender {
+    /// Answers preempt. The room of the victims is kept for the pod on each node of the answer, until kube-scheduler has
+    /// nominated one of them.
+    pub(crate) fn preempt(
+        &self,
+        args: ExtenderPreemptionArgs,
+    ) -> Result<ExtenderPreemptionResult, (Outcome, String)> {
+        if self.leadership.state() != LeadershipState::Active {
+            return Err((Outcome::Inactive, "Sluice's extender is not active".to_owned()));
+        }
+        let proposals = args.node_name_to_meta_victims.ok_or_else(|| {
+            (Outcome::Error, "the extender's configuration lacks `nodeCacheCapable: true`".to_owned())
+        })?;
+        let demand = demand_of(&args.pod).map_err(|mistake| (Outcome::Invalid, mistake))?;
+        self.expire();
+        let mut state = self.state();
+        let Some(budgets) = &state.budgets else {
+            return Err((Outcome::Inactive, "the PodDisruptionBudgets have not been listed yet".to_owned()));
+        };
+        let budgets: Vec<Budget> = budgets.values().cloned().collect();
+        state.place_nominated();
+        let search = Search::new(&state, &args.pod, &demand, &budgets);
+        let found = proposals.iter().filter_map(|(node, proposed)| {
+            let (kept, victims) = search.on_node(node, proposed)?;
+            Some((kept, (node.clone(), victims)))
+        });
+        let (kept, answers): (Vec<ProposedNode>, BTreeMap<String, MetaVictims>) = found.unzip();
+        let deadline = self.clock.in_ns(self.policy.reservation);
+        state.index.propose_nominations(args.pod.uid().unwrap_or_default(), &demand, kept, deadline);
+        Ok(ExtenderPreemptionResult { node_name_to_meta_victims: answers })
+    }
+}
+
+/// The search for the victims of one pod.
+struct Search<'a> {
+    state: &'a PlacementState,
+    uid: &'a str,
+    demand: &'a Demand,
+    budgets: &'a [Budget],
+    disruptions_allowed: Vec<i32>,
+    /// What the pod requests beside the amounts of a GPU.
+    requests: BTreeMap<String, u64>,
+    /// The stock scheduler may need victims for reasons that the requests do not show.
+    has_uncounted_needs: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(state: &'a PlacementState, pod: &'a Pod, demand: &'a Demand, budgets: &'a [Budget]) -> Self {
+        let mut requests = pod.spec().requests();
+        requests.retain(|resource, _| !COUNTED_PER_GPU.contains(&resource.as_str()));
+        Self {
+            state,
+            uid: pod.uid().unwrap_or_default(),
+            demand,
+            budgets,
+            disruptions_allowed: budgets.iter().map(Budget::disruptions_allowed).collect(),
+            requests,
+            has_uncounted_needs: pod.spec().has_uncounted_needs(),
+        }
+    }
+
+    /// The victims on a node, and the room that they leave. `None` if no eviction there makes the pod fit.
+    fn on_node(&self, node: &str, proposed: &MetaVictims) -> Option<(ProposedNode, MetaVictims)> {
+        let proposed_pods: HashSet<&str> = proposed.pods.iter().flatten().map(|pod| &*pod.uid).collect();
+        // The stock scheduler needs the end of other pods: they have no GPU, or this extender has not seen them yet.
+        let (evictable, others): (Vec<&str>, Vec<&str>) =
+            proposed.pods.iter().flatten().map(|pod| &*pod.uid).partition(|uid| self.is_evictable(uid));
+        let freed = |resource: &String| -> u64 {
+            let occupants = evictable.iter().filter_map(|uid| self.state.occupants.get(*uid));
+            let amounts = occupants.filter_map(|one| one.requests.get(resource));
+            amounts.fold(0, |sum, amount| sum.saturating_add(*amount))
+        };
+        // The proposed pods free enough. Other pods do so too if they free as much, or as much as the pod requests.
+        let needs: Vec<u64> =
+            self.requests.iter().map(|(resource, request)| freed(resource).min(*request)).collect();
+        let preemptor = Preemptor {
+            pod: self.uid,
+            demand: self.demand,
+            disruptions_allowed: &self.disruptions_allowed,
+            needs: &needs,
+        };
+        let facts = |uid: &str| self.facts(uid, proposed_pods.contains(uid));
+        let victims = self.state.index.victims(node, &preemptor, facts)?;
+        let uids = victims.pods.iter().map(|uid| uid.to_string()).chain(others.iter().map(|uid| (*uid).to_owned()));
+        let pods: Vec<MetaPod> = uids.map(|uid| MetaPod { uid }).collect();
+        if pods.is_empty() {
+            return None;
+        }
+        // Any of the proposed violations may be of the other pods.
+        let of_others = proposed.violations.clamp(0, i64::try_from(others.len()).unwrap_or(i64::MAX));
+        let violations = of_others + i64::from(victims.violations);
+        let kept = ProposedNode { node: node.into(), gpus: victims.gpus, victims: victims.pods };
+        Some((kept, MetaVictims { pods: Some(pods), violations }))
+    }
+
+    /// Whether the pod is bound to GPUs, and has a lower priority.
+    fn is_evictable(&self, uid: &str) -> bool {
+        let mut reservations = self.state.index.reservations(uid).iter();
+        let is_lower = |one: &Reservation| {
+            one.state == ReservationState::Confirmed && one.demand.pod_priority < self.demand.pod_priority
+        };
+        self.state.occupants.contains_key(uid) && reservations.any(is_lower)
+    }
+
+    fn facts(&self, uid: &str, is_proposed: bool) -> Option<Evictable> {
+        let occupant = self.state.occupants.get(uid)?;
+        let protects =
+            |budget: &Budget| budget.protects(&occupant.namespace, &occupant.name, &occupant.labels);
+        let budgets = self.budgets.iter().enumerate().filter(|(_, budget)| protects(budget));
+        let frees = self.requests.keys().map(|resource| occupant.requests.get(resource).copied().unwrap_or(0));
+        Some(Evictable {
+            started: occupant.started,
+            is_ending: self.state.deleting.contains_key(uid),
+            is_required: is_proposed && (self.has_uncounted_needs || occupant.has_uncounted_needs),
+            is_proposed,
+            budgets: budgets.map(|(at, _)| at).collect(),
+            frees: frees.collect(),
+        })
+    }
+}
