@@ -320,6 +320,26 @@ fn latency_critical_pods_share_gpus_with_best_effort_pods_before_they_share_with
 }
 
 #[test]
+fn latency_critical_pod_with_preferences_is_offered_only_nodes_where_it_meets_the_fewest_of_its_kind() {
+    let critical = Demand { latency_critical: true, ..share(200, None) };
+    let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
+    index.confirm("first", "b", &[uuid("b", 0)], &critical);
+    let offered = |index: &mut Index, demand: &Demand| match index.reserve(
+        "p",
+        demand,
+        ["a", "b", "c"].into_iter(),
+        3,
+        LATER,
+    ) {
+        PlacementOutcome::Reserved(places) => places.iter().map(|place| place.node.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    // The scheduler's scores choose among these.
+    assert_eq!(offered(&mut index, &critical), ["a", "c"]);
+    assert_eq!(offered(&mut index, &share(200, None)), ["b", "a", "c"]);
+}
+
+#[test]
 fn equal_nodes_are_chosen_by_name_in_any_order_of_candidates() {
     for order in [["a", "b", "c"], ["c", "a", "b"]] {
         let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2)), ("c", node("c", 2))]);

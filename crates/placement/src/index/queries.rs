@@ -6,6 +6,7 @@ use super::{Candidate, Index, NodeEntry};
 use crate::demand::{Demand, PreparedDemand};
 use crate::node::{GpuReservations, Node};
 use crate::outcome::{CannotBind, Placement, Reservation};
+use crate::ranking;
 use crate::reasons::NodeReasons;
 
 impl Index {
@@ -90,6 +91,11 @@ impl Index {
                 best.insert(at, candidate);
                 best.truncate(most);
             }
+        }
+        if demand.latency_critical && !demand.is_whole() {
+            // The caller may choose any of the places: none has more of its kind than necessary.
+            let fewest = best.first().map(|one| ranking::critical_pods(&one.rank));
+            best.retain(|one| Some(ranking::critical_pods(&one.rank)) == fewest);
         }
         best.iter().map(|one| self.describe(one.name, one.node.uuids(&one.positions), demand)).collect()
     }

@@ -58,14 +58,23 @@ impl<'a> Problem<'a> {
         Cost::of(victims, self.preemptor.disruptions_allowed)
     }
 
-    /// The best of all sets.
+    /// The best of all sets. A set is not looked at if a part of it is enough: the part costs less.
     fn compared(&self) -> Option<Vec<bool>> {
         let count = self.candidates.len();
+        let mut enough: Vec<u32> = Vec::new();
         let mut best: Option<(Cost, Vec<bool>)> = None;
+        // The parts of a set have smaller numbers.
         for number in 0..1_u32 << count {
+            if enough.iter().any(|part| number & part == *part) {
+                continue;
+            }
             let set: Vec<bool> = (0..count).map(|bit| number >> bit & 1 == 1).collect();
+            if !self.is_enough(&set) {
+                continue;
+            }
+            enough.push(number);
             let cost = self.cost(&self.chosen(&set).collect::<Vec<_>>());
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) && self.is_enough(&set) {
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, set));
             }
         }
@@ -110,12 +119,10 @@ impl<'a> Problem<'a> {
     }
 
     fn fits(&self, slot: &GpuState, victims: &[bool]) -> bool {
-        let mut slot = slot.clone();
-        for (one, is_victim) in self.candidates.iter().zip(victims) {
-            if !is_victim && one.is_on(&slot) {
-                slot.add(&one.reservation.demand);
-            }
-        }
-        slot.reason_against(self.preemptor.demand).is_none()
+        let staying =
+            self.candidates.iter().zip(victims).filter(|(one, is_victim)| !**is_victim && one.is_on(slot));
+        let used =
+            staying.fold(slot.used, |used, (one, _)| used.and(&one.reservation.demand, slot.memory_bytes));
+        slot.reason_with(&used, self.preemptor.demand).is_none()
     }
 }

@@ -119,14 +119,18 @@ impl Extender {
         let is_short = reasons.len() <= DETAILED_NODES;
         let text = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
         let failed = reasons.iter().map(|(name, reason)| (name.to_string(), text(reason)));
-        let waits = |node: &str| pod.nominated_node() == Some(node) && self.state().awaits_victims(pod, node, demand);
+        let waits =
+            |node: &str| pod.nominated_node() == Some(node) && self.state().awaits_victims(pod, node, demand);
         let (failed_nodes, failed_and_unresolvable_nodes) = failed.partition(|(node, _)| waits(node));
         ExtenderFilterResult { failed_nodes, failed_and_unresolvable_nodes, ..nodes(iter::empty()) }
     }
 
     fn place(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> PlacementOutcome {
-        let most =
-            if self.policy.always_score || pod.spec().has_soft_preferences() { self.policy.candidates } else { 1 };
+        let most = if self.policy.always_score || pod.spec().has_soft_preferences() {
+            self.policy.candidates
+        } else {
+            1
+        };
         let deadline = self.clock.in_ns(self.policy.reservation);
         let names = names.iter().map(|name| &*name.0);
         self.expire();
@@ -192,4 +196,3 @@ fn refuse_all(names: &[NodeName<'_>], why: &str) -> ExtenderFilterResult {
     let failed = names.iter().map(|name| (name.0.to_string(), why.to_owned())).collect();
     ExtenderFilterResult { failed_and_unresolvable_nodes: failed, ..nodes(iter::empty()) }
 }
-

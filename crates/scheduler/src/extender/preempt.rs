@@ -36,12 +36,10 @@ impl Extender {
         let demand = demand_of(&args.pod).map_err(|mistake| (Outcome::Invalid, mistake))?;
         self.expire();
         let mut state = self.state();
-        let Some(budgets) = &state.budgets else {
+        state.place_nominated();
+        let Some(search) = Search::new(&state, &args.pod, &demand) else {
             return Err((Outcome::Inactive, "the PodDisruptionBudgets have not been listed yet".to_owned()));
         };
-        let budgets: Vec<Budget> = budgets.values().cloned().collect();
-        state.place_nominated();
-        let search = Search::new(&state, &args.pod, &demand, &budgets);
         let found = proposals.iter().filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
@@ -58,7 +56,7 @@ struct Search<'a> {
     state: &'a PlacementState,
     uid: &'a str,
     demand: &'a Demand,
-    budgets: &'a [Budget],
+    budgets: Vec<&'a Budget>,
     disruptions_allowed: Vec<i32>,
     /// What the pod requests beside the amounts of a GPU.
     requests: BTreeMap<String, u64>,
@@ -67,18 +65,20 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(state: &'a PlacementState, pod: &'a Pod, demand: &'a Demand, budgets: &'a [Budget]) -> Self {
+    /// `None` before the first list of disruption budgets.
+    fn new(state: &'a PlacementState, pod: &'a Pod, demand: &'a Demand) -> Option<Self> {
+        let budgets: Vec<&Budget> = state.budgets.as_ref()?.values().collect();
         let mut requests = pod.spec().requests();
         requests.retain(|resource, _| !COUNTED_PER_GPU.contains(&resource.as_str()));
-        Self {
+        Some(Self {
             state,
             uid: pod.uid().unwrap_or_default(),
             demand,
+            disruptions_allowed: budgets.iter().map(|budget| budget.disruptions_allowed()).collect(),
             budgets,
-            disruptions_allowed: budgets.iter().map(Budget::disruptions_allowed).collect(),
             requests,
             has_uncounted_needs: pod.spec().has_uncounted_needs(),
-        }
+        })
     }
 
     /// The victims on a node, and the room that they leave. `None` if no eviction there makes the pod fit.
@@ -103,7 +103,8 @@ impl<'a> Search<'a> {
         };
         let facts = |uid: &str| self.facts(uid, proposed_pods.contains(uid));
         let victims = self.state.index.victims(node, &preemptor, facts)?;
-        let uids = victims.pods.iter().map(|uid| uid.to_string()).chain(others.iter().map(|uid| (*uid).to_owned()));
+        let uids =
+            victims.pods.iter().map(|uid| uid.to_string()).chain(others.iter().map(|uid| (*uid).to_owned()));
         let pods: Vec<MetaPod> = uids.map(|uid| MetaPod { uid }).collect();
         if pods.is_empty() {
             return None;
@@ -129,7 +130,8 @@ impl<'a> Search<'a> {
         let protects =
             |budget: &Budget| budget.protects(&occupant.namespace, &occupant.name, &occupant.labels);
         let budgets = self.budgets.iter().enumerate().filter(|(_, budget)| protects(budget));
-        let frees = self.requests.keys().map(|resource| occupant.requests.get(resource).copied().unwrap_or(0));
+        let frees =
+            self.requests.keys().map(|resource| occupant.requests.get(resource).copied().unwrap_or(0));
         Some(Evictable {
             started: occupant.started,
             is_ending: self.state.deleting.contains_key(uid),

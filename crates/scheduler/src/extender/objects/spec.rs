@@ -88,7 +88,8 @@ impl PodSpec {
         let ports = self.containers.iter().flatten().flat_map(|container| container.ports.iter().flatten());
         let volumes = self.volumes.iter().flatten().flat_map(BTreeMap::keys);
         let affinity = self.affinity.as_ref();
-        let terms = affinity.into_iter().flat_map(|one| [&one.pod_affinity, &one.pod_anti_affinity]).flatten();
+        let terms =
+            affinity.into_iter().flat_map(|one| [&one.pod_affinity, &one.pod_anti_affinity]).flatten();
         let constraints = self.topology_spread_constraints.iter().flatten();
         !is_empty(&self.init_containers)
             || !is_empty(&self.resource_claims)

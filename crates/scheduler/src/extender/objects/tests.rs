@@ -30,10 +30,9 @@ fn pod_has_ended_by_phase_not_by_deletion_timestamp() {
 #[test]
 fn requests_are_the_sum_of_the_containers() {
     let pod = |spec: &str| serde_json::from_str::<Pod>(&format!(r#"{{"spec":{spec}}}"#)).unwrap();
-    let two = pod(
-        r#"{"priority":7,"containers":[{"resources":{"requests":{"cpu":"500m","sluice.dev/gpu":"1"}}},
-            {"resources":{"requests":{"cpu":"2"}}},{"resources":{}},{}]}"#,
-    );
+    let two =
+        pod(r#"{"priority":7,"containers":[{"resources":{"requests":{"cpu":"500m","sluice.dev/gpu":"1"}}},
+            {"resources":{"requests":{"cpu":"2"}}},{"resources":{}},{}]}"#);
     assert_eq!(two.spec().priority(), 7);
     let expected = [("cpu".to_owned(), 2500), ("sluice.dev/gpu".to_owned(), 1000)];
     assert_eq!(two.spec().requests(), expected.into());
@@ -72,8 +71,10 @@ fn needs_beside_the_requests_of_the_containers_are_noticed() {
 #[test]
 fn budget_protects_the_pods_that_its_selector_matches() {
     let budget = |spec: &str| {
-        let text = format!(r#"{{"metadata":{{"name":"b","namespace":"n"}},"spec":{spec},"status":{{"disruptionsAllowed":2,
-            "disruptedPods":{{"gone":"2026-01-01T00:00:00Z"}}}}}}"#);
+        let text = format!(
+            r#"{{"metadata":{{"name":"b","namespace":"n"}},"spec":{spec},"status":{{"disruptionsAllowed":2,
+            "disruptedPods":{{"gone":"2026-01-01T00:00:00Z"}}}}}}"#
+        );
         serde_json::from_str::<Budget>(&text).unwrap()
     };
     let labels = [("app".to_owned(), "a".to_owned())].into();
@@ -82,7 +83,8 @@ fn budget_protects_the_pods_that_its_selector_matches() {
     assert!(some.protects("n", "p", &labels));
     assert!(!some.protects("other", "p", &labels) && !some.protects("n", "gone", &labels));
     assert!(!some.protects("n", "p", &std::collections::BTreeMap::new()));
-    let expression = r#"{"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["a","b"]}]}}"#;
+    let expression =
+        r#"{"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["a","b"]}]}}"#;
     assert!(budget(expression).protects("n", "p", &labels));
     assert!(budget(r#"{"selector":{}}"#).protects("n", "p", &labels), "an empty selector matches every pod");
     assert!(!budget("{}").protects("n", "p", &labels), "no selector matches none");

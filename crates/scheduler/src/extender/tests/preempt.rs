@@ -32,7 +32,8 @@ impl Bound {
         object["spec"]["nodeName"] = json!("a");
         object["spec"]["priority"] = json!(self.priority);
         object["metadata"]["labels"] = json!({"name": self.name});
-        object["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{:02}:00Z", self.started)});
+        object["status"] =
+            json!({"phase": "Running", "startTime": format!("2026-01-01T00:{:02}:00Z", self.started)});
         if self.requests.is_object() {
             object["spec"]["containers"][0]["resources"]["requests"] = self.requests.clone();
         }
@@ -148,7 +149,9 @@ async fn protected_pod_is_evicted_only_if_no_other_set_is_enough() {
     cluster.until("the budget allows one", is_allowed(1)).await;
     assert_eq!(victims(&cluster, &urgent("0.5"), &["protected"]).await, only(&["protected"]));
     api.delete(BUDGETS, "default/one");
-    cluster.until("the budget is gone", |extender| extender.state().budgets.as_ref().unwrap().is_empty()).await;
+    cluster
+        .until("the budget is gone", |extender| extender.state().budgets.as_ref().unwrap().is_empty())
+        .await;
     assert_eq!(victims(&cluster, &urgent("0.5"), &["protected"]).await, only(&["protected"]));
 }
 
@@ -189,7 +192,9 @@ async fn nominated_pod_that_waits_for_its_victims_is_not_told_to_evict_others() 
     // Another pod has the room: waiting does not help.
     api.put(PODS, bound("higher", 0, "0.1", URGENT + 1, 5).object());
     api.delete(PODS, "default/victim");
-    cluster.until("the victim has ended", |extender| extender.state().occupants.keys().eq(["higher-uid"])).await;
+    cluster
+        .until("the victim has ended", |extender| extender.state().occupants.keys().eq(["higher-uid"]))
+        .await;
     assert_eq!(refusals(&cluster.filter(&urgent, &["a"]).await), (0, 1));
 }
 
