@@ -35,11 +35,12 @@ impl Extender {
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.leadership.wait_until_active(self.policy.activation_timeout).await {
             LeadershipState::Active => self.decide(args).await,
-            LeadershipState::Syncing => {
-                (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
-            }
+            LeadershipState::Syncing => (
+                inactive(args, "Sluice's extender is still reading the state of the cluster"),
+                Outcome::Inactive,
+            ),
             LeadershipState::Standby => (
-                failure("Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
+                inactive(args, "Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
                 Outcome::Inactive,
             ),
         }
@@ -183,6 +184,19 @@ pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
 
 fn failure(error: &str) -> ExtenderFilterResult {
     ExtenderFilterResult { error: error.to_owned(), ..ExtenderFilterResult::default() }
+}
+
+/// The answer of a replica that does not decide.
+///
+/// kube-scheduler clears the nomination of a pod after an error (`newFailureNominatingInfo`, read in 1.34.4). Other pods would
+/// then get the room of its victims. So a nominated pod is refused by a reason that kube-scheduler waits for.
+fn inactive(args: &ExtenderArgs<'_>, why: &str) -> ExtenderFilterResult {
+    if args.pod.nominated_node().is_none() {
+        return failure(why);
+    }
+    let names = args.node_names.iter().flatten();
+    let failed_nodes = names.map(|name| (name.0.to_string(), why.to_owned())).collect();
+    ExtenderFilterResult { failed_nodes, ..nodes(iter::empty()) }
 }
 
 fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {

@@ -222,6 +222,19 @@ async fn restarted_extender_keeps_the_room_of_nominated_pods() {
 }
 
 #[tokio::test]
+async fn nominated_pod_keeps_its_nomination_while_the_extender_is_not_active() {
+    let (_api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+    let mut urgent = urgent("1");
+    cluster.extender.leadership.set_leading(false);
+    // kube-scheduler clears the nomination of a pod whose filter call ends in an error.
+    assert!(cluster.filter(&urgent, &["a"]).await["Error"].as_str().unwrap().contains("standby"));
+    urgent["status"]["nominatedNodeName"] = json!("a");
+    let answer = cluster.filter(&urgent, &["a"]).await;
+    assert!(answer["FailedNodes"]["a"].as_str().unwrap().contains("standby"), "{answer}");
+    assert_eq!((&answer["Error"], names(&answer).len()), (&Value::Null, 0));
+}
+
+#[tokio::test]
 async fn standby_and_malformed_requests_evict_no_pod() {
     let (_api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
     assert_eq!(cluster.post("preempt", &json!({})).await.0.as_u16(), 400);
