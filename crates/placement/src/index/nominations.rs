@@ -117,6 +117,13 @@ impl Index {
             || !self.possibly_ended_pods(demand, std::iter::once(node), is_ending).is_empty()
     }
 
+    /// The pod may take the room of nominated pods below this priority: none if it is nominated itself. Otherwise its own
+    /// victims and those of the other pod would both have been evicted for one of them.
+    pub(super) fn displaced_below(&self, pod: &str, demand: &Demand) -> i32 {
+        let is_nominated = self.nominations.values().any(|pods| pods.contains_key(pod));
+        if is_nominated || self.nominations.is_empty() { i32::MIN } else { demand.pod_priority }
+    }
+
     /// The node as a pod of this priority may use it: without the room of nominated pods that precede it.
     pub(super) fn without_nominated_room<'a>(
         &self,

@@ -68,9 +68,27 @@ impl Index {
         (self.pods.len() - bound, bound)
     }
 
-    /// The best places for the pod's demand, best first. Reserves nothing.
+    /// The best places for the pod's demand, best first. Reserves nothing. Takes the room of nominated pods of a lower
+    /// priority only if there is no other, and if the pod does not wait for victims of its own.
     pub(crate) fn best<'a>(
         &self,
+        pod: &str,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str> + Clone,
+        most: usize,
+    ) -> Vec<Placement> {
+        let best = self.best_beside(i32::MIN, pod, demand, nodes.clone(), most);
+        let displacing = self.displaced_below(pod, demand);
+        if best.is_empty() && displacing > i32::MIN {
+            return self.best_beside(displacing, pod, demand, nodes, most);
+        }
+        best
+    }
+
+    /// The best places beside the nominated pods of at least this priority.
+    fn best_beside<'a>(
+        &self,
+        priority: i32,
         pod: &str,
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
@@ -80,7 +98,7 @@ impl Index {
         let mut best: Vec<Candidate<'_>> = Vec::with_capacity(most + 1);
         for name in nodes {
             let Some((name, place)) = self.nodes.get_key_value(name) else { continue };
-            let node = self.without_nominated_room(name, place, pod, demand.pod_priority);
+            let node = self.without_nominated_room(name, place, pod, priority);
             let Some((rank, positions)) = node.fit(&prepared, self.strategy) else { continue };
             let candidate = Candidate { rank, name, node, positions };
             // Equal ranks are ordered by name, so that the choice does not depend on the order of the candidates.
@@ -102,7 +120,8 @@ impl Index {
 
     pub(super) fn reasons(&self, pod: &str, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
         let Some((name, place)) = self.nodes.get_key_value(node) else { return NodeReasons::NoGpus };
-        self.without_nominated_room(name, place, pod, prepared.demand.pod_priority).reasons(prepared)
+        let priority = self.displaced_below(pod, prepared.demand);
+        self.without_nominated_room(name, place, pod, priority).reasons(prepared)
     }
 
     /// Describes the GPUs of a reservation.

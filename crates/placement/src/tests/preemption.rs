@@ -141,6 +141,23 @@ fn proposal_that_is_not_accepted_ends_at_its_deadline_and_a_withdrawn_nomination
 }
 
 #[test]
+fn pod_takes_the_room_of_a_lower_nominated_pod_only_without_another_and_without_victims_of_its_own() {
+    let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 600, 0, 1)]);
+    let lower = of_priority(URGENT - 1, share(400, Some(GIB)));
+    index.nominate("lower", "a", &lower);
+    index.place_nominated(|_| false);
+    let higher = of_priority(URGENT, share(400, Some(GIB)));
+    let place = |index: &Index, pod: &str| {
+        index.best(pod, &higher, ["a"].into_iter(), 1).first().map(|place| place.gpus[0].to_string())
+    };
+    assert_eq!(place(&index, "higher"), Some(uuid("a", 1)), "the room that is not nominated");
+    bind(&mut index, "c", &Demand { uuids: vec![uuid("a", 1)], ..share(400, Some(GIB)) });
+    assert_eq!(place(&index, "higher"), Some(uuid("a", 0)), "no other room");
+    index.nominate("higher", "elsewhere", &higher);
+    assert_eq!(place(&index, "higher"), None, "it waits for its own victims");
+}
+
+#[test]
 fn nominated_pods_of_another_replica_get_different_gpus() {
     let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 600, 0, 1)]);
     let urgent = of_priority(URGENT, share(1000, None));
