@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
 use sluice_placement::annotations::keys;
 use sluice_placement::{Demand, Evictable, Preemptor, ProposedNode, Reservation, ReservationState};
 
@@ -40,6 +42,8 @@ impl Extender {
         let Some(search) = Search::new(&state, &args.pod, &demand) else {
             return Err((Outcome::Inactive, "the PodDisruptionBudgets have not been listed yet".to_owned()));
         };
+        let waits =
+            args.pod.nominated_node().is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
         let found = proposals.iter().filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
@@ -47,7 +51,25 @@ impl Extender {
         let (kept, answers): (Vec<ProposedNode>, BTreeMap<String, MetaVictims>) = found.unzip();
         let deadline = self.clock.in_ns(self.policy.reservation);
         state.index.propose_nominations(args.pod.uid().unwrap_or_default(), &demand, kept, deadline);
+        drop(state);
+        if answers.is_empty() && args.pod.nominated_node().is_some() && !waits {
+            tokio::spawn(clear_nomination(self.client.clone(), args.pod));
+        }
         Ok(ExtenderPreemptionResult { node_name_to_meta_victims: answers })
+    }
+}
+
+/// Clears the nomination of a pod that cannot have its room any more: a pod of a higher priority took it.
+///
+/// kube-scheduler keeps a nomination after an answer without victims, and counts the pod on that node. Pods of the same or
+/// a lower priority that fit there would wait as long as it waits.
+async fn clear_nomination(client: kube::Client, pod: Pod) {
+    let (namespace, name) = pod.path();
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    // The API server refuses the patch if another pod has the name.
+    let cleared = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": null}});
+    if let Err(error) = pods.patch_status(name, &PatchParams::default(), &Patch::Merge(cleared)).await {
+        tracing::warn!(%error, pod = pod.title(), "cannot clear a nomination");
     }
 }
 

@@ -199,6 +199,34 @@ async fn nominated_pod_that_waits_for_its_victims_is_not_told_to_evict_others() 
 }
 
 #[tokio::test]
+async fn nomination_is_cleared_when_a_higher_pod_has_the_room_and_no_eviction_helps() {
+    let (api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+    let mut urgent = urgent("1");
+    assert_eq!(victims(&cluster, &urgent, &["victim"]).await, only(&["victim"]));
+    urgent["status"]["nominatedNodeName"] = json!("a");
+    api.put(PODS, urgent.clone());
+    api.put(PODS, bound("higher", 0, "0.1", URGENT + 1, 5).object());
+    api.put(PODS, bound("lower", 0, "0.1", 0, 5).object());
+    api.delete(PODS, "default/victim");
+    cluster.until("the victim has ended", |extender| extender.state().index.counts() == (0, 2)).await;
+    let waits = pod("waits", &[("quota", "0.5"), ("memory", "1Gi")]);
+    assert!(names(&cluster.filter(&waits, &["a"]).await).is_empty());
+    assert_eq!(victims(&cluster, &urgent, &["lower"]).await, None);
+    let is_nominated =
+        |api: &Api| api.get(PODS, "default/urgent").unwrap()["status"]["nominatedNodeName"].is_string();
+    let mut changes = cluster.extender.changes();
+    let cleared = async {
+        while is_nominated(&api) {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(super::cluster::SOON, cleared).await.unwrap();
+    api.put(PODS, bound("mark", 0, "0.1", 0, 1).object());
+    cluster.until("the watch shows it", |extender| extender.state().index.counts() == (0, 3)).await;
+    assert_eq!(names(&cluster.filter(&waits, &["a"]).await), ["a"]);
+}
+
+#[tokio::test]
 async fn restarted_extender_keeps_the_room_of_nominated_pods() {
     let mut victim = bound("victim", 0, "0.6", 0, 1).object();
     let (api, before) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
