@@ -14,7 +14,7 @@ NODES, GPUS, PODS, BATCH = 50, 2, 200, 20
 CLASSES = {None: 0, "test-random-high": 100, "test-random-highest": 200}
 
 
-def test_nothing_is_overcommitted_and_no_pod_is_evicted_in_vain(cluster):
+def test_nothing_is_overcommitted_and_evictions_serve_higher_classes(cluster):
     seed = time.time_ns() % 1_000_000
     cluster.record("seed", seed)
     chance = random.Random(seed)
@@ -139,21 +139,26 @@ def fits(pod: dict, gpus: list[list[tuple[bool, int, int]]]) -> bool:
 
 
 def check_evictions(cluster, ns: str, shapes: dict[str, dict]) -> None:
-    """Each victim was evicted for a pod of a higher class that was then bound to the victim's node."""
+    """Each victim had a lower class than the pod that evicted it, and each such pod of the highest class is bound.
+
+    A pod of a lower class may lose the room of its victims to a later pod of a higher class, as with any kube-scheduler.
+    """
     now = {one["metadata"]["uid"]: one for one in found(ns)}
     evicted = {}
     for event in cluster.events(ns):
         if event["reason"] == "Preempted":
-            evicted[event["involvedObject"]["uid"]] = event["message"]
-    for victim, message in evicted.items():
-        # "Preempted by pod UID on node NAME"
-        words = message.split()
-        preemptor, node = words[3], words[-1]
-        assert shapes[victim]["spec"]["priority"] < shapes[preemptor]["spec"]["priority"], message
-        assert victim not in now, f"{victim}: {message}"
-        # A pod that is gone was bound before, or it could not have been evicted itself.
+            # "Preempted by pod UID on node NAME"
+            words = event["message"].split()
+            evicted[event["involvedObject"]["uid"]] = (words[3], words[-1])
+    elsewhere = 0
+    for victim, (preemptor, node) in evicted.items():
+        priority = shapes[preemptor]["spec"]["priority"]
+        name = shapes[preemptor]["metadata"]["name"]
+        assert shapes[victim]["spec"]["priority"] < priority, f"{name} evicted a pod of its own class or a higher one"
+        assert victim not in now, f"{victim} was evicted for {name} and is still there"
         bound_to = now[preemptor]["spec"].get("nodeName") if preemptor in now else node
-        assert preemptor in now or preemptor in evicted, message
-        assert bound_to == node, f"the preemptor is on {bound_to}: {message}"
+        elsewhere += bound_to != node
+        assert bound_to or priority < max(CLASSES.values()), f"{name} has the highest class, evicted a pod and still waits"
     cluster.record("evicted", len(evicted))
+    cluster.record("evicted_for_pods_that_are_not_on_the_node", elsewhere)
     assert evicted, "no pod was evicted: the pods did not fill the GPUs"

@@ -42,9 +42,11 @@ impl Extender {
         let Some(search) = Search::new(&state, &args.pod, &demand) else {
             return Err((Outcome::Inactive, "the PodDisruptionBudgets have not been listed yet".to_owned()));
         };
-        let waits =
-            args.pod.nominated_node().is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
-        let found = proposals.iter().filter_map(|(node, proposed)| {
+        let nominated = args.pod.nominated_node();
+        let waits = nominated.is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
+        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node.
+        let proposals = proposals.iter().filter(|(node, _)| !waits || nominated == Some(node.as_str()));
+        let found = proposals.filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
         });

@@ -199,6 +199,29 @@ async fn nominated_pod_that_waits_for_its_victims_is_not_told_to_evict_others() 
 }
 
 #[tokio::test]
+async fn pod_that_waits_for_its_victims_evicts_none_on_another_node() {
+    let (api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+    api.put(NODES, node("b", 1));
+    let mut other = bound("other", 0, "0.6", 0, 1).object();
+    other["spec"]["nodeName"] = json!("b");
+    other["metadata"]["annotations"]["sluice.dev/assigned-gpu"] = json!(uuid("b", 0));
+    api.put(PODS, other);
+    cluster.until("both are bound", |extender| extender.state().index.counts() == (0, 2)).await;
+    let mut urgent = urgent("1");
+    let ask = |pod: &Value| {
+        let victims = |name: &str| json!({"Pods": [{"UID": format!("{name}-uid")}], "NumPDBViolations": 0});
+        json!({"Pod": pod, "NodeNameToMetaVictims": {"a": victims("victim"), "b": victims("other")}})
+    };
+    let nodes = |answer: Value| -> Vec<String> {
+        answer["NodeNameToMetaVictims"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(nodes(cluster.post("preempt", &ask(&urgent)).await.1), ["a", "b"]);
+    // kube-scheduler has chosen `a`, and asks again before it has seen that the victim is being deleted.
+    urgent["status"]["nominatedNodeName"] = json!("a");
+    assert_eq!(nodes(cluster.post("preempt", &ask(&urgent)).await.1), ["a"]);
+}
+
+#[tokio::test]
 async fn nomination_is_cleared_when_a_higher_pod_has_the_room_and_no_eviction_helps() {
     let (api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
     let mut urgent = urgent("1");
