@@ -12,11 +12,15 @@ def configuration(*values: str) -> dict:
 
 
 class Scheduler(unittest.TestCase):
-    def test_no_pod_is_evicted_while_the_extender_serves_no_preempt_verb(self):
+    def test_extender_corrects_the_victims_of_a_preemption(self):
         configured = configuration()
-        self.assertFalse([one for one in configured["extenders"] if "preemptVerb" in one])
-        (profile,) = configured["profiles"]
-        self.assertEqual(profile["plugins"]["postFilter"]["disabled"], [{"name": "DefaultPreemption"}])
+        (extender,) = configured["extenders"]
+        self.assertEqual(extender["preemptVerb"], "preempt")
+        # Without it kube-scheduler sends whole pods, and the extender refuses.
+        self.assertTrue(extender["nodeCacheCapable"])
+        # kube-scheduler would evict by its own choice if it could go on without the extender's answer.
+        self.assertFalse(extender["ignorable"])
+        self.assertEqual(configured["profiles"], [{"schedulerName": "sluice-scheduler"}])
 
     def test_extender_is_asked_about_every_node_unless_a_value_says_otherwise(self):
         self.assertEqual(configuration()["percentageOfNodesToScore"], 100)

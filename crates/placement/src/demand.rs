@@ -18,12 +18,21 @@ pub struct Demand {
     pub uuids: Vec<String>,
     /// The pod is latency-critical: it shares a GPU with another such pod only if it fits nowhere else.
     pub latency_critical: bool,
+    /// Value of the pod's PriorityClass; 0 without one. Only a pod with a higher value may evict it.
+    pub pod_priority: i32,
 }
 
 impl Demand {
     /// This amount on GPUs of any kind, for a pod that is not latency-critical. `memory_bytes` as in the field; whole GPUs ignore it.
     pub fn new(amount: Amount, memory_bytes: Option<u64>) -> Self {
-        Self { amount, memory_bytes, models: Vec::new(), uuids: Vec::new(), latency_critical: false }
+        Self {
+            amount,
+            memory_bytes,
+            models: Vec::new(),
+            uuids: Vec::new(),
+            latency_critical: false,
+            pod_priority: 0,
+        }
     }
 
     /// The guaranteed share of each of its GPUs.

@@ -45,6 +45,20 @@ pub(crate) struct Used {
     pub(crate) critical: u32,
 }
 
+impl Used {
+    /// With one more pod, on a GPU with this much memory.
+    pub(crate) fn and(self, demand: &Demand, gpu_memory_bytes: u64) -> Self {
+        Self {
+            ppm: self.ppm + u64::from(demand.share_per_gpu().ppm()),
+            // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
+            memory_bytes: self.memory_bytes.saturating_add(demand.memory_on(gpu_memory_bytes)),
+            pods: self.pods + 1,
+            whole: self.whole + u32::from(demand.is_whole()),
+            critical: self.critical + u32::from(demand.latency_critical),
+        }
+    }
+}
+
 impl GpuState {
     pub(crate) fn new(gpu: &Gpu) -> Self {
         let health = if gpu.healthy {
@@ -118,12 +132,7 @@ impl GpuState {
     }
 
     pub(crate) fn add(&mut self, demand: &Demand) {
-        self.used.ppm += u64::from(demand.share_per_gpu().ppm());
-        // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
-        self.used.memory_bytes = self.used.memory_bytes.saturating_add(demand.memory_on(self.memory_bytes));
-        self.used.pods += 1;
-        self.used.whole += u32::from(demand.is_whole());
-        self.used.critical += u32::from(demand.latency_critical);
+        self.used = self.used.and(demand, self.memory_bytes);
     }
 
     /// Whether the pod's selectors match it.
@@ -135,23 +144,30 @@ impl GpuState {
 
     /// The reason why the demand does not fit, the easiest to resolve first. `None` if it fits.
     pub(crate) fn reason_against(&self, demand: &Demand) -> Option<Reason> {
+        self.reason_with(&self.used, demand)
+    }
+
+    /// The reason why the demand does not fit beside these reservations.
+    pub(crate) fn reason_with(&self, used: &Used, demand: &Demand) -> Option<Reason> {
         let share = u64::from(demand.share_per_gpu().ppm());
         let memory = demand.memory_on(self.memory_bytes);
         if let Some(fault) = self.fault() {
             return Some(fault);
         }
         if demand.is_whole() {
-            return (self.used.pods > 0).then_some(Reason::InUse { pods: self.used.pods });
+            return (used.pods > 0).then_some(Reason::InUse { pods: used.pods });
         }
         if memory > self.memory_bytes {
             return Some(Reason::TooSmall { has: self.memory_bytes, asked: memory });
         }
-        if self.used.whole > 0 {
+        if used.whole > 0 {
             return Some(Reason::HeldWhole);
         }
-        if self.free_ppm() < share {
-            return Some(Reason::Share { free: self.free_ppm(), asked: share });
+        let free_ppm = u64::from(WHOLE_PPM).saturating_sub(used.ppm);
+        if free_ppm < share {
+            return Some(Reason::Share { free: free_ppm, asked: share });
         }
-        (self.free_memory() < memory).then(|| Reason::Memory { free: self.free_memory(), asked: memory })
+        let free = self.memory_bytes.saturating_sub(used.memory_bytes);
+        (free < memory).then_some(Reason::Memory { free, asked: memory })
     }
 }

@@ -1,9 +1,11 @@
 //! All nodes and reservations, and the only functions that change them.
 
+mod nominations;
 mod queries;
 mod updates;
 
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
@@ -11,6 +13,8 @@ use super::node::{Node, Positions};
 use super::outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 use super::ranking::{Rank, Strategy};
 use crate::inventory::NodeInventory;
+use nominations::Nomination;
+pub use nominations::ProposedNode;
 
 /// Nodes with their GPUs, and the reservations of every pod.
 ///
@@ -19,25 +23,27 @@ use crate::inventory::NodeInventory;
 #[derive(Debug, Default)]
 pub struct Index {
     strategy: Strategy,
-    nodes: HashMap<Arc<str>, NodeEntry>,
+    pub(crate) nodes: HashMap<Arc<str>, NodeEntry>,
     /// Reservations by pod UID; at most one on each node.
     pods: HashMap<Arc<str>, Vec<Reservation>>,
     /// Deadlines of the reservations that are not confirmed.
     deadlines: BTreeSet<(u64, Arc<str>)>,
+    /// Room that is kept for pods whose victims are ending, by node and pod UID.
+    nominations: HashMap<Arc<str>, BTreeMap<Arc<str>, Nomination>>,
 }
 
 #[derive(Debug, Default)]
-struct NodeEntry {
-    node: Node,
+pub(crate) struct NodeEntry {
+    pub(crate) node: Node,
     /// Pods with a reservation here.
-    pods: BTreeSet<Arc<str>>,
+    pub(crate) pods: BTreeSet<Arc<str>>,
 }
 
 /// One candidate for the best placement.
 struct Candidate<'a> {
     rank: Rank,
     name: &'a Arc<str>,
-    node: &'a Node,
+    node: Cow<'a, Node>,
     positions: Positions,
 }
 
@@ -59,7 +65,8 @@ impl Index {
         self.set_node(name, &NodeInventory::new(0, Vec::new()));
     }
 
-    /// Finds the best GPUs for a pod among `nodes`, and reserves them on up to `most` nodes.
+    /// Finds the best GPUs for a pod among `nodes`, and reserves them on up to `most` nodes. The room of nominated pods
+    /// of the same or a higher priority is not free.
     ///
     /// Releases reservations of an earlier call first, so that a pod never competes with itself.
     pub fn reserve<'a>(
@@ -74,11 +81,11 @@ impl Index {
         if let Some(held) = self.held(pod, nodes.clone()) {
             return held;
         }
-        let best = self.best(demand, nodes.clone(), most.max(1));
+        let best = self.best(pod, demand, nodes.clone(), most.max(1));
         if best.is_empty() {
             let prepared = PreparedDemand::new(demand);
             return PlacementOutcome::Refused(
-                nodes.map(|name| (self.name_of(name), self.reasons(&prepared, name))).collect(),
+                nodes.map(|name| (self.name_of(name), self.reasons(pod, &prepared, name))).collect(),
             );
         }
         let demand = Arc::new(demand.clone());
@@ -161,13 +168,16 @@ impl Index {
         self.insert(pod, reservation);
     }
 
-    /// The pod has ended or was deleted: releases its reservations. Returns whether it had any.
+    /// The pod has ended or was deleted: releases its reservations and nominations. Returns whether it had reservations.
     pub fn release(&mut self, pod: &str) -> bool {
+        self.remove_nominations(pod, |_| true);
         self.release_where(pod, |_| true)
     }
 
-    /// Releases the reservations whose deadlines have passed. Returns the number of their pods.
+    /// Releases the reservations and proposed nominations whose deadlines have passed. Returns the number of pods that
+    /// lost a reservation.
     pub fn expire(&mut self, now_ns: u64) -> usize {
+        self.expire_nominations(now_ns);
         let mut pods = BTreeSet::new();
         while let Some((deadline, _)) = self.deadlines.first()
             && *deadline <= now_ns

@@ -7,6 +7,8 @@
 //!   counts.
 //! * [`inventory::NodeInventory`] describes the GPUs of a node.
 //! * [`Index::reserve`] finds the best GPUs for a pod and reserves them until the pod is bound or the deadline passes.
+//! * [`Index::victims`] chooses the pods to evict from a node for a pod of a higher PriorityClass.
+//!   [`Index::propose_nominations`] keeps their room for it.
 //!
 //! The choice considers every GPU of every candidate node. The cost grows with the candidates of the call, not with the
 //! cluster: a stock scheduler offers at most a few hundred, and each costs eight comparisons of integers.
@@ -47,6 +49,7 @@ mod index;
 pub mod inventory;
 mod node;
 mod outcome;
+mod preemption;
 mod ranking;
 mod reasons;
 
@@ -55,8 +58,9 @@ mod tests;
 
 pub use countable::Countable;
 pub use demand::Demand;
-pub use index::Index;
+pub use index::{Index, ProposedNode};
 pub use node::GpuReservations;
 pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
+pub use preemption::{Evictable, Preemptor, Victims};
 pub use ranking::Strategy;
 pub use reasons::{GpuName, NodeReasons, Reason, format_share};

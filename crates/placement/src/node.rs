@@ -69,6 +69,10 @@ impl Node {
         self.slots.is_empty()
     }
 
+    pub(crate) fn slots(&self) -> &[GpuState] {
+        &self.slots
+    }
+
     pub(crate) fn slot(&self, uuid: &str) -> Option<&GpuState> {
         self.slots.iter().find(|slot| *slot.uuid == *uuid)
     }

@@ -44,6 +44,11 @@ pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, fre
     [critical, first, second, third, fourth]
 }
 
+/// Latency-critical pods that a pod of this kind meets in a place with this rank.
+pub(crate) fn critical_pods(rank_of_share: &Rank) -> u64 {
+    rank_of_share[0]
+}
+
 /// Rank of a set of whole GPUs: missing links, then GPUs of the node that stay free.
 pub(crate) fn of_whole(strategy: Strategy, links_missing: u64, free_gpus_left: u64) -> Rank {
     let left = match strategy {

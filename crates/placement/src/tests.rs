@@ -2,6 +2,7 @@
 
 mod countable;
 mod fixtures;
+mod preemption;
 mod properties;
 
 use super::*;
@@ -316,6 +317,26 @@ fn latency_critical_pods_share_gpus_with_best_effort_pods_before_they_share_with
     assert_eq!(reserved_gpus(&mut index, "second", &critical, &["a", "b"]), [uuid("a", 0)]);
     assert_eq!(reserved_gpus(&mut index, "third", &critical, &["a", "b"]), [uuid("b", 0)]);
     assert_eq!(reserved_gpus(&mut index, "fourth", &critical, &["a", "b"]), [uuid("a", 1)]);
+}
+
+#[test]
+fn latency_critical_pod_with_preferences_is_offered_only_nodes_where_it_meets_the_fewest_of_its_kind() {
+    let critical = Demand { latency_critical: true, ..share(200, None) };
+    let mut index = index(&[("a", node("a", 1)), ("b", node("b", 1)), ("c", node("c", 1))]);
+    index.confirm("first", "b", &[uuid("b", 0)], &critical);
+    let offered = |index: &mut Index, demand: &Demand| match index.reserve(
+        "p",
+        demand,
+        ["a", "b", "c"].into_iter(),
+        3,
+        LATER,
+    ) {
+        PlacementOutcome::Reserved(places) => places.iter().map(|place| place.node.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    // The scheduler's scores choose among these.
+    assert_eq!(offered(&mut index, &critical), ["a", "c"]);
+    assert_eq!(offered(&mut index, &share(200, None)), ["b", "a", "c"]);
 }
 
 #[test]

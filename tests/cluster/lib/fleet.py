@@ -30,12 +30,12 @@ KWOK = Program(
 )
 
 
-def start(nodes: int, resource: str, healthy: range | None = None) -> list[str]:
+def start(nodes: int, resource: str, healthy: range | None = None, gpus: int = GPUS) -> list[str]:
     """Creates the nodes, with our inventory and an equal number of slots of a plain resource; waits for Ready. `healthy`: the numbers
     of the nodes whose GPUs are healthy, all if absent. The slots of the others stay, so that only the extender refuses them."""
     KWOK.start()
     names = [f"kwok-{number:04}" for number in range(nodes)]
-    api.many("POST", "/api/v1/nodes", (_node(name, resource, healthy is None or number in healthy) for number, name in enumerate(names)))
+    api.many("POST", "/api/v1/nodes", (_node(name, resource, healthy is None or number in healthy, gpus) for number, name in enumerate(names)))
     # `kubectl wait` would ask for each node by itself, a few a second.
     until("nodes Ready", 180, lambda: _ready() == nodes, every=1)
     return names
@@ -52,13 +52,13 @@ def _ready() -> int:
     return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in found)
 
 
-def _node(name: str, resource: str, healthy: bool) -> dict:
-    slots = str(GPUS * SLOTS_PER_GPU)
+def _node(name: str, resource: str, healthy: bool, gpus: int) -> dict:
+    slots = str(gpus * SLOTS_PER_GPU)
     capacity = {"cpu": "256", "memory": "2Ti", "pods": "250", resource: slots, PLAIN: slots}
-    capacity |= {"sluice.dev/milli": str(GPUS * 1000), "sluice.dev/memory-mib": str(GPUS * MEMORY_BYTES >> 20)}
+    capacity |= {"sluice.dev/milli": str(gpus * 1000), "sluice.dev/memory-mib": str(gpus * MEMORY_BYTES >> 20)}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
-    labels |= {"sluice.dev/gpu.present": "true", "sluice.dev/gpu.count": str(GPUS), "sluice.dev/gpu.model": "NVIDIA-H200"}
-    annotations = {FAKE: "fake", "sluice.dev/gpus": json.dumps(_inventory(name, healthy))}
+    labels |= {"sluice.dev/gpu.present": "true", "sluice.dev/gpu.count": str(gpus), "sluice.dev/gpu.model": "NVIDIA-H200"}
+    annotations = {FAKE: "fake", "sluice.dev/gpus": json.dumps(_inventory(name, healthy, gpus))}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -68,8 +68,8 @@ def _node(name: str, resource: str, healthy: bool) -> dict:
     }
 
 
-def _inventory(name: str, healthy: bool) -> dict:
-    uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}" for index in range(GPUS)]
+def _inventory(name: str, healthy: bool, gpus: int) -> dict:
+    uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}" for index in range(gpus)]
     gpus = [
         {
             "uuid": own,

@@ -15,16 +15,13 @@ clientConnection:
 {{- end }}
 profiles:
   - schedulerName: sluice-scheduler
-    plugins:
-      postFilter:
-        disabled:
-          # It evicts pods for room that it counts itself (processors, slots), and asks only extenders with a preemptVerb
-          # whether the pod then fits. This extender has none: it could refuse the pod, and the eviction would be in vain.
-          - name: DefaultPreemption
 extenders:
   - urlPrefix: http://127.0.0.1:9402
     filterVerb: filter
     prioritizeVerb: prioritize
+    # DefaultPreemption chooses victims by the sums of a node. The extender corrects them GPU by GPU: without this verb a pod
+    # could be evicted for one that then fits on no GPU.
+    preemptVerb: preempt
     bindVerb: bind
     weight: 1
     nodeCacheCapable: true

@@ -21,7 +21,7 @@ pub(crate) use amount::THOUSANDTH_PPM;
 pub use amount::{Amount, MAX_WHOLE_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
-pub use quantity::parse_quantity;
+pub use quantity::{parse_quantity, parse_thousandths};
 pub use read::assigned;
 use sluice_units::Share;
 pub use sluice_units::parse_duration;
@@ -33,7 +33,8 @@ use crate::demand::Demand;
 pub struct GpuRequest {
     /// Priority.
     pub priority: Priority,
-    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own.
+    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own. The annotations do not contain the
+    /// pod's PriorityClass: [`Demand::pod_priority`] is 0.
     pub demand: Demand,
     /// Largest share of each GPU: above 0, at least the guaranteed one.
     pub limit: Share,

@@ -42,6 +42,17 @@ fn parse_exponent(text: &str) -> Option<i64> {
 /// Kubernetes does. `None` if the text is no quantity, is negative, has more than 38 digits, or is 2^64 bytes or more.
 #[must_use]
 pub fn parse_quantity(text: &str) -> Option<u64> {
+    parse_scaled(text, 0)
+}
+
+/// Thousandths of a Kubernetes quantity, such as the `500m` of a processor. Otherwise as [`parse_quantity`].
+#[must_use]
+pub fn parse_thousandths(text: &str) -> Option<u64> {
+    parse_scaled(text, 3)
+}
+
+/// A quantity times a power of ten, rounded up.
+fn parse_scaled(text: &str, power: i64) -> Option<u64> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -60,7 +71,7 @@ pub fn parse_quantity(text: &str) -> Option<u64> {
     if negative {
         return None;
     }
-    bytes(&digits, tens - scale, twos)
+    bytes(&digits, tens - scale + power, twos)
 }
 
 /// The digits without zeros at either end, and the number of them behind the point (negative: zeros to add).

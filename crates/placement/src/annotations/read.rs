@@ -115,6 +115,7 @@ impl Reader<'_> {
                 models: models.unwrap_or_default(),
                 uuids: uuids.unwrap_or_default(),
                 latency_critical: priority.is_latency_critical(),
+                pod_priority: 0,
             },
             limit: limit.unwrap_or(Share::ONE),
             slo_ns,

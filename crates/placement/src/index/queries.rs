@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Candidate, Index};
+use super::{Candidate, Index, NodeEntry};
 use crate::demand::{Demand, PreparedDemand};
-use crate::node::GpuReservations;
+use crate::node::{GpuReservations, Node};
 use crate::outcome::{CannotBind, Placement, Reservation};
+use crate::ranking;
 use crate::reasons::NodeReasons;
 
 impl Index {
@@ -25,20 +26,30 @@ impl Index {
         let prepared = PreparedDemand::new(demand);
         let mut found = Vec::new();
         for (name, place) in nodes.filter_map(|name| self.nodes.get_key_value(name)) {
-            let (ended, others): (Vec<&Arc<str>>, Vec<&Arc<str>>) =
-                place.pods.iter().partition(|pod| may_have_ended(pod));
+            let ended: Vec<&Arc<str>> = place.pods.iter().filter(|pod| may_have_ended(pod)).collect();
             if ended.is_empty() {
                 continue;
             }
-            let reservations = others.into_iter().filter_map(|pod| self.pods.get(pod)).flatten();
-            let reservations = reservations.filter(|reservation| reservation.node == *name);
-            let mut node = place.node.clone();
-            node.rebuild(reservations.map(|reservation| (reservation.gpus.as_slice(), &*reservation.demand)));
+            let node = self.node_without(name, place, &may_have_ended);
             if node.fit(&prepared, self.strategy).is_some() {
                 found.extend(ended.into_iter().cloned());
             }
         }
         found
+    }
+
+    /// The node as it is when these pods have ended.
+    pub(crate) fn node_without(
+        &self,
+        name: &str,
+        place: &NodeEntry,
+        has_ended: impl Fn(&str) -> bool,
+    ) -> Node {
+        let others = place.pods.iter().filter(|pod| !has_ended(pod)).filter_map(|pod| self.pods.get(pod));
+        let others = others.flatten().filter(|reservation| *reservation.node == *name);
+        let mut node = place.node.clone();
+        node.rebuild(others.map(|reservation| (reservation.gpus.as_slice(), &*reservation.demand)));
+        node
     }
 
     /// The reservations of the pod.
@@ -57,9 +68,28 @@ impl Index {
         (self.pods.len() - bound, bound)
     }
 
-    /// The best places for the demand, best first. Reserves nothing.
+    /// The best places for the pod's demand, best first. Reserves nothing. Takes the room of nominated pods of a lower
+    /// priority only if there is no other, and if the pod does not wait for victims of its own.
     pub(crate) fn best<'a>(
         &self,
+        pod: &str,
+        demand: &Demand,
+        nodes: impl Iterator<Item = &'a str> + Clone,
+        most: usize,
+    ) -> Vec<Placement> {
+        let best = self.best_beside(i32::MIN, pod, demand, nodes.clone(), most);
+        let displacing = self.displaced_below(pod, demand);
+        if best.is_empty() && displacing > i32::MIN {
+            return self.best_beside(displacing, pod, demand, nodes, most);
+        }
+        best
+    }
+
+    /// The best places beside the nominated pods of at least this priority.
+    fn best_beside<'a>(
+        &self,
+        priority: i32,
+        pod: &str,
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
         most: usize,
@@ -68,8 +98,9 @@ impl Index {
         let mut best: Vec<Candidate<'_>> = Vec::with_capacity(most + 1);
         for name in nodes {
             let Some((name, place)) = self.nodes.get_key_value(name) else { continue };
-            let Some((rank, positions)) = place.node.fit(&prepared, self.strategy) else { continue };
-            let candidate = Candidate { rank, name, node: &place.node, positions };
+            let node = self.without_nominated_room(name, place, pod, priority);
+            let Some((rank, positions)) = node.fit(&prepared, self.strategy) else { continue };
+            let candidate = Candidate { rank, name, node, positions };
             // Equal ranks are ordered by name, so that the choice does not depend on the order of the candidates.
             let Err(at) = best.binary_search_by(|one| (one.rank, one.name).cmp(&(rank, name))) else {
                 continue;
@@ -79,11 +110,18 @@ impl Index {
                 best.truncate(most);
             }
         }
+        if demand.latency_critical && !demand.is_whole() {
+            // The caller may choose any of the places: none has more of its kind than necessary.
+            let fewest = best.first().map(|one| ranking::critical_pods(&one.rank));
+            best.retain(|one| Some(ranking::critical_pods(&one.rank)) == fewest);
+        }
         best.iter().map(|one| self.describe(one.name, one.node.uuids(&one.positions), demand)).collect()
     }
 
-    pub(super) fn reasons(&self, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
-        self.nodes.get(node).map_or(NodeReasons::NoGpus, |place| place.node.reasons(prepared))
+    pub(super) fn reasons(&self, pod: &str, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
+        let Some((name, place)) = self.nodes.get_key_value(node) else { return NodeReasons::NoGpus };
+        let priority = self.displaced_below(pod, prepared.demand);
+        self.without_nominated_room(name, place, pod, priority).reasons(prepared)
     }
 
     /// Describes the GPUs of a reservation.

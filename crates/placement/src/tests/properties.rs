@@ -212,10 +212,10 @@ proptest! {
         let demand = Demand { latency_critical: true, ..share(milli, Some(GIB)) };
         let alone_on = |node: &str, gpu: u32| {
             let only = Demand { uuids: vec![uuid(node, gpu)], ..demand.clone() };
-            !has_critical(&index, node, &uuid(node, gpu)) && !index.best(&only, std::iter::once(node), 1).is_empty()
+            !has_critical(&index, node, &uuid(node, gpu)) && !index.best("", &only, std::iter::once(node), 1).is_empty()
         };
         let fits_alone = NODES.iter().any(|node| (0..GPUS).any(|gpu| alone_on(node, gpu)));
-        let chosen = index.best(&demand, NODES.into_iter(), 1);
+        let chosen = index.best("", &demand, NODES.into_iter(), 1);
         if let Some(place) = chosen.first() {
             prop_assert_eq!(has_critical(&index, &place.node, &place.gpus[0]), !fits_alone, "{:?}", place);
         }
@@ -230,7 +230,7 @@ proptest! {
         for step in &steps {
             apply(&mut index, &mut now, step);
         }
-        let fits = NODES.iter().any(|name| !index.best(&demand, std::iter::once(*name), 1).is_empty());
+        let fits = NODES.iter().any(|name| !index.best("", &demand, std::iter::once(*name), 1).is_empty());
         let offer = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX);
         prop_assert_eq!(fits, matches!(offer, PlacementOutcome::Reserved(_)));
         if let PlacementOutcome::Refused(reasons) = offer {

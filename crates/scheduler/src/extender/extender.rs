@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_placement::{Index, Strategy};
+use sluice_placement::{Demand, Index, Strategy};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::events::Events;
 use super::leadership::{Leadership, SettleTimes};
 use super::metrics::Metrics;
+use super::objects::{Budget, Pod};
+use super::occupants::Occupant;
 use super::recheck::Recheck;
 
 /// Configuration of the extender's decisions.
@@ -142,6 +144,10 @@ pub(crate) struct PlacementState {
     pub(crate) unobserved_binds: HashSet<String>,
     /// The number of the latest bind of each pod that has a bind with an unknown result.
     pub(crate) binds: HashMap<String, u64>,
+    /// Bound pods as the watch shows them, by UID. Only these may be evicted.
+    pub(crate) occupants: HashMap<String, Occupant>,
+    /// PodDisruptionBudgets by namespace and name; `None` before their first list.
+    pub(crate) budgets: Option<HashMap<String, Budget>>,
     /// Bound pods that are being deleted, by UID.
     pub(crate) deleting: HashMap<String, DeletingPod>,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
@@ -159,10 +165,22 @@ pub(crate) struct DeletingPod {
 }
 
 impl PlacementState {
+    /// Chooses GPUs for nominated pods of which only the node is known.
+    pub(crate) fn place_nominated(&mut self) {
+        self.index.place_nominated(|pod| self.deleting.contains_key(pod));
+    }
+
+    /// Whether pods on the node have to end before the pod fits there.
+    pub(crate) fn awaits_victims(&self, pod: &Pod, node: &str, demand: &Demand) -> bool {
+        let is_ending = |pod: &str| self.deleting.contains_key(pod);
+        self.index.awaits_victims(pod.uid().unwrap_or_default(), node, demand, is_ending)
+    }
+
     /// Releases what the pod holds: it has ended, or is gone.
     pub(crate) fn end(&mut self, uid: &str) {
         self.unobserved_binds.remove(uid);
         self.deleting.remove(uid);
+        self.occupants.remove(uid);
         self.index.release(uid);
     }
 

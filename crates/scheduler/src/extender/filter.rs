@@ -18,7 +18,8 @@ use tokio::time::{Instant, timeout_at};
 use super::extender::Extender;
 use super::leadership::LeadershipState;
 use super::metrics::Outcome;
-use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, NodeName, Pod};
+use super::objects::Pod;
+use super::wire::{ExtenderArgs, ExtenderFilterResult, HostPriority, NodeName};
 
 /// Up to this many refused nodes have a reason per GPU. With more, nodes that lack the same get the same text, because
 /// the kube-scheduler's message counts equal texts and lists the others.
@@ -34,11 +35,12 @@ impl Extender {
     pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.leadership.wait_until_active(self.policy.activation_timeout).await {
             LeadershipState::Active => self.decide(args).await,
-            LeadershipState::Syncing => {
-                (failure("Sluice's extender is still reading the state of the cluster"), Outcome::Inactive)
-            }
+            LeadershipState::Syncing => (
+                inactive(args, "Sluice's extender is still reading the state of the cluster"),
+                Outcome::Inactive,
+            ),
             LeadershipState::Standby => (
-                failure("Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
+                inactive(args, "Sluice's extender is on standby: its kube-scheduler does not hold the lease"),
                 Outcome::Inactive,
             ),
         }
@@ -60,7 +62,9 @@ impl Extender {
             PlacementOutcome::ReservedElsewhere(claim) => {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
-            PlacementOutcome::Refused(reasons) => (refused(&reasons), Outcome::Refused),
+            PlacementOutcome::Refused(reasons) => {
+                (self.refused(&args.pod, &demand, &reasons), Outcome::Refused)
+            }
         }
     }
 
@@ -102,19 +106,44 @@ impl Extender {
         offer
     }
 
+    /// The answer for nodes that cannot take the pod.
+    ///
+    /// All nodes of a filter call have passed the scheduler's own filters with all their pods. The scheduler's search for
+    /// victims would find none there: it knows no single GPU. So preemption cannot help, except on the node that is
+    /// nominated for the pod while its victims are ending. There the scheduler waits for them and evicts no others.
+    fn refused(
+        &self,
+        pod: &Pod,
+        demand: &Demand,
+        reasons: &[(Arc<str>, NodeReasons)],
+    ) -> ExtenderFilterResult {
+        let is_short = reasons.len() <= DETAILED_NODES;
+        let text = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
+        let failed = reasons.iter().map(|(name, reason)| (name.to_string(), text(reason)));
+        let waits =
+            |node: &str| pod.nominated_node() == Some(node) && self.state().awaits_victims(pod, node, demand);
+        let (failed_nodes, failed_and_unresolvable_nodes) = failed.partition(|(node, _)| waits(node));
+        ExtenderFilterResult { failed_nodes, failed_and_unresolvable_nodes, ..nodes(iter::empty()) }
+    }
+
     fn place(&self, pod: &Pod, demand: &Demand, names: &[NodeName<'_>]) -> PlacementOutcome {
-        let most =
-            if self.policy.always_score || pod.has_soft_preferences() { self.policy.candidates } else { 1 };
+        let most = if self.policy.always_score || pod.spec().has_soft_preferences() {
+            self.policy.candidates
+        } else {
+            1
+        };
         let deadline = self.clock.in_ns(self.policy.reservation);
         let names = names.iter().map(|name| &*name.0);
         self.expire();
-        self.state().index.reserve(&pod.metadata.uid, demand, names, most, deadline)
+        let mut state = self.state();
+        state.place_nominated();
+        state.index.reserve(pod.uid().unwrap_or_default(), demand, names, most, deadline)
     }
 
     /// Answers prioritize: filter's order of the nodes, as scores.
     pub(crate) fn prioritize(&self, args: &ExtenderArgs<'_>) -> Vec<HostPriority> {
         let state = self.state();
-        let claims = state.index.reservations(&args.pod.metadata.uid);
+        let claims = state.index.reservations(args.pod.uid().unwrap_or_default());
         let score = |name: &str| {
             let ranked = claims.iter().zip((1..=MAX_SCORE).rev().chain(std::iter::repeat(1)));
             ranked.into_iter().find(|(claim, _)| *claim.node == *name).map_or(0, |(_, score)| score)
@@ -139,11 +168,11 @@ fn may_become_free(offer: &PlacementOutcome) -> bool {
 /// The pod's demand, or a text that says what is wrong with its request.
 pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
     let none = BTreeMap::new();
-    if pod.metadata.uid.is_empty() {
+    if pod.uid().is_none_or(str::is_empty) {
         return Err("the pod has no UID".to_owned());
     }
-    match GpuRequest::from_annotations(pod.metadata.annotations.as_ref().unwrap_or(&none)) {
-        Ok(Some(request)) => Ok(request.demand),
+    match GpuRequest::from_annotations(pod.annotations().unwrap_or(&none)) {
+        Ok(Some(request)) => Ok(Demand { pod_priority: pod.spec().priority(), ..request.demand }),
         Ok(None) => {
             Err("the pod asks for sluice.dev/gpu but has none of the annotations that say how much of one: \
                          sluice.dev/quota, sluice.dev/memory"
@@ -157,6 +186,19 @@ fn failure(error: &str) -> ExtenderFilterResult {
     ExtenderFilterResult { error: error.to_owned(), ..ExtenderFilterResult::default() }
 }
 
+/// The answer of a replica that does not decide.
+///
+/// kube-scheduler clears the nomination of a pod after an error (`newFailureNominatingInfo`, read in 1.34.4). Other pods would
+/// then get the room of its victims. So a nominated pod is refused by a reason that kube-scheduler waits for.
+fn inactive(args: &ExtenderArgs<'_>, why: &str) -> ExtenderFilterResult {
+    if args.pod.nominated_node().is_none() {
+        return failure(why);
+    }
+    let names = args.node_names.iter().flatten();
+    let failed_nodes = names.map(|name| (name.0.to_string(), why.to_owned())).collect();
+    ExtenderFilterResult { failed_nodes, ..nodes(iter::empty()) }
+}
+
 fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {
     ExtenderFilterResult {
         node_names: Some(names.map(str::to_owned).collect()),
@@ -166,18 +208,5 @@ fn nodes<'a>(names: impl Iterator<Item = &'a str>) -> ExtenderFilterResult {
 
 fn refuse_all(names: &[NodeName<'_>], why: &str) -> ExtenderFilterResult {
     let failed = names.iter().map(|name| (name.0.to_string(), why.to_owned())).collect();
-    ExtenderFilterResult { failed_and_unresolvable_nodes: failed, ..nodes(iter::empty()) }
-}
-
-/// The answer for nodes that cannot take the pod.
-///
-/// All of them are reported as unresolvable by preemption, as long as the extender serves no preempt verb. The
-/// kube-scheduler alone does not know which pod holds which share: it would find no useful victim, nominate a node
-/// without one, and then keep room there that the pod cannot use. With the verb, `NodeReasons::is_resolvable`
-/// distinguishes the two kinds.
-fn refused(reasons: &[(Arc<str>, NodeReasons)]) -> ExtenderFilterResult {
-    let is_short = reasons.len() <= DETAILED_NODES;
-    let text = |reason: &NodeReasons| if is_short { reason.to_string() } else { reason.summary() };
-    let failed = reasons.iter().map(|(name, reason)| (name.to_string(), text(reason))).collect();
     ExtenderFilterResult { failed_and_unresolvable_nodes: failed, ..nodes(iter::empty()) }
 }

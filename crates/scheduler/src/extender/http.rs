@@ -13,17 +13,17 @@ use tokio::time::Instant;
 
 use super::extender::Extender;
 use super::metrics::{self, Outcome};
-use super::wire::{ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult};
+use super::wire::{ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, ExtenderPreemptionArgs};
 
 /// A pod has at most 1.5 MiB (etcd's limit), and the names of 5,000 nodes have 1.3 MiB.
 const BODY_LIMIT: usize = 16 << 20;
 
-/// The verbs. Preemption has no route yet: it needs `preempt` here and `preemptVerb` in the kube-scheduler's
-/// configuration.
+/// The verbs.
 pub(crate) fn verbs(extender: Arc<Extender>) -> Router {
     Router::new()
         .route("/filter", post(filter))
         .route("/prioritize", post(prioritize))
+        .route("/preempt", post(preempt))
         .route("/bind", post(bind))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(extender)
@@ -44,6 +44,27 @@ async fn prioritize(State(extender): State<Arc<Extender>>, body: Bytes) -> Respo
     match read::<ExtenderArgs<'_>>(&body) {
         Ok(args) => json(&extender.prioritize(&args)),
         Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
+    }
+}
+
+async fn preempt(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
+    let answer = read::<ExtenderPreemptionArgs>(&body).map_err(|error| (Outcome::Error, error));
+    let answer = answer.and_then(|args| extender.preempt(args));
+    match answer {
+        Ok(answer) => {
+            let is_empty = answer.node_name_to_meta_victims.is_empty();
+            extender.metrics.record_preemption(if is_empty { Outcome::Refused } else { Outcome::Proposed });
+            json(&answer)
+        }
+        // The answer has no field for an error. kube-scheduler evicts nothing then.
+        Err((outcome, error)) => {
+            extender.metrics.record_preemption(outcome);
+            let status = match outcome {
+                Outcome::Inactive => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            (status, error).into_response()
+        }
     }
 }
 

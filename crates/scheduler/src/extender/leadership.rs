@@ -62,11 +62,13 @@ impl LeadershipFacts {
     }
 }
 
-/// The two kinds of objects that are watched.
+/// The kinds of objects that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchedKind {
     Nodes,
     Pods,
+    /// No decision but the choice of victims needs them.
+    Budgets,
 }
 
 /// The leadership, shared by all parts of the extender.
@@ -108,6 +110,7 @@ impl Leadership {
         self.facts.send_modify(|facts| match kind {
             WatchedKind::Nodes => facts.nodes = facts.nodes.max(Some(term)),
             WatchedKind::Pods => facts.pods = facts.pods.max(Some(term)),
+            WatchedKind::Budgets => {}
         });
     }
 

@@ -14,7 +14,9 @@ use super::recheck::RecheckOutcome;
 pub(crate) enum Outcome {
     /// Filter reserved GPUs.
     Reserved,
-    /// Filter: no node has room. Bind: the API server refused.
+    /// Preempt: victims were found on a node.
+    Proposed,
+    /// Filter: no node has room. Preempt: no eviction makes room. Bind: the API server refused.
     Refused,
     /// The pod's annotations are wrong.
     Invalid,
@@ -34,6 +36,7 @@ impl Outcome {
     fn name(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
+            Self::Proposed => "proposed",
             Self::Refused => "refused",
             Self::Invalid => "invalid",
             Self::Bound => "bound",
@@ -58,6 +61,7 @@ pub(crate) struct Metrics {
     pub(crate) filter_seconds: Histogram,
     pub(crate) bind_seconds: Histogram,
     filters: IntCounterVec,
+    preemptions: IntCounterVec,
     binds: IntCounterVec,
     rechecks: IntCounterVec,
     pub(crate) expired: IntCounter,
@@ -93,6 +97,7 @@ impl Metrics {
                 "Time to answer a bind call, including the API server's, seconds.",
             )?,
             filters: counters("sluice_scheduler_filters_total", "Filter calls by outcome.")?,
+            preemptions: counters("sluice_scheduler_preemptions_total", "Preempt calls by outcome.")?,
             binds: counters("sluice_scheduler_binds_total", "Bind calls by outcome.")?,
             rechecks: counters(
                 "sluice_scheduler_second_looks_total",
@@ -117,6 +122,10 @@ impl Metrics {
     pub(crate) fn record_filter(&self, outcome: Outcome, seconds: f64) {
         self.filter_seconds.observe(seconds);
         self.filters.with_label_values(&[outcome.name()]).inc();
+    }
+
+    pub(crate) fn record_preemption(&self, outcome: Outcome) {
+        self.preemptions.with_label_values(&[outcome.name()]).inc();
     }
 
     pub(crate) fn record_bind(&self, outcome: Outcome, seconds: f64) {

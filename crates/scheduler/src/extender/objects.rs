@@ -1,14 +1,21 @@
-//! Pods and nodes of the API, reduced to the needed fields. The other fields that a watch delivers are not even
+//! Pods, nodes and disruption budgets of the API, reduced to the needed fields. The other fields that a watch delivers are not even
 //! deserialised.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
+
+pub(crate) use budget::Budget;
+use spec::PodSpec;
+
+mod budget;
+mod spec;
 
 /// A pod.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -23,13 +30,10 @@ pub(crate) struct Pod {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PodSpec {
-    node_name: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
 struct PodStatus {
     phase: Option<String>,
+    nominated_node_name: Option<String>,
+    start_time: Option<Time>,
 }
 
 impl Pod {
@@ -51,6 +55,25 @@ impl Pod {
     pub(crate) fn path(&self) -> (&str, &str) {
         let ObjectMeta { namespace, name, .. } = &self.metadata;
         (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+    }
+
+    /// The node that kube-scheduler keeps for it, while it waits for pods there to end.
+    pub(crate) fn nominated_node(&self) -> Option<&str> {
+        self.status.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// When kubelet accepted it, in seconds since 1970. A pod that kubelet has not accepted is younger than all others,
+    /// as kube-scheduler's `GetPodStartTime` has it.
+    pub(crate) fn started(&self) -> i64 {
+        self.status.start_time.as_ref().map_or(i64::MAX, |time| time.0.as_second())
+    }
+
+    pub(crate) fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.labels.as_ref()
+    }
+
+    pub(crate) fn spec(&self) -> &PodSpec {
+        &self.spec
     }
 
     /// Its deletion was requested, and it still exists.
@@ -86,7 +109,7 @@ impl Node {
     }
 }
 
-/// Metadata without labels, owners and managed fields.
+/// Metadata without owners and managed fields.
 fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -96,9 +119,10 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         uid: Option<String>,
         resource_version: Option<String>,
         deletion_timestamp: Option<Time>,
+        labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
     }
-    let Lean { name, namespace, uid, resource_version, deletion_timestamp, annotations } =
+    let Lean { name, namespace, uid, resource_version, deletion_timestamp, labels, annotations } =
         Lean::deserialize(from)?;
     let annotations = annotations.map(|mut all| {
         all.retain(|key, _| key.starts_with(sluice_placement::annotations::keys::PREFIX));
@@ -110,6 +134,7 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         uid,
         resource_version,
         deletion_timestamp,
+        labels,
         annotations,
         ..ObjectMeta::default()
     })
@@ -149,6 +174,7 @@ macro_rules! resource {
 
 resource!(Pod, core::Pod, metadata_only: false);
 resource!(Node, core::Node, metadata_only: true);
+resource!(Budget, PodDisruptionBudget, metadata_only: false);
 
 #[cfg(test)]
 mod tests;

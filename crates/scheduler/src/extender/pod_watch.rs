@@ -7,9 +7,11 @@ use kube::runtime::watcher;
 use sluice_placement::Demand;
 use sluice_placement::annotations::{Amount, GpuRequest, assigned};
 
-use super::extender::{DeletingPod, Extender};
+use super::extender::{DeletingPod, Extender, PlacementState};
+use super::filter::demand_of;
 use super::leadership::WatchedKind;
 use super::objects::Pod;
+use super::occupants::Occupant;
 use super::watch_loop::{Sink, run_watch};
 
 /// Watches the pods of one scheduler profile, or all.
@@ -19,12 +21,12 @@ pub(crate) async fn follow(extender: &Extender) {
         Some(name) => watcher::Config::default().fields(&format!("spec.schedulerName={name}")),
         None => watcher::Config::default(),
     };
-    run_watch(extender, api, config, Pods { extender, listed: HashSet::new() }).await;
+    run_watch(extender, api, config, Pods::new(extender)).await;
 }
 
 /// Applies one pod as the API server returned it, as if the watch had shown it.
 pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
-    Pods { extender, listed: HashSet::new() }.apply(pod);
+    Pods::new(extender).apply(pod);
     if let Some(uid) = pod.uid() {
         let mut state = extender.state();
         // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
@@ -38,6 +40,13 @@ pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
 struct Pods<'a> {
     extender: &'a Extender,
     listed: HashSet<String>,
+    listed_nominated: HashSet<String>,
+}
+
+impl<'a> Pods<'a> {
+    fn new(extender: &'a Extender) -> Self {
+        Self { extender, listed: HashSet::new(), listed_nominated: HashSet::new() }
+    }
 }
 
 impl Sink for Pods<'_> {
@@ -46,6 +55,7 @@ impl Sink for Pods<'_> {
 
     fn begin(&mut self) {
         self.listed.clear();
+        self.listed_nominated.clear();
         // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
         // pods found gone.
         let mut state = self.extender.state();
@@ -62,13 +72,19 @@ impl Sink for Pods<'_> {
         if state.ended_unobserved.contains(uid) {
             return;
         }
-        // An event from before the bind contains nothing new about a pod that is known to be bound.
-        let Some(node) = pod.node() else { return };
+        let Some(node) = pod.node() else {
+            // An event from before the bind contains nothing new about a pod that is known to be bound.
+            if !state.index.confirmed().any(|known| **known == *uid) && nominate(&mut state, uid, pod) {
+                self.listed_nominated.insert(uid.to_owned());
+            }
+            return;
+        };
         state.unobserved_binds.remove(uid);
         match assignment(pod) {
             Some((gpus, demand)) => {
                 self.listed.insert(uid.to_owned());
                 state.index.confirm(uid, node, &gpus, &demand);
+                state.occupants.insert(uid.to_owned(), Occupant::new(pod));
                 if pod.is_being_deleted() {
                     let (namespace, name) = pod.path();
                     let ending =
@@ -94,8 +110,21 @@ impl Sink for Pods<'_> {
         let state = &mut *state;
         state.index.retain_confirmed(|uid| self.listed.contains(uid) || state.unobserved_binds.contains(uid));
         state.deleting.retain(|uid, _| self.listed.contains(uid));
+        state.occupants.retain(|uid, _| self.listed.contains(uid));
+        state.index.retain_nominated(|uid| self.listed_nominated.contains(uid));
         self.listed = HashSet::new();
+        self.listed_nominated = HashSet::new();
     }
+}
+
+/// Keeps room for a waiting pod on the node that kube-scheduler has nominated. Returns whether there is one.
+fn nominate(state: &mut PlacementState, uid: &str, pod: &Pod) -> bool {
+    let (Some(node), Ok(demand)) = (pod.nominated_node(), demand_of(pod)) else {
+        state.index.withdraw_nomination(uid);
+        return false;
+    };
+    state.index.nominate(uid, node, &demand);
+    true
 }
 
 /// What a bound pod was assigned. If this version cannot read its request, its GPUs count as completely used, so that
@@ -120,5 +149,5 @@ fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
             Demand::new(Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX)), None)
         }
     };
-    Some((gpus, demand))
+    Some((gpus, Demand { pod_priority: pod.spec().priority(), ..demand }))
 }

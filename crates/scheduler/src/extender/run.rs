@@ -12,7 +12,7 @@ use super::events::{self, Writer};
 use super::extender::{Extender, Policy};
 use super::leadership::SettleTimes;
 use super::metrics::Metrics;
-use super::{http, lease, node_watch, pod_watch};
+use super::{budget_watch, http, lease, node_watch, pod_watch};
 
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";
@@ -115,14 +115,14 @@ fn spawn_background(
     election: LeaderElection,
     own_namespace: String,
 ) -> Vec<tokio::task::JoinHandle<()>> {
-    let (for_nodes, for_pods, expiry, leader) =
-        (extender.clone(), extender.clone(), extender.clone(), extender.clone());
+    let [for_nodes, for_pods, for_budgets, expiry, leader] = std::array::from_fn(|_| extender.clone());
     if election == LeaderElection::Always {
         extender.leadership.set_leading(true);
     }
     vec![
         tokio::spawn(async move { node_watch::follow(&for_nodes).await }),
         tokio::spawn(async move { pod_watch::follow(&for_pods).await }),
+        tokio::spawn(async move { budget_watch::follow(&for_budgets).await }),
         tokio::spawn(async move { expiry.keep_expiring().await }),
         tokio::spawn(async move {
             if let LeaderElection::Lease { namespace, name, pod_name } = election {

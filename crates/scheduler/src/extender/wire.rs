@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::objects::Pod;
+
 /// Arguments of filter and prioritize.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -25,69 +27,6 @@ pub(crate) struct ExtenderArgs<'a> {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// The needed fields of a pod.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Pod {
-    #[serde(default)]
-    pub(crate) metadata: Metadata,
-    pub(crate) spec: Option<Spec>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Metadata {
-    #[serde(default)]
-    pub(crate) uid: String,
-    pub(crate) annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Spec {
-    affinity: Option<Affinity>,
-    topology_spread_constraints: Option<Vec<Constraint>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Affinity {
-    node_affinity: Option<Preferences>,
-    pod_affinity: Option<Preferences>,
-    pod_anti_affinity: Option<Preferences>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Preferences {
-    preferred_during_scheduling_ignored_during_execution: Option<Vec<serde::de::IgnoredAny>>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Constraint {
-    #[serde(default)]
-    when_unsatisfiable: String,
-}
-
-impl Pod {
-    /// Whether the pod has soft preferences among nodes, so that the scheduler's scores matter.
-    pub(crate) fn has_soft_preferences(&self) -> bool {
-        let Some(spec) = &self.spec else { return false };
-        let is_preference = |preferences: &Option<Preferences>| {
-            let preferred = preferences.as_ref();
-            let preferred =
-                preferred.and_then(|some| some.preferred_during_scheduling_ignored_during_execution.as_ref());
-            preferred.is_some_and(|preferred| !preferred.is_empty())
-        };
-        let affinity = spec.affinity.as_ref().is_some_and(|affinity| {
-            [&affinity.node_affinity, &affinity.pod_affinity, &affinity.pod_anti_affinity]
-                .into_iter()
-                .any(is_preference)
-        });
-        let constraints = spec.topology_spread_constraints.as_deref().unwrap_or_default();
-        affinity || constraints.iter().any(|constraint| constraint.when_unsatisfiable == "ScheduleAnyway")
-    }
-}
-
 /// Answer of filter.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -95,6 +34,9 @@ pub(crate) struct ExtenderFilterResult {
     /// Nodes that remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node_names: Option<Vec<String>>,
+    /// Reasons of nodes that can take the pod when its victims have ended.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) failed_nodes: BTreeMap<String, String>,
     /// Reasons of other nodes, where evicting pods would not help.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) failed_and_unresolvable_nodes: BTreeMap<String, String>,
@@ -132,4 +74,39 @@ pub(crate) struct ExtenderBindingResult {
     /// Empty: bound.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) error: String,
+}
+
+/// Arguments of preempt.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ExtenderPreemptionArgs {
+    /// The pod that needs room.
+    pub(crate) pod: Pod,
+    /// The victims that kube-scheduler chose, by node. Absent if the extender's configuration lacks `nodeCacheCapable`.
+    pub(crate) node_name_to_meta_victims: Option<BTreeMap<String, MetaVictims>>,
+}
+
+/// Answer of preempt: nodes where the eviction of these pods makes room. Other nodes are left out.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ExtenderPreemptionResult {
+    pub(crate) node_name_to_meta_victims: BTreeMap<String, MetaVictims>,
+}
+
+/// Pods to evict from a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MetaVictims {
+    /// Go writes an empty list as `null`.
+    #[serde(rename = "Pods")]
+    pub(crate) pods: Option<Vec<MetaPod>>,
+    /// Number of evictions that a PodDisruptionBudget does not allow.
+    #[serde(rename = "NumPDBViolations", default)]
+    pub(crate) violations: i64,
+}
+
+/// A pod by its UID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MetaPod {
+    #[serde(rename = "UID")]
+    pub(crate) uid: String,
 }

@@ -95,7 +95,6 @@ async fn malformed_requests_are_errors_and_no_panics() {
     assert!(answer["Error"].as_str().unwrap().contains("nodeCacheCapable"), "{answer}");
     assert!(cluster.post("bind", &json!({})).await.1["Error"].is_string());
     assert_eq!(cluster.post("prioritize", &json!([])).await.0.as_u16(), 400);
-    assert_eq!(cluster.post("preempt", &json!({})).await.0.as_u16(), 404);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::extender::events;
 use crate::extender::extender::{Extender, Policy};
 use crate::extender::leadership::{LeadershipState, SettleTimes};
 use crate::extender::metrics::Metrics;
-use crate::extender::{http, lease, node_watch, pod_watch};
+use crate::extender::{budget_watch, http, lease, node_watch, pod_watch};
 
 pub(super) const GIB: u64 = 1 << 30;
 
@@ -94,10 +94,11 @@ impl Cluster {
         let metrics = Metrics::new().unwrap();
         let (events, writer) = events::pair(100, metrics.events_dropped.clone());
         let extender = Arc::new(Extender::new(policy, client.clone(), metrics, events));
-        let (for_nodes, for_pods) = (extender.clone(), extender.clone());
+        let (for_nodes, for_pods, for_budgets) = (extender.clone(), extender.clone(), extender.clone());
         let tasks = vec![
             tokio::spawn(async move { node_watch::follow(&for_nodes).await }),
             tokio::spawn(async move { pod_watch::follow(&for_pods).await }),
+            tokio::spawn(async move { budget_watch::follow(&for_budgets).await }),
             tokio::spawn(writer.write(client, "sluice-scheduler".into())),
         ];
         Self { extender, tasks }

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -55,6 +55,7 @@ struct Inner {
 
 pub(super) const PODS: &str = "pods";
 pub(super) const NODES: &str = "nodes";
+pub(super) const BUDGETS: &str = "poddisruptionbudgets";
 pub(super) const LEASES: &str = "leases";
 
 impl Api {
@@ -74,12 +75,14 @@ impl Api {
         let address = listener.local_addr().unwrap();
         let app = Router::new()
             .route("/api/v1/pods", get(|state, query| list(PODS, state, query)))
+            .route("/apis/policy/v1/poddisruptionbudgets", get(|state, query| list(BUDGETS, state, query)))
             .route("/api/v1/nodes", get(|state, query| list(NODES, state, query)))
             .route(
                 "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
                 get(|Path(_): Path<String>, state, query| list(LEASES, state, query)),
             )
             .route("/api/v1/namespaces/{namespace}/pods/{name}", get(get_pod))
+            .route("/api/v1/namespaces/{namespace}/pods/{name}/status", patch(patch_status))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/binding", post(bind))
             .route("/api/v1/namespaces/{namespace}/events", post(event))
             .with_state(self.clone());
@@ -200,6 +203,26 @@ async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(Str
         Some(pod) => Json(pod.clone()).into_response(),
         None => status(404, "pod not found"),
     }
+}
+
+/// A merge patch that removes fields of the status.
+async fn patch_status(
+    State(api): State<Arc<Api>>,
+    Path((namespace, name)): Path<(String, String)>,
+    Json(changes): Json<Value>,
+) -> Response {
+    let Some(mut pod) = api.get(PODS, &format!("{namespace}/{name}")) else {
+        return status(404, "pod not found");
+    };
+    if pod["metadata"]["uid"] != changes["metadata"]["uid"] {
+        return status(409, "precondition failed: UID");
+    }
+    let removed = changes["status"].as_object().unwrap().iter().filter(|(_, value)| value.is_null());
+    for (field, _) in removed {
+        pod["status"].as_object_mut().unwrap().remove(field);
+    }
+    api.put(PODS, pod.clone());
+    Json(pod).into_response()
 }
 
 async fn list(

@@ -16,8 +16,8 @@ fn recorded_requests_are_parsed() {
     let args: ExtenderArgs<'_> = serde_json::from_str(FILTER).unwrap();
     let names: Vec<&str> = args.node_names.iter().flatten().map(|name| &*name.0).collect();
     assert_eq!(names, ["sluice-test"]);
-    assert!(args.pod.has_soft_preferences());
-    assert_eq!(args.pod.metadata.uid.len(), 36);
+    assert!(args.pod.spec().has_soft_preferences());
+    assert_eq!(args.pod.uid().unwrap().len(), 36);
     let demand = demand_of(&args.pod).unwrap();
     assert_eq!((demand.share_per_gpu().ppm(), demand.memory_bytes), (300_000, Some(4 << 30)));
     let bind: ExtenderBindingArgs = serde_json::from_str(BIND).unwrap();
@@ -31,10 +31,11 @@ fn recorded_requests_are_parsed() {
 fn answers_have_the_keys_of_the_go_types() {
     let answer = ExtenderFilterResult {
         node_names: Some(vec!["a".into()]),
+        failed_nodes: [("b".to_owned(), "x".to_owned())].into(),
         failed_and_unresolvable_nodes: [("c".to_owned(), "y".to_owned())].into(),
         error: "z".into(),
     };
-    let expected = json!({"NodeNames": ["a"], "FailedAndUnresolvableNodes": {"c": "y"}, "Error": "z"});
+    let expected = json!({"NodeNames": ["a"], "FailedNodes": {"b": "x"}, "FailedAndUnresolvableNodes": {"c": "y"}, "Error": "z"});
     assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
 }
 
@@ -76,7 +77,7 @@ proptest! {
     fn any_json_is_parsed_or_refused(value in any_json()) {
         let text = value.to_string();
         if let Ok(args) = serde_json::from_str::<ExtenderArgs<'_>>(&text) {
-            let _ = (args.pod.has_soft_preferences(), demand_of(&args.pod));
+            let _ = (args.pod.spec().has_soft_preferences(), demand_of(&args.pod));
         }
         let _ = serde_json::from_str::<ExtenderBindingArgs>(&text);
     }
@@ -91,9 +92,9 @@ proptest! {
 
     #[test]
     fn names_and_annotations_keep_any_characters(name in ".{1,20}", value in ".{0,20}") {
-        let body = json!({"Pod": {"metadata": {"uid": "u", "annotations": {"x": value}}}, "NodeNames": [name]}).to_string();
+        let body = json!({"Pod": {"metadata": {"uid": "u", "annotations": {"sluice.dev/x": value}}}, "NodeNames": [name]}).to_string();
         let args: ExtenderArgs<'_> = serde_json::from_str(&body).unwrap();
         prop_assert!(args.node_names.unwrap()[0].0 == name.as_str());
-        prop_assert!(args.pod.metadata.annotations.unwrap()["x"] == value);
+        prop_assert!(args.pod.annotations().unwrap()["sluice.dev/x"] == value);
     }
 }

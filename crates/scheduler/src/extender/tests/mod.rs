@@ -6,4 +6,5 @@ mod cluster;
 mod expiry;
 mod fake_api;
 mod json;
+mod preempt;
 mod recheck;

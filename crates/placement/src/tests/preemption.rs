@@ -1,0 +1,170 @@
+//! Victims case by case, and the room of nominated pods.
+
+mod oracle;
+
+use super::fixtures::{GIB, node, share, uuid, whole};
+use super::{Demand, Evictable, Index, PlacementOutcome, Preemptor, ProposedNode, Strategy, Victims};
+
+/// The preemptor's priority.
+const URGENT: i32 = 10;
+
+fn of_priority(pod_priority: i32, demand: Demand) -> Demand {
+    Demand { pod_priority, ..demand }
+}
+
+/// Binds a pod where it fits.
+fn bind(index: &mut Index, pod: &str, demand: &Demand) {
+    if let PlacementOutcome::Reserved(places) = index.reserve(pod, demand, ["a"].into_iter(), 1, 60) {
+        index.begin_bind(pod, &places[0].node, 60).unwrap();
+        assert!(index.bound(pod, "a"));
+    }
+}
+
+/// A node `a` with these pods, each on the GPU of its number.
+fn occupied(gpus: u32, pods: &[(&str, u32, i32, u32)]) -> Index {
+    let mut index = Index::new(Strategy::Binpack);
+    index.set_node("a", &node("a", gpus));
+    for (pod, milli, priority, gpu) in pods {
+        let demand =
+            Demand { uuids: vec![uuid("a", *gpu)], ..of_priority(*priority, share(*milli, Some(GIB))) };
+        bind(&mut index, pod, &demand);
+        assert_eq!(index.reservations(pod).len(), 1, "{pod} does not fit");
+    }
+    index
+}
+
+/// The victims for a pod of the priority [`URGENT`]. Pods started in the order of their names.
+fn victims(index: &Index, demand: Demand) -> Option<Victims> {
+    let demand = of_priority(URGENT, demand);
+    let preemptor = Preemptor { pod: "urgent", demand: &demand, disruptions_allowed: &[], needs: &[] };
+    let facts = |pod: &str| Some(Evictable { started: i64::from(pod.as_bytes()[0]), ..Evictable::default() });
+    index.victims("a", &preemptor, facts)
+}
+
+fn names(victims: Option<Victims>) -> Vec<String> {
+    victims.unwrap().pods.iter().map(|pod| pod.to_string()).collect()
+}
+
+#[test]
+fn youngest_pod_of_the_lowest_priority_is_evicted_on_the_gpu_where_one_is_enough() {
+    let index = occupied(2, &[("a", 500, 1, 0), ("b", 400, 1, 0), ("c", 500, 0, 1), ("d", 500, 0, 1)]);
+    assert_eq!(names(victims(&index, share(400, Some(GIB)))), ["d"]);
+    assert_eq!(names(victims(&index, share(600, Some(GIB)))), ["c", "d"]);
+    assert_eq!(victims(&index, share(400, Some(GIB))).unwrap().gpus, [uuid("a", 1).into()]);
+}
+
+#[test]
+fn pods_of_the_same_or_a_higher_priority_stay() {
+    let index = occupied(1, &[("a", 600, URGENT, 0), ("b", 400, URGENT - 1, 0)]);
+    assert_eq!(names(victims(&index, share(400, Some(GIB)))), ["b"]);
+    assert_eq!(victims(&index, share(500, Some(GIB))), None);
+    assert_eq!(victims(&index, whole(1)), None);
+}
+
+#[test]
+fn pod_that_is_not_bound_yet_is_not_evicted() {
+    let mut index = occupied(1, &[("a", 500, 0, 0)]);
+    index.reserve("late", &share(500, None), ["a"].into_iter(), 1, 60);
+    assert_eq!(names(victims(&index, share(500, None))), ["a"]);
+    assert_eq!(victims(&index, share(600, None)), None);
+}
+
+#[test]
+fn more_pods_than_are_compared_are_spared_by_importance() {
+    let letters: Vec<String> = (b'a'..b'u').map(|letter| char::from(letter).to_string()).collect();
+    let pods: Vec<(&str, u32, i32, u32)> =
+        letters.iter().map(|name| (name.as_str(), 50, i32::from(name.as_str() < "k"), 0)).collect();
+    let index = occupied(1, &pods);
+    assert_eq!(names(victims(&index, share(150, Some(GIB)))), ["r", "s", "t"]);
+    assert_eq!(names(victims(&index, whole(1))).len(), 20);
+}
+
+#[test]
+fn room_of_a_nominated_pod_is_kept_from_lower_priorities_until_the_pod_has_ended() {
+    let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 900, 0, 1)]);
+    let urgent = of_priority(URGENT, share(1000, None));
+    let proposed =
+        ProposedNode { node: "a".into(), gpus: vec![uuid("a", 0).into()], victims: vec!["a".into()] };
+    index.propose_nominations("urgent", &urgent, vec![proposed], 100);
+    let fits = |index: &mut Index, pod: &str, priority: i32, milli: u32| {
+        let demand = of_priority(priority, share(milli, Some(GIB)));
+        let outcome = index.reserve(pod, &demand, ["a"].into_iter(), 1, u64::MAX);
+        index.release(pod);
+        matches!(outcome, PlacementOutcome::Reserved(_))
+    };
+    for is_nominated in [false, true] {
+        assert!(!fits(&mut index, "lower", 0, 400), "before its victim has ended, {is_nominated}");
+        assert!(!fits(&mut index, "same", URGENT, 400));
+        assert!(fits(&mut index, "higher", URGENT + 1, 400));
+        assert!(fits(&mut index, "elsewhere", 0, 100));
+        index.nominate("urgent", "a", &urgent);
+    }
+    assert!(index.awaits_victims("urgent", "a", &urgent, |_| false));
+    index.release("a");
+    assert!(!index.awaits_victims("urgent", "a", &urgent, |_| false));
+    assert!(!fits(&mut index, "lower", 0, 400), "after its victim has ended");
+    index.expire(1_000);
+    assert!(!fits(&mut index, "lower", 0, 400), "a nomination has no deadline");
+    assert!(matches!(
+        index.reserve("urgent", &urgent, ["a"].into_iter(), 1, 60),
+        PlacementOutcome::Reserved(_)
+    ));
+    index.release("urgent");
+    assert!(fits(&mut index, "lower", 0, 400));
+}
+
+#[test]
+fn proposal_that_is_not_accepted_ends_at_its_deadline_and_a_withdrawn_nomination_at_once() {
+    let mut index = occupied(1, &[("a", 600, 0, 0)]);
+    let urgent = of_priority(URGENT, share(1000, None));
+    let lower = share(400, Some(GIB));
+    let proposed =
+        |node: &str| ProposedNode { node: node.into(), gpus: vec![uuid("a", 0).into()], victims: Vec::new() };
+    index.propose_nominations("urgent", &urgent, vec![proposed("a")], 100);
+    index.withdraw_nomination("urgent");
+    assert!(index.best("", &lower, ["a"].into_iter(), 1).is_empty());
+    index.expire(100);
+    assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
+    // Nominated to another node than to one of those proposed.
+    index.propose_nominations("urgent", &urgent, vec![proposed("a"), proposed("b")], 200);
+    index.nominate("urgent", "b", &urgent);
+    assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
+    index.propose_nominations("urgent", &urgent, vec![proposed("a")], 300);
+    index.nominate("urgent", "b", &urgent);
+    assert!(
+        index.best("", &lower, ["a"].into_iter(), 1).is_empty(),
+        "an old event does not end a new proposal"
+    );
+    index.nominate("urgent", "a", &urgent);
+    index.withdraw_nomination("urgent");
+    assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
+}
+
+#[test]
+fn pod_takes_the_room_of_a_lower_nominated_pod_only_without_another_and_without_victims_of_its_own() {
+    let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 600, 0, 1)]);
+    let lower = of_priority(URGENT - 1, share(400, Some(GIB)));
+    index.nominate("lower", "a", &lower);
+    index.place_nominated(|_| false);
+    let higher = of_priority(URGENT, share(400, Some(GIB)));
+    let place = |index: &Index, pod: &str| {
+        index.best(pod, &higher, ["a"].into_iter(), 1).first().map(|place| place.gpus[0].to_string())
+    };
+    assert_eq!(place(&index, "higher"), Some(uuid("a", 1)), "the room that is not nominated");
+    bind(&mut index, "c", &Demand { uuids: vec![uuid("a", 1)], ..share(400, Some(GIB)) });
+    assert_eq!(place(&index, "higher"), Some(uuid("a", 0)), "no other room");
+    index.nominate("higher", "elsewhere", &higher);
+    assert_eq!(place(&index, "higher"), None, "it waits for its own victims");
+}
+
+#[test]
+fn nominated_pods_of_another_replica_get_different_gpus() {
+    let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 600, 0, 1)]);
+    let urgent = of_priority(URGENT, share(1000, None));
+    index.nominate("one", "a", &urgent);
+    index.nominate("two", "a", &urgent);
+    index.place_nominated(|pod| pod == "a" || pod == "b");
+    assert!(index.best("", &share(100, Some(GIB)), ["a"].into_iter(), 1).is_empty());
+    index.retain_nominated(|pod| pod == "two");
+    assert_eq!(index.best("", &share(100, Some(GIB)), ["a"].into_iter(), 1).len(), 1);
+}

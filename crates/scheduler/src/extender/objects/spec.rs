@@ -1,0 +1,121 @@
+//! The part of a pod's specification that matters for its placement, and for the room that its eviction makes.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use sluice_placement::annotations::parse_thousandths;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PodSpec {
+    pub(super) node_name: Option<String>,
+    priority: Option<i32>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<IgnoredAny>>,
+    overhead: Option<IgnoredAny>,
+    resources: Option<IgnoredAny>,
+    resource_claims: Option<Vec<IgnoredAny>>,
+    volumes: Option<Vec<BTreeMap<String, IgnoredAny>>>,
+    affinity: Option<Affinity>,
+    topology_spread_constraints: Option<Vec<Constraint>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Container {
+    resources: Option<Resources>,
+    ports: Option<Vec<Port>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Resources {
+    requests: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Port {
+    host_port: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Affinity {
+    node_affinity: Option<Terms>,
+    pod_affinity: Option<Terms>,
+    pod_anti_affinity: Option<Terms>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Terms {
+    /// A list, or an object for node affinity.
+    required_during_scheduling_ignored_during_execution: Option<IgnoredAny>,
+    preferred_during_scheduling_ignored_during_execution: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Constraint {
+    #[serde(default)]
+    when_unsatisfiable: String,
+}
+
+/// Volumes that do not limit the nodes of a pod.
+const LOCAL_VOLUMES: [&str; 6] = ["emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath"];
+
+impl PodSpec {
+    /// The value of its PriorityClass, which the API server has written into it; 0 without one.
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority.unwrap_or(0)
+    }
+
+    /// What its containers request, in thousandths of each resource's unit.
+    pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
+        let mut sum = BTreeMap::new();
+        for (name, text) in self.container_requests() {
+            let amount = parse_thousandths(text).unwrap_or(0);
+            let entry: &mut u64 = sum.entry(name.clone()).or_default();
+            *entry = entry.saturating_add(amount);
+        }
+        sum
+    }
+
+    /// Whether the stock scheduler counts more for this pod than [`requests`](Self::requests): other resources, ports,
+    /// volumes, or constraints between pods.
+    pub(crate) fn has_uncounted_needs(&self) -> bool {
+        let is_empty = |list: &Option<Vec<IgnoredAny>>| list.as_ref().is_none_or(Vec::is_empty);
+        let ports = self.containers.iter().flatten().flat_map(|container| container.ports.iter().flatten());
+        let volumes = self.volumes.iter().flatten().flat_map(BTreeMap::keys);
+        let affinity = self.affinity.as_ref();
+        let terms =
+            affinity.into_iter().flat_map(|one| [&one.pod_affinity, &one.pod_anti_affinity]).flatten();
+        let constraints = self.topology_spread_constraints.iter().flatten();
+        !is_empty(&self.init_containers)
+            || !is_empty(&self.resource_claims)
+            || self.overhead.is_some()
+            || self.resources.is_some()
+            || self.container_requests().any(|(_, text)| parse_thousandths(text).is_none())
+            || ports.into_iter().any(|port| port.host_port.is_some())
+            || volumes.into_iter().any(|key| key != "name" && !LOCAL_VOLUMES.contains(&&**key))
+            || terms.into_iter().any(|one| one.required_during_scheduling_ignored_during_execution.is_some())
+            || constraints.into_iter().any(|one| one.when_unsatisfiable != "ScheduleAnyway")
+    }
+
+    /// Whether the pod has soft preferences among nodes, so that the scheduler's scores matter.
+    pub(crate) fn has_soft_preferences(&self) -> bool {
+        let affinity = self.affinity.as_ref();
+        let kinds = affinity.map(|one| [&one.node_affinity, &one.pod_affinity, &one.pod_anti_affinity]);
+        let preferred = kinds.into_iter().flatten().flatten();
+        let mut preferred =
+            preferred.filter_map(|terms| terms.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let mut constraints = self.topology_spread_constraints.iter().flatten();
+        preferred.any(|terms| !terms.is_empty())
+            || constraints.any(|constraint| constraint.when_unsatisfiable == "ScheduleAnyway")
+    }
+
+    fn container_requests(&self) -> impl Iterator<Item = (&String, &String)> {
+        let resources = self.containers.iter().flatten().filter_map(|container| container.resources.as_ref());
+        resources.filter_map(|resources| resources.requests.as_ref()).flatten()
+    }
+}
