@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use sluice_comm::HandOffStep;
+
 use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::host_bound::{SliceReport, Slices};
 use crate::outcome::Bypass;
@@ -28,6 +30,9 @@ pub trait Clock {
     ///
     /// Returns `false` if the system refuses, as it may from some time on (a filter of system calls).
     fn order_all_threads(&self) -> bool;
+
+    /// Records a step of a hand-off at the present time, if a benchmark asks for it.
+    fn record_step(&self, _step: HandOffStep) {}
 }
 
 /// The kind of a stream, as far as the launch gate distinguishes kinds.

@@ -47,12 +47,15 @@ use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
+use sluice_comm::{HAND_OFF_STEPS, HandOffStep};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
 use sluice_hook_core::deadline_polling::Step;
+use sluice_sys::step_log::StepLog;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::Path;
 use tracing::info;
 
 /// What the event loop is made from.
@@ -107,7 +110,9 @@ impl EventLoop {
             poller.add(signals, Source::Signal, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         }
         let closer = Closer::start().attempt("start the closing thread")?;
-        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default() };
+        let steps = std::env::var_os(HAND_OFF_STEPS).map(|path| StepLog::open(Path::new(&path)));
+        let steps = steps.transpose().attempt(HAND_OFF_STEPS)?;
+        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default(), steps };
         let now = io.now();
         let page_flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
@@ -251,6 +256,7 @@ impl EventLoop {
         if step != Step::Poll {
             return self.shared.io.poller.wait(EpollTimeout::NONE);
         }
+        self.shared.io.record_step(HandOffStep::ManagerPolls);
         loop {
             let events = self.shared.io.poller.wait(EpollTimeout::ZERO)?;
             let now = self.shared.io.now();

@@ -1,5 +1,6 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
@@ -8,13 +9,13 @@ use std::time::Duration;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{GrantView, ReportView, WORDS};
-use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{Channel, HandOffStep, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::deadline_polling::{AROUND_NS, DeadlinePolling, Step};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
+use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::futex;
 use sluice_sys::page::{Access, SharedPage};
@@ -25,6 +26,7 @@ use super::presence::AnswerLimit;
 use super::socket::{Socket, is_unreadable, link_error};
 use super::{Address, ClientIdentity, Payload};
 use crate::channel_groups::Announcement;
+use crate::clock::HostClock;
 use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
@@ -342,7 +344,14 @@ impl TokenLink for TokenConnection {
             Address::Tcp(..) => AnswerLimit::NONE,
         };
         let begun_ns = monotonic_ns();
-        let next_step = |now| self.step_of_wait(begun_ns, now);
+        let polled = Cell::new(false);
+        let next_step = |now| {
+            let step = self.step_of_wait(begun_ns, now);
+            if step == Step::Poll && !polled.replace(true) {
+                HostClock.record_step(HandOffStep::LaunchPolls);
+            }
+            step
+        };
         let id = self.request_id.load(Acquire);
         let answer = self.socket.answer_by_steps(id, RequestKind::Quota, limit, &next_step);
         lock(&self.answer_polling).stop(monotonic_ns());

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sluice_comm::HandOffStep;
+
 use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
@@ -29,7 +31,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return Outcome::Bypassed(Bypass::Capture);
         }
-        let mut may_renew_early = true;
+        let (mut may_renew_early, mut waited) = (true, false);
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
@@ -37,7 +39,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             pass = self.postpone(thread, pass);
             if self.is_open() {
                 match self.note(stream, thread, may_renew_early) {
-                    Ok(true) => return Outcome::Governed(pass),
+                    Ok(true) => {
+                        if waited {
+                            self.clock.record_step(HandOffStep::LaunchNoted);
+                        }
+                        return Outcome::Governed(pass);
+                    }
                     // A burst that is longer than every quota would request grants without end.
                     Ok(false) => may_renew_early = false,
                     Err(reason) => return Outcome::Bypassed(reason),
@@ -45,6 +52,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
+            waited = true;
             if let Err(reason) = self.wait_for_grant(stream) {
                 return Outcome::Bypassed(reason);
             }
@@ -256,12 +264,16 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.is_answer_awaited = true;
         drop(state);
         let answer = self.link.receive();
+        self.clock.record_step(HandOffStep::GrantRead);
         let mut state = self.lock();
         state.is_answer_awaited = false;
         match answer {
             // The connection was lost and replaced in the meantime, so the answer belongs to an abandoned request.
             _ if state.phase != Phase::Requested => {}
-            Ok(quota_ms) => self.open_grant(&mut state, quota_ms),
+            Ok(quota_ms) => {
+                self.open_grant(&mut state, quota_ms);
+                self.clock.record_step(HandOffStep::GateOpened);
+            }
             Err(error) => self.handle_loss(&mut state, error),
         }
         self.launch_waiters.notify_all();

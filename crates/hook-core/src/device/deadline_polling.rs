@@ -1,5 +1,7 @@
 //! The tracker's polling around the end of a grant: for the deadline, then for the end of the work.
 
+use sluice_comm::HandOffStep;
+
 use super::Device;
 use crate::deadline_polling::Step;
 use crate::lock;
@@ -11,6 +13,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if let Some(until) = self.sleep_before(at) {
             return self.sleep_until(until);
         }
+        self.clock.record_step(HandOffStep::TrackerPolls);
         let due = self.link.hand_off_ns();
         // A launch closes the gate before the deadline if its burst would not fit.
         while self.is_open() && self.clock.now_ns() < due.min(at) {

@@ -1,6 +1,7 @@
 //! The decisions of a round: the token ledger decides, the parts carry out what it decided.
 
 use super::EventLoop;
+use sluice_comm::HandOffStep;
 
 /// How often the ledger decides in one round. A decision takes time, and with short grants the next one is due by then: without a bound
 /// the loop would decide for seconds without reading a request. Most rounds need two, of which the last finds nothing left to decide.
@@ -33,6 +34,7 @@ impl EventLoop {
         if actions.is_empty() && !self.request_wakeups() {
             return false;
         }
+        self.shared.io.record_step(HandOffStep::Decided);
         for action in &actions {
             let effects = self.shared.apply(action, &mut self.channel_groups);
             self.carry_out(effects);

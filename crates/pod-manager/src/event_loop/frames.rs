@@ -7,7 +7,7 @@ use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transp
 use crate::grants::{UNLIMITED_MS, answer_all};
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{Channel, Request, RequestBody, ResponseBody};
+use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::memory::Account;
@@ -75,6 +75,7 @@ impl EventLoop {
             // It held the grant before it became hardware-scheduled. What it has run since is known better here.
             RequestBody::Yield { .. } if self.channel_groups.is_hardware_scheduled(process) => Ok(()),
             RequestBody::Yield { used_ms, overuse_ms } => {
+                self.shared.io.record_step(HandOffStep::ReturnRead);
                 self.shared.return_grant(process, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
                 Ok(())
             }

@@ -10,7 +10,7 @@ use crate::metrics::Preempted;
 use crate::party::Party;
 use crate::shared::Shared;
 use hand_offs::HandOffs;
-use sluice_comm::ResponseBody;
+use sluice_comm::{HandOffStep, ResponseBody};
 use sluice_comm::page::UNLIMITED;
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
 use sluice_core::{ClientId, ProcessId};
@@ -102,6 +102,7 @@ impl Shared {
             self.grants.ledger.set_gated(id, pages.has_gates());
             pages.grant().set_contended(contended);
             pages.grant().open(deadline_tsc, deadline_ns, epoch);
+            self.io.record_step(HandOffStep::Shown);
         }
         answer_all(id, quota_ms, &mut self.processes)
     }
