@@ -89,7 +89,9 @@ impl Config {
             ),
             log: reader.text("SLUICE_LOG").map(PathBuf::from),
             hand_off_steps: reader.text(HAND_OFF_STEPS).map(PathBuf::from),
-            idle_us: reader.number("SLUICE_IDLE_US", 1..=10_000_000, "microseconds from 1 to 10000000").unwrap_or(500),
+            idle_us: reader
+                .number("SLUICE_IDLE_US", 1..=10_000_000, "microseconds from 1 to 10000000")
+                .unwrap_or(500),
             busy_poll_us: reader.number("SLUICE_BUSY_POLL_US", 0..=200, "microseconds from 0 to 200"),
             hold_kernels: reader.hints(),
         };

@@ -94,6 +94,8 @@ pub(crate) struct EventLoop {
     heartbeat: Heartbeat,
     /// The last round ended before the ledger had nothing left to decide.
     undecided: bool,
+    /// The loop does not sleep, because a grant is about to come back.
+    polls: bool,
     /// Processes whose pages may show contenders, their class or a request for wake-ups.
     marked: BTreeSet<ProcessId>,
     stopping: bool,
@@ -144,6 +146,7 @@ impl EventLoop {
             signals,
             reloads: inputs.reloads,
             undecided: false,
+            polls: false,
             marked: BTreeSet::new(),
             stopping: false,
         };
@@ -165,6 +168,9 @@ impl EventLoop {
                     self.beat();
                 }
                 self.handle(event);
+            }
+            if self.polls {
+                self.shared.take_returns();
             }
             self.serve_frames();
             self.handle_deadlines();
@@ -244,26 +250,21 @@ impl EventLoop {
         }
     }
 
-    /// Waits for events or for the earliest deadline of all parts: not at all while there is something to read or to decide, and without
-    /// sleeping while a grant is about to come back for which a client waits.
+    /// Waits for events or for the earliest deadline of all parts: not at all while there is something to read or to decide, or while a
+    /// grant is about to come back for which a client waits. The rounds of that time keep what a decision needs in the caches.
     fn wait(&mut self) -> Result<Vec<Event>> {
         if self.undecided || self.connections.has_ready() {
             return self.shared.io.poller.wait(EpollTimeout::ZERO);
         }
         let step = self.shared.grants.polling_step(self.shared.io.now());
-        let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
-        self.arm_timer(polling_begins)?;
-        if step != Step::Poll {
+        self.polls = step == Step::Poll;
+        if !self.polls {
+            let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
+            self.arm_timer(polling_begins)?;
             return self.shared.io.poller.wait(EpollTimeout::NONE);
         }
         self.shared.io.record_step(HandOffStep::ManagerPolls);
-        loop {
-            let events = self.shared.io.poller.wait(EpollTimeout::ZERO)?;
-            let now = self.shared.io.now();
-            if !events.is_empty() || self.shared.grants.polling_step(now) != Step::Poll {
-                return Ok(events);
-            }
-        }
+        self.shared.io.poller.wait(EpollTimeout::ZERO)
     }
 
     /// Sets the timer to the earliest deadline of all parts.

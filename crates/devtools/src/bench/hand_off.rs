@@ -54,11 +54,13 @@ pub(crate) struct Arguments {
 struct Arm {
     name: &'static str,
     manager_flags: &'static [&'static str],
+    /// `SLUICE_BUSY_POLL_US` of the hooks, so that they poll on a machine of any size.
+    hook_polling_us: &'static str,
 }
 
 const ARMS: [Arm; 2] = [
-    Arm { name: "parked", manager_flags: &["--busy-poll-ms", "0"] },
-    Arm { name: "polling", manager_flags: &["--busy-poll-ms", "0.125"] },
+    Arm { name: "parked", manager_flags: &["--busy-poll-ms", "0"], hook_polling_us: "0" },
+    Arm { name: "polling", manager_flags: &["--busy-poll-ms", "0.125"], hook_polling_us: "125" },
 ];
 
 /// What was measured.
@@ -153,6 +155,7 @@ impl Measured {
         let (step_log, step_file) = StepLog::create().context("cannot make the record of steps")?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), step_file.as_raw_fd());
         options.environment.push((HAND_OFF_STEPS, path));
+        options.environment.push(("SLUICE_BUSY_POLL_US", arm.hook_polling_us.to_owned()));
         let bed = start_bed(options, || interrupts.pause())?;
         let hand_offs = Vec::new();
         Ok(Self {

@@ -9,7 +9,6 @@ use sluice_comm::HandOffStep;
 use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
-use crate::period_predictor::estimate_full_burst;
 use crate::platform::{
     Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamKind, StreamLocation, TokenLink,
 };
@@ -245,16 +244,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.is_silent(now) {
             return self.handle_loss(state, LinkError::Silent);
         }
-        let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
-        let request = GrantRequest {
-            overuse_ms: state.overuse_ms,
-            next_burst_ms: estimate_full_burst(burst_ms, window_ms),
-        };
+        let next_burst_ms = state.next_burst_ms.take().unwrap_or_else(|| state.predict_full_burst(now));
+        let request = GrantRequest { overuse_ms: state.overuse_ms, next_burst_ms };
         // The manager causes the pause from here to the grant, so it is no property of the program.
         state.window.interrupt();
         state.overuse_ms = 0.0;
         match self.link.send(used, Some(request)) {
-            Ok(()) => state.phase = Phase::Requested,
+            Ok(()) => (state.phase, state.requested_ns) = (Phase::Requested, now),
             Err(error) => self.handle_loss(state, error),
         }
     }
@@ -294,9 +290,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             ..Default::default()
         };
         state.phase = Phase::Open;
+        state.next_burst_ms = None;
         self.counters.grants.fetch_add(1, Relaxed);
         self.gate.open();
-        self.wake_tracker_locked(state);
+        self.wake_tracker_soon(state, now);
     }
 
     /// Ends the grant: closes the launch gate and leaves the rest to the tracker.

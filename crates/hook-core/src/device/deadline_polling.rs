@@ -14,11 +14,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return self.sleep_until(until);
         }
         self.clock.record_step(HandOffStep::TrackerPolls);
+        self.prepare_return();
         let due = self.link.hand_off_ns();
         // A launch closes the gate before the deadline if its burst would not fit.
         while self.is_open() && self.clock.now_ns() < due.min(at) {
             self.clock.spin();
         }
+    }
+
+    /// Does ahead of the deadline what the return of the grant needs: the prediction reads memory that is in no cache.
+    fn prepare_return(&self) {
+        let mut state = self.lock();
+        state.next_burst_ms = Some(state.predict_full_burst(self.clock.now_ns()));
     }
 
     /// Until when to sleep before a step at `at`; `None`: poll.

@@ -1,9 +1,11 @@
 //! Hand-offs of the token at known times: the event loop polls around them, and the processes that they concern know them, too.
 
-use super::Grants;
+use super::{Grants, seconds};
+use crate::clients::Pages;
 use crate::shared::Shared;
+use sluice_comm::HandOffStep;
 use sluice_core::ProcessId;
-use sluice_core::ledger::TokenLedger;
+use sluice_core::ledger::{GrantRequest, TokenLedger};
 use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
 use std::collections::BTreeMap;
 
@@ -27,7 +29,7 @@ impl HandOffs {
             return None;
         }
         let deadlines = ledger.holders().map(|(_, deadline)| deadline);
-        deadlines.filter(|deadline| now < deadline.saturating_add(self.around_ns)).min()
+        deadlines.filter(|deadline| now < self.polling.end(*deadline)).min()
     }
 }
 
@@ -45,6 +47,34 @@ impl Grants {
 }
 
 impl Shared {
+    /// Counts a YIELD frame. `false` if the return was read from the page.
+    pub(crate) fn counts_yield(&mut self, id: ProcessId) -> bool {
+        let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
+        pages.is_none_or(Pages::count_yield)
+    }
+
+    /// What is left of the grant that a process holds, in milliseconds; `None` if it holds none.
+    pub(crate) fn quota_left_ms(&self, id: ProcessId) -> Option<f64> {
+        let held = self.grants.ledger.members().find(|(process, _)| *process == id);
+        held.map(|(_, deadline)| seconds(deadline.saturating_sub(self.io.now())) * 1e3)
+    }
+
+    /// Reads which grants have been returned on the holders' pages. Only while the loop polls: the frames follow in any case.
+    pub(crate) fn take_returns(&mut self) {
+        let members: Vec<ProcessId> = self.grants.ledger.members().map(|(process, _)| process).collect();
+        for id in members {
+            let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
+            let Some(returned) = pages.and_then(Pages::take_return) else { continue };
+            self.io.record_step(HandOffStep::ReturnRead);
+            self.return_grant(id, returned.used_ns, returned.overuse_ns);
+            if let Some(burst_ns) = returned.next_burst_ns {
+                let ask = GrantRequest { burst_ns, overuse_ns: returned.overuse_ns };
+                // The process is in the ledger: it has just returned a grant.
+                let _ = self.grants.ledger.request(id, self.io.now(), ask);
+            }
+        }
+    }
+
     /// Shows the holder and the client that is granted next when the token passes, and no longer those that this does not concern any more.
     pub(crate) fn show_hand_off(&mut self) {
         let Grants { ledger, hand_offs, .. } = &mut self.grants;
