@@ -54,7 +54,7 @@ fn contended_grant_ends_at_its_deadline_and_short_work_is_polled_for() {
         "{} µs late",
         (returned - deadline) / US
     );
-    assert_eq!(sleeps.last(), Some(&AROUND_NS), "it sleeps until the polling begins");
+    assert_eq!(sleeps.last(), Some(&(50 * US)), "it sleeps until the polling begins");
     assert_eq!(device.driver.waits.load(SeqCst), 0, "a wait in the driver wakes late");
 }
 
@@ -88,4 +88,41 @@ fn tracker_of_a_waiting_client_does_not_poll() {
     // The client is next in line, and the holder's grant ends at this moment.
     device.link.hand_off_ns.store(now, SeqCst);
     assert_eq!(device.sleep_before(now + MS), Some(now + MS));
+}
+
+#[test]
+fn tracker_of_a_waiting_client_wakes_by_itself_after_the_hand_off() {
+    let fixture = polling();
+    let (device, deadline) = with_contended_grant(&fixture);
+    device.link.withholds_answers.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        fixture.clock.set(deadline);
+        scope.spawn(|| launch(&device, &ThreadState::empty(), 200));
+        while device.link.sent().len() < 2 {
+            device.track();
+        }
+        let requested = fixture.clock.now_ns();
+        assert_eq!(device.link.sent()[1].1.map(|_| ()), Some(()), "the launch waits for the next grant");
+        device.link.hand_off_ns.store(0, SeqCst);
+        assert_eq!(device.track(), NextStep::At(requested + 2 * MS), "the time is not known yet");
+        device.link.hand_off_ns.store(requested + 50 * MS, SeqCst);
+        assert_eq!(device.track(), NextStep::At(requested + 50 * MS + 200 * US));
+        device.link.withholds_answers.store(false, SeqCst);
+    });
+}
+
+#[test]
+fn launch_whose_grant_begins_wakes_only_a_tracker_that_would_wake_late() {
+    let fixture = polling();
+    let device = fixture.device();
+    let now = fixture.clock.now_ns();
+    let woken = |sleeps_until| {
+        let mut state = device.lock();
+        (state.tracker_sleeps_until, state.tracker_woken) = (sleeps_until, false);
+        device.wake_tracker_soon(&mut state, now);
+        state.tracker_woken
+    };
+    assert!(!woken(Some(now + device.settings.idle_ns)));
+    assert!(woken(Some(now + device.settings.idle_ns + 1)));
+    assert!(woken(None), "it may be about to sleep for long");
 }
