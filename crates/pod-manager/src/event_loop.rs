@@ -169,8 +169,8 @@ impl EventLoop {
                 }
                 self.handle(event);
             }
-            if self.polls {
-                self.shared.take_returns();
+            if self.polls && self.shared.take_returns() {
+                self.decide_once();
             }
             self.serve_frames();
             self.handle_deadlines();

@@ -332,6 +332,7 @@ impl TokenLink for TokenConnection {
                 overuse_ns: ns_of(used.overuse_ms),
                 next_burst_ns: ask.map(|ask| ns_of(ask.next_burst_ms)),
             });
+            HostClock.record_step(HandOffStep::Returned);
         }
         let mut frames = [0u8; 160];
         let mut length = 0;

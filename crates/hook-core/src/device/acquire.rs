@@ -31,13 +31,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return Outcome::Bypassed(Bypass::Capture);
         }
         let (mut may_renew_early, mut waited) = (true, false);
+        let mut location = None;
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
             pass = self.postpone(thread, pass);
             if self.is_open() {
-                match self.note(stream, thread, may_renew_early) {
+                match self.note((stream, location), thread, may_renew_early) {
                     Ok(true) => {
                         if waited {
                             self.clock.record_step(HandOffStep::LaunchNoted);
@@ -52,6 +53,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
             waited = true;
+            // The driver is called before the grant begins, not under it.
+            location = location.or_else(|| self.driver.locate(stream));
             if let Err(reason) = self.wait_for_grant(stream) {
                 return Outcome::Bypassed(reason);
             }
@@ -62,8 +65,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
     /// short for the burst that begins.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
-        let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
+    fn note(
+        &self,
+        (stream, location): (Stream, Option<StreamLocation>),
+        thread: &ThreadState,
+        may_renew_early: bool,
+    ) -> Result<bool, Bypass> {
+        let located = location.map(|location| (location, self.lock()));
+        let (located, mut state) = located.or_else(|| self.locate(stream)).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();

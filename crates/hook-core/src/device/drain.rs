@@ -56,7 +56,6 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         // If the connection was lost in the meantime, the grant has already been settled.
         if state.phase == Phase::Draining {
             self.settle_grant(&mut state, (now, held_back_ns), gpu);
-            self.clock.record_step(HandOffStep::Returned);
         }
         drop(state);
         self.stop_polling_for_end();

@@ -59,13 +59,16 @@ impl Shared {
         held.map(|(_, deadline)| seconds(deadline.saturating_sub(self.io.now())) * 1e3)
     }
 
-    /// Reads which grants have been returned on the holders' pages. Only while the loop polls: the frames follow in any case.
-    pub(crate) fn take_returns(&mut self) {
+    /// Reads which grants have been returned on the holders' pages; `true` if there is one. Only while the loop polls: the frames follow in
+    /// any case.
+    pub(crate) fn take_returns(&mut self) -> bool {
+        let mut any = false;
         let members: Vec<ProcessId> = self.grants.ledger.members().map(|(process, _)| process).collect();
         for id in members {
             let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
             let Some(returned) = pages.and_then(Pages::take_return) else { continue };
             self.io.record_step(HandOffStep::ReturnRead);
+            any = true;
             self.return_grant(id, returned.used_ns, returned.overuse_ns);
             if let Some(burst_ns) = returned.next_burst_ns {
                 let ask = GrantRequest { burst_ns, overuse_ns: returned.overuse_ns };
@@ -73,6 +76,7 @@ impl Shared {
                 let _ = self.grants.ledger.request(id, self.io.now(), ask);
             }
         }
+        any
     }
 
     /// Shows the holder and the client that is granted next when the token passes, and no longer those that this does not concern any more.
