@@ -122,7 +122,7 @@ fn in_loop(call: &dyn Fn()) -> f64 {
 /// Ticks by which a launch and the part take longer than the launch: the median of neighbouring blocks.
 fn behind_launch(lane: &Lane<'_>, call: &dyn Fn()) -> anyhow::Result<f64> {
     let mut differences = Vec::with_capacity(ROUNDS);
-    let mut typical = |call: &dyn Fn()| anyhow::Ok(trimmed_mean(&lane.block(call)?));
+    let typical = |call: &dyn Fn()| anyhow::Ok(trimmed_mean(&lane.block(call)?));
     for _ in 0..ROUNDS {
         let [a, b, c, d] = [typical(&|| ())?, typical(call)?, typical(call)?, typical(&|| ())?];
         differences.push(f64::midpoint(b - a, c - d));
