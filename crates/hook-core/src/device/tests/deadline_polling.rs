@@ -93,22 +93,16 @@ fn tracker_of_a_waiting_client_does_not_poll() {
 #[test]
 fn tracker_of_a_waiting_client_wakes_by_itself_after_the_hand_off() {
     let fixture = polling();
-    let (device, deadline) = with_contended_grant(&fixture);
-    device.link.withholds_answers.store(true, SeqCst);
-    std::thread::scope(|scope| {
-        fixture.clock.set(deadline);
-        scope.spawn(|| launch(&device, &ThreadState::empty(), 200));
-        while device.link.sent().len() < 2 {
-            device.track();
-        }
-        let requested = fixture.clock.now_ns();
-        assert_eq!(device.link.sent()[1].1.map(|_| ()), Some(()), "the launch waits for the next grant");
-        device.link.hand_off_ns.store(0, SeqCst);
-        assert_eq!(device.track(), NextStep::At(requested + 2 * MS), "the time is not known yet");
-        device.link.hand_off_ns.store(requested + 50 * MS, SeqCst);
-        assert_eq!(device.track(), NextStep::At(requested + 50 * MS + 200 * US));
-        device.link.withholds_answers.store(false, SeqCst);
-    });
+    let device = fixture.device();
+    let requested = fixture.clock.now_ns();
+    let mut state = device.lock();
+    device.request_grant(&mut state, None);
+    drop(state);
+    assert_eq!(device.track(), NextStep::At(requested + 2 * MS), "the time is not known yet");
+    device.link.hand_off_ns.store(requested + 50 * MS, SeqCst);
+    assert_eq!(device.track(), NextStep::At(requested + 50 * MS + 200 * US));
+    fixture.clock.set(requested + 51 * MS);
+    assert_eq!(device.track(), NextStep::At(requested + 64 * MS), "the holder's work takes longer");
 }
 
 #[test]
