@@ -33,7 +33,7 @@ pub struct Config {
     pub hand_off_steps: Option<PathBuf>,
     /// `SLUICE_IDLE_US`: idle time after which the token is returned, 1 to 10,000,000 µs, default 500.
     pub idle_us: u64,
-    /// `SLUICE_BUSY_POLL_US`: how long a thread polls before and after the end of a grant, 0 to 200 µs; without it as
+    /// `SLUICE_BUSY_POLL_US`: how long a thread polls before the end of a grant, 0 to 200 µs; without it as
     /// [`around_ns`](crate::deadline_polling::around_ns) decides.
     pub busy_poll_us: Option<u64>,
     /// `SLUICE_HINTS`: `auto` (default), `api` (only hold kernels that the program requests) or `off`.

@@ -212,11 +212,12 @@ pub trait TokenLink: Debug {
     /// Reports a finished grant, requests the next one, or both, in one write.
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError>;
 
-    /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns.
+    /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns. Calls
+    /// `prepare` once if the thread polls for the answer, shortly before it is expected.
     ///
     /// # Errors
     /// [`LinkError::Silent`] as soon as the manager is silent.
-    fn receive(&self) -> Result<f64, LinkError>;
+    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError>;
 
     /// The grant's deadline in ticks; 0 without a grant, `u64::MAX` for an unlimited grant. One acquiring load.
     fn deadline_ticks(&self) -> u64;

@@ -351,14 +351,14 @@ impl TokenLink for TokenConnection {
         self.socket.send(&frames[..length])
     }
 
-    fn receive(&self) -> Result<f64, LinkError> {
+    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError> {
         // Over TCP the kernel of the peer takes a request, and an idle holder of Gemini's keeps its grant for long.
         let limit = match self.address {
             Address::Unix(_) => AnswerLimit::GRANT,
             Address::Tcp(..) => AnswerLimit::NONE,
         };
         let begun_ns = monotonic_ns();
-        let wait = GrantWait { connection: self, begun_ns, polls: Cell::new(false) };
+        let wait = GrantWait { connection: self, begun_ns, prepare, polls: Cell::new(false) };
         let id = self.request_id.load(Acquire);
         let answer = self.socket.answer_or_arrival(id, RequestKind::Quota, limit, &wait);
         let now = monotonic_ns();
@@ -485,6 +485,7 @@ impl TokenLink for TokenConnection {
 struct GrantWait<'c> {
     connection: &'c TokenConnection,
     begun_ns: u64,
+    prepare: &'c dyn Fn(),
     polls: Cell<bool>,
 }
 
@@ -493,6 +494,7 @@ impl Wait for GrantWait<'_> {
         let step = self.connection.step_of_wait(self.begun_ns, now_ns);
         if step == Step::Poll && !self.polls.replace(true) {
             HostClock.record_step(HandOffStep::LaunchPolls);
+            (self.prepare)();
         }
         step
     }

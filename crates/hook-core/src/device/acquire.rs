@@ -55,7 +55,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             waited = true;
             // The driver is called before the grant begins, not under it.
             location = location.or_else(|| self.driver.locate(stream));
-            if let Err(reason) = self.wait_for_grant(stream) {
+            if let Err(reason) = self.wait_for_grant(stream, location) {
                 return Outcome::Bypassed(reason);
             }
             self.gate.enter(thread.shard());
@@ -181,7 +181,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Waits until a grant is open for a launch on `stream`; `Err` if the launch is to bypass.
-    fn wait_for_grant(&self, stream: Stream) -> Result<(), Bypass> {
+    fn wait_for_grant(&self, stream: Stream, location: Option<StreamLocation>) -> Result<(), Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
         state.waiting_launches += 1;
@@ -213,7 +213,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     self.request_grant(&mut state, None);
                     state
                 }
-                Phase::Requested if !state.is_answer_awaited => self.read_answer(state),
+                Phase::Requested if !state.is_answer_awaited => self.read_answer(state, (stream, location)),
                 Phase::Requested | Phase::Detached | Phase::Lost { .. } => {
                     self.launch_waiters.wait(state).unwrap_or_else(PoisonError::into_inner)
                 }
@@ -265,10 +265,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Reads the manager's answer for all waiting threads, without the lock.
-    fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn read_answer<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        stream: (Stream, Option<StreamLocation>),
+    ) -> MutexGuard<'s, State> {
         state.is_answer_awaited = true;
         drop(state);
-        let answer = self.link.receive();
+        let answer = self.link.receive(&|| self.prepare_launch(stream));
         self.clock.record_step(HandOffStep::GrantRead);
         let mut state = self.lock();
         state.is_answer_awaited = false;
@@ -283,6 +287,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.launch_waiters.notify_all();
         state
+    }
+
+    /// Uses what the launch is about to use: the driver's query of its stream, and the records of the predictors. After 50 ms neither is in
+    /// a cache.
+    fn prepare_launch(&self, (stream, location): (Stream, Option<StreamLocation>)) {
+        let now = self.clock.now_ns();
+        let _prediction = self.lock().predict_full_burst(now);
+        if let Some(location) = location
+            && !self.captures.any()
+        {
+            let _idle = self.driver.is_idle(location.context, stream);
+        }
     }
 
     /// Begins a grant.

@@ -23,7 +23,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Does ahead of the deadline what the return of the grant needs. The prediction is kept. The other results are not: the drain repeats
-    /// these calls, and a call that was made 50 µs before takes a fraction of the time.
+    /// these calls, and a call that was made 125 µs before takes a fraction of the time.
     fn prepare_return(&self) {
         if self.gate.is_ordered_by_drain() {
             let _ordered = self.clock.order_all_threads();

@@ -78,7 +78,7 @@ fn thread_that_waits_for_a_grant_polls_around_the_time_on_its_page() {
     assert!(
         matches!(connection.step_of_wait(begun, begun + 2 * MS), Step::SleepUntil(at) if at < due - AROUND_NS)
     );
-    assert_eq!(connection.step_of_wait(begun, due - AROUND_NS / 4), Step::Poll);
+    assert_eq!(connection.step_of_wait(begun, due - AROUND_NS / 2), Step::Poll);
     assert_eq!(connection.step_of_wait(begun, due + AROUND_NS / 2), Step::Poll);
     // The holder's work runs on. Another client may hold the next grant, whose end comes to the same page.
     assert_eq!(connection.step_of_wait(begun, due + MS), Step::SleepUntil(begun + 64 * MS));
@@ -103,7 +103,7 @@ fn thread_that_polls_takes_a_new_grant_from_its_page() {
     grant.open(1, 1_000, 7);
     // The last grant, which the manager has not closed yet.
     connection.epoch_before.store(grant.epoch(), Relaxed);
-    let wait = GrantWait { connection: &connection, begun_ns: 0, polls: Cell::new(false) };
+    let wait = GrantWait { connection: &connection, begun_ns: 0, prepare: &|| (), polls: Cell::new(false) };
     assert!(!wait.has_come());
     grant.close();
     assert!(!wait.has_come());

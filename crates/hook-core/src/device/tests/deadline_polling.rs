@@ -54,7 +54,7 @@ fn contended_grant_ends_at_its_deadline_and_short_work_is_polled_for() {
         "{} µs late",
         (returned - deadline) / US
     );
-    assert_eq!(sleeps.last(), Some(&(50 * US)), "it sleeps until the polling begins");
+    assert_eq!(sleeps.last(), Some(&AROUND_NS), "it sleeps until the polling begins");
     assert_eq!(device.driver.waits.load(SeqCst), 0, "a wait in the driver wakes late");
 }
 
