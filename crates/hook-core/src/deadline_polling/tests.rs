@@ -74,7 +74,7 @@ fn every_hand_off_of_50_ms_is_polled_for() {
     let mut polling = DeadlinePolling::new(AROUND_NS);
     for n in 0..100 {
         let due = DUE + n * 50 * MS;
-        let (polled, found) = wait(&mut polling, (due - 49 * MS, due, due + 190 * US), 30 * US);
+        let (polled, found) = wait(&mut polling, (due - 49 * MS, due, due + 100 * US), 30 * US);
         assert!(found && polled <= BEFORE + AFTER, "hand-off {n}: {polled} ns");
     }
 }
