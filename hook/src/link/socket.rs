@@ -218,11 +218,14 @@ impl Socket {
     }
 }
 
+/// An answer and the descriptors that came with it.
+type Frame = ([u8; RESPONSE_LEN], Vec<OwnedFd>);
+
 /// Reads a whole answer, and calls `wait` before each part. `None` if that returns `false` before the first part.
 fn read_frame(
     fd: BorrowedFd<'_>,
     wait: impl Fn() -> Result<bool, LinkError>,
-) -> Result<Option<([u8; RESPONSE_LEN], Vec<OwnedFd>)>, LinkError> {
+) -> Result<Option<Frame>, LinkError> {
     let mut reader = FrameReader::<RESPONSE_LEN>::new();
     let mut received = Vec::new();
     loop {
