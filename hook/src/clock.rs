@@ -1,6 +1,13 @@
 //! The clocks of this machine: CLOCK_MONOTONIC and the time-stamp counter.
 
+use sluice_comm::HandOffStep;
 use sluice_hook_core::platform::Clock;
+use sluice_sys::step_log::StepLog;
+
+use crate::leaked::Leaked;
+
+/// Where steps of hand-offs are recorded, if a benchmark asks for it.
+pub(crate) static STEPS: Leaked<StepLog> = Leaked::none();
 
 /// Longest pause of the engine that spins, in nanoseconds: a sleep takes longer than that.
 const SPIN_NS: u64 = 5_000;
@@ -34,6 +41,12 @@ impl Clock for HostClock {
 
     fn order_all_threads(&self) -> bool {
         sluice_sys::membarrier::all_threads()
+    }
+
+    fn record_step(&self, step: HandOffStep) {
+        if let Some(steps) = STEPS.get() {
+            steps.record(step as u8);
+        }
     }
 }
 

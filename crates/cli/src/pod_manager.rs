@@ -113,7 +113,7 @@ pub(crate) struct Arguments {
     /// The longest pause of a client that still counts as activity
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     idle_credit_ms: Option<Duration>,
-    /// Time around the end of a grant during which the manager, the holder and the next client poll instead of sleeping, at most 0.2 ms and
+    /// Time before the end of a grant, and 1.6 times as long after it, during which the manager, the holder and the next client poll instead of sleeping, at most 0.2 ms and
     /// 0.5 % of a core each; 0: never [default: 0.125, and 0 on fewer than four CPUs]
     #[arg(long, value_name = "MS", value_parser = parse_ms)]
     busy_poll_ms: Option<Duration>,

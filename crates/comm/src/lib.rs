@@ -28,6 +28,7 @@ compile_error!(
 pub mod attach;
 mod error;
 pub mod escrow;
+mod hand_off_step;
 mod kind;
 mod name;
 pub mod page;
@@ -37,6 +38,7 @@ mod response;
 mod wire;
 
 pub use error::FrameError;
+pub use hand_off_step::{HAND_OFF_STEPS, HandOffStep};
 pub use kind::{AttachStatus, Channel, RequestKind, UNREAD_REQUEST_ID};
 pub use name::{Name, NameError};
 pub use reader::FrameReader;

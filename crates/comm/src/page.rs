@@ -11,7 +11,7 @@ mod grant_view;
 mod report_view;
 
 pub use grant_view::{Flags, Grant, GrantView};
-pub use report_view::ReportView;
+pub use report_view::{ReportView, ReturnedGrant};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -146,6 +146,17 @@ pub mod report {
     pub const POSTPONED_NS: usize = 35;
     /// First of [`BYPASS_REASONS`] counters of calls that bypassed the launch gate, by reason.
     pub const BYPASS: usize = 64;
+
+    /// Counts the grants that the process has returned since it attached. A YIELD follows each of them, and a QUOTA if the process requests
+    /// the next grant; a manager that polls at the end of a grant reads these words before. A manager that does not know them, or does
+    /// not poll, reads the frames only.
+    pub const RETURNS: usize = 112;
+    /// GPU time used under the grant that was returned last, in nanoseconds.
+    pub const RETURNED_USED_NS: usize = 113;
+    /// The part of it after the deadline, in nanoseconds.
+    pub const RETURNED_OVERUSE_NS: usize = 114;
+    /// 0: the process requests no further grant for now; else one more than the expected length of its next burst in nanoseconds.
+    pub const RETURNED_REQUEST: usize = 115;
 
     /// In [`GATES`]: work not yet submitted to the driver.
     pub const GATES_HOST: u64 = 1;

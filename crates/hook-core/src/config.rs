@@ -3,7 +3,10 @@
 //! Parsing takes a look-up function instead of the environment and reports every mistake. A setting with a mistake keeps
 //! its default, because a library in another program's process cannot refuse to start.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+use sluice_comm::HAND_OFF_STEPS;
 
 use crate::hold_kernel;
 use crate::period_predictor::Quantile;
@@ -26,8 +29,13 @@ pub struct Config {
     pub quantile: Quantile,
     /// `SLUICE_LOG`: file to append to; nothing is logged by default.
     pub log: Option<PathBuf>,
+    /// [`HAND_OFF_STEPS`]: where steps of hand-offs are recorded; nowhere by default.
+    pub hand_off_steps: Option<PathBuf>,
     /// `SLUICE_IDLE_US`: idle time after which the token is returned, 1 to 10,000,000 µs, default 500.
     pub idle_us: u64,
+    /// `SLUICE_BUSY_POLL_US`: how long a thread polls before the end of a grant, 0 to 200 µs; without it as
+    /// [`around_ns`](crate::deadline_polling::around_ns) decides.
+    pub busy_poll_us: Option<u64>,
     /// `SLUICE_HINTS`: `auto` (default), `api` (only hold kernels that the program requests) or `off`.
     pub hold_kernels: hold_kernel::Settings,
 }
@@ -80,7 +88,11 @@ impl Config {
                 "p90 or max",
             ),
             log: reader.text("SLUICE_LOG").map(PathBuf::from),
-            idle_us: reader.idle_us(),
+            hand_off_steps: reader.text(HAND_OFF_STEPS).map(PathBuf::from),
+            idle_us: reader
+                .number("SLUICE_IDLE_US", 1..=10_000_000, "microseconds from 1 to 10000000")
+                .unwrap_or(500),
+            busy_poll_us: reader.number("SLUICE_BUSY_POLL_US", 0..=200, "microseconds from 0 to 200"),
             hold_kernels: reader.hints(),
         };
         (config, reader.mistakes)
@@ -111,16 +123,18 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         chosen.unwrap_or(&words[0]).1
     }
 
-    fn idle_us(&mut self) -> u64 {
-        const DEFAULT: u64 = 500;
-        let Some(value) = self.text("SLUICE_IDLE_US") else { return DEFAULT };
-        match value.parse() {
-            Ok(us @ 1..=10_000_000) => us,
-            _ => {
-                self.mistake("SLUICE_IDLE_US", value, "microseconds from 1 to 10000000");
-                DEFAULT
-            }
+    fn number(
+        &mut self,
+        variable: &'static str,
+        range: RangeInclusive<u64>,
+        expected: &'static str,
+    ) -> Option<u64> {
+        let value = self.text(variable)?;
+        let number = value.parse().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            self.mistake(variable, value, expected);
         }
+        number
     }
 
     fn hints(&mut self) -> hold_kernel::Settings {

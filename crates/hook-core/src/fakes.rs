@@ -157,7 +157,7 @@ impl TokenLink for FakeLink {
         Ok(())
     }
 
-    fn receive(&self) -> Result<f64, LinkError> {
+    fn receive(&self, _prepare: &dyn Fn()) -> Result<f64, LinkError> {
         self.check()?;
         let quota_ms = self.quota_ms.load(SeqCst);
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use sluice_comm::HandOffStep;
+
 use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::host_bound::{SliceReport, Slices};
 use crate::outcome::Bypass;
@@ -28,6 +30,9 @@ pub trait Clock {
     ///
     /// Returns `false` if the system refuses, as it may from some time on (a filter of system calls).
     fn order_all_threads(&self) -> bool;
+
+    /// Records a step of a hand-off at the present time, if a benchmark asks for it.
+    fn record_step(&self, _step: HandOffStep) {}
 }
 
 /// The kind of a stream, as far as the launch gate distinguishes kinds.
@@ -210,11 +215,12 @@ pub trait TokenLink: Debug {
     /// Reports a finished grant, requests the next one, or both, in one write.
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError>;
 
-    /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns.
+    /// Waits for the answer to a [`GrantRequest`]: the quota in milliseconds. The grant page is up to date when this returns. Calls
+    /// `prepare` once if the thread polls for the answer, shortly before it is expected.
     ///
     /// # Errors
     /// [`LinkError::Silent`] as soon as the manager is silent.
-    fn receive(&self) -> Result<f64, LinkError>;
+    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError>;
 
     /// The grant's deadline in ticks; 0 without a grant, `u64::MAX` for an unlimited grant. One acquiring load.
     fn deadline_ticks(&self) -> u64;

@@ -47,12 +47,15 @@ use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use sluice_comm::page::Flags;
+use sluice_comm::{HAND_OFF_STEPS, HandOffStep};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
 use sluice_hook_core::deadline_polling::Step;
+use sluice_sys::step_log::StepLog;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::Path;
 use tracing::info;
 
 /// What the event loop is made from.
@@ -91,6 +94,8 @@ pub(crate) struct EventLoop {
     heartbeat: Heartbeat,
     /// The last round ended before the ledger had nothing left to decide.
     undecided: bool,
+    /// The loop does not sleep, because a grant is about to come back.
+    polls: bool,
     /// Processes whose pages may show contenders, their class or a request for wake-ups.
     marked: BTreeSet<ProcessId>,
     stopping: bool,
@@ -107,7 +112,9 @@ impl EventLoop {
             poller.add(signals, Source::Signal, EpollFlags::EPOLLIN).attempt("epoll_ctl")?;
         }
         let closer = Closer::start().attempt("start the closing thread")?;
-        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default() };
+        let steps = std::env::var_os(HAND_OFF_STEPS).map(|path| StepLog::open(Path::new(&path)));
+        let steps = steps.transpose().attempt(HAND_OFF_STEPS)?;
+        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default(), steps };
         let now = io.now();
         let page_flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
@@ -139,6 +146,7 @@ impl EventLoop {
             signals,
             reloads: inputs.reloads,
             undecided: false,
+            polls: false,
             marked: BTreeSet::new(),
             stopping: false,
         };
@@ -160,6 +168,9 @@ impl EventLoop {
                     self.beat();
                 }
                 self.handle(event);
+            }
+            if self.polls && self.shared.take_returns() {
+                self.decide_once();
             }
             self.serve_frames();
             self.handle_deadlines();
@@ -239,25 +250,21 @@ impl EventLoop {
         }
     }
 
-    /// Waits for events or for the earliest deadline of all parts: not at all while there is something to read or to decide, and without
-    /// sleeping while a grant is about to come back for which a client waits.
+    /// Waits for events or for the earliest deadline of all parts: not at all while there is something to read or to decide, or while a
+    /// grant is about to come back for which a client waits. The rounds of that time keep what a decision needs in the caches.
     fn wait(&mut self) -> Result<Vec<Event>> {
         if self.undecided || self.connections.has_ready() {
             return self.shared.io.poller.wait(EpollTimeout::ZERO);
         }
         let step = self.shared.grants.polling_step(self.shared.io.now());
-        let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
-        self.arm_timer(polling_begins)?;
-        if step != Step::Poll {
+        self.polls = step == Step::Poll;
+        if !self.polls {
+            let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
+            self.arm_timer(polling_begins)?;
             return self.shared.io.poller.wait(EpollTimeout::NONE);
         }
-        loop {
-            let events = self.shared.io.poller.wait(EpollTimeout::ZERO)?;
-            let now = self.shared.io.now();
-            if !events.is_empty() || self.shared.grants.polling_step(now) != Step::Poll {
-                return Ok(events);
-            }
-        }
+        self.shared.io.record_step(HandOffStep::ManagerPolls);
+        self.shared.io.poller.wait(EpollTimeout::ZERO)
     }
 
     /// Sets the timer to the earliest deadline of all parts.

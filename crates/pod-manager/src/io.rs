@@ -5,6 +5,8 @@ use crate::log_limiter::{DroppedLines, LogLimiter};
 use crate::metrics::Metrics;
 use crate::party::Party;
 use crate::poller::Poller;
+use sluice_comm::HandOffStep;
+use sluice_sys::step_log::StepLog;
 use std::sync::mpsc::{Sender, channel};
 
 /// Clock, poller, closing thread, metrics and log limit.
@@ -14,12 +16,21 @@ pub(crate) struct Io {
     pub(crate) closer: Closer,
     pub(crate) metrics: Metrics,
     pub(crate) log: LogLimiter,
+    /// Where steps of hand-offs are recorded, if a benchmark asks for it.
+    pub(crate) steps: Option<StepLog>,
 }
 
 impl Io {
     /// The current time, nanoseconds of CLOCK_MONOTONIC.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    /// Records a step of a hand-off at the present time, if a benchmark asks for it.
+    pub(crate) fn record_step(&self, step: HandOffStep) {
+        if let Some(steps) = &self.steps {
+            steps.record(step as u8);
+        }
     }
 
     /// Whether a log line of this kind may be written now. Lines of one party do not take the place of another's.
@@ -60,5 +71,6 @@ pub(crate) fn test_io() -> Io {
         closer: Closer::start().unwrap(),
         metrics: crate::metrics::pair().unwrap().0,
         log: LogLimiter::default(),
+        steps: None,
     }
 }

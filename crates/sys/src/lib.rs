@@ -30,6 +30,7 @@ pub mod memfd;
 pub mod page;
 pub mod pidfd;
 pub mod socket;
+pub mod step_log;
 pub mod tsc;
 
 use std::io;

@@ -62,6 +62,8 @@ pub struct TestBedOptions {
     pub resource_file: String,
     /// Further flags of the pod-manager.
     pub manager_flags: Vec<String>,
+    /// Environment of the pod-manager and of the processes under the hook.
+    pub environment: Vec<(&'static str, String)>,
     /// Start the pod-manager at once; otherwise [`TestBed::start_manager`] does.
     pub with_manager: bool,
     /// The pod-manager serves Gemini's protocol over TCP too.
@@ -79,6 +81,7 @@ impl Default for TestBedOptions {
             simulator_flags: Vec::new(),
             resource_file: String::new(),
             manager_flags: Vec::new(),
+            environment: Vec::new(),
             with_manager: true,
             with_tcp: false,
             ready_timeout: READY_TIMEOUT,
@@ -186,6 +189,7 @@ impl TestBed {
     /// Tells a hook where the manager is, and its client.
     pub fn set_manager(&self, command: &mut Command, client: &str) {
         command.env("SLUICE_SOCKET", self.manager_socket()).env("SLUICE_CLIENT", client);
+        command.envs(self.options.environment.iter().cloned());
     }
 
     /// Tells a command where the GPU is. The simulator's ledger gets `label`.
@@ -237,6 +241,7 @@ impl TestBed {
             command.args(["--tcp", &tcp.to_string()]);
         }
         command.args(&self.options.manager_flags).env("RUST_LOG", "info").env("NO_COLOR", "1");
+        command.envs(self.options.environment.iter().cloned());
         let mut process = Process::start("pod-manager", command, self.path(), Output::Log)?;
         let socket = self.manager_socket();
         wait_until_ready(&mut process, self.options.ready_timeout, pause, || {

@@ -63,8 +63,34 @@ pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
     events != 0
 }
 
-/// Waits until a part of an answer can be read, or until the connection has ended. The wait began at `begun_ns`. `next_step` is told the time
-/// and decides whether to poll or until when to sleep; the manager's presence is checked all the same.
+/// How often a thread that polls looks for what it waits for between two looks at the socket: each of those is a system call.
+const LOOKS: u32 = 32;
+
+/// How a thread waits for an answer.
+pub(super) trait Wait {
+    /// Decides whether to poll or until when to sleep; the manager's presence is checked all the same.
+    fn next_step(&self, now_ns: u64) -> Step;
+
+    /// While the thread polls: whether what it waits for has come in another way.
+    fn has_come(&self) -> bool;
+}
+
+/// A wait that sleeps until the answer comes.
+#[derive(Debug)]
+pub(super) struct Asleep;
+
+impl Wait for Asleep {
+    fn next_step(&self, _now_ns: u64) -> Step {
+        Step::Sleep
+    }
+
+    fn has_come(&self) -> bool {
+        false
+    }
+}
+
+/// Waits until a part of an answer can be read, or until the connection has ended. The wait began at `begun_ns`. Returns `false` if there
+/// is nothing to read, and what the thread waits for has come in another way.
 ///
 /// # Errors
 /// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] if a manager with a heartbeat exceeds the limit.
@@ -73,8 +99,8 @@ pub(super) fn wait_for_answer(
     ordinal: u32,
     begun_ns: u64,
     limit: AnswerLimit,
-    next_step: &impl Fn(u64) -> Step,
-) -> Result<(), LinkError> {
+    wait: &impl Wait,
+) -> Result<bool, LinkError> {
     loop {
         let now = monotonic_ns();
         let waited = now.saturating_sub(begun_ns);
@@ -91,18 +117,28 @@ pub(super) fn wait_for_answer(
             None if has_unread_request(fd) => return Err(LinkError::Silent),
             None => left,
         };
-        let sleep_ns = match next_step(now) {
+        let step = wait.next_step(now);
+        let sleep_ns = match step {
             Step::Poll => 0,
             Step::SleepUntil(at) => check.min(left).min(at.saturating_sub(now)),
             // Whole milliseconds, so that a check comes after its time and not before.
             Step::Sleep => check.min(left).div_ceil(1_000_000).saturating_mul(1_000_000),
         };
         match poll(fd.as_raw_fd(), libc::POLLIN, Duration::from_nanos(sleep_ns)) {
+            // What is in the socket comes first, so that answers do not pile up there.
+            Some(0) if step == Step::Poll && comes(wait) => return Ok(false),
             Some(0) => {}
-            Some(_) => return Ok(()),
+            Some(_) => return Ok(true),
             None => return Err(LinkError::Gone),
         }
     }
+}
+
+fn comes(wait: &impl Wait) -> bool {
+    (0..LOOKS).any(|_| {
+        std::hint::spin_loop();
+        wait.has_come()
+    })
 }
 
 /// Polls one descriptor. Returns the events, 0 if there were none or a signal interrupted the wait; `None` if the call failed.

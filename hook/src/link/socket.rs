@@ -14,12 +14,11 @@ use sluice_comm::{
     AttachStatus, Channel, FrameReader, HOOK_TIMEOUT, RESPONSE_LEN, Request, RequestBody, RequestKind,
     Response, ResponseBody, SILENCE_NS, UNREAD_REQUEST_ID,
 };
-use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::platform::LinkError;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
 
-use super::presence::{AnswerLimit, has_ended_within, wait_for_answer};
+use super::presence::{AnswerLimit, Asleep, Wait, has_ended_within, wait_for_answer};
 use super::{Address, ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
 use crate::log::above_standard;
@@ -130,25 +129,26 @@ impl Socket {
         kind: RequestKind,
         limit: AnswerLimit,
     ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
-        self.answer_by_steps(id, kind, limit, &|_| Step::Sleep)
+        // Such a wait ends with an answer only.
+        self.answer_or_arrival(id, kind, limit, &Asleep)?.ok_or(LinkError::Gone)
     }
 
-    /// As [`Self::answer`], for a thread that may poll: `next_step` is told the time before each wait.
-    pub(super) fn answer_by_steps(
+    /// As [`Self::answer`], for a thread that may poll. `None` if what it waits for has come in another way: the answer is skipped later.
+    pub(super) fn answer_or_arrival(
         &self,
         id: i32,
         kind: RequestKind,
         limit: AnswerLimit,
-        next_step: &impl Fn(u64) -> Step,
-    ) -> Result<(ResponseBody, Vec<OwnedFd>), LinkError> {
+        wait: &impl Wait,
+    ) -> Result<Option<(ResponseBody, Vec<OwnedFd>)>, LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
-            let (frame, fds) = self.with(|fd| {
-                read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit, next_step))
-            })?;
+            let frame =
+                self.with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit, wait)))?;
+            let Some((frame, fds)) = frame else { return Ok(None) };
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id || of == UNREAD_REQUEST_ID {
-                return Ok((body, fds));
+                return Ok(Some((body, fds)));
             }
         }
         Err(LinkError::Gone)
@@ -223,15 +223,23 @@ impl Socket {
     }
 }
 
-/// Reads a whole answer, and calls `wait` before each part.
+/// An answer and the descriptors that came with it.
+type Frame = ([u8; RESPONSE_LEN], Vec<OwnedFd>);
+
+/// Reads a whole answer, and calls `wait` before each part. `None` if that returns `false` before the first part.
 fn read_frame(
     fd: BorrowedFd<'_>,
-    wait: impl Fn() -> Result<(), LinkError>,
-) -> Result<([u8; RESPONSE_LEN], Vec<OwnedFd>), LinkError> {
+    wait: impl Fn() -> Result<bool, LinkError>,
+) -> Result<Option<Frame>, LinkError> {
     let mut reader = FrameReader::<RESPONSE_LEN>::new();
     let mut received = Vec::new();
     loop {
-        wait()?;
+        if !wait()? {
+            if reader.is_mid_frame() {
+                continue;
+            }
+            return Ok(None);
+        }
         match recv_with_fds(fd, reader.spare()) {
             Ok((0, _)) => return Err(LinkError::Gone),
             Ok((read, fds)) => {
@@ -242,7 +250,7 @@ fn read_frame(
             Err(error) => return Err(link_error(error)),
         }
         if let Some(frame) = reader.next() {
-            return Ok((frame, received));
+            return Ok(Some((frame, received)));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
@@ -7,24 +8,25 @@ use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
-use sluice_comm::page::{GrantView, ReportView, WORDS};
-use sluice_comm::{Channel, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::page::{GrantView, NO_GRANT, ReportView, ReturnedGrant, WORDS};
+use sluice_comm::{Channel, HandOffStep, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
-use sluice_hook_core::deadline_polling::{AROUND_NS, DeadlinePolling, Step};
+use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::{Attached, GrantRequest, GrantUsage, LinkError, TokenLink};
+use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::futex;
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::presence::AnswerLimit;
+use super::presence::{AnswerLimit, Wait};
 use super::socket::{Socket, is_unreadable, link_error};
 use super::{Address, ClientIdentity, Payload};
 use crate::channel_groups::Announcement;
+use crate::clock::HostClock;
 use crate::wakeup_eventfd::WakeupEventfd;
 
 type Words = [AtomicU64; WORDS];
@@ -63,6 +65,8 @@ pub(crate) struct TokenConnection {
     awaited_gate: AtomicPtr<AtomicU64>,
     /// The polling of the thread that waits for a grant.
     answer_polling: Mutex<DeadlinePolling>,
+    /// The number of the grant on the page when the last request was sent.
+    epoch_before: AtomicU64,
 }
 
 impl TokenConnection {
@@ -83,6 +87,7 @@ impl TokenConnection {
             wakeup: WakeupEventfd::none(),
             awaited_gate: AtomicPtr::new(std::ptr::null_mut()),
             answer_polling: Mutex::new(DeadlinePolling::new(polling_ns)),
+            epoch_before: AtomicU64::new(0),
         }
     }
 
@@ -241,7 +246,7 @@ impl TokenConnection {
         let mut polling = lock(&self.answer_polling);
         // A holder that does not return its grant in time may be followed by another one.
         match self.grant_view().hand_off_ns() {
-            due if due > now.saturating_sub(AROUND_NS) => polling.next(due, now),
+            due if now < polling.end(due) => polling.next(due, now),
             _ if matches!(self.address, Address::Tcp(..)) => Step::Sleep,
             _ => polling.look(begun_ns, now),
         }
@@ -318,6 +323,17 @@ impl TokenLink for TokenConnection {
     }
 
     fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
+        if ask.is_some() {
+            self.epoch_before.store(self.grant_view().epoch(), Relaxed);
+        }
+        if let (Some(used), Some(report)) = (used, self.report_view()) {
+            report.return_grant(ReturnedGrant {
+                used_ns: ns_of(used.used_ms),
+                overuse_ns: ns_of(used.overuse_ms),
+                next_burst_ns: ask.map(|ask| ns_of(ask.next_burst_ms)),
+            });
+            HostClock.record_step(HandOffStep::Returned);
+        }
         let mut frames = [0u8; 160];
         let mut length = 0;
         let mut add = |body| -> Result<i32, LinkError> {
@@ -335,18 +351,21 @@ impl TokenLink for TokenConnection {
         self.socket.send(&frames[..length])
     }
 
-    fn receive(&self) -> Result<f64, LinkError> {
+    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError> {
         // Over TCP the kernel of the peer takes a request, and an idle holder of Gemini's keeps its grant for long.
         let limit = match self.address {
             Address::Unix(_) => AnswerLimit::GRANT,
             Address::Tcp(..) => AnswerLimit::NONE,
         };
         let begun_ns = monotonic_ns();
-        let next_step = |now| self.step_of_wait(begun_ns, now);
+        let wait = GrantWait { connection: self, begun_ns, prepare, polls: Cell::new(false) };
         let id = self.request_id.load(Acquire);
-        let answer = self.socket.answer_by_steps(id, RequestKind::Quota, limit, &next_step);
-        lock(&self.answer_polling).stop(monotonic_ns());
-        let (answer, _) = answer?;
+        let answer = self.socket.answer_or_arrival(id, RequestKind::Quota, limit, &wait);
+        let now = monotonic_ns();
+        lock(&self.answer_polling).stop(now);
+        let Some((answer, _)) = answer? else {
+            return Ok(self.grant_view().deadline_ns().saturating_sub(now) as f64 / 1e6);
+        };
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
             self.open_own_page(quota_ms);
@@ -460,6 +479,43 @@ impl TokenLink for TokenConnection {
         let Some(report) = self.report_view() else { return };
         report.add_busy_ns(busy_ns.saturating_sub(self.reported_busy_ns.swap(busy_ns, Relaxed)));
     }
+}
+
+/// How the thread that waits for a grant waits.
+struct GrantWait<'c> {
+    connection: &'c TokenConnection,
+    begun_ns: u64,
+    prepare: &'c dyn Fn(),
+    polls: Cell<bool>,
+}
+
+impl Wait for GrantWait<'_> {
+    fn next_step(&self, now_ns: u64) -> Step {
+        let step = self.connection.step_of_wait(self.begun_ns, now_ns);
+        if step == Step::Poll && !self.polls.replace(true) {
+            HostClock.record_step(HandOffStep::LaunchPolls);
+            (self.prepare)();
+        }
+        step
+    }
+
+    /// The manager shows a grant before it sends the answer.
+    fn has_come(&self) -> bool {
+        let shown = self.connection.grant_view().try_grant();
+        shown.is_some_and(|grant| {
+            grant.deadline_ns != NO_GRANT && grant.epoch != self.connection.epoch_before.load(Relaxed)
+        })
+    }
+}
+
+/// Milliseconds of a report in nanoseconds; saturates.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer conversion saturates"
+)]
+fn ns_of(ms: f64) -> u64 {
+    (ms * 1e6) as u64
 }
 
 /// Keeps a page mapped for the rest of the process.

@@ -9,9 +9,10 @@ use sluice_hook_core::config::{Config, Managers};
 use sluice_hook_core::deadline_polling;
 use sluice_hook_core::device::{Device, Settings};
 use sluice_hook_core::memory::MemoryAccount;
+use sluice_sys::step_log::StepLog;
 
 use super::{CAPTURES, COUNTERS, ManagedDevice};
-use crate::clock::HostClock;
+use crate::clock::{HostClock, STEPS};
 use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
@@ -85,7 +86,8 @@ pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> 
     let address = manager_address(&setup.config.managers, at, &uuid).ok_or(NoDevice::Unmanaged)?;
     let identity = ClientIdentity { name: setup.name, ordinal, uuid };
     super::log(format_args!("device {ordinal}: manager={address:?} client={:?}", setup.name.as_str()));
-    let polling_ns = deadline_polling::around_ns(std::thread::available_parallelism().map_or(1, usize::from));
+    let by_cpus = || deadline_polling::around_ns(std::thread::available_parallelism().map_or(1, usize::from));
+    let polling_ns = setup.config.busy_poll_us.map_or_else(by_cpus, |us| us * 1000);
     let settings = Settings {
         idle_ns: setup.config.idle_us * 1000,
         quantile: setup.config.quantile,
@@ -119,6 +121,9 @@ fn set_up() -> &'static Setup {
     let log_file = config.log.as_deref().and_then(log::open);
     for mistake in mistakes {
         log::line(log_file.as_ref(), format_args!("{mistake}"));
+    }
+    if let Some(steps) = config.hand_off_steps.as_deref().and_then(|path| StepLog::open(path).ok()) {
+        STEPS.publish(steps);
     }
     let name = config.client.clone().unwrap_or_else(host_name);
     let disabled = config.disabled || has_disable_file(&config.managers);

@@ -65,6 +65,7 @@ impl NodeOptions {
             resource_file: self.resources,
             manager_flags: self.manager_arguments,
             with_manager: !self.without_manager,
+            environment: Vec::new(),
             with_tcp: true,
             ready_timeout: TIMEOUT,
             directory_prefix: "preload-node-".to_owned(),

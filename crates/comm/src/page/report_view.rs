@@ -2,6 +2,17 @@
 
 use super::{AtomicU64, Ordering, PAGE_VERSION, PageError, WORDS, check, init, read, report};
 
+/// A grant that its process has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReturnedGrant {
+    /// GPU time used, in nanoseconds.
+    pub used_ns: u64,
+    /// The part of it after the deadline, in nanoseconds.
+    pub overuse_ns: u64,
+    /// The expected length of the next burst in nanoseconds, if the process requests the next grant.
+    pub next_burst_ns: Option<u64>,
+}
+
 /// A view of a report page.
 #[derive(Clone, Copy)]
 pub struct ReportView<'a>(&'a [AtomicU64; WORDS]);
@@ -146,6 +157,29 @@ impl<'a> ReportView<'a> {
     /// Adds GPU time of a hold kernel, in nanoseconds.
     pub fn add_hold_ns(&self, ns: u64) {
         self.0[report::HOLD_NS].fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// How many grants the process has returned since it attached. A process can write any number.
+    pub fn returns(&self) -> u64 {
+        read(self.0, report::RETURNS)
+    }
+
+    /// The grant that was returned last.
+    pub fn returned_grant(&self) -> ReturnedGrant {
+        ReturnedGrant {
+            used_ns: read(self.0, report::RETURNED_USED_NS),
+            overuse_ns: read(self.0, report::RETURNED_OVERUSE_NS),
+            next_burst_ns: read(self.0, report::RETURNED_REQUEST).checked_sub(1),
+        }
+    }
+
+    /// Returns the grant. One thread at a time; the frames follow.
+    pub fn return_grant(&self, grant: ReturnedGrant) {
+        let request = grant.next_burst_ns.map_or(0, |ns| ns.saturating_add(1));
+        self.0[report::RETURNED_USED_NS].store(grant.used_ns, Ordering::Relaxed);
+        self.0[report::RETURNED_OVERUSE_NS].store(grant.overuse_ns, Ordering::Relaxed);
+        self.0[report::RETURNED_REQUEST].store(request, Ordering::Relaxed);
+        self.0[report::RETURNS].fetch_add(1, Ordering::Release);
     }
 
     /// Calls that bypassed the launch gate for a reason; 0 for a reason of 32 or above.

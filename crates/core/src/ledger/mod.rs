@@ -230,6 +230,12 @@ impl TokenLedger {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
     }
 
+    /// How many clients it knows.
+    #[must_use]
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
     /// Whether a client has a limit below the whole GPU.
     #[must_use]
     pub fn is_limited(&self, client: ClientId) -> bool {

@@ -7,19 +7,24 @@
 
 mod cpu;
 pub(super) mod program;
+mod steps;
 
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
+use sluice_comm::HAND_OFF_STEPS;
 use sluice_load::samples::{Quantiles, Samples};
+use sluice_sys::step_log::StepLog;
 use sluice_test_bed::{Interrupts, TestBed, Worker};
 
 use super::{Common, provenance, start_bed, worker_command};
 use cpu::cpu_ns_of_process;
 use program::{Stamps, Wait};
+use steps::{Steps, StepsFigures};
 
 const CLIENTS: [&str; 2] = ["hand-off-a", "hand-off-b"];
 /// How long the processes of a block may take to start and to end, beside the time that they launch for.
@@ -49,11 +54,13 @@ pub(crate) struct Arguments {
 struct Arm {
     name: &'static str,
     manager_flags: &'static [&'static str],
+    /// `SLUICE_BUSY_POLL_US` of the hooks, so that they poll on a machine of any size.
+    hook_polling_us: &'static str,
 }
 
 const ARMS: [Arm; 2] = [
-    Arm { name: "parked", manager_flags: &["--busy-poll-ms", "0"] },
-    Arm { name: "polling", manager_flags: &["--busy-poll-ms", "0.125"] },
+    Arm { name: "parked", manager_flags: &["--busy-poll-ms", "0"], hook_polling_us: "0" },
+    Arm { name: "polling", manager_flags: &["--busy-poll-ms", "0.125"], hook_polling_us: "125" },
 ];
 
 /// What was measured.
@@ -78,6 +85,7 @@ struct ArmFigures {
     block_p50_us: Vec<f64>,
     /// Parts of a core.
     cores: Cores,
+    steps: Option<StepsFigures>,
 }
 
 /// CPU time as part of a core.
@@ -99,6 +107,10 @@ struct Measured {
     manager_ns: u64,
     waiting_ns: u64,
     tracker_ns: u64,
+    step_log: StepLog,
+    /// Keeps the path of the record that the processes open.
+    _step_file: OwnedFd,
+    steps: Steps,
 }
 
 /// Measures and prints the figures.
@@ -140,9 +152,24 @@ impl Measured {
         }
         options.manager_flags.extend(["--controls", "off"].map(str::to_owned));
         options.manager_flags.extend(arm.manager_flags.iter().map(|flag| (*flag).to_owned()));
+        let (step_log, step_file) = StepLog::create().context("cannot make the record of steps")?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), step_file.as_raw_fd());
+        options.environment.push((HAND_OFF_STEPS, path));
+        options.environment.push(("SLUICE_BUSY_POLL_US", arm.hook_polling_us.to_owned()));
         let bed = start_bed(options, || interrupts.pause())?;
         let hand_offs = Vec::new();
-        Ok(Self { arm, bed, hand_offs, seconds: 0.0, manager_ns: 0, waiting_ns: 0, tracker_ns: 0 })
+        Ok(Self {
+            arm,
+            bed,
+            hand_offs,
+            seconds: 0.0,
+            manager_ns: 0,
+            waiting_ns: 0,
+            tracker_ns: 0,
+            step_log,
+            _step_file: step_file,
+            steps: Steps::default(),
+        })
     }
 
     /// Lets two fresh processes pass the token to each other. Returns the device's name.
@@ -157,6 +184,7 @@ impl Measured {
         }
         let manager = self.bed.manager_pid().context("there is no pod-manager")?;
         let (cpu_before, begun) = (cpu_ns_of_process(manager)?, Instant::now());
+        self.step_log.take();
         workers.iter_mut().try_for_each(|worker| worker.process.send_line("go"))?;
         let mut stamps = Vec::new();
         for worker in &mut workers {
@@ -170,6 +198,8 @@ impl Measured {
         if both.is_empty() {
             bail!("the token was never handed over while a client waited");
         }
+        let recorded = self.step_log.take();
+        both.iter().for_each(|hand_off| self.steps.add(&recorded, *hand_off));
         self.hand_offs.push(both.into_iter().map(|(begin, end)| end - begin).collect());
         self.waiting_ns += stamps.iter().map(|stamps| stamps.waiting_cpu_ns).sum::<u64>();
         self.tracker_ns += stamps.iter().map(|stamps| stamps.tracker_cpu_ns).sum::<u64>();
@@ -198,6 +228,7 @@ impl Measured {
             hand_offs: all.len(),
             hand_off_us: all.quantiles(),
             block_p50_us,
+            steps: self.steps.figures(),
             cores: Cores {
                 manager: cores(self.manager_ns, 1.0),
                 waiting_launch: cores(self.waiting_ns, clients),
@@ -229,6 +260,7 @@ impl Figures {
                 100.0 * cores.waiting_launch,
                 100.0 * cores.tracker
             )?;
+            arm.steps.iter().try_for_each(|steps| steps.print(&mut out))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::launch_worker::{self, LaunchTimes};
+use super::launch_worker::{self, LaunchPath, LaunchTimes};
 use super::requests::{self, Requests};
 use super::syscall_tracer::SyscallTracer;
 use super::{Common, answer, median, next_line, start_bed, worker_command};
@@ -20,6 +20,8 @@ pub(crate) struct HookFigures {
     #[serde(flatten)]
     one: LaunchTimes,
     threads16: LaunchTimes,
+    /// What decides how long the hook's path takes on this machine.
+    launch_path: LaunchPath,
     /// System calls of the launching thread per hooked launch, counted by a tracer; absent where tracing is not permitted. The
     /// median of blocks, so that a block in which the grant expired does not count.
     syscalls_per_launch: Option<f64>,
@@ -35,6 +37,7 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
     let (one, gpu): (LaunchTimes, _) = answer(&mut start(&bed, &["--rounds", "400"])?, interrupts)?;
     let (threads16, _): (LaunchTimes, String) =
         answer(&mut start(&bed, &["--rounds", "60", "--threads", "16"])?, interrupts)?;
+    let launch_path: LaunchPath = answer(&mut start(&bed, &["--parts"])?, interrupts)?;
     let calls = |side| {
         let counted = count_calls(&bed, side, interrupts);
         counted.map_err(|why| eprintln!("system calls not counted: {why:#}")).ok()
@@ -45,6 +48,7 @@ pub(crate) fn measure(common: &Common, interrupts: &Interrupts) -> anyhow::Resul
         bare_syscalls_per_launch: calls("bare"),
         one,
         threads16,
+        launch_path,
         request: requests::measure(common, interrupts)?,
     };
     figures.print()?;
@@ -65,6 +69,7 @@ impl HookFigures {
             }
             writeln!(out, "  {threads:10}  {:20} {:10.1}", "bare against bare", ns.noise_ns)?;
         }
+        self.launch_path.lines().iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         let [hooked, bare] = [self.syscalls_per_launch, self.bare_syscalls_per_launch]
             .map(|calls| calls.map_or("not counted".to_owned(), |calls| format!("{calls:.4}")));
         writeln!(out, "  system calls per launch: hooked {hooked}, bare {bare}")

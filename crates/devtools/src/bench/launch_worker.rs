@@ -1,6 +1,8 @@
 //! The process in which `bench hook` measures. It calls both the driver's launch function and the hook's, with the same stream, kernel and
 //! memory, so that two blocks differ only in the function that is called.
 
+mod parts;
+
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -18,6 +20,7 @@ use sluice_load::session::{Session, Stream};
 use sluice_sys::tsc::{self, Calibration};
 
 use super::{Percentiles, median};
+pub(crate) use parts::LaunchPath;
 
 /// Launches of a block, and between two marker calls. A stream accepts four times as many before a launch has to wait.
 pub(crate) const BLOCK: usize = 256;
@@ -41,6 +44,9 @@ pub(crate) struct Arguments {
     /// Launch in blocks between two marker calls for the process that traces this one, instead of measuring
     #[arg(long)]
     counted: Option<Side>,
+    /// Measure the parts of the hook's path instead of the whole
+    #[arg(long)]
+    parts: bool,
 }
 
 /// Which launch function is called.
@@ -72,6 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bare = Session::open(0).context("the driver itself")?;
     let hook = Driver::open_library(&arguments.hook);
     let hooked = hook.and_then(|hook| Session::with_driver(hook, 0)).context("the hook")?;
+    if arguments.parts {
+        return Ok(write_line(&LaunchPath::measure(&Lane::new(&bare, &hooked)?)?, &mut io::stdout())?);
+    }
     match arguments.counted {
         Some(side) => counted(&Lane::new(&bare, &hooked)?, side),
         None => {
@@ -131,7 +140,7 @@ fn one_thread(bare: &Session, hooked: &Session, barrier: &Barrier, rounds: usize
             // All threads measure the same side at the same time.
             barrier.wait();
             let (Ok(lane), Ok(measured)) = (&lane, &mut series) else { continue };
-            match lane.block(side) {
+            match lane.block(side, || ()) {
                 Ok(ticks) => {
                     *place = trimmed_mean(&ticks);
                     match side {
@@ -169,14 +178,16 @@ impl<'s> Lane<'s> {
         })
     }
 
-    /// Launches a block of empty kernels and waits for them. Returns the ticks that each launch took.
-    fn block(&self, side: Side) -> anyhow::Result<Vec<u64>> {
+    /// Launches a block of empty kernels, calls `after` behind each launch, and waits for the kernels. Returns the ticks that each launch took
+    /// with what follows it.
+    fn block(&self, side: Side, after: impl Fn()) -> anyhow::Result<Vec<u64>> {
         self.hooked.use_on_this_thread()?;
         self.launch(side, WARM_UP)?;
         let mut ticks = Vec::with_capacity(BLOCK);
         let mut last = tsc::now();
         for _ in 0..BLOCK {
             self.launch(side, 1)?;
+            after();
             let now = tsc::now();
             ticks.push(now.wrapping_sub(last));
             last = now;

@@ -24,6 +24,8 @@ fn every_setting_is_read() {
         ("SLUICE_PREDICTOR", "max"),
         ("SLUICE_LOG", "/l"),
         ("SLUICE_IDLE_US", "2000"),
+        ("SLUICE_BUSY_POLL_US", "0"),
+        ("SLUICE_HAND_OFF_STEPS", "/steps"),
         ("SLUICE_HINTS", "api"),
     ]);
     assert!(mistakes.is_empty());
@@ -34,7 +36,9 @@ fn every_setting_is_read() {
         fail_closed: true,
         quantile: Quantile::Maximum,
         log: Some("/l".into()),
+        hand_off_steps: Some("/steps".into()),
         idle_us: 2000,
+        busy_poll_us: Some(0),
         hold_kernels: hold_kernel::Settings {
             automatic: false,
             whole_requests: false,

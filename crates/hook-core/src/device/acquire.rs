@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sluice_comm::HandOffStep;
+
 use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
 use crate::outcome::{Bypass, Outcome};
-use crate::period_predictor::estimate_full_burst;
 use crate::platform::{
     Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamKind, StreamLocation, TokenLink,
 };
@@ -29,15 +30,21 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return Outcome::Bypassed(Bypass::Capture);
         }
-        let mut may_renew_early = true;
+        let (mut may_renew_early, mut waited) = (true, false);
+        let mut location = None;
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
             pass = self.postpone(thread, pass);
             if self.is_open() {
-                match self.note(stream, thread, may_renew_early) {
-                    Ok(true) => return Outcome::Governed(pass),
+                match self.note((stream, location), thread, may_renew_early) {
+                    Ok(true) => {
+                        if waited {
+                            self.clock.record_step(HandOffStep::LaunchNoted);
+                        }
+                        return Outcome::Governed(pass);
+                    }
                     // A burst that is longer than every quota would request grants without end.
                     Ok(false) => may_renew_early = false,
                     Err(reason) => return Outcome::Bypassed(reason),
@@ -45,7 +52,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
-            if let Err(reason) = self.wait_for_grant(stream) {
+            waited = true;
+            // The driver is called before the grant begins, not under it.
+            location = location.or_else(|| self.driver.locate(stream));
+            if let Err(reason) = self.wait_for_grant(stream, location) {
                 return Outcome::Bypassed(reason);
             }
             self.gate.enter(thread.shard());
@@ -55,8 +65,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
     /// short for the burst that begins.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
-        let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
+    fn note(
+        &self,
+        (stream, location): (Stream, Option<StreamLocation>),
+        thread: &ThreadState,
+        may_renew_early: bool,
+    ) -> Result<bool, Bypass> {
+        let located = location.map(|location| (location, self.lock()));
+        let (located, mut state) = located.or_else(|| self.locate(stream)).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();
@@ -165,7 +181,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Waits until a grant is open for a launch on `stream`; `Err` if the launch is to bypass.
-    fn wait_for_grant(&self, stream: Stream) -> Result<(), Bypass> {
+    fn wait_for_grant(&self, stream: Stream, location: Option<StreamLocation>) -> Result<(), Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
         state.waiting_launches += 1;
@@ -197,7 +213,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     self.request_grant(&mut state, None);
                     state
                 }
-                Phase::Requested if !state.is_answer_awaited => self.read_answer(state),
+                Phase::Requested if !state.is_answer_awaited => self.read_answer(state, (stream, location)),
                 Phase::Requested | Phase::Detached | Phase::Lost { .. } => {
                     self.launch_waiters.wait(state).unwrap_or_else(PoisonError::into_inner)
                 }
@@ -237,35 +253,52 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.is_silent(now) {
             return self.handle_loss(state, LinkError::Silent);
         }
-        let (burst_ms, window_ms) = (state.burst.predict_merged(now), state.window.predict_merged(now));
-        let request = GrantRequest {
-            overuse_ms: state.overuse_ms,
-            next_burst_ms: estimate_full_burst(burst_ms, window_ms),
-        };
+        let next_burst_ms = state.next_burst_ms.take().unwrap_or_else(|| state.predict_full_burst(now));
+        let request = GrantRequest { overuse_ms: state.overuse_ms, next_burst_ms };
         // The manager causes the pause from here to the grant, so it is no property of the program.
         state.window.interrupt();
         state.overuse_ms = 0.0;
         match self.link.send(used, Some(request)) {
-            Ok(()) => state.phase = Phase::Requested,
+            Ok(()) => (state.phase, state.requested_ns) = (Phase::Requested, now),
             Err(error) => self.handle_loss(state, error),
         }
     }
 
     /// Reads the manager's answer for all waiting threads, without the lock.
-    fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn read_answer<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        stream: (Stream, Option<StreamLocation>),
+    ) -> MutexGuard<'s, State> {
         state.is_answer_awaited = true;
         drop(state);
-        let answer = self.link.receive();
+        let answer = self.link.receive(&|| self.prepare_launch(stream));
+        self.clock.record_step(HandOffStep::GrantRead);
         let mut state = self.lock();
         state.is_answer_awaited = false;
         match answer {
             // The connection was lost and replaced in the meantime, so the answer belongs to an abandoned request.
             _ if state.phase != Phase::Requested => {}
-            Ok(quota_ms) => self.open_grant(&mut state, quota_ms),
+            Ok(quota_ms) => {
+                self.open_grant(&mut state, quota_ms);
+                self.clock.record_step(HandOffStep::GateOpened);
+            }
             Err(error) => self.handle_loss(&mut state, error),
         }
         self.launch_waiters.notify_all();
         state
+    }
+
+    /// Uses what the launch is about to use: the driver's query of its stream, and the records of the predictors. After 50 ms neither is in
+    /// a cache.
+    fn prepare_launch(&self, (stream, location): (Stream, Option<StreamLocation>)) {
+        let now = self.clock.now_ns();
+        let _prediction = self.lock().predict_full_burst(now);
+        if let Some(location) = location
+            && !self.captures.any()
+        {
+            let _idle = self.driver.is_idle(location.context, stream);
+        }
     }
 
     /// Begins a grant.
@@ -282,9 +315,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             ..Default::default()
         };
         state.phase = Phase::Open;
+        state.next_burst_ms = None;
         self.counters.grants.fetch_add(1, Relaxed);
         self.gate.open();
-        self.wake_tracker_locked(state);
+        self.wake_tracker_soon(state, now);
     }
 
     /// Ends the grant: closes the launch gate and leaves the rest to the tracker.

@@ -1,5 +1,7 @@
 //! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
+use sluice_comm::HandOffStep;
+
 use super::Device;
 use super::state::{Measured, Phase, State};
 use crate::lock;
@@ -25,10 +27,13 @@ const UNREACHABLE_CHECK_NS: u64 = 200_000;
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
+        self.clock.record_step(HandOffStep::DrainBegun);
         self.wait_for_launches();
+        self.clock.record_step(HandOffStep::LaunchesEnded);
         let held_back_ns = self.wait_for_unreachable();
         let draining = lock(&self.drain_lock);
         let (marks, contexts, begin) = self.mark_all();
+        self.clock.record_step(HandOffStep::WorkMarked);
         for context in contexts {
             self.driver.drain_context(context);
         }
@@ -37,6 +42,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.driver.wait(*mark);
             }
         }
+        self.clock.record_step(HandOffStep::WorkEnded);
         let now = self.clock.now_ns();
         let gpu = begin.and_then(|begin| {
             let elapsed = marks.iter().filter_map(|mark| self.driver.elapsed_ns(begin.mark, *mark)).max();
@@ -62,6 +68,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.gate.set_ordered_by_drain(false);
             self.clock.pause(REFUSED_ORDER_NS);
         }
+        self.clock.record_step(HandOffStep::ThreadsOrdered);
         if self.poll_for(|| !self.gate.in_flight()) {
             return;
         }

@@ -5,7 +5,9 @@ use crate::burst_admission::BurstAdmission;
 use crate::gpu_time_estimate::GpuTimeEstimate;
 use crate::hold_kernel;
 use crate::host_bound::HostBoundTest;
-use crate::period_predictor::{BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS};
+use crate::period_predictor::{
+    BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS, estimate_full_burst,
+};
 use crate::platform::Mark;
 use crate::streams::StreamSet;
 
@@ -122,6 +124,12 @@ pub(super) struct State {
     pub(super) waiting_launches: usize,
     /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
     pub(super) tracker_woken: bool,
+    /// Until when the tracker sleeps, if it does.
+    pub(super) tracker_sleeps_until: Option<u64>,
+    /// How long the program would run without a quota, as computed shortly before the end of the grant, in milliseconds.
+    pub(super) next_burst_ms: Option<f64>,
+    /// When the grant was requested.
+    pub(super) requested_ns: u64,
     /// A waiting launch has found that the drain in progress has stalled.
     pub(super) drain_stalled: bool,
     pub(super) burst: PeriodPredictor,
@@ -189,6 +197,11 @@ impl State {
     /// that no call reported.
     pub(super) fn is_active(&self) -> bool {
         self.is_busy() || self.blocked_threads > 0 || self.polling || self.holds_until_ns.is_some()
+    }
+
+    /// How long the program would run without a quota, in milliseconds; 0 if unknown.
+    pub(super) fn predict_full_burst(&mut self, now_ns: u64) -> f64 {
+        estimate_full_burst(self.burst.predict_merged(now_ns), self.window.predict_merged(now_ns))
     }
 
     /// Begins a burst. A holder of an unlimited grant never sends a request, so nothing is recorded for one. Keeping records would touch

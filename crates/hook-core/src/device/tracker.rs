@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Device;
 use super::state::{Phase, State};
+use crate::deadline_polling::Step;
 use crate::lock;
 use crate::platform::{Clock, Driver, LinkError, Mark, TokenLink};
 
@@ -65,13 +66,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     pub(super) fn sleep_until(&self, at: u64) {
-        let state = self.lock();
+        let mut state = self.lock();
         let for_ns = at.saturating_sub(self.clock.now_ns());
         if state.tracker_woken || for_ns == 0 {
             return;
         }
+        state.tracker_sleeps_until = Some(at);
         let woken = self.tracker_wakeup.wait_timeout(state, Duration::from_nanos(for_ns));
-        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        woken.unwrap_or_else(PoisonError::into_inner).0.tracker_sleeps_until = None;
     }
 
     /// Makes the tracker take a step at once: there is something to announce, or the connection may be broken.
@@ -83,7 +85,19 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Makes the tracker take a step at once, whether it already sleeps or not.
     pub(super) fn wake_tracker_locked(&self, state: &mut State) {
         state.tracker_woken = true;
-        self.tracker_wakeup.notify_one();
+        // Without a sleeper the notification would be a system call for nothing.
+        if state.tracker_sleeps_until.is_some() {
+            self.tracker_wakeup.notify_one();
+        }
+    }
+
+    /// Makes the tracker take a step within the idle time. A waiting launch calls this when its grant has begun, and the wake-up of another
+    /// thread costs it microseconds: a tracker that wakes by itself soon is left asleep.
+    pub(super) fn wake_tracker_soon(&self, state: &mut State, now: u64) {
+        let soon = now.saturating_add(self.settings.idle_ns);
+        if state.tracker_sleeps_until.is_none_or(|until| until > soon) {
+            self.wake_tracker_locked(state);
+        }
     }
 
     /// One step of the tracker.
@@ -119,7 +133,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.drain();
                 NextStep::Immediately
             }
-            Phase::Requested | Phase::Closed => self.check_alive(&mut state, now),
+            Phase::Closed => self.check_alive(&mut state, now),
+            Phase::Requested => match self.check_alive(&mut state, now) {
+                NextStep::At(at) => NextStep::At(at.min(self.after_hand_off(&state, now))),
+                NextStep::Immediately => NextStep::Immediately,
+            },
             Phase::Open if !self.is_open() => {
                 self.begin_drain(&mut state);
                 NextStep::Immediately
@@ -142,6 +160,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return NextStep::Immediately;
         }
         NextStep::At(now + LIVENESS_INTERVAL_NS)
+    }
+
+    /// When the tracker of a process that waits for a grant wakes to find it begun, so that the launch need not wake it.
+    fn after_hand_off(&self, state: &State, now: u64) -> u64 {
+        let mut polling = lock(&self.tracker_polling);
+        let end = polling.end(self.link.hand_off_ns());
+        match polling.look(state.requested_ns, now) {
+            Step::SleepUntil(_) if now < end => end,
+            Step::SleepUntil(at) => at,
+            Step::Poll | Step::Sleep => u64::MAX,
+        }
     }
 
     /// Whether the manager of the connection is silent. The launch path does not ask: while a grant is valid nothing depends on it.

@@ -2,7 +2,9 @@
 
 use super::busy_meter::BusyMeter;
 use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
-use sluice_comm::page::{FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, UNLIMITED};
+use sluice_comm::page::{
+    FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, ReturnedGrant, UNLIMITED,
+};
 use sluice_core::channel_groups::Activity;
 use sluice_core::deadlines::UrgentWork;
 use sluice_sys::futex;
@@ -29,6 +31,11 @@ pub(crate) struct Pages {
     bursts_seen: u64,
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
+    /// Grants returned by this process that were dealt with, from the page or from frames, and its YIELD frames read so far.
+    returns: u64,
+    yields: u64,
+    /// The last return that was read from the page requested the next grant, whose QUOTA has not been read.
+    pub(crate) requested_on_page: bool,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
     pub(crate) shows_hardware_grant: bool,
 }
@@ -54,6 +61,9 @@ impl Pages {
             postponed: BusyMeter::new(0, now),
             bursts_seen: 0,
             announced_seen: 0,
+            returns: 0,
+            yields: 0,
+            requested_on_page: false,
             shows_hardware_grant: false,
         };
         pages.beat(now);
@@ -165,6 +175,26 @@ impl Pages {
         // Each burst is two changes, of which the first begins it.
         let begun = self.report().activity_changes().div_ceil(2);
         begun.saturating_sub(std::mem::replace(&mut self.bursts_seen, begun))
+    }
+
+    /// A grant that the process has returned on its page, if its frame has not been read. A process can write anything there: a return
+    /// counts once, and the frame that follows does not count.
+    pub(crate) fn take_return(&mut self) -> Option<ReturnedGrant> {
+        if self.report().returns() <= self.returns || self.returns > self.yields {
+            return None;
+        }
+        self.returns += 1;
+        let returned = self.report().returned_grant();
+        self.requested_on_page = returned.next_burst_ns.is_some();
+        Some(returned)
+    }
+
+    /// Counts a YIELD frame. `false` if its return was read from the page.
+    pub(crate) fn count_yield(&mut self) -> bool {
+        self.yields += 1;
+        let is_new = self.yields > self.returns;
+        self.returns = self.returns.max(self.yields);
+        is_new
     }
 
     /// Whether the process has announced work since that was last read.

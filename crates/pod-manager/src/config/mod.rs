@@ -82,7 +82,7 @@ pub struct Config {
     pub linger: Duration,
     /// The longest pause of a client that still counts as activity, at most the window. Default 100 ms.
     pub idle_credit: Duration,
-    /// Time before and after a deadline during which the event loop and the clients that the hand-off concerns poll instead of sleeping, while
+    /// Time before a deadline, and 1.6 times as long after it, during which the event loop and the clients that the hand-off concerns poll instead of sleeping, while
     /// a client waits: at most 200 µs, and 0.5 % of a core. Zero: never. Default 125 µs, and zero where this process has fewer than four CPUs.
     pub busy_poll: Duration,
     /// A pause of the event loop from which on the manager assumes that hooks have treated it as lost, and sets all channel groups anew:

@@ -1,6 +1,9 @@
 //! The decisions of a round: the token ledger decides, the parts carry out what it decided.
 
 use super::EventLoop;
+use sluice_comm::HandOffStep;
+use sluice_core::ClientId;
+use sluice_core::ledger::Action;
 
 /// How often the ledger decides in one round. A decision takes time, and with short grants the next one is due by then: without a bound
 /// the loop would decide for seconds without reading a request. Most rounds need two, of which the last finds nothing left to decide.
@@ -21,7 +24,7 @@ impl EventLoop {
     }
 
     /// Returns `false` if there was nothing to decide.
-    fn decide_once(&mut self) -> bool {
+    pub(super) fn decide_once(&mut self) -> bool {
         self.beat();
         self.channel_groups.read_activity(&self.shared.processes);
         self.stream_gates.update(&self.channel_groups, &mut self.shared);
@@ -33,10 +36,22 @@ impl EventLoop {
         if actions.is_empty() && !self.request_wakeups() {
             return false;
         }
-        for action in &actions {
+        self.shared.io.record_step(HandOffStep::Decided);
+        for action in in_order_of_urgency(&actions) {
             let effects = self.shared.apply(action, &mut self.channel_groups);
             self.carry_out(effects);
         }
         true
     }
+}
+
+/// The actions in their order, except that a grant is accounted for when it has ended and the next one is shown: nothing waits for that.
+/// If its client is granted again at once, the order matters.
+fn in_order_of_urgency(actions: &[Action]) -> impl Iterator<Item = &Action> {
+    let is_granted = |of: ClientId| {
+        actions.iter().any(|action| matches!(action, Action::Grant { client, .. } if *client == of))
+    };
+    let is_late =
+        move |action: &&Action| matches!(action, Action::Ended { client, .. } if !is_granted(*client));
+    actions.iter().filter(move |action| !is_late(action)).chain(actions.iter().filter(is_late))
 }

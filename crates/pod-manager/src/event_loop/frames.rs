@@ -7,7 +7,7 @@ use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transp
 use crate::grants::{UNLIMITED_MS, answer_all};
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{Channel, Request, RequestBody, ResponseBody};
+use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::memory::Account;
@@ -72,9 +72,11 @@ impl EventLoop {
 
     fn handle_attached(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
+            RequestBody::Yield { .. } if !self.shared.counts_yield(process) => Ok(()),
             // It held the grant before it became hardware-scheduled. What it has run since is known better here.
             RequestBody::Yield { .. } if self.channel_groups.is_hardware_scheduled(process) => Ok(()),
             RequestBody::Yield { used_ms, overuse_ms } => {
+                self.shared.io.record_step(HandOffStep::ReturnRead);
                 self.shared.return_grant(process, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
                 Ok(())
             }
@@ -128,8 +130,14 @@ impl EventLoop {
             return Err(Reason::OutOfOrder("too many QUOTA requests at once"));
         }
         process.unanswered.push(request);
+        let on_page =
+            process.pages.as_mut().is_some_and(|pages| std::mem::take(&mut pages.requested_on_page));
         if self.channel_groups.is_hardware_scheduled(id) {
             let effects = answer_all(id, UNLIMITED_MS, &mut self.shared.processes);
+            self.carry_out(effects);
+        } else if let Some(quota_ms) = self.shared.quota_left_ms(id).filter(|_| on_page) {
+            // The request was read from the page, and granted.
+            let effects = answer_all(id, quota_ms, &mut self.shared.processes);
             self.carry_out(effects);
         } else if let Err(refused) = self.shared.grants.ledger.request(id, self.shared.io.now(), ask) {
             debug!(%refused, "request for a grant");

@@ -1,24 +1,31 @@
 //! Hand-offs of the token at known times: the event loop polls around them, and the processes that they concern know them, too.
 
-use super::Grants;
+use super::{Grants, seconds};
+use crate::clients::Pages;
 use crate::shared::Shared;
+use sluice_comm::HandOffStep;
 use sluice_core::ProcessId;
-use sluice_core::ledger::TokenLedger;
+use sluice_core::ledger::{GrantRequest, TokenLedger};
 use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
 use std::collections::BTreeMap;
+
+/// Clients up to which a hand-off is rehearsed.
+const REHEARSED_CLIENTS: usize = 32;
 
 /// The loop's polling, and what the pages show.
 #[derive(Debug)]
 pub(crate) struct HandOffs {
     polling: DeadlinePolling,
     around_ns: u64,
+    /// The hand-off that was rehearsed last.
+    rehearsed: u64,
     /// The times on the pages of processes, where one is shown.
     shown: BTreeMap<ProcessId, u64>,
 }
 
 impl HandOffs {
     pub(super) fn new(around_ns: u64) -> Self {
-        Self { polling: DeadlinePolling::new(around_ns), around_ns, shown: BTreeMap::new() }
+        Self { polling: DeadlinePolling::new(around_ns), around_ns, rehearsed: 0, shown: BTreeMap::new() }
     }
 
     /// When the token is expected to pass next: `None` unless a client waits for it.
@@ -27,7 +34,7 @@ impl HandOffs {
             return None;
         }
         let deadlines = ledger.holders().map(|(_, deadline)| deadline);
-        deadlines.filter(|deadline| now < deadline.saturating_add(self.around_ns)).min()
+        deadlines.filter(|deadline| now < self.polling.end(*deadline)).min()
     }
 }
 
@@ -35,7 +42,14 @@ impl Grants {
     /// Whether the loop polls now because a grant is about to be returned and a client waits for it.
     pub(crate) fn polling_step(&mut self, now: u64) -> Step {
         match self.hand_offs.due(&self.ledger, now) {
-            Some(due) => self.hand_offs.polling.next(due, now),
+            Some(due) => {
+                let step = self.hand_offs.polling.next(due, now);
+                if step == Step::Poll && self.hand_offs.rehearsed != due {
+                    self.hand_offs.rehearsed = due;
+                    rehearse(&self.ledger, due);
+                }
+                step
+            }
             None => {
                 self.hand_offs.polling.stop(now);
                 Step::Sleep
@@ -44,7 +58,54 @@ impl Grants {
     }
 }
 
+/// Lets a copy of the ledger decide what it is about to decide. A decision that was made once in 50 ms takes three times as long as one
+/// that was just made. A copy of a large ledger would take longer than it spares.
+fn rehearse(ledger: &TokenLedger, due: u64) {
+    if ledger.client_count() > REHEARSED_CLIENTS {
+        return;
+    }
+    let mut copy = ledger.clone();
+    let holders: Vec<ProcessId> = copy.members().map(|(process, _)| process).collect();
+    for holder in holders {
+        let _ = copy.returned(holder, due, 0, 0);
+        let _ = copy.request(holder, due, GrantRequest::default());
+    }
+    std::hint::black_box(copy.advance(due));
+}
+
 impl Shared {
+    /// Counts a YIELD frame. `false` if the return was read from the page.
+    pub(crate) fn counts_yield(&mut self, id: ProcessId) -> bool {
+        let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
+        pages.is_none_or(Pages::count_yield)
+    }
+
+    /// What is left of the grant that a process holds, in milliseconds; `None` if it holds none.
+    pub(crate) fn quota_left_ms(&self, id: ProcessId) -> Option<f64> {
+        let held = self.grants.ledger.members().find(|(process, _)| *process == id);
+        held.map(|(_, deadline)| seconds(deadline.saturating_sub(self.io.now())) * 1e3)
+    }
+
+    /// Reads which grants have been returned on the holders' pages; `true` if there is one. Only while the loop polls: the frames follow in
+    /// any case.
+    pub(crate) fn take_returns(&mut self) -> bool {
+        let mut any = false;
+        let members: Vec<ProcessId> = self.grants.ledger.members().map(|(process, _)| process).collect();
+        for id in members {
+            let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
+            let Some(returned) = pages.and_then(Pages::take_return) else { continue };
+            self.io.record_step(HandOffStep::ReturnRead);
+            any = true;
+            self.return_grant(id, returned.used_ns, returned.overuse_ns);
+            if let Some(burst_ns) = returned.next_burst_ns {
+                let ask = GrantRequest { burst_ns, overuse_ns: returned.overuse_ns };
+                // The process is in the ledger: it has just returned a grant.
+                let _ = self.grants.ledger.request(id, self.io.now(), ask);
+            }
+        }
+        any
+    }
+
     /// Shows the holder and the client that is granted next when the token passes, and no longer those that this does not concern any more.
     pub(crate) fn show_hand_off(&mut self) {
         let Grants { ledger, hand_offs, .. } = &mut self.grants;

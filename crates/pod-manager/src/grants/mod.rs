@@ -10,8 +10,8 @@ use crate::metrics::Preempted;
 use crate::party::Party;
 use crate::shared::Shared;
 use hand_offs::HandOffs;
-use sluice_comm::ResponseBody;
 use sluice_comm::page::UNLIMITED;
+use sluice_comm::{HandOffStep, ResponseBody};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
 use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
@@ -47,18 +47,16 @@ impl Shared {
 
     /// Carries out one decision of the ledger. Decisions about hardware-scheduled processes go to the channel groups.
     pub(crate) fn apply(&mut self, action: &Action, groups: &mut ChannelGroups) -> Effects {
-        if let Action::Grant { client, waited_ns, .. } = *action
-            && let Some(client) = self.clients.get_mut(client)
-        {
-            client.wait_ns = client.wait_ns.saturating_add(waited_ns);
-            client.metrics.grants.granted.inc();
-            client.metrics.grants.wait_seconds.observe(seconds(waited_ns));
-        }
         if groups.act(action, &self.io) {
+            self.count_grant(action);
             return Effects::new();
         }
         match *action {
-            Action::Grant { process, epoch, deadline, .. } => return self.open(process, epoch, deadline),
+            Action::Grant { process, epoch, deadline, .. } => {
+                let effects = self.open(process, epoch, deadline);
+                self.count_grant(action);
+                return effects;
+            }
             Action::Extend { process, epoch, deadline } => {
                 let ticks = self.io.clock.ticks_at(deadline).unwrap_or(0);
                 if let Some(pages) = self.processes.pages(process) {
@@ -86,6 +84,16 @@ impl Shared {
         Effects::new()
     }
 
+    fn count_grant(&mut self, action: &Action) {
+        if let Action::Grant { client, waited_ns, .. } = *action
+            && let Some(client) = self.clients.get_mut(client)
+        {
+            client.wait_ns = client.wait_ns.saturating_add(waited_ns);
+            client.metrics.grants.granted.inc();
+            client.metrics.grants.wait_seconds.observe(seconds(waited_ns));
+        }
+    }
+
     /// Opens the launch gate, then answers: a process that reads the answer finds the gate open.
     fn open(&mut self, id: ProcessId, epoch: u64, deadline: Deadline) -> Effects {
         let (deadline_ns, deadline_tsc, quota_ms) = match deadline {
@@ -102,6 +110,7 @@ impl Shared {
             self.grants.ledger.set_gated(id, pages.has_gates());
             pages.grant().set_contended(contended);
             pages.grant().open(deadline_tsc, deadline_ns, epoch);
+            self.io.record_step(HandOffStep::Shown);
         }
         answer_all(id, quota_ms, &mut self.processes)
     }

@@ -1,8 +1,9 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use sluice_comm::{Name, REQUEST_LEN};
+use sluice_hook_core::deadline_polling::Step;
 
 use super::*;
 
@@ -33,11 +34,46 @@ fn thread_that_polls_for_an_answer_reads_it_and_notices_a_manager_that_gives_non
     let socket = Socket::closed(0);
     socket.fd.set(ours.into());
     let limit = AnswerLimit::within(Duration::from_millis(300));
-    let answer = || socket.answer_by_steps(0, RequestKind::Quota, limit, &|_| Step::Poll);
+    let answer = || socket.answer_or_arrival(0, RequestKind::Quota, limit, &Polling { has_come: false });
     let body = ResponseBody::Quota { quota_ms: 50.0 };
     theirs.write_all(&Response { id: 0, body }.encode()).expect("an answer");
-    assert_eq!(answer().map(|(body, _)| body), Ok(body));
+    assert_eq!(answer().map(|read| read.map(|(body, _)| body)), Ok(Some(body)));
     assert!(matches!(answer(), Err(LinkError::Silent)));
+}
+
+/// A wait that polls, for something that has come or not.
+struct Polling {
+    has_come: bool,
+}
+
+impl Wait for Polling {
+    fn next_step(&self, _now_ns: u64) -> Step {
+        Step::Poll
+    }
+
+    fn has_come(&self) -> bool {
+        self.has_come
+    }
+}
+
+#[test]
+fn wait_ends_without_an_answer_when_the_grant_has_come_but_reads_what_is_in_the_socket_first() {
+    let (ours, mut theirs) = UnixStream::pair().expect("a connection");
+    let socket = Socket::closed(0);
+    let mut reader = ours.try_clone().expect("a copy");
+    socket.fd.set(ours.into());
+    let wait = || {
+        let limit = AnswerLimit::within(Duration::from_secs(60));
+        socket.answer_or_arrival(2, RequestKind::Quota, limit, &Polling { has_come: true })
+    };
+    let body = ResponseBody::Quota { quota_ms: 50.0 };
+    theirs.write_all(&Response { id: 1, body }.encode()).expect("the answer to an earlier request");
+    assert!(matches!(wait(), Ok(None)));
+    reader.set_nonblocking(true).expect("a mode");
+    assert!(reader.read(&mut [0]).is_err(), "the earlier answer has been read");
+    reader.set_nonblocking(false).expect("a mode");
+    theirs.write_all(&Response { id: 2, body }.encode()).expect("an answer");
+    assert_eq!(wait().map(|read| read.map(|(body, _)| body)), Ok(Some(body)));
 }
 
 /// What an ATTACH returns to which a manager gives these answers after it has read the frame.

@@ -1,5 +1,7 @@
 use sluice_comm::{Name, SILENCE_NS};
 
+use sluice_hook_core::deadline_polling::AROUND_NS;
+
 use super::*;
 
 fn page() -> &'static Words {
@@ -91,4 +93,20 @@ fn thread_that_waits_for_a_grant_sleeps_where_there_are_few_processors() {
     GrantView::new(words).set_hand_off(1_000_000_000);
     assert_eq!(connection.step_of_wait(0, 1_000_000_000), Step::Sleep);
     assert_eq!(connection.step_of_wait(0, 2_000_000_000), Step::Sleep);
+}
+
+#[test]
+fn thread_that_polls_takes_a_new_grant_from_its_page() {
+    let words = page();
+    let connection = connection_with(words);
+    let grant = GrantView::new(words);
+    grant.open(1, 1_000, 7);
+    // The last grant, which the manager has not closed yet.
+    connection.epoch_before.store(grant.epoch(), Relaxed);
+    let wait = GrantWait { connection: &connection, begun_ns: 0, prepare: &|| (), polls: Cell::new(false) };
+    assert!(!wait.has_come());
+    grant.close();
+    assert!(!wait.has_come());
+    grant.open(2, 2_000, 8);
+    assert!(wait.has_come());
 }

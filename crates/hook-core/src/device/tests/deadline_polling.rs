@@ -89,3 +89,34 @@ fn tracker_of_a_waiting_client_does_not_poll() {
     device.link.hand_off_ns.store(now, SeqCst);
     assert_eq!(device.sleep_before(now + MS), Some(now + MS));
 }
+
+#[test]
+fn tracker_of_a_waiting_client_wakes_by_itself_after_the_hand_off() {
+    let fixture = polling();
+    let device = fixture.device();
+    let requested = fixture.clock.now_ns();
+    let mut state = device.lock();
+    device.request_grant(&mut state, None);
+    drop(state);
+    assert_eq!(device.track(), NextStep::At(requested + 2 * MS), "the time is not known yet");
+    device.link.hand_off_ns.store(requested + 50 * MS, SeqCst);
+    assert_eq!(device.track(), NextStep::At(requested + 50 * MS + 200 * US));
+    fixture.clock.set(requested + 51 * MS);
+    assert_eq!(device.track(), NextStep::At(requested + 64 * MS), "the holder's work takes longer");
+}
+
+#[test]
+fn launch_whose_grant_begins_wakes_only_a_tracker_that_would_wake_late() {
+    let fixture = polling();
+    let device = fixture.device();
+    let now = fixture.clock.now_ns();
+    let woken = |sleeps_until| {
+        let mut state = device.lock();
+        (state.tracker_sleeps_until, state.tracker_woken) = (sleeps_until, false);
+        device.wake_tracker_soon(&mut state, now);
+        state.tracker_woken
+    };
+    assert!(!woken(Some(now + device.settings.idle_ns)));
+    assert!(woken(Some(now + device.settings.idle_ns + 1)));
+    assert!(woken(None), "it may be about to sleep for long");
+}
