@@ -23,6 +23,7 @@ fn defaults_are_used_without_flags() {
     assert_eq!(config.health, "0.0.0.0:9405".parse().unwrap());
     assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
     assert_eq!(config.on_manager_loss, None);
+    assert_eq!(config.injection, Injection::Runtime);
 }
 
 #[test]

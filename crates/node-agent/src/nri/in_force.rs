@@ -17,11 +17,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Injection {
     /// NRI where the runtime and the CDI specifications allow it, else NVIDIA's container runtime.
-    #[default]
     Auto,
     /// NRI only.
     Nri,
     /// NVIDIA's container runtime only.
+    #[default]
     Runtime,
 }
 
