@@ -51,6 +51,26 @@ fn all_mistakes_are_reported_with_the_allowed_values() {
 }
 
 #[test]
+fn agent_that_nothing_gave_the_driver_is_refused_with_nri_alone() {
+    let read = |flags: &[&str], visible: Option<&str>| {
+        let arguments = Program::parse_from([&["agent", "--node=n1"], flags].concat()).arguments;
+        Config::read(&arguments, |name| {
+            visible.filter(|_| name == "NVIDIA_VISIBLE_DEVICES").map(str::to_owned)
+        })
+    };
+    let message = read(&["--injection=nri"], None).unwrap_err().to_string();
+    for part in ["NVIDIA_VISIBLE_DEVICES is not set", "own-driver"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert!(read(&["--injection=nri"], Some("void")).is_ok());
+    for flags in
+        [&["--injection=auto"][..], &["--injection=nri", "--cleanup"], &["--injection=nri", "--own-driver"]]
+    {
+        assert!(read(flags, None).is_ok(), "{flags:?}");
+    }
+}
+
+#[test]
 fn flag_overrides_variable_and_manager_arguments_pass_through() {
     let flags = [
         "--node=flag",
