@@ -160,9 +160,11 @@ class Injection(unittest.TestCase):
     def paths(self, spec: dict) -> set[str]:
         return {one["hostPath"]["path"] for one in spec["volumes"]} & {"/var/run/nri", "/etc/cdi", "/var/run/cdi"}
 
-    def test_agent_reaches_nri_unless_only_the_runtime_injects(self):
-        self.assertEqual(self.paths(self.agent()), {"/var/run/nri", "/etc/cdi", "/var/run/cdi"})
+    def test_agent_reaches_nri_only_where_the_values_ask_for_it(self):
+        for asked in ("injection=auto", "injection=nri"):
+            self.assertEqual(self.paths(self.agent(asked)), {"/var/run/nri", "/etc/cdi", "/var/run/cdi"})
         self.assertEqual(self.paths(self.agent("injection=runtime")), set())
+        self.assertEqual(self.paths(self.agent()), set())
 
     def test_without_nvidia_runtime_a_first_container_gives_the_agent_the_driver(self):
         spec = self.agent("injection=nri", "nodeAgent.seLinux.enabled=true")

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::nri::{CdiFolders, Injection, Places};
+use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
 use crate::{gpus, managers};
 
 /// Allowed number of device slots per GPU; each is a pod that may share the GPU.
@@ -215,6 +215,19 @@ impl Config {
                 wrong(flag, &path.to_string_lossy(), "an absolute path");
             }
         }
+        let task = match (arguments.cleanup, arguments.own_driver) {
+            (true, _) => Task::Cleanup { stay: arguments.stay },
+            (false, true) => Task::OwnDriver,
+            (false, false) => Task::Serve,
+        };
+        // The plugin `own_driver` sets the variable. An agent that ends is created again by kubelet, then with the driver.
+        if (task, arguments.injection) == (Task::Serve, Injection::Nri) && variable(VISIBLE_DEVICES).is_none()
+        {
+            mistakes.push(format!(
+                "{VISIBLE_DEVICES} is not set, expected \"void\" with --injection=nri: this container has no driver, because \
+                 the container runtime created it while the container own-driver was not registered"
+            ));
+        }
         match (slots, addresses, mistakes.is_empty()) {
             (Some(slots_per_gpu), Some((http, health)), true) => Ok(Self {
                 node,
@@ -224,11 +237,7 @@ impl Config {
                 http,
                 health,
                 host: arguments.host.clone(),
-                task: match (arguments.cleanup, arguments.own_driver) {
-                    (true, _) => Task::Cleanup { stay: arguments.stay },
-                    (false, true) => Task::OwnDriver,
-                    (false, false) => Task::Serve,
-                },
+                task,
             }),
             _ => Err(ConfigMistakes(mistakes)),
         }

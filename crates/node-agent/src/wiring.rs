@@ -141,7 +141,8 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         assignments: assignments.clone(),
         events: event_queue.clone(),
         registration: registration_known,
-        ignores_devices: None,
+        in_force: injection.clone(),
+        unsupported_reason: None,
     };
     let settings =
         nri::Settings { node: node.clone(), wanted: config.injection, cdi: config.nri_places().cdi };

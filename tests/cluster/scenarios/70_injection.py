@@ -16,12 +16,18 @@ CORE = {
 @contextlib.contextmanager
 def injecting(**values):
     """Sluice on a node with a CDI specification; afterwards as before."""
-    with devices.cdi():
-        install(**values)
-        try:
-            yield
-        finally:
-            install()
+    with devices.cdi(), installed(**values):
+        yield
+
+
+@contextlib.contextmanager
+def installed(**values):
+    """Sluice with these values; afterwards as before."""
+    install(**values)
+    try:
+        yield
+    finally:
+        install()
 
 
 def install(**values) -> None:
@@ -127,15 +133,19 @@ def test_node_without_a_cdi_specification_says_so(cluster):
 
 def test_auto_uses_nri_where_the_node_has_it_and_the_runtime_elsewhere(cluster):
     product.need()
-    cluster.until("the runtime in force", 60, lambda: path() == ["runtime"])
+    with installed(injection="auto"):
+        cluster.until("the runtime in force", 60, lambda: path() == ["runtime"])
+        cluster.until("the reason", 60, lambda: any("no CDI specification" in note for note in notes_of_the_path(cluster)))
+        with devices.cdi(), cluster.namespace() as ns:
+            cluster.until("NRI in force", 60, lambda: path() == ["nri"])
+            product.create(ns, tenant(ns, "a", GPUS[1]))
+            governed(cluster, ns, "a", GPUS[1])
+            # NVIDIA's runtime starts this pod, and adds nothing to what CDI has brought.
+            assert cluster.get("pod", "a", ns)["spec"]["runtimeClassName"] == "nvidia"
+            assert cluster.exec(ns, "a", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", container="main").strip() == "void"
+        cluster.until("the runtime in force", 60, lambda: path() == ["runtime"])
+
+
+def notes_of_the_path(cluster) -> list[str]:
     events = cluster.get("events", namespace="default")["items"]
-    notes = [one["message"] for one in events if one["reason"] == "InjectionChanged" and one["involvedObject"]["name"] == NODE]
-    assert any("no CDI specification" in note for note in notes), notes
-    with devices.cdi(), cluster.namespace() as ns:
-        cluster.until("NRI in force", 60, lambda: path() == ["nri"])
-        product.create(ns, tenant(ns, "a", GPUS[1]))
-        governed(cluster, ns, "a", GPUS[1])
-        # NVIDIA's runtime starts this pod, and adds nothing to what CDI has brought.
-        assert cluster.get("pod", "a", ns)["spec"]["runtimeClassName"] == "nvidia"
-        assert cluster.exec(ns, "a", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", container="main").strip() == "void"
-    cluster.until("the runtime in force", 60, lambda: path() == ["runtime"])
+    return [one["message"] for one in events if one["reason"] == "InjectionChanged" and one["involvedObject"]["name"] == NODE]

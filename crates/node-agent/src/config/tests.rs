@@ -23,6 +23,7 @@ fn defaults_are_used_without_flags() {
     assert_eq!(config.health, "0.0.0.0:9405".parse().unwrap());
     assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
     assert_eq!(config.on_manager_loss, None);
+    assert_eq!(config.injection, Injection::Runtime);
 }
 
 #[test]
@@ -46,6 +47,26 @@ fn all_mistakes_are_reported_with_the_allowed_values() {
         "--state-folder is \"here\"",
     ] {
         assert!(message.contains(part), "{part} is not in {message}");
+    }
+}
+
+#[test]
+fn agent_that_nothing_gave_the_driver_is_refused_with_nri_alone() {
+    let read = |flags: &[&str], visible: Option<&str>| {
+        let arguments = Program::parse_from([&["agent", "--node=n1"], flags].concat()).arguments;
+        Config::read(&arguments, |name| {
+            visible.filter(|_| name == "NVIDIA_VISIBLE_DEVICES").map(str::to_owned)
+        })
+    };
+    let message = read(&["--injection=nri"], None).unwrap_err().to_string();
+    for part in ["NVIDIA_VISIBLE_DEVICES is not set", "own-driver"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert!(read(&["--injection=nri"], Some("void")).is_ok());
+    for flags in
+        [&["--injection=auto"][..], &["--injection=nri", "--cleanup"], &["--injection=nri", "--own-driver"]]
+    {
+        assert!(read(flags, None).is_ok(), "{flags:?}");
     }
 }
 

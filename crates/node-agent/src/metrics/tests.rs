@@ -31,7 +31,7 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
     assert_eq!(readiness.missing(), missing);
     inventory.get_or_init(|| watch::Sender::new(NodeInventory::new(1, Vec::new())).subscribe());
     plugin.send_replace(true);
-    injection.send_replace(InForce::Nri("containerd v2.2.9".into()));
+    injection.send_replace(InForce::Nri("containerd v2.2.9".into(), None));
     pods.send_replace(Some(Arc::default()));
     statuses.add("GPU-a");
     assert_eq!(readiness.missing(), ["the pod-manager of GPU-a has not accepted its clients yet"]);

@@ -25,10 +25,19 @@ struct Device {
     name: String,
 }
 
-/// Why a runtime does not apply the CDI devices that a plugin names; `None` if it does.
+/// What the specifications have of the devices that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Devices {
+    /// The qualified names (`nvidia.com/gpu=GPU-…`).
+    pub(super) qualified: Vec<String>,
+    /// Why the other devices have none; `None` if all have one.
+    pub(super) missing: Option<String>,
+}
+
+/// Why a runtime is not known to apply the CDI devices that a plugin names; `None` if it is.
 ///
 /// containerd 1.7 and 2.0 read the field and ignore it: their containers would have no GPU. Of other runtimes it is not known.
-pub(super) fn ignores_devices(runtime: &str) -> Option<String> {
+pub(super) fn unsupported_reason(runtime: &str) -> Option<String> {
     let version = runtime.strip_prefix("containerd ").map(|version| version.trim_start_matches('v'));
     let mut numbers = version.unwrap_or_default().split('.').map(|number| number.parse::<u32>().ok());
     let applies = (numbers.next().flatten(), numbers.next().flatten()) >= (Some(2), Some(1));
@@ -44,51 +53,72 @@ impl CdiFolders {
     ///
     /// # Errors
     /// No specification names one of the devices.
-    pub fn qualified(&self, names: &[String]) -> Result<Vec<String>, String> {
-        let known = self.read();
-        let find = |name: &String| {
+    pub(super) fn qualified(&self, names: &[String]) -> Result<Vec<String>, String> {
+        let found = self.find(names);
+        found.missing.map_or(Ok(found.qualified), Err)
+    }
+
+    /// The qualified names of those devices that have one, and the reason why the others have none.
+    pub(super) fn find(&self, names: &[String]) -> Devices {
+        let (known, broken) = self.read();
+        let kind_of = |name: &str| {
             let named = known.iter().filter(|(_, device)| device == name);
-            let kinds = named.map(|(kind, _)| kind);
-            let kind = kinds.min_by_key(|kind| (*kind != KIND, (*kind).clone()));
-            kind.map(|kind| format!("{kind}={name}")).ok_or_else(|| self.lacks(name))
+            named.map(|(kind, _)| kind.as_str()).min_by_key(|kind| (*kind != KIND, *kind))
         };
-        names.iter().map(find).collect()
+        let (mut qualified, mut missing) = (Vec::new(), Vec::new());
+        for name in names {
+            match kind_of(name) {
+                Some(kind) => qualified.push(format!("{kind}={name}")),
+                None => missing.push(name.as_str()),
+            }
+        }
+        let missing = (!missing.is_empty()).then(|| self.no_device_message(&missing, &broken));
+        Devices { qualified, missing }
     }
 
-    fn lacks(&self, name: &str) -> String {
+    fn no_device_message(&self, names: &[&str], broken: &[String]) -> String {
         let folders: Vec<_> = self.0.iter().map(|folder| folder.display().to_string()).collect();
-        format!(
-            "no CDI specification in {} names the device {name} of kind {KIND}; `nvidia-ctk cdi generate \
+        let mut message = format!(
+            "no CDI specification in {} names the device {} of kind {KIND}; `nvidia-ctk cdi generate \
              --device-name-strategy=uuid` writes one",
-            folders.join(" or ")
-        )
+            folders.join(" or "),
+            names.join(" or ")
+        );
+        for file in broken {
+            message.push_str("; ");
+            message.push_str(file);
+        }
+        message
     }
 
-    /// Kind and name of each device. Files that cannot be read have none, as for the runtime.
-    fn read(&self) -> Vec<(String, String)> {
+    /// Kind and name of each device, and the files that cannot be read. Those have no device, as for the runtime.
+    fn read(&self) -> (Vec<(String, String)>, Vec<String>) {
         let folders = self.0.iter().filter_map(|folder| fs::read_dir(folder).ok());
         let files = folders.flatten().filter_map(|item| Some(item.ok()?.path()));
-        let specifications = files.filter_map(|file| specification(&file));
-        let ours = specifications.filter(|spec| spec.kind == KIND || spec.kind.ends_with(OTHER_KIND));
-        ours.flat_map(|spec| spec.devices.into_iter().map(move |device| (spec.kind.clone(), device.name)))
-            .collect()
+        let (mut known, mut broken) = (Vec::new(), Vec::new());
+        for file in files.filter(|file| is_specification(file)) {
+            match specification(&file) {
+                Ok(spec) if spec.kind == KIND || spec.kind.ends_with(OTHER_KIND) => {
+                    known.extend(spec.devices.into_iter().map(|device| (spec.kind.clone(), device.name)));
+                }
+                Ok(_) => {}
+                Err(why) => broken.push(format!("{} cannot be read: {why}", file.display())),
+            }
+        }
+        // A folder lists its files in any order, and a message that changes would count as news.
+        broken.sort();
+        (known, broken)
     }
 }
 
-fn specification(file: &Path) -> Option<Specification> {
-    let extension = file.extension()?;
-    if extension != "json" && extension != "yaml" {
-        return None;
-    }
-    let text = fs::read_to_string(file).ok()?;
+fn is_specification(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "json" || extension == "yaml")
+}
+
+fn specification(file: &Path) -> Result<Specification, String> {
+    let text = fs::read_to_string(file).map_err(|why| why.to_string())?;
     // JSON is YAML.
-    match serde_yaml::from_str(&text) {
-        Ok(found) => Some(found),
-        Err(why) => {
-            tracing::warn!(file = %file.display(), %why, "a CDI specification cannot be read");
-            None
-        }
-    }
+    serde_yaml::from_str(&text).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]

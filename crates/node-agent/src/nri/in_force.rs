@@ -6,6 +6,7 @@ use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
 use tracing::info;
 
+use super::cdi::Devices;
 use super::{CdiFolders, Registration};
 use crate::node::events::{EventQueue, Reason, about_node};
 use crate::tasks::replace_if_new;
@@ -17,11 +18,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Injection {
     /// NRI where the runtime and the CDI specifications allow it, else NVIDIA's container runtime.
-    #[default]
     Auto,
     /// NRI only.
     Nri,
     /// NVIDIA's container runtime only.
+    #[default]
     Runtime,
 }
 
@@ -30,8 +31,8 @@ pub enum Injection {
 pub enum InForce {
     /// The runtime has not answered yet.
     Unknown,
-    /// This plugin, named by the runtime's name.
-    Nri(String),
+    /// This plugin: the runtime's name, and why some GPUs have no CDI device.
+    Nri(String, Option<String>),
     /// NVIDIA's container runtime, and why not NRI.
     Runtime(String),
     /// None, and why.
@@ -42,7 +43,7 @@ impl InForce {
     /// Whether containers can get GPUs.
     #[must_use]
     pub fn works(&self) -> bool {
-        matches!(self, Self::Nri(_) | Self::Runtime(_))
+        matches!(self, Self::Nri(..) | Self::Runtime(_))
     }
 
     /// Value of the metric's label; `None` while it is unknown.
@@ -50,7 +51,7 @@ impl InForce {
     pub fn label(&self) -> Option<&'static str> {
         match self {
             Self::Unknown => None,
-            Self::Nri(_) => Some("nri"),
+            Self::Nri(..) => Some("nri"),
             Self::Runtime(_) => Some("runtime"),
             Self::None(_) => Some("none"),
         }
@@ -61,7 +62,10 @@ impl InForce {
     pub fn text(&self) -> String {
         match self {
             Self::Unknown => "the container runtime has not answered yet on its NRI socket".to_owned(),
-            Self::Nri(runtime) => format!("containers get their GPUs by NRI of {runtime} and CDI"),
+            Self::Nri(runtime, None) => format!("containers get their GPUs by NRI of {runtime} and CDI"),
+            Self::Nri(runtime, Some(missing)) => {
+                format!("containers get their GPUs by NRI of {runtime} and CDI, but not all: {missing}")
+            }
             Self::Runtime(why) => {
                 format!(
                     "containers get their GPUs by NVIDIA's container runtime from NVIDIA_VISIBLE_DEVICES: {why}"
@@ -74,14 +78,14 @@ impl InForce {
     }
 }
 
-/// Decides the path in force.
+/// Decides the path in force. A GPU without a CDI device does not keep the others from NRI.
 #[must_use]
-fn decide(wanted: Injection, registration: &Registration, devices: Result<(), String>) -> InForce {
-    let why = match (wanted, registration, devices) {
+fn decide(wanted: Injection, registration: &Registration, gpus: Devices) -> InForce {
+    let why = match (wanted, registration, gpus.missing) {
         (Injection::Runtime, ..) => return InForce::Runtime("--injection=runtime".to_owned()),
         (_, None, _) => return InForce::Unknown,
-        (_, Some(Ok(runtime)), Ok(())) => return InForce::Nri(runtime.clone()),
-        (_, Some(Ok(_)), Err(why)) => why,
+        (_, Some(Ok(_)), Some(why)) if gpus.qualified.is_empty() => why,
+        (_, Some(Ok(runtime)), missing) => return InForce::Nri(runtime.clone(), missing),
         (_, Some(Err(why)), _) => format!("no NRI: {why}"),
     };
     if wanted == Injection::Nri { InForce::None(why) } else { InForce::Runtime(why) }
@@ -107,19 +111,23 @@ pub async fn follow(
     events: EventQueue,
 ) {
     let mut check = tokio::time::interval(CHECK_EVERY);
-    // The first tick is at once.
+    // The first tick comes at once.
     let mut ticks = 0_u32;
     loop {
         let uuids: Vec<String> =
             inventory.borrow_and_update().gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
         let folders = settings.cdi.clone();
-        let named = tokio::task::spawn_blocking(move || folders.qualified(&uuids).map(drop)).await;
+        let named = tokio::task::spawn_blocking(move || folders.find(&uuids)).await;
         let known = registration.borrow_and_update().clone();
-        // A runtime that accepts the connection and then is silent must not keep the node back.
+        // If the runtime does not answer for 10 s, NRI counts as absent.
         let known = known.or_else(|| {
             (ticks > 1).then(|| Err("the runtime accepts the connection and does not answer".to_owned()))
         });
-        let now = decide(settings.wanted, &known, named.unwrap_or_else(|why| Err(why.to_string())));
+        let failed = |why: tokio::task::JoinError| Devices {
+            qualified: Vec::new(),
+            missing: Some(format!("CDI specifications were not read: {why}")),
+        };
+        let now = decide(settings.wanted, &known, named.unwrap_or_else(failed));
         let before = in_force.borrow().label();
         if now.label() != before {
             info!(path = now.label(), "{}", now.text());
@@ -130,7 +138,7 @@ pub async fn follow(
         }
         in_force.send_if_modified(|last| replace_if_new(last, now));
         tokio::select! {
-            // Without a plugin it never changes.
+            // With --injection=runtime there is no plugin, so this branch is disabled.
             Ok(()) = registration.changed() => {}
             changed = inventory.changed() => if changed.is_err() { return },
             _ = check.tick() => ticks = ticks.saturating_add(1),

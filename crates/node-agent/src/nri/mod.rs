@@ -28,7 +28,7 @@ pub(crate) use own_driver::give_own_driver;
 pub(crate) use tenants::{TenantPlugin, serve_tenants};
 
 /// The variable from which NVIDIA's container runtime takes the GPUs of a container.
-const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
+pub(crate) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Its value for no GPU. NVIDIA's CDI specifications set it, too, so that the runtime adds nothing to what CDI brings.
 const VOID: &str = "void";
 

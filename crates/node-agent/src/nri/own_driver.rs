@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::cdi::ignores_devices;
+use super::cdi::unsupported_reason;
 use super::session::{Plugin, RuntimeName};
 use super::{Places, VISIBLE_DEVICES, VOID, supervisor};
 
@@ -27,8 +27,8 @@ struct OwnDriverPlugin {
     places: Places,
     pod_uid: String,
     ready: CancellationToken,
-    /// Why the runtime would ignore the device.
-    ignores_devices: Option<String>,
+    /// Why the runtime is not known to apply the device.
+    unsupported_reason: Option<String>,
 }
 
 /// Serves until `stop`. From the moment at which the agent's container may be created, it answers `/readyz` at `health`.
@@ -43,7 +43,7 @@ pub(crate) async fn give_own_driver(
 ) -> anyhow::Result<()> {
     let ready = CancellationToken::new();
     let socket = places.socket.clone();
-    let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), ignores_devices: None };
+    let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), unsupported_reason: None };
     let answer = async {
         ready.cancelled().await;
         let listener =
@@ -71,7 +71,7 @@ impl Plugin for OwnDriverPlugin {
 
     fn registered(&mut self, runtime: RuntimeName, _pods: &[PodSandbox], _containers: &[Container]) {
         info!(runtime, "registered with the runtime's NRI");
-        self.ignores_devices = ignores_devices(&runtime);
+        self.unsupported_reason = unsupported_reason(&runtime);
         self.ready.cancel();
     }
 
@@ -84,7 +84,7 @@ impl Plugin for OwnDriverPlugin {
         if pod.uid != self.pod_uid || container.name != CONTAINER {
             return Ok(ContainerAdjustment::default());
         }
-        let devices = match &self.ignores_devices {
+        let devices = match &self.unsupported_reason {
             Some(why) => Err(why.clone()),
             None => self.places.cdi.qualified(&[ALL.to_owned()]),
         };

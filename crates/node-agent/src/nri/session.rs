@@ -66,25 +66,28 @@ pub(super) enum SessionError {
     Call { method: &'static str, why: prost::DecodeError },
 }
 
-/// State of one registered connection.
+/// State of one connection.
 #[derive(Debug, Default)]
 struct Session {
     runtime: RuntimeName,
     request_timeout: Duration,
     pods: Vec<PodSandbox>,
     containers: Vec<Container>,
+    is_registered: bool,
 }
 
-/// Registers and answers until the connection ends.
-pub(super) async fn serve(mut stream: UnixStream, plugin: &mut impl Plugin) -> SessionError {
-    match answer_calls(&mut stream, plugin).await {
+/// Registers and answers until the connection ends. Returns why it ended, and whether the plugin was registered.
+pub(super) async fn serve(mut stream: UnixStream, plugin: &mut impl Plugin) -> (SessionError, bool) {
+    let mut session = Session { request_timeout: REQUEST_TIMEOUT, ..Session::default() };
+    match answer_calls(&mut stream, &mut session, plugin).await {
         Ok(never) => match never {},
-        Err(why) => why,
+        Err(why) => (why, session.is_registered),
     }
 }
 
 async fn answer_calls(
     stream: &mut UnixStream,
+    session: &mut Session,
     plugin: &mut impl Plugin,
 ) -> Result<std::convert::Infallible, SessionError> {
     let request =
@@ -95,7 +98,6 @@ async fn answer_calls(
         payload: request.encode_to_vec(),
     };
     send(stream, Connection::Runtime, REGISTRATION, Kind::Request, request.encode_to_vec()).await?;
-    let mut session = Session { request_timeout: REQUEST_TIMEOUT, ..Session::default() };
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -174,6 +176,7 @@ impl Session {
                     let (pods, containers) =
                         (std::mem::take(&mut self.pods), std::mem::take(&mut self.containers));
                     plugin.registered(self.runtime.clone(), &pods, &containers);
+                    self.is_registered = true;
                 }
                 Ok(SynchronizeResponse { more: request.more }.encode_to_vec())
             }

@@ -39,7 +39,7 @@ fn first_profile_of_the_nodes_labels_replaces_its_flags_and_no_others() {
         "--seats-per-gpu=7",
         "--http=127.0.0.1:9500",
         "--state-folder=/s",
-        "--injection=nri",
+        "--injection=auto",
     ];
     let mut arguments = Program::parse_from(flags).arguments;
     let before = Config::read(&arguments, |_| None).unwrap();

@@ -7,7 +7,7 @@ async fn only_the_agents_container_of_its_own_pod_gets_all_gpus() {
     let places = Places { socket: "/absent".into(), cdi: CdiFolders(vec![root.path().to_owned()]) };
     let ready = CancellationToken::new();
     let mut plugin =
-        OwnDriverPlugin { places, pod_uid: "mine".into(), ready: ready.clone(), ignores_devices: None };
+        OwnDriverPlugin { places, pod_uid: "mine".into(), ready: ready.clone(), unsupported_reason: None };
     let adjust = async |plugin: &mut OwnDriverPlugin, uid: &str, name: &str| {
         let pod = PodSandbox { uid: uid.into(), ..PodSandbox::default() };
         let container = Container { name: name.into(), ..Container::default() };
@@ -17,7 +17,7 @@ async fn only_the_agents_container_of_its_own_pod_gets_all_gpus() {
     std::fs::write(root.path().join("gpu.yaml"), "kind: nvidia.com/gpu\ndevices: [{name: all}]\n").unwrap();
     let given = adjust(&mut plugin, "mine", "node-agent").await.unwrap();
     assert_eq!(given.cdi_devices, [CdiDevice { name: "nvidia.com/gpu=all".into() }]);
-    // The name of the container is no secret: another pod may have one.
+    // Another pod may have a container of this name.
     for (uid, name) in [("other", "node-agent"), ("mine", "own-driver"), ("", "")] {
         assert_eq!(adjust(&mut plugin, uid, name).await, Ok(ContainerAdjustment::default()));
     }

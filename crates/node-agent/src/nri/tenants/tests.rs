@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
+use sluice_proto::nri::ContainerState;
+
 use super::*;
 use crate::library::Library;
+use crate::node::events::Reason;
 use crate::nri::CdiFolders;
 use crate::pods::{Assignments, Refusal};
 
@@ -35,7 +38,8 @@ fn bed(injection: Injection) -> Bed {
         assignments: known,
         events: queue,
         registration: watch::channel(None).0,
-        ignores_devices: None,
+        in_force: watch::channel(InForce::Nri("containerd v2.2.9".into(), None)).1,
+        unsupported_reason: None,
     };
     Bed { plugin, pods, assignments, events, root }
 }
@@ -107,6 +111,38 @@ async fn container_waits_for_its_pod_and_is_refused_at_the_bound() {
 }
 
 #[tokio::test]
+async fn unknown_pod_is_left_to_nvidias_runtime_by_auto() {
+    let mut bed = bed(Injection::Auto);
+    let container = Container { name: "main".into(), ..Container::default() };
+    let adjusted = bed.plugin.adjust(&sandbox(), &container, Duration::from_millis(1)).await;
+    assert_eq!(adjusted, Ok(ContainerAdjustment::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn auto_neither_delays_nor_refuses_a_container_where_nri_is_not_in_force() {
+    let mut bed = bed(Injection::Auto);
+    bed.plugin.in_force = watch::channel(InForce::Runtime("no CDI specification".into())).1;
+    let start = tokio::time::Instant::now();
+    assert_eq!(bed.adjust("main").await, Ok(ContainerAdjustment::default()));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let refused = [("u".to_owned(), Refusal::NotAssigned)].into();
+    bed.assignments.send_replace(Some(Arc::new(Assignments { refused, ..Assignments::default() })));
+    assert_eq!(bed.adjust("main").await, Ok(ContainerAdjustment::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn absence_of_nri_is_published_once() {
+    let bed = bed(Injection::Auto);
+    let mut registration = bed.plugin.registration.subscribe();
+    let published = async {
+        registration.changed().await.unwrap();
+        let again = tokio::time::timeout(Duration::from_secs(60), registration.changed()).await;
+        assert!(again.is_err(), "published again: {:?}", registration.borrow());
+    };
+    tokio::select! { () = serve_tenants(bed.plugin) => {}, () = published => {} }
+}
+
+#[tokio::test]
 async fn refused_pod_gets_the_reason() {
     let mut bed = bed(Injection::Auto);
     let refused = [("u".to_owned(), Refusal::NotAssigned)].into();
@@ -150,12 +186,31 @@ async fn containers_that_were_created_without_the_plugin_are_reported() {
         ..Container::default()
     };
     let complete = bed.adjust("main").await.unwrap();
+    // A pod that no webhook has seen names no container.
+    let mut unnamed = sandbox();
+    unnamed.annotations.remove("sluice.dev/container");
+    let view = PodView {
+        uid: "u".into(),
+        container: "main".into(),
+        annotations: unnamed.annotations.clone(),
+        ..PodView::default()
+    };
+    bed.pods.send_replace(Some(Arc::new([("u".to_owned(), Arc::new(view))].into())));
+    bed.plugin.registered(
+        "containerd v2.2.9".into(),
+        &[unnamed],
+        &[running("main", &ContainerAdjustment::default())],
+    );
+    assert!(bed.events.try_recv().unwrap().note.contains("nothing limits it"));
+    bed.report("GPU-1");
     let without_gpu = ContainerAdjustment { env: Vec::new(), ..complete.clone() };
     let nothing = ContainerAdjustment::default();
     let containers = [running("main", &complete), running("side", &nothing)];
     bed.plugin.registered("containerd v2.2.9".into(), &[sandbox()], &containers);
     assert!(bed.events.try_recv().is_err());
-    for (adjusted, word) in [(&without_gpu, "has no GPU"), (&nothing, "nothing limits it")] {
+    for (adjusted, word) in
+        [(&without_gpu, "unless NVIDIA's runtime gave it one"), (&nothing, "nothing limits it")]
+    {
         bed.plugin.registered("containerd v2.2.9".into(), &[sandbox()], &[running("main", adjusted)]);
         let event = bed.events.try_recv().unwrap();
         assert_eq!((event.about.uid.as_deref(), event.reason), (Some("u"), Reason::NotInjected));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sluice_proto::nri::{Container, ContainerState, CreateContainerRequest, PodSandbox, SynchronizeRequest};
 
 use super::node::{Node, of_reason, soon, uuid};
+use crate::support::kubelet::Kubelet;
 use crate::support::runtime::Runtime;
 
 const QUOTA: (&str, &str) = ("quota", "0.3");
@@ -92,16 +93,26 @@ async fn unknown_pod_is_refused_before_the_runtime_gives_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_without_nri_says_so_and_offers_no_slots_or_falls_back() {
     let node = Node::with_gpus(1).await;
+    let mut kubelet = Kubelet::start(&node.plugin_folder());
     let agent = node.start_agent_with("nri").await;
     metric(&node, "none").await;
     let events = of_reason(&mut node.api.seen(), "InjectionUnavailable", 1).await;
     assert!(events[0]["note"].as_str().unwrap().contains("nri.sock"), "{events:?}");
     assert!(node.get("/readyz").await.1.contains("containers cannot get GPUs"));
+    assert!(!kubelet.has_plugin());
+    // NRI appears.
+    node.write_cdi(&[uuid(0)]);
+    let runtime = Runtime::listen(&node.nri_socket());
+    let _plugin = runtime.next_plugin(SynchronizeRequest::default()).await;
+    assert_eq!(kubelet.next_plugin().await.request.resource_name, "sluice.dev/gpu");
+    of_reason(&mut node.api.seen(), "InjectionChanged", 1).await;
     agent.end().await;
+    drop(runtime);
+    std::fs::remove_file(node.nri_socket()).unwrap();
 
     let agent = node.start_agent_with("auto").await;
     metric(&node, "runtime").await;
-    let events = of_reason(&mut node.api.seen(), "InjectionChanged", 1).await;
-    assert!(events[0]["note"].as_str().unwrap().contains("no NRI: "), "{events:?}");
+    let events = of_reason(&mut node.api.seen(), "InjectionChanged", 2).await;
+    assert!(events[1]["note"].as_str().unwrap().contains("no NRI: "), "{events:?}");
     agent.end().await;
 }

@@ -109,7 +109,10 @@ impl Node {
             format!("--cdi-folder={}", path("cdi")),
             format!("--injection={injection}"),
         ];
-        let config = Config::read(&Program::parse_from(flags).arguments, |_| None).unwrap();
+        let config = Config::read(&Program::parse_from(flags).arguments, |name| {
+            (name == "NVIDIA_VISIBLE_DEVICES").then(|| "void".to_owned())
+        })
+        .unwrap();
         let environment = Environment {
             client: self.api.client.clone(),
             gpus: self.gpus.clone(),
@@ -157,6 +160,11 @@ impl Node {
             }
         })
         .await
+    }
+
+    /// Kubelet's folder of device plugins.
+    pub fn plugin_folder(&self) -> PathBuf {
+        self.root.path().join("plugins")
     }
 
     /// Where the agent looks for the runtime.

@@ -77,6 +77,11 @@ impl Kubelet {
         super::soon("a registration", self.plugins.recv()).await.unwrap()
     }
 
+    /// Whether a plugin has registered that `next_plugin` has not returned.
+    pub fn has_plugin(&self) -> bool {
+        !self.plugins.is_empty()
+    }
+
     /// Ends like a killed process: the socket's file remains.
     pub async fn kill(self) {
         self.server.abort();
