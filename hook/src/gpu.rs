@@ -120,6 +120,10 @@ impl Driver for Gpu {
         preempt::has_queued_commands(context)
     }
 
+    fn has_queued_of_destroyed(&self, context: u64) -> bool {
+        preempt::has_queued_commands_of_destroyed(context)
+    }
+
     fn held_back_since_ns(&self) -> Option<u64> {
         preempt::manager::closed_since_ns()
     }

@@ -31,11 +31,13 @@ mod waits;
 mod worker;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_driver_api::CUresult;
 use sluice_preempt::engine::Engine;
 use sluice_preempt::ids::Code;
+use sluice_preempt::queue::Queue;
 
 use crate::clock::HostClock;
 use crate::leaked::Leaked;
@@ -121,12 +123,23 @@ extern "C" fn at_exit() {
 /// Whether commands of a context are in host queues, so that the driver does not know of them. Those that a stop by the program may keep
 /// there do not count: the program may never resume the stream.
 pub(crate) fn has_queued_commands(context: u64) -> bool {
+    has_pending_commands(|| streams::of_context(context)) || has_queued_commands_of_destroyed(context)
+}
+
+/// The same for commands of destroyed streams only.
+pub(crate) fn has_queued_commands_of_destroyed(context: u64) -> bool {
+    has_pending_commands(|| {
+        let mut ended = streams::ended();
+        ended.retain(|queue| queue.stream().context.0 == context);
+        ended
+    })
+}
+
+fn has_pending_commands(queues: impl FnOnce() -> Vec<Arc<Queue>>) -> bool {
     is_engaged()
         && engine().is_some_and(|engine| {
             crate::governed::guarded(false, || {
-                let ended = streams::ended().into_iter().filter(|queue| queue.stream().context.0 == context);
-                streams::of_context(context).into_iter().chain(ended).any(|queue| {
-                    let queue = &queue;
+                queues().iter().any(|queue| {
                     engine.pending_commands(queue) > 0
                         && (preemptors::is_preempted_by_manager(queue.id())
                             || !preemptors::is_any_preempted_by_program())

@@ -68,6 +68,8 @@ pub(crate) struct ManagedDevice {
     pub(crate) memory: MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
     pub(crate) active_hold: hold_kernel::ActiveHold,
+    /// Held while a limit of a context changes that takes memory.
+    pub(crate) changing_limit: Mutex<()>,
     tracked: AtomicBool,
     /// When the tracker may be started again after a failure.
     next_start_ns: AtomicU64,

@@ -281,8 +281,12 @@ pub(crate) struct FakeDriver {
     pub(crate) no_context: AtomicBool,
     /// Since when the manager holds them back; 0 if it does not.
     pub(crate) held_back_ns: AtomicU64,
-    /// Until when commands wait in queues of the hook.
+    /// Until when commands wait in queues of the hook, also those of destroyed streams.
     pub(crate) queued_until_ns: AtomicU64,
+    /// Commands of a stream that the program has not destroyed wait in a queue of the hook.
+    pub(crate) live_queued: AtomicBool,
+    /// Questions about queued commands.
+    pub(crate) queue_queries: AtomicU64,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -336,7 +340,12 @@ impl Driver for FakeDriver {
         (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
     }
 
-    fn has_queued(&self, _context: u64) -> bool {
+    fn has_queued(&self, context: u64) -> bool {
+        self.live_queued.load(SeqCst) || self.has_queued_of_destroyed(context)
+    }
+
+    fn has_queued_of_destroyed(&self, _context: u64) -> bool {
+        self.queue_queries.fetch_add(1, SeqCst);
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         now < self.queued_until_ns.load(SeqCst)
     }

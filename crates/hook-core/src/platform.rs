@@ -131,6 +131,9 @@ pub trait Driver {
     /// Whether commands of the context wait in queues of the hook. They reach the driver later, without a call of the program.
     fn has_queued(&self, context: u64) -> bool;
 
+    /// The same for commands of destroyed streams only.
+    fn has_queued_of_destroyed(&self, context: u64) -> bool;
+
     /// Since when the manager has the hook hold queued commands back; `None` if it does not.
     fn held_back_since_ns(&self) -> Option<u64> {
         None

@@ -5,6 +5,7 @@ use sluice_driver_api::types::CUstream;
 use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use sluice_preempt::command::Work;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::deferred_release::{self, When};
@@ -143,18 +144,31 @@ pub(crate) fn free_in_stream(
     (stream, per_thread): (CUstream, bool),
     real: impl Fn(CUstream) -> CUresult + Copy + Send + Sync + 'static,
 ) -> CUresult {
-    let free = move |on: (CUstream, bool), when| {
-        let release = |allocation| release_behind(allocation, on, when);
-        free_by(HandleSpace::Pointer, pointer, || real(on.0), |real| real(), release)
+    let freed = Cell::new(None);
+    let at_call = |on: (CUstream, bool)| {
+        let keep = |allocation| freed.set(Some((allocation, on)));
+        free_by(HandleSpace::Pointer, pointer, || real(on.0), |real| real(), keep)
     };
-    preempt::submit_by_value(
+    let later = move |on| {
+        let release = |allocation| release_behind(allocation, (on, false), When::Later);
+        free_by(HandleSpace::Pointer, pointer, || real(on), |real| real(), release)
+    };
+    let result = preempt::submit_by_value(
         (Some(stream), per_thread),
         || Work::Small,
-        || free((stream, per_thread), When::AtCall),
-        |on| free((on, false), When::AtCall),
+        || at_call((stream, per_thread)),
+        |on| at_call((on, false)),
         || None,
-        || Box::new(move |on| free((on, false), When::Later)),
-    )
+        || Box::new(later),
+    );
+    // Only here: during the call other submissions wait for the engine, and the release may ask the manager.
+    if let Some((allocation, on)) = freed.take() {
+        process::with_thread(|thread| {
+            let _inside = thread.enter();
+            guarded((), || release_behind(allocation, on, When::AtCall));
+        });
+    }
+    result
 }
 
 /// Releases the charge of memory that was freed in a stream, once the GPU has reached the free.

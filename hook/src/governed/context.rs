@@ -7,7 +7,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 use sluice_hook_core::lock;
 
-use super::{deferred_release, guarded};
+use super::{context_limit, deferred_release, guarded};
 use crate::channel_groups;
 use crate::hold_kernel;
 use crate::preempt;
@@ -34,11 +34,13 @@ static ATTACHED: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
 /// # Safety
 /// If `real` succeeds, it has written `context`.
 pub(crate) unsafe fn attach(context: *mut CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
+    // With the lock held: a `cuCtxDetach` of another thread must find the use as soon as the driver counts it.
+    let attached = process::check_governed().is_ok().then(|| lock(&ATTACHED));
     let result = changes_current(real);
-    if result == CUresult::SUCCESS && process::check_governed().is_ok() {
+    if let Some(mut attached) = attached.filter(|_| result == CUresult::SUCCESS) {
         // SAFETY: the driver has succeeded, so it has written the handle.
         let context = unsafe { *context }.expose_provenance() as u64;
-        guarded((), || *lock(&ATTACHED).entry(context).or_default() += 1);
+        guarded((), || *attached.entry(context).or_default() += 1);
     }
     result
 }
@@ -71,7 +73,7 @@ pub(crate) fn destroy_green(green: CUgreenCtx, real: impl FnOnce() -> CUresult) 
         // SAFETY: the program passes the handle of a green context; `context` is writable.
         let _found = unsafe { get(&raw mut context, green) };
     }
-    // The memory of a green context belongs to its device.
+    // The memory of a green context belongs to its device, except for what its limits add.
     let context = context.expose_provenance() as u64;
     ending(context, false, real, has_ended)
 }
@@ -126,6 +128,9 @@ pub(super) fn ending(
         preempt::cancel_context_end(context);
     }
     drop(guards);
+    if ended {
+        guarded((), || context_limit::end_context(context));
+    }
     if ended && ends_memory {
         guarded((), || {
             let freed = process::allocations().remove_context(context);

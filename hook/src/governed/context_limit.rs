@@ -1,6 +1,8 @@
-//! Limits of a context that take GPU memory (`cuCtxSetLimit`): the stack of each thread, of which the GPU has one for all threads that it can
-//! run at once, and the heap of kernels. The memory of the initial limits is a part of the context; what a call adds is charged.
+//! Limits of a context that take GPU memory (`cuCtxSetLimit`): the stack of each thread, of which the GPU has one for all
+//! threads that it can run at once, and the heap of kernels. The memory of the initial limits is a part of the context. What
+//! exceeds it is charged.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,22 +25,28 @@ struct Change {
     space: HandleSpace,
     /// How often the GPU has what the limit bounds.
     number: u64,
-    /// The limit before the call, in bytes.
-    before: u64,
+    /// The limit before the first call, in bytes.
+    initial: u64,
 }
 
-/// Held during a change: the limit that the driver reports before and after it tells what it adds.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// The limits before the first call that changes them, in bytes.
+static INITIAL: Mutex<BTreeMap<(HandleSpace, u64), u64>> = Mutex::new(BTreeMap::new());
 
 /// `cuCtxSetLimit`.
 pub(crate) fn set(limit: CUlimit, value: usize, real: impl FnOnce() -> CUresult) -> CUresult {
     let call = || sync::may_wait(real);
+    let space = match limit {
+        CU_LIMIT_STACK_SIZE => HandleSpace::Stack,
+        CU_LIMIT_MALLOC_HEAP_SIZE => HandleSpace::Heap,
+        _ => return call(),
+    };
     if process::check_governed().is_err() {
         return call();
     }
-    let _alone = lock(&CHANGING);
-    let Some(change) = guarded(None, || Change::of(limit)) else { return call() };
-    let reserved = change.bytes(change.before, value as u64);
+    let Some(change) = guarded(None, || Change::of(limit, space)) else { return call() };
+    // The limit that the driver reports after the call must be this call's.
+    let _alone = lock(&change.managed.changing_limit);
+    let reserved = change.bytes(value as u64).saturating_sub(change.charged());
     if !guarded(true, || change.reserve(reserved)) {
         COUNTERS.refused.fetch_add(1, Relaxed);
         return CUresult::ERROR_OUT_OF_MEMORY;
@@ -48,30 +56,35 @@ pub(crate) fn set(limit: CUlimit, value: usize, real: impl FnOnce() -> CUresult)
     result
 }
 
+/// A context has ended, also a green one: releases what its limits added.
+pub(super) fn end_context(context: u64) {
+    for space in [HandleSpace::Stack, HandleSpace::Heap] {
+        lock(&INITIAL).remove(&(space, context));
+        let charged = process::allocations().release(space, context);
+        charged.into_iter().for_each(charge::release);
+    }
+}
+
 impl Change {
-    /// `None` if the limit takes no memory, or if nothing is charged.
-    fn of(limit: CUlimit) -> Option<Self> {
-        let space = match limit {
-            CU_LIMIT_STACK_SIZE => HandleSpace::Stack,
-            CU_LIMIT_MALLOC_HEAP_SIZE => HandleSpace::Heap,
-            _ => return None,
-        };
+    /// `None` if nothing is charged.
+    fn of(limit: CUlimit, space: HandleSpace) -> Option<Self> {
         let managed = process::current_device().inspect_err(|reason| process::count_bypass(*reason)).ok()?;
         let device = managed.ordinal.cast_signed();
-        let number = if limit == CU_LIMIT_STACK_SIZE { gpu::resident_threads(device)? } else { 1 };
-        Some(Self {
-            managed,
-            context: gpu::current_context()?,
-            limit,
-            space,
-            number,
-            before: gpu::limit(limit)?,
-        })
+        let number = if space == HandleSpace::Stack { gpu::resident_threads(device)? } else { 1 };
+        let context = gpu::current_context()?;
+        let now = gpu::limit(limit)?;
+        // Each call reads the limit and stores it here before it changes it, so the first value stored is the initial one.
+        let initial = *lock(&INITIAL).entry((space, context)).or_insert(now);
+        Some(Self { managed, context, limit, space, number, initial })
     }
 
-    /// Bytes that the limit takes more at `to` than at `from`.
-    fn bytes(&self, from: u64, to: u64) -> u64 {
-        to.saturating_sub(from).saturating_mul(self.number)
+    /// Bytes that the limit takes at `value`, besides those of the context.
+    fn bytes(&self, value: u64) -> u64 {
+        value.saturating_sub(self.initial).saturating_mul(self.number)
+    }
+
+    fn charged(&self) -> u64 {
+        process::allocations().get(self.space, self.context).map_or(0, |known| known.bytes)
     }
 
     fn reserve(&self, bytes: u64) -> bool {
@@ -90,16 +103,12 @@ impl Change {
 
     /// Records what the limit takes now, as the driver reports it, and releases the rest of the reservation.
     fn settle(&self, reserved: u64) {
-        let now = gpu::limit(self.limit).unwrap_or(self.before);
-        let mut allocations = process::allocations();
-        let charged = allocations.get(self.space, self.context).map_or(0, |known| known.bytes);
+        let charged = self.charged();
         let paid = charged.saturating_add(reserved);
-        let added = charged.saturating_add(self.bytes(self.before, now));
         // The driver may round the limit up a little.
-        let bytes = added.saturating_sub(self.bytes(now, self.before)).min(paid);
+        let bytes = gpu::limit(self.limit).map_or(charged, |now| self.bytes(now).min(paid));
         let allocation = Allocation { bytes, device: self.managed.ordinal, context: self.context, pool: 0 };
-        let _charged_before = allocations.insert(self.space, self.context, allocation);
-        drop(allocations);
+        let _charged_before = process::allocations().insert(self.space, self.context, allocation);
         self.managed.memory.release(paid - bytes);
     }
 }

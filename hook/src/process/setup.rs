@@ -1,6 +1,7 @@
 //! What runs when this library is loaded, in the child of a fork, and when the configuration or a device is first needed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sluice_comm::Name;
@@ -103,6 +104,7 @@ pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> 
         memory: MemoryAccount::new(memory, setup.config.fail_closed),
         ordinal,
         active_hold: hold_kernel::ActiveHold::none(),
+        changing_limit: Mutex::new(()),
         tracked: AtomicBool::new(false),
         next_start_ns: AtomicU64::new(0),
     })

@@ -1,4 +1,4 @@
-/* context_limits: raises and lowers the limits of a context that take memory, the heap of kernels and the stack of each thread. After each call
+/* context_limits: lowers and raises the limits of a context that take memory, the heap of kernels and the stack of each thread. After each call
  * prints its result and the MiB that are free, and at last those after the primary context was reset. Waits for the end of its input. */
 #include "common.h"
 
@@ -18,6 +18,8 @@ static void set(int limit, size_t value) {
 int main(void) {
     Gpu gpu = open_gpu();
     CUcontext context;
+    set(STACK, INITIAL_STACK / 2);
+    set(STACK, INITIAL_STACK);
     set(HEAP, INITIAL_HEAP + ((size_t)512 << 20));
     set(STACK, 3 * INITIAL_STACK);
     set(HEAP, INITIAL_HEAP);

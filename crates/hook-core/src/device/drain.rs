@@ -1,5 +1,7 @@
 //! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
+use std::collections::BTreeSet;
+
 use sluice_comm::HandOffStep;
 
 use super::Device;
@@ -103,13 +105,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return true;
         }
         // Commands of a destroyed stream may be queued, too.
-        let of_streams = state.streams.all().iter().map(|used| used.context);
-        let mut contexts: Vec<u64> =
-            of_streams.chain(state.orphaned_marks.iter().map(|mark| mark.context)).collect();
+        let of_streams: BTreeSet<u64> = state.streams.all().iter().map(|used| used.context).collect();
+        let of_orphans: BTreeSet<u64> = state.orphaned_marks.iter().map(|mark| mark.context).collect();
         drop(state);
-        contexts.sort_unstable();
-        contexts.dedup();
-        contexts.into_iter().any(|context| self.driver.has_queued(context))
+        of_streams.iter().any(|context| self.driver.has_queued(*context))
+            || of_orphans.difference(&of_streams).any(|context| self.driver.has_queued_of_destroyed(*context))
     }
 
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.

@@ -1,5 +1,6 @@
 //! The tracker: one thread that keeps the connection, ends grants at their deadline, and ends them early when the program is idle.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
@@ -303,11 +304,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.end_burst_if_clean(&mut state, now, None);
     }
 
-    /// Returns the events on destroyed streams that the GPU has reached, unless commands of such a stream may still be queued. Called with the handles locked: nothing else removes events then, but
-    /// the loss of the manager may add some.
+    /// Returns the events on destroyed streams that the GPU has reached, unless commands of such a stream may still be queued.
+    /// Called with the handles locked: nothing else removes events then, but the loss of the manager may add some.
     fn discard_reached_orphans(&self) {
         let orphans = self.lock().orphaned_marks.clone();
-        let is_done = |mark: &Mark| !self.driver.has_queued(mark.context) && self.driver.is_reached(*mark);
+        let mut contexts: BTreeSet<u64> = orphans.iter().map(|mark| mark.context).collect();
+        contexts.retain(|context| !self.driver.has_queued_of_destroyed(*context));
+        let is_done = |mark: &Mark| contexts.contains(&mark.context) && self.driver.is_reached(*mark);
         let reached: Vec<_> = orphans.into_iter().filter(is_done).collect();
         if !reached.is_empty() {
             self.lock().orphaned_marks.retain(|mark| !reached.contains(mark));

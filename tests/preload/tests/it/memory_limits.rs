@@ -132,10 +132,10 @@ fn what_a_program_adds_to_the_heap_and_the_stacks_of_a_context_is_charged_until_
     let _lock = shared();
     let node = Node::start(&format!("1\nadds 0.5 1.0 {}\n", 1024 * MIB));
     let mut tenant = node.tenant("adds", "context_limits").start();
-    let lines: Vec<String> = (0..6).map(|_| tenant.line()).collect();
+    let lines: Vec<String> = (0..8).map(|_| tenant.line()).collect();
     assert_eq!(
         lines,
-        ["0 512", "2 512", "0 1024", "0 496", "0 760", "1024"],
+        ["0 1024", "0 1024", "0 512", "2 512", "0 1024", "0 496", "0 760", "1024"],
         "2 is CUDA_ERROR_OUT_OF_MEMORY"
     );
     tenant.finish().expect_success();

@@ -37,7 +37,7 @@ const fn of_policy(policy: Policy) -> Option<(Treatment, &'static str)> {
         Policy::Launch | Policy::Cooperative => (Governed, "waits at the launch gate"),
         Policy::ContextLimit => (
             Charged,
-            "stacks and the heap of kernels are charged by what the call adds. The driver may wait: hold kernels end before",
+            "stacks and the heap of kernels are charged by what exceeds the initial limit. The driver may wait: hold kernels end before",
         ),
         Policy::GatedOrder | Policy::GatedTurn | Policy::GatedCopy | Policy::GatedSync => {
             (Governed, "waits at the launch gate, unless the process has an unlimited grant")

@@ -89,6 +89,23 @@ fn queued_commands_of_a_destroyed_stream_are_activity() {
     assert_eq!(reported(&device), [true, false]);
 }
 
+/// A stop by the program or a stream gate may keep the commands of one stream for long.
+#[test]
+fn events_of_destroyed_streams_are_returned_while_commands_of_another_stream_are_queued() {
+    let fixture = Fixture::new();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
+    device.driver.live_queued.store(true, SeqCst);
+    for handle in 100..103 {
+        launch(&device, &thread, handle);
+        drop(device.forget_stream(stream(handle)));
+    }
+    lock(&device.driver.busy).clear();
+    let queries_before = device.driver.queue_queries.load(SeqCst);
+    device.track();
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0, "the GPU has reached all three");
+    assert_eq!(device.driver.queue_queries.load(SeqCst) - queries_before, 1, "one question for the context");
+}
+
 #[test]
 fn work_in_submission_does_not_count_as_finished() {
     let fixture = Fixture::new();
