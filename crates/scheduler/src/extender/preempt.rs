@@ -5,6 +5,7 @@
 //! victims that make room on one GPU (or on as many whole ones as the pod asks for), and still meets the pod's other
 //! needs. A node where no eviction helps is left out, so no pod is evicted in vain.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 
 use kube::api::{Api, Patch, PatchParams};
@@ -21,6 +22,9 @@ use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, Met
 
 /// Resources that need no comparison of sums: a pod that fits on a GPU fits into the node's sum of the GPUs.
 const COUNTED_PER_GPU: [&str; 2] = [keys::MILLI, keys::MEMORY_MIB];
+
+/// Sets of pods that a call checks at most before its search becomes less thorough: milliseconds, under the lock.
+const CHECKS: usize = 10_000;
 
 impl Extender {
     /// Answers preempt. The room of the victims is kept for the pod on each node of the answer, until kube-scheduler has
@@ -65,7 +69,7 @@ impl Extender {
 ///
 /// kube-scheduler keeps a nomination after an answer without victims, and counts the pod on that node. Pods of the same or
 /// a lower priority that fit there would wait as long as it waits.
-async fn clear_nomination(client: kube::Client, pod: Pod) {
+pub(super) async fn clear_nomination(client: kube::Client, pod: Pod) {
     let (namespace, name) = pod.path();
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     // The API server refuses the patch if another pod has the name.
@@ -82,6 +86,7 @@ struct Search<'a> {
     demand: &'a Demand,
     budgets: Vec<&'a Budget>,
     disruptions_allowed: Vec<i32>,
+    checks_left: Cell<usize>,
     /// What the pod requests beside the amounts of a GPU.
     requests: BTreeMap<String, u64>,
     /// The stock scheduler may need victims for reasons that the requests do not show.
@@ -100,6 +105,7 @@ impl<'a> Search<'a> {
             demand,
             disruptions_allowed: budgets.iter().map(|budget| budget.disruptions_allowed()).collect(),
             budgets,
+            checks_left: Cell::new(CHECKS),
             requests,
             has_uncounted_needs: pod.spec().has_uncounted_needs(),
         })
@@ -124,6 +130,7 @@ impl<'a> Search<'a> {
             demand: self.demand,
             disruptions_allowed: &self.disruptions_allowed,
             needs: &needs,
+            checks_left: &self.checks_left,
         };
         let facts = |uid: &str| self.facts(uid, proposed_pods.contains(uid));
         let victims = self.state.index.victims(node, &preemptor, facts)?;
