@@ -6,7 +6,10 @@
 //! needs. A node where no eviction helps is left out, so no pod is evicted in vain.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::iter;
+use std::sync::Arc;
 
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -48,8 +51,10 @@ impl Extender {
         };
         let nominated = args.pod.nominated_node();
         let waits = nominated.is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
-        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node.
-        let proposals = proposals.iter().filter(|(node, _)| !waits || nominated == Some(node.as_str()));
+        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node, unless
+        // kube-scheduler does not propose that node any more.
+        let stays = nominated.filter(|node| waits && proposals.contains_key(*node));
+        let proposals = proposals.iter().filter(|(node, _)| stays.is_none_or(|stays| stays == *node));
         let found = proposals.filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
@@ -58,7 +63,7 @@ impl Extender {
         let deadline = self.clock.in_ns(self.policy.reservation);
         state.index.propose_nominations(args.pod.uid().unwrap_or_default(), &demand, kept, deadline);
         drop(state);
-        if answers.is_empty() && args.pod.nominated_node().is_some() && !waits {
+        if answers.is_empty() && nominated.is_some() && !waits {
             tokio::spawn(clear_nomination(self.client.clone(), args.pod));
         }
         Ok(ExtenderPreemptionResult { node_name_to_meta_victims: answers })
@@ -72,10 +77,21 @@ impl Extender {
 pub(super) async fn clear_nomination(client: kube::Client, pod: Pod) {
     let (namespace, name) = pod.path();
     let pods: Api<Pod> = Api::namespaced(client, namespace);
-    // The API server refuses the patch if another pod has the name.
-    let cleared = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": null}});
-    if let Err(error) = pods.patch_status(name, &PatchParams::default(), &Patch::Merge(cleared)).await {
-        tracing::warn!(%error, pod = pod.title(), "cannot clear a nomination");
+    // The API server refuses the patch if another pod has the name, or if kube-scheduler has chosen another node since.
+    let cleared = json!([
+        {"op": "test", "path": "/metadata/uid", "value": pod.uid()},
+        {"op": "test", "path": "/status/nominatedNodeName", "value": pod.nominated_node()},
+        {"op": "remove", "path": "/status/nominatedNodeName"},
+    ]);
+    let result = match serde_json::from_value(cleared) {
+        Ok(patch) => {
+            let patch = Patch::<()>::Json(patch);
+            pods.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+        }
+        Err(error) => Err(kube::Error::SerdeError(error)),
+    };
+    if let Err(error) = result {
+        tracing::info!(%error, pod = pod.title(), "did not clear a nomination");
     }
 }
 
@@ -91,6 +107,8 @@ struct Search<'a> {
     requests: BTreeMap<String, u64>,
     /// The stock scheduler may need victims for reasons that the requests do not show.
     has_uncounted_needs: bool,
+    /// The pod may need pods on the node that kube-scheduler does not propose.
+    needs_other_pods: bool,
 }
 
 impl<'a> Search<'a> {
@@ -108,15 +126,19 @@ impl<'a> Search<'a> {
             checks_left: Cell::new(CHECKS),
             requests,
             has_uncounted_needs: pod.spec().has_uncounted_needs(),
+            needs_other_pods: pod.spec().has_required_pod_affinity(),
         })
     }
 
     /// The victims on a node, and the room that they leave. `None` if no eviction there makes the pod fit.
     fn on_node(&self, node: &str, proposed: &MetaVictims) -> Option<(ProposedNode, MetaVictims)> {
-        let proposed_pods: HashSet<&str> = proposed.pods.iter().flatten().map(|pod| &*pod.uid).collect();
-        // The stock scheduler needs the end of other pods: they have no GPU, or this extender has not seen them yet.
+        let proposed_pods: Vec<&str> = proposed.pods.iter().flatten().map(|pod| &*pod.uid).collect();
         let (evictable, others): (Vec<&str>, Vec<&str>) =
-            proposed.pods.iter().flatten().map(|pod| &*pod.uid).partition(|uid| self.is_evictable(uid));
+            proposed_pods.iter().partition(|uid| self.importance(uid).is_some());
+        // It has a GPU, but the watch has not shown it yet as bound. Its eviction might be in vain.
+        if others.iter().any(|uid| !self.state.index.reservations(uid).is_empty()) {
+            return None;
+        }
         let freed = |resource: &String| -> u64 {
             let occupants = evictable.iter().filter_map(|uid| self.state.occupants.get(*uid));
             let amounts = occupants.filter_map(|one| one.requests.get(resource));
@@ -132,11 +154,9 @@ impl<'a> Search<'a> {
             needs: &needs,
             checks_left: &self.checks_left,
         };
-        let facts = |uid: &str| self.facts(uid, proposed_pods.contains(uid));
+        let facts = |uid: &str| self.facts(uid, proposed_pods.contains(&uid));
         let victims = self.state.index.victims(node, &preemptor, facts)?;
-        let uids =
-            victims.pods.iter().map(|uid| uid.to_string()).chain(others.iter().map(|uid| (*uid).to_owned()));
-        let pods: Vec<MetaPod> = uids.map(|uid| MetaPod { uid }).collect();
+        let pods = self.in_order(&victims.pods, &proposed_pods);
         if pods.is_empty() {
             return None;
         }
@@ -147,17 +167,42 @@ impl<'a> Search<'a> {
         Some((kept, MetaVictims { pods: Some(pods), violations }))
     }
 
-    /// Whether the pod is bound to GPUs, and has a lower priority.
-    fn is_evictable(&self, uid: &str) -> bool {
+    /// The victims and the proposed pods without a GPU in one order of importance. kube-scheduler takes the priority of
+    /// the first one for the highest.
+    ///
+    /// Both lists are in this order. The importance of a pod without a GPU is not known: it follows the victims that are
+    /// at least as important as a pod that it follows in the proposal.
+    fn in_order(&self, victims: &[Arc<str>], proposed: &[&str]) -> Vec<MetaPod> {
+        let mut victims = victims.iter().map(|uid| &**uid).peekable();
+        let mut ordered: Vec<&str> = Vec::new();
+        for uid in proposed {
+            match self.importance(uid) {
+                Some(least) => ordered.extend(iter::from_fn(|| {
+                    victims.next_if(|victim| self.importance(victim).is_some_and(|one| one <= least))
+                })),
+                None => ordered.push(uid),
+            }
+        }
+        let uids = ordered.into_iter().chain(victims);
+        uids.map(|uid| MetaPod { uid: uid.to_owned() }).collect()
+    }
+
+    /// Key of kube-scheduler's `MoreImportantPod`: the more important pod has the smaller key. `None` if the pod is not
+    /// bound to GPUs, or has no lower priority.
+    fn importance<'u>(&self, uid: &'u str) -> Option<(Reverse<i32>, i64, &'u str)> {
         let mut reservations = self.state.index.reservations(uid).iter();
-        let is_lower = |one: &Reservation| {
+        let is_lower = |one: &&Reservation| {
             one.state == ReservationState::Confirmed && one.demand.pod_priority < self.demand.pod_priority
         };
-        self.state.occupants.contains_key(uid) && reservations.any(is_lower)
+        let priority = reservations.find(is_lower)?.demand.pod_priority;
+        Some((Reverse(priority), self.state.occupants.get(uid)?.started, uid))
     }
 
     fn facts(&self, uid: &str, is_proposed: bool) -> Option<Evictable> {
         let occupant = self.state.occupants.get(uid)?;
+        if self.needs_other_pods && !is_proposed {
+            return None;
+        }
         let protects =
             |budget: &Budget| budget.protects(&occupant.namespace, &occupant.name, &occupant.labels);
         let budgets = self.budgets.iter().enumerate().filter(|(_, budget)| protects(budget));
