@@ -117,7 +117,14 @@ class Rights(unittest.TestCase):
             component for component in ("node-agent", "scheduler", "webhook")
             if (resource, verb) in [(found, done) for _, found, done, _ in rules(objects, component)]
         ]
-        self.assertEqual(having("pods/binding", "create"), ["scheduler"])
+        # The cluster's own role for a scheduler contains the right to bind, and all that the extender does beside its lease.
+        stock = [
+            [subject["name"] for subject in one["subjects"]] for one in of_kind(objects, "ClusterRoleBinding").values()
+            if one["roleRef"]["name"] == "system:kube-scheduler"
+        ]
+        self.assertEqual(stock, [["sluice-scheduler"]])
+        self.assertEqual({resource for _, resource, _, _ in rules(objects, "scheduler")}, {"leases"})
+        self.assertEqual(having("pods/binding", "create"), [])
         self.assertEqual(having("nodes", "patch"), ["node-agent"])
         self.assertEqual(having("pods", "patch") + having("pods", "update"), [])
 

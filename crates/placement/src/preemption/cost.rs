@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::Candidate;
+use super::{Candidate, Evictable};
 
 /// Cost of a set. The fields are compared in their order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,20 +40,30 @@ impl Cost {
     }
 }
 
-/// Number of pods whose eviction one of their budgets does not allow, as `filterPodsWithPDBViolation` counts them: each
-/// eviction uses one disruption of each of its budgets, in order of importance.
+/// Number of pods whose eviction one of their budgets does not allow. The pods are in order of importance.
 fn violations<'a>(evicted: impl Iterator<Item = &'a Candidate<'a>>, disruptions_allowed: &[i32]) -> u32 {
-    let mut allowed = disruptions_allowed.to_vec();
-    let mut violations = 0;
-    for one in evicted {
+    let mut used = Disruptions::new(disruptions_allowed);
+    evicted.map(|one| u32::from(used.evict(&one.facts))).sum()
+}
+
+/// The disruptions that the budgets still allow after some evictions.
+pub(super) struct Disruptions(Vec<i32>);
+
+impl Disruptions {
+    pub(super) fn new(allowed: &[i32]) -> Self {
+        Self(allowed.to_vec())
+    }
+
+    /// Uses one disruption of each budget of the pod. Returns whether one of them did not allow it, as
+    /// `filterPodsWithPDBViolation` does.
+    pub(super) fn evict(&mut self, pod: &Evictable) -> bool {
         let mut is_violation = false;
-        for budget in &one.facts.budgets {
-            if let Some(allowed) = allowed.get_mut(*budget) {
+        for budget in &pod.budgets {
+            if let Some(allowed) = self.0.get_mut(*budget) {
                 *allowed = allowed.saturating_sub(1);
                 is_violation |= *allowed < 0;
             }
         }
-        violations += u32::from(is_violation);
+        is_violation
     }
-    violations
 }

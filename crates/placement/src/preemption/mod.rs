@@ -8,6 +8,7 @@ mod cost;
 mod search;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::Index;
@@ -15,7 +16,7 @@ use crate::demand::{Demand, PreparedDemand};
 use crate::gpu_state::GpuState;
 use crate::node::Node;
 use crate::outcome::Reservation;
-use search::{Problem, least_set};
+use search::{Problem, Set, least_set};
 
 /// What the caller knows of a bound pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +46,9 @@ pub struct Preemptor<'a> {
     pub disruptions_allowed: &'a [i32],
     /// What the victims have to free together, beside GPUs. The caller numbers the resources.
     pub needs: &'a [u64],
+    /// How many sets of pods are checked before the search becomes less thorough: it then spares victims one by one,
+    /// and looks for no better set of whole GPUs. The search counts it down; the nodes of a call share it.
+    pub checks_left: &'a Cell<usize>,
 }
 
 /// The pods to evict from a node.
@@ -66,8 +70,8 @@ struct Candidate<'a> {
     facts: Evictable,
 }
 
-/// Whole GPUs are chosen among this many: those that are cheapest to clear. All sets of 6 of 12 are 924.
-const CLEARED_GPUS: usize = 12;
+/// Whole GPUs are chosen among this many: those that are cheapest to clear. All sets of 4 of 8 are 70.
+const CLEARED_GPUS: usize = 8;
 
 impl Index {
     /// The best set of pods to evict from the node, so that the pod fits there. `None` if no set is enough.
@@ -96,10 +100,17 @@ impl Index {
         let cleared = Cow::Owned(self.node_without(name, place, is_candidate));
         let cleared = self.with_nominated(name, place, preemptor.pod, demand.pod_priority, cleared);
         let targets = targets(&cleared, preemptor, &candidates);
-        let best = targets
-            .iter()
-            .filter_map(|target| Some((least_set(&problem(target, &candidates, preemptor))?, target)))
-            .min_by(|(one, _), (other, _)| one.cost.cmp(&other.cost));
+        let mut best: Option<(Set<'_>, &[&GpuState])> = None;
+        for target in &targets {
+            if best.is_some() && demand.is_whole() && preemptor.checks_left.get() == 0 {
+                break;
+            }
+            if let Some(set) = least_set(&problem(target, &candidates, preemptor))
+                && best.as_ref().is_none_or(|(least, _)| set.cost < least.cost)
+            {
+                best = Some((set, target));
+            }
+        }
         let (set, target) = best?;
         Some(Victims {
             pods: set.victims.iter().map(|one| one.pod.clone()).collect(),
@@ -121,7 +132,7 @@ fn problem<'a>(
     Problem { target, candidates: candidates.iter().filter(is_relevant).collect(), preemptor }
 }
 
-/// The sets of GPUs that could take the pod if all candidates ended.
+/// The sets of GPUs that could take the pod if all candidates ended. The first set of whole GPUs is cheap to clear.
 fn targets<'a>(
     cleared: &'a Node,
     preemptor: &Preemptor<'_>,
@@ -136,7 +147,8 @@ fn targets<'a>(
         return slots.into_iter().map(|slot| vec![slot]).collect();
     }
     slots.sort_by_cached_key(|slot| {
-        let on_it: Vec<&Candidate<'_>> = candidates.iter().filter(|one| one.is_on(slot)).collect();
+        let is_cleared = |one: &&Candidate<'_>| one.is_on(slot) && !one.facts.is_required;
+        let on_it: Vec<&Candidate<'_>> = candidates.iter().filter(is_cleared).collect();
         cost::Cost::of(&on_it, preemptor.disruptions_allowed)
     });
     slots.truncate(CLEARED_GPUS.max(preemptor.demand.gpus() as usize));

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::cost::Cost;
+use super::cost::{Cost, Disruptions};
 use super::{Candidate, Preemptor};
 use crate::gpu_state::GpuState;
 
-/// All sets are compared up to this many candidates: 4,096 sets. With more, candidates are spared one by one.
-const COMPARED: usize = 12;
+/// All sets are compared up to this many candidates that need not be in each set: 256 sets. With more, candidates are
+/// spared one by one.
+const COMPARED: usize = 8;
 
 /// The pods that may be evicted for one set of GPUs.
 pub(super) struct Problem<'a> {
@@ -43,10 +44,22 @@ impl<'a> Candidate<'a> {
 
 /// The cheapest set that is enough. `None` if the end of all candidates is not.
 pub(super) fn least_set<'a>(problem: &Problem<'a>) -> Option<Set<'a>> {
+    let all = vec![true; problem.candidates.len()];
+    if !problem.is_enough(&all) {
+        return None;
+    }
+    // More pods never make less room. So a pod without which all others are not enough is in each set.
+    let is_needed = |at: &usize| !problem.is_enough(&with(&all, *at, false));
+    let (needed, others): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(is_needed);
+    let is_comparable = others.len() <= COMPARED && 1 << others.len() <= problem.preemptor.checks_left.get();
     let victims =
-        if problem.candidates.len() <= COMPARED { problem.compared()? } else { problem.spared()? };
+        if is_comparable { problem.compared(&needed, &others)? } else { problem.spared(&needed, &others) };
     let victims: Vec<&Candidate<'_>> = problem.chosen(&victims).collect();
-    Some(Set { cost: problem.cost(&victims), victims })
+    Some(Set { cost: Cost::of(&victims, problem.preemptor.disruptions_allowed), victims })
+}
+
+fn with(set: &[bool], at: usize, is_victim: bool) -> Vec<bool> {
+    set.iter().enumerate().map(|(place, before)| if place == at { is_victim } else { *before }).collect()
 }
 
 impl<'a> Problem<'a> {
@@ -54,26 +67,25 @@ impl<'a> Problem<'a> {
         self.candidates.iter().zip(victims).filter(|(_, is_victim)| **is_victim).map(|(one, _)| *one)
     }
 
-    fn cost(&self, victims: &[&Candidate<'_>]) -> Cost {
-        Cost::of(victims, self.preemptor.disruptions_allowed)
-    }
-
     /// The best of all sets. A set is not looked at if a part of it is enough: the part costs less.
-    fn compared(&self) -> Option<Vec<bool>> {
-        let count = self.candidates.len();
+    fn compared(&self, needed: &[usize], others: &[usize]) -> Option<Vec<bool>> {
         let mut enough: Vec<u32> = Vec::new();
         let mut best: Option<(Cost, Vec<bool>)> = None;
         // The parts of a set have smaller numbers.
-        for number in 0..1_u32 << count {
+        for number in 0..1_u32 << others.len() {
             if enough.iter().any(|part| number & part == *part) {
                 continue;
             }
-            let set: Vec<bool> = (0..count).map(|bit| number >> bit & 1 == 1).collect();
+            let is_chosen = |at: &usize| {
+                others.iter().position(|other| other == at).is_some_and(|bit| number >> bit & 1 == 1)
+            };
+            let set: Vec<bool> =
+                (0..self.candidates.len()).map(|at| needed.contains(&at) || is_chosen(&at)).collect();
             if !self.is_enough(&set) {
                 continue;
             }
             enough.push(number);
-            let cost = self.cost(&self.chosen(&set).collect::<Vec<_>>());
+            let cost = Cost::of(&self.chosen(&set).collect::<Vec<_>>(), self.preemptor.disruptions_allowed);
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, set));
             }
@@ -83,28 +95,29 @@ impl<'a> Problem<'a> {
 
     /// All candidates, except those that can be spared: as kube-scheduler's `SelectVictimsOnNode` does, first those whose
     /// eviction would violate a budget, then the most important. Pods that are ending already are spared last.
-    fn spared(&self) -> Option<Vec<bool>> {
+    fn spared(&self, needed: &[usize], others: &[usize]) -> Vec<bool> {
+        let mut used = Disruptions::new(self.preemptor.disruptions_allowed);
+        // The needed pods end in any case: the others have what they leave of the budgets.
+        let order = needed.iter().chain(others).filter_map(|at| Some((*at, *self.candidates.get(*at)?)));
+        let mut order: Vec<(bool, bool, usize)> = order
+            .map(|(at, one)| (one.facts.is_ending, one.facts.is_ending || !used.evict(&one.facts), at))
+            .filter(|(_, _, at)| !needed.contains(at))
+            .collect();
+        order.sort_unstable();
         let mut victims = vec![true; self.candidates.len()];
-        if !self.is_enough(&victims) {
-            return None;
-        }
-        let mut order: Vec<(usize, &Candidate<'_>)> = self.candidates.iter().copied().enumerate().collect();
-        order.sort_by_key(|(_, one)| (one.facts.is_ending, Reverse(self.cost(&[one]).violations)));
-        for (at, _) in order {
-            if let Some(victim) = victims.get_mut(at) {
-                *victim = false;
-            }
-            if !self.is_enough(&victims)
-                && let Some(victim) = victims.get_mut(at)
-            {
-                *victim = true;
+        for (_, _, at) in order {
+            let fewer = with(&victims, at, false);
+            if self.is_enough(&fewer) {
+                victims = fewer;
             }
         }
-        Some(victims)
+        victims
     }
 
     /// Whether the pod fits on the GPUs and its other needs are met when these candidates have ended.
     fn is_enough(&self, victims: &[bool]) -> bool {
+        let checks = &self.preemptor.checks_left;
+        checks.set(checks.get().saturating_sub(1));
         let mut staying = self.candidates.iter().zip(victims).filter(|(_, is_victim)| !**is_victim);
         if staying.any(|(one, _)| one.facts.is_required) {
             return false;

@@ -2,6 +2,8 @@
 
 mod oracle;
 
+use std::cell::Cell;
+
 use super::fixtures::{GIB, node, share, uuid, whole};
 use super::{Demand, Evictable, Index, PlacementOutcome, Preemptor, ProposedNode, Strategy, Victims};
 
@@ -35,10 +37,21 @@ fn occupied(gpus: u32, pods: &[(&str, u32, i32, u32)]) -> Index {
 
 /// The victims for a pod of the priority [`URGENT`]. Pods started in the order of their names.
 fn victims(index: &Index, demand: Demand) -> Option<Victims> {
+    let facts = |pod: &str| Evictable { started: i64::from(pod.as_bytes()[0]), ..Evictable::default() };
+    victims_by(index, demand, &[], facts, &Cell::new(100_000))
+}
+
+fn victims_by(
+    index: &Index,
+    demand: Demand,
+    disruptions_allowed: &[i32],
+    facts: impl Fn(&str) -> Evictable,
+    checks_left: &Cell<usize>,
+) -> Option<Victims> {
     let demand = of_priority(URGENT, demand);
-    let preemptor = Preemptor { pod: "urgent", demand: &demand, disruptions_allowed: &[], needs: &[] };
-    let facts = |pod: &str| Some(Evictable { started: i64::from(pod.as_bytes()[0]), ..Evictable::default() });
-    index.victims("a", &preemptor, facts)
+    let preemptor =
+        Preemptor { pod: "urgent", demand: &demand, disruptions_allowed, needs: &[], checks_left };
+    index.victims("a", &preemptor, |pod| Some(facts(pod)))
 }
 
 fn names(victims: Option<Victims>) -> Vec<String> {
@@ -77,6 +90,38 @@ fn more_pods_than_are_compared_are_spared_by_importance() {
     let index = occupied(1, &pods);
     assert_eq!(names(victims(&index, share(150, Some(GIB)))), ["r", "s", "t"]);
     assert_eq!(names(victims(&index, whole(1))).len(), 20);
+}
+
+#[test]
+fn more_pods_than_are_compared_violate_no_budget_if_those_that_it_allows_are_enough() {
+    let letters: Vec<String> = (b'a'..b'u').map(|letter| char::from(letter).to_string()).collect();
+    let pods: Vec<(&str, u32, i32, u32)> = letters.iter().map(|name| (name.as_str(), 50, 0, 0)).collect();
+    let index = occupied(1, &pods);
+    // One budget of ten pods allows three evictions, and another allows those of all others.
+    let facts = |pod: &str| Evictable {
+        started: i64::from(pod.as_bytes()[0]),
+        budgets: vec![usize::from(pod < "k")],
+        ..Evictable::default()
+    };
+    let victims =
+        |milli| victims_by(&index, share(milli, Some(GIB)), &[3, 20], facts, &Cell::new(100_000)).unwrap();
+    assert_eq!(victims(650).violations, 0);
+    assert_eq!(victims(700).violations, 1);
+}
+
+#[test]
+fn search_for_whole_gpus_checks_few_sets_of_pods() {
+    let letters: Vec<String> = (b'a'..b'y').map(|letter| char::from(letter).to_string()).collect();
+    let pods: Vec<(&str, u32, i32, u32)> =
+        letters.iter().zip(0..).map(|(name, at)| (name.as_str(), 300, 0, at / 3)).collect();
+    let index = occupied(8, &pods);
+    let checks_left = Cell::new(1_000_000);
+    let victims = victims_by(&index, whole(4), &[], |_| Evictable::default(), &checks_left).unwrap();
+    assert_eq!(victims.pods.len(), 12);
+    // 70 sets of four GPUs, each with 12 pods: all together, each one spared, and the pods that are needed.
+    assert_eq!(1_000_000 - checks_left.get(), 70 * (1 + 12 + 1));
+    // Without checks left the first GPUs are taken: they are the cheapest to clear.
+    assert_eq!(victims_by(&index, whole(4), &[], |_| Evictable::default(), &Cell::new(0)).unwrap(), victims);
 }
 
 #[test]

@@ -57,8 +57,12 @@ impl Pod {
         (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
     }
 
-    /// The node that kube-scheduler keeps for it, while it waits for pods there to end.
+    /// The node that kube-scheduler keeps for it, while it waits for pods there to end. A pod that is being deleted is
+    /// not scheduled any more.
     pub(crate) fn nominated_node(&self) -> Option<&str> {
+        if self.is_being_deleted() {
+            return None;
+        }
         self.status.nominated_node_name.as_deref().filter(|name| !name.is_empty())
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use kube::api::Api;
 use kube::runtime::watcher;
-use sluice_placement::Demand;
 use sluice_placement::annotations::{Amount, GpuRequest, assigned};
+use sluice_placement::{Demand, ReservationState};
 
 use super::extender::{DeletingPod, Extender, PlacementState};
 use super::filter::demand_of;
@@ -30,7 +30,7 @@ pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
     if let Some(uid) = pod.uid() {
         let mut state = extender.state();
         // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
-        if state.index.confirmed().any(|known| **known == *uid) {
+        if is_bound(&state, uid) {
             state.unobserved_binds.insert(uid.to_owned());
         }
     }
@@ -39,13 +39,20 @@ pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
 
 struct Pods<'a> {
     extender: &'a Extender,
-    listed: HashSet<String>,
-    listed_nominated: HashSet<String>,
+    /// `None` outside a list.
+    listed: Option<Listed>,
+}
+
+/// What a list contains, by UID.
+#[derive(Default)]
+struct Listed {
+    bound: HashSet<String>,
+    nominated: HashSet<String>,
 }
 
 impl<'a> Pods<'a> {
     fn new(extender: &'a Extender) -> Self {
-        Self { extender, listed: HashSet::new(), listed_nominated: HashSet::new() }
+        Self { extender, listed: None }
     }
 }
 
@@ -54,8 +61,7 @@ impl Sink for Pods<'_> {
     const KIND: WatchedKind = WatchedKind::Pods;
 
     fn begin(&mut self) {
-        self.listed.clear();
-        self.listed_nominated.clear();
+        self.listed = Some(Listed::default());
         // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
         // pods found gone.
         let mut state = self.extender.state();
@@ -74,15 +80,20 @@ impl Sink for Pods<'_> {
         }
         let Some(node) = pod.node() else {
             // An event from before the bind contains nothing new about a pod that is known to be bound.
-            if !state.index.confirmed().any(|known| **known == *uid) && nominate(&mut state, uid, pod) {
-                self.listed_nominated.insert(uid.to_owned());
+            if !is_bound(&state, uid)
+                && nominate(&mut state, uid, pod)
+                && let Some(listed) = &mut self.listed
+            {
+                listed.nominated.insert(uid.to_owned());
             }
             return;
         };
         state.unobserved_binds.remove(uid);
         match assignment(pod) {
             Some((gpus, demand)) => {
-                self.listed.insert(uid.to_owned());
+                if let Some(listed) = &mut self.listed {
+                    listed.bound.insert(uid.to_owned());
+                }
                 state.index.confirm(uid, node, &gpus, &demand);
                 state.occupants.insert(uid.to_owned(), Occupant::new(pod));
                 if pod.is_being_deleted() {
@@ -106,15 +117,18 @@ impl Sink for Pods<'_> {
     }
 
     fn complete(&mut self) {
+        let Some(Listed { bound, nominated }) = self.listed.take() else { return };
         let mut state = self.extender.state();
         let state = &mut *state;
-        state.index.retain_confirmed(|uid| self.listed.contains(uid) || state.unobserved_binds.contains(uid));
-        state.deleting.retain(|uid, _| self.listed.contains(uid));
-        state.occupants.retain(|uid, _| self.listed.contains(uid));
-        state.index.retain_nominated(|uid| self.listed_nominated.contains(uid));
-        self.listed = HashSet::new();
-        self.listed_nominated = HashSet::new();
+        state.index.retain_confirmed(|uid| bound.contains(uid) || state.unobserved_binds.contains(uid));
+        state.deleting.retain(|uid, _| bound.contains(uid));
+        state.occupants.retain(|uid, _| bound.contains(uid));
+        state.index.retain_nominated(|uid| nominated.contains(uid));
     }
+}
+
+fn is_bound(state: &PlacementState, uid: &str) -> bool {
+    state.index.reservations(uid).iter().any(|one| one.state == ReservationState::Confirmed)
 }
 
 /// Keeps room for a waiting pod on the node that kube-scheduler has nominated. Returns whether there is one.

@@ -5,22 +5,21 @@
 //! victims that make room on one GPU (or on as many whole ones as the pod asks for), and still meets the pod's other
 //! needs. A node where no eviction helps is left out, so no pod is evicted in vain.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use sluice_placement::annotations::keys;
-use sluice_placement::{Demand, Evictable, Preemptor, ProposedNode, Reservation, ReservationState};
+use sluice_placement::ProposedNode;
 
-use super::extender::{Extender, PlacementState};
+use super::extender::Extender;
 use super::filter::demand_of;
 use super::leadership::LeadershipState;
 use super::metrics::Outcome;
-use super::objects::{Budget, Pod};
-use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims};
+use super::objects::Pod;
+use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaVictims};
+use search::Search;
 
-/// Resources that need no comparison of sums: a pod that fits on a GPU fits into the node's sum of the GPUs.
-const COUNTED_PER_GPU: [&str; 2] = [keys::MILLI, keys::MEMORY_MIB];
+mod search;
 
 impl Extender {
     /// Answers preempt. The room of the victims is kept for the pod on each node of the answer, until kube-scheduler has
@@ -44,8 +43,10 @@ impl Extender {
         };
         let nominated = args.pod.nominated_node();
         let waits = nominated.is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
-        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node.
-        let proposals = proposals.iter().filter(|(node, _)| !waits || nominated == Some(node.as_str()));
+        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node, unless
+        // kube-scheduler does not propose that node any more.
+        let stays = nominated.filter(|node| waits && proposals.contains_key(*node));
+        let proposals = proposals.iter().filter(|(node, _)| stays.is_none_or(|stays| stays == *node));
         let found = proposals.filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
@@ -54,7 +55,7 @@ impl Extender {
         let deadline = self.clock.in_ns(self.policy.reservation);
         state.index.propose_nominations(args.pod.uid().unwrap_or_default(), &demand, kept, deadline);
         drop(state);
-        if answers.is_empty() && args.pod.nominated_node().is_some() && !waits {
+        if answers.is_empty() && nominated.is_some() && !waits {
             tokio::spawn(clear_nomination(self.client.clone(), args.pod));
         }
         Ok(ExtenderPreemptionResult { node_name_to_meta_victims: answers })
@@ -65,104 +66,23 @@ impl Extender {
 ///
 /// kube-scheduler keeps a nomination after an answer without victims, and counts the pod on that node. Pods of the same or
 /// a lower priority that fit there would wait as long as it waits.
-async fn clear_nomination(client: kube::Client, pod: Pod) {
+pub(super) async fn clear_nomination(client: kube::Client, pod: Pod) {
     let (namespace, name) = pod.path();
     let pods: Api<Pod> = Api::namespaced(client, namespace);
-    // The API server refuses the patch if another pod has the name.
-    let cleared = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": null}});
-    if let Err(error) = pods.patch_status(name, &PatchParams::default(), &Patch::Merge(cleared)).await {
-        tracing::warn!(%error, pod = pod.title(), "cannot clear a nomination");
-    }
-}
-
-/// The search for the victims of one pod.
-struct Search<'a> {
-    state: &'a PlacementState,
-    uid: &'a str,
-    demand: &'a Demand,
-    budgets: Vec<&'a Budget>,
-    disruptions_allowed: Vec<i32>,
-    /// What the pod requests beside the amounts of a GPU.
-    requests: BTreeMap<String, u64>,
-    /// The stock scheduler may need victims for reasons that the requests do not show.
-    has_uncounted_needs: bool,
-}
-
-impl<'a> Search<'a> {
-    /// `None` before the first list of disruption budgets.
-    fn new(state: &'a PlacementState, pod: &'a Pod, demand: &'a Demand) -> Option<Self> {
-        let budgets: Vec<&Budget> = state.budgets.as_ref()?.values().collect();
-        let mut requests = pod.spec().requests();
-        requests.retain(|resource, _| !COUNTED_PER_GPU.contains(&resource.as_str()));
-        Some(Self {
-            state,
-            uid: pod.uid().unwrap_or_default(),
-            demand,
-            disruptions_allowed: budgets.iter().map(|budget| budget.disruptions_allowed()).collect(),
-            budgets,
-            requests,
-            has_uncounted_needs: pod.spec().has_uncounted_needs(),
-        })
-    }
-
-    /// The victims on a node, and the room that they leave. `None` if no eviction there makes the pod fit.
-    fn on_node(&self, node: &str, proposed: &MetaVictims) -> Option<(ProposedNode, MetaVictims)> {
-        let proposed_pods: HashSet<&str> = proposed.pods.iter().flatten().map(|pod| &*pod.uid).collect();
-        // The stock scheduler needs the end of other pods: they have no GPU, or this extender has not seen them yet.
-        let (evictable, others): (Vec<&str>, Vec<&str>) =
-            proposed.pods.iter().flatten().map(|pod| &*pod.uid).partition(|uid| self.is_evictable(uid));
-        let freed = |resource: &String| -> u64 {
-            let occupants = evictable.iter().filter_map(|uid| self.state.occupants.get(*uid));
-            let amounts = occupants.filter_map(|one| one.requests.get(resource));
-            amounts.fold(0, |sum, amount| sum.saturating_add(*amount))
-        };
-        // The proposed pods free enough. Other pods do so too if they free as much, or as much as the pod requests.
-        let needs: Vec<u64> =
-            self.requests.iter().map(|(resource, request)| freed(resource).min(*request)).collect();
-        let preemptor = Preemptor {
-            pod: self.uid,
-            demand: self.demand,
-            disruptions_allowed: &self.disruptions_allowed,
-            needs: &needs,
-        };
-        let facts = |uid: &str| self.facts(uid, proposed_pods.contains(uid));
-        let victims = self.state.index.victims(node, &preemptor, facts)?;
-        let uids =
-            victims.pods.iter().map(|uid| uid.to_string()).chain(others.iter().map(|uid| (*uid).to_owned()));
-        let pods: Vec<MetaPod> = uids.map(|uid| MetaPod { uid }).collect();
-        if pods.is_empty() {
-            return None;
+    // The API server refuses the patch if another pod has the name, or if kube-scheduler has chosen another node since.
+    let cleared = json!([
+        {"op": "test", "path": "/metadata/uid", "value": pod.uid()},
+        {"op": "test", "path": "/status/nominatedNodeName", "value": pod.nominated_node()},
+        {"op": "remove", "path": "/status/nominatedNodeName"},
+    ]);
+    let result = match serde_json::from_value(cleared) {
+        Ok(patch) => {
+            let patch = Patch::<()>::Json(patch);
+            pods.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
         }
-        // Any of the proposed violations may be of the other pods.
-        let of_others = proposed.violations.clamp(0, i64::try_from(others.len()).unwrap_or(i64::MAX));
-        let violations = of_others + i64::from(victims.violations);
-        let kept = ProposedNode { node: node.into(), gpus: victims.gpus, victims: victims.pods };
-        Some((kept, MetaVictims { pods: Some(pods), violations }))
-    }
-
-    /// Whether the pod is bound to GPUs, and has a lower priority.
-    fn is_evictable(&self, uid: &str) -> bool {
-        let mut reservations = self.state.index.reservations(uid).iter();
-        let is_lower = |one: &Reservation| {
-            one.state == ReservationState::Confirmed && one.demand.pod_priority < self.demand.pod_priority
-        };
-        self.state.occupants.contains_key(uid) && reservations.any(is_lower)
-    }
-
-    fn facts(&self, uid: &str, is_proposed: bool) -> Option<Evictable> {
-        let occupant = self.state.occupants.get(uid)?;
-        let protects =
-            |budget: &Budget| budget.protects(&occupant.namespace, &occupant.name, &occupant.labels);
-        let budgets = self.budgets.iter().enumerate().filter(|(_, budget)| protects(budget));
-        let frees =
-            self.requests.keys().map(|resource| occupant.requests.get(resource).copied().unwrap_or(0));
-        Some(Evictable {
-            started: occupant.started,
-            is_ending: self.state.deleting.contains_key(uid),
-            is_required: is_proposed && (self.has_uncounted_needs || occupant.has_uncounted_needs),
-            is_proposed,
-            budgets: budgets.map(|(at, _)| at).collect(),
-            frees: frees.collect(),
-        })
+        Err(error) => Err(kube::Error::SerdeError(error)),
+    };
+    if let Err(error) = result {
+        tracing::info!(%error, pod = pod.title(), "did not clear a nomination");
     }
 }

@@ -102,6 +102,12 @@ impl PodSpec {
             || constraints.into_iter().any(|one| one.when_unsatisfiable != "ScheduleAnyway")
     }
 
+    /// Whether the pod has to be beside other pods.
+    pub(crate) fn has_required_pod_affinity(&self) -> bool {
+        let terms = self.affinity.as_ref().and_then(|one| one.pod_affinity.as_ref());
+        terms.is_some_and(|terms| terms.required_during_scheduling_ignored_during_execution.is_some())
+    }
+
     /// Whether the pod has soft preferences among nodes, so that the scheduler's scores matter.
     pub(crate) fn has_soft_preferences(&self) -> bool {
         let affinity = self.affinity.as_ref();

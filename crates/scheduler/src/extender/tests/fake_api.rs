@@ -205,21 +205,26 @@ async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(Str
     }
 }
 
-/// A merge patch that removes fields of the status.
+/// A JSON patch of tests and removals.
 async fn patch_status(
     State(api): State<Arc<Api>>,
     Path((namespace, name)): Path<(String, String)>,
-    Json(changes): Json<Value>,
+    changes: Bytes,
 ) -> Response {
     let Some(mut pod) = api.get(PODS, &format!("{namespace}/{name}")) else {
         return status(404, "pod not found");
     };
-    if pod["metadata"]["uid"] != changes["metadata"]["uid"] {
-        return status(409, "precondition failed: UID");
-    }
-    let removed = changes["status"].as_object().unwrap().iter().filter(|(_, value)| value.is_null());
-    for (field, _) in removed {
-        pod["status"].as_object_mut().unwrap().remove(field);
+    for operation in serde_json::from_slice::<Vec<Value>>(&changes).unwrap() {
+        let path = operation["path"].as_str().unwrap();
+        match operation["op"].as_str() {
+            Some("test") if pod.pointer(path) == Some(&operation["value"]) => {}
+            Some("test") => return status(422, "a test of the patch failed"),
+            Some("remove") => {
+                let (parent, field) = path.rsplit_once('/').unwrap();
+                pod.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
+            }
+            _ => return status(400, "the fake knows no such operation"),
+        }
     }
     api.put(PODS, pod.clone());
     Json(pod).into_response()
