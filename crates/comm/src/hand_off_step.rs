@@ -19,7 +19,7 @@ pub enum HandOffStep {
     WorkEnded,
     /// Holder: the grant is returned to the manager.
     Returned,
-    /// Manager: it has read that.
+    /// Manager: the event loop has read the return.
     ReturnRead,
     /// Manager: the ledger has decided about the next grant.
     Decided,

@@ -157,8 +157,9 @@ impl TokenLink for FakeLink {
         Ok(())
     }
 
-    fn receive(&self, _prepare: &dyn Fn()) -> Result<f64, LinkError> {
+    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError> {
         self.check()?;
+        prepare();
         let quota_ms = self.quota_ms.load(SeqCst);
         let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
         self.set_deadline(now + quota_ms * 1_000_000);
@@ -276,8 +277,9 @@ pub(crate) struct FakeDriver {
     pub(crate) waits: AtomicU64,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
-    /// Queries of streams.
+    /// Queries of streams, and how long each takes.
     pub(crate) queries: AtomicU64,
+    pub(crate) query_ns: AtomicU64,
     pub(crate) no_context: AtomicBool,
     /// Since when the manager holds them back; 0 if it does not.
     pub(crate) held_back_ns: AtomicU64,
@@ -337,6 +339,9 @@ impl Driver for FakeDriver {
 
     fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
         self.queries.fetch_add(1, SeqCst);
+        if let Some(clock) = lock(&self.clock).as_ref() {
+            clock.advance(self.query_ns.load(SeqCst));
+        }
         (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
     }
 
@@ -371,6 +376,8 @@ pub(crate) struct FakeMemory {
     pub(crate) full: AtomicBool,
     /// Requests and attachments that got no answer.
     pub(crate) unanswered: AtomicU64,
+    /// Attachments that were tried.
+    pub(crate) attempts: AtomicU64,
 }
 
 impl FakeMemory {
@@ -383,6 +390,7 @@ impl FakeMemory {
             silent: AtomicBool::new(false),
             full: AtomicBool::new(false),
             unanswered: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
         }
     }
 
@@ -413,6 +421,7 @@ impl FakeMemory {
 
 impl MemoryLink for FakeMemory {
     fn connect(&self, used_bytes: u64) -> Result<(), LinkError> {
+        self.attempts.fetch_add(1, SeqCst);
         if self.full.load(SeqCst) {
             return Err(LinkError::NoRoom);
         }

@@ -46,10 +46,10 @@ impl<L: MemoryLink> MemoryAccount<L> {
         let _order = lock(&self.order);
         let ask = || self.ensure_connected().and_then(|()| self.link.reserve(bytes));
         let answer = ask().or_else(|error| match error {
-            // Another attempt would make the program wait once more.
-            LinkError::Silent => Err(error),
+            // Another attempt would make the program wait once more, or find no room again.
+            LinkError::Silent | LinkError::NoRoom => Err(error),
             // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
-            LinkError::Gone | LinkError::NotAdmitted { .. } | LinkError::NoRoom => ask(),
+            LinkError::Gone | LinkError::NotAdmitted { .. } => ask(),
         });
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),

@@ -192,19 +192,36 @@ fn send(sock: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: i32) 
     })
 }
 
-/// Receives bytes and all descriptors that came with them, closed on exec; the sender may have sent more than
-/// [`MAX_FDS`], and closing them may take long. 0 bytes mean that the peer has left (or that `buf` is empty).
-/// Errors: the error of recvmsg, never Interrupted; WouldBlock also when a receive timeout is up.
+/// What one receive has taken from a socket.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes in the buffer. 0 means that the peer has left (or that the buffer is empty).
+    pub len: usize,
+    /// Descriptors that came with them, closed on exec.
+    pub fds: Vec<OwnedFd>,
+    /// The kernel dropped descriptors. With room for all of them, this process could not have them: its limit is reached.
+    pub lacks_fds: bool,
+}
+
+/// As [`recv`], for a caller that treats dropped descriptors as descriptors that were not sent.
+/// Errors: as [`recv`].
 pub fn recv_with_fds(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    recv(sock, buf).map(|received| (received.len, received.fds))
+}
+
+/// Receives bytes and all descriptors that came with them; the sender may have sent more than [`MAX_FDS`], and closing
+/// them may take long.
+/// Errors: the error of recvmsg, never Interrupted; WouldBlock also when a receive timeout is up.
+pub fn recv(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Received> {
     let mut control = Control { room: [0; CONTROL_LEN] };
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut message = message(&mut part, &mut control);
-    let read = retry(|| {
+    let len = retry(|| {
         // SAFETY: `message` points at `part` and `control`, which live until the call is over; `part` describes
         // `buf`, which is ours to write, and `msg_controllen` does not exceed `control`.
         unsafe { libc::recvmsg(sock.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) }
     })?;
-    let mut received = Vec::new();
+    let mut fds = Vec::new();
     // SAFETY: after a successful recvmsg the kernel has set `msg_controllen` to what it wrote into `control`, so
     // CMSG_FIRSTHDR and CMSG_NXTHDR walk whole headers within it and end with null.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
@@ -220,13 +237,13 @@ pub fn recv_with_fds(sock: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize,
                 let fd = unsafe {
                     OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().add(index).read_unaligned())
                 };
-                received.push(fd);
+                fds.push(fd);
             }
         }
         // SAFETY: `header` is one of `message`'s, as CMSG_NXTHDR wants.
         header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
     }
-    Ok((read, received))
+    Ok(Received { len, fds, lacks_fds: message.msg_flags & libc::MSG_CTRUNC != 0 })
 }
 
 /// A message of one part with room for control data.

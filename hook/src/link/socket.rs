@@ -72,7 +72,7 @@ impl Socket {
         let begun_ns = monotonic_ns();
         // A manager without room has answered and closed the connection before it is asked.
         let id = self.send_payload(identity, body, payload).or_else(|error| match error {
-            LinkError::Gone => Ok(UNREAD_REQUEST_ID),
+            LinkError::Gone if self.has_ended() => Ok(UNREAD_REQUEST_ID),
             other => Err(other),
         })?;
         loop {

@@ -230,10 +230,10 @@ impl TokenLedger {
         self.grants.iter().map(|grant| (grant.client, grant.deadline))
     }
 
-    /// How many clients it knows.
+    /// How many clients and processes it knows.
     #[must_use]
-    pub fn client_count(&self) -> usize {
-        self.clients.len()
+    pub fn size(&self) -> usize {
+        self.clients.len() + self.processes.len()
     }
 
     /// Whether a client has a limit below the whole GPU.

@@ -31,14 +31,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return Outcome::Bypassed(Bypass::Capture);
         }
         let (mut may_renew_early, mut waited) = (true, false);
-        let mut location = None;
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
             pass = self.postpone(thread, pass);
             if self.is_open() {
-                match self.note((stream, location), thread, may_renew_early) {
+                match self.note(stream, thread, may_renew_early) {
                     Ok(true) => {
                         if waited {
                             self.clock.record_step(HandOffStep::LaunchNoted);
@@ -53,9 +52,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
             waited = true;
-            // The driver is called before the grant begins, not under it.
-            location = location.or_else(|| self.driver.locate(stream));
-            if let Err(reason) = self.wait_for_grant(stream, location) {
+            if let Err(reason) = self.wait_for_grant(stream) {
                 return Outcome::Bypassed(reason);
             }
             self.gate.enter(thread.shard());
@@ -65,14 +62,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
     /// short for the burst that begins.
-    fn note(
-        &self,
-        (stream, location): (Stream, Option<StreamLocation>),
-        thread: &ThreadState,
-        may_renew_early: bool,
-    ) -> Result<bool, Bypass> {
-        let located = location.map(|location| (location, self.lock()));
-        let (located, mut state) = located.or_else(|| self.locate(stream)).ok_or(Bypass::NoContext)?;
+    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
+        let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
         let epoch = self.gate.epoch();
@@ -181,7 +172,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Waits until a grant is open for a launch on `stream`; `Err` if the launch is to bypass.
-    fn wait_for_grant(&self, stream: Stream, location: Option<StreamLocation>) -> Result<(), Bypass> {
+    fn wait_for_grant(&self, stream: Stream) -> Result<(), Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
         state.waiting_launches += 1;
@@ -213,7 +204,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     self.request_grant(&mut state, None);
                     state
                 }
-                Phase::Requested if !state.is_answer_awaited => self.read_answer(state, (stream, location)),
+                Phase::Requested if !state.is_answer_awaited => self.read_answer(state),
                 Phase::Requested | Phase::Detached | Phase::Lost { .. } => {
                     self.launch_waiters.wait(state).unwrap_or_else(PoisonError::into_inner)
                 }
@@ -265,14 +256,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Reads the manager's answer for all waiting threads, without the lock.
-    fn read_answer<'s>(
-        &'s self,
-        mut state: MutexGuard<'s, State>,
-        stream: (Stream, Option<StreamLocation>),
-    ) -> MutexGuard<'s, State> {
+    fn read_answer<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.is_answer_awaited = true;
         drop(state);
-        let answer = self.link.receive(&|| self.prepare_launch(stream));
+        let answer = self.link.receive(&|| self.prepare_launch());
         self.clock.record_step(HandOffStep::GrantRead);
         let mut state = self.lock();
         state.is_answer_awaited = false;
@@ -289,16 +276,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state
     }
 
-    /// Uses what the launch is about to use: the driver's query of its stream, and the records of the predictors. After 50 ms neither is in
-    /// a cache.
-    fn prepare_launch(&self, (stream, location): (Stream, Option<StreamLocation>)) {
+    /// Uses the records of the predictors, which the launch is about to use: after 50 ms they are in no cache. Calls no driver: while the
+    /// launch waits, another thread may end a stream or a context, or begin a capture.
+    fn prepare_launch(&self) {
         let now = self.clock.now_ns();
         let _prediction = self.lock().predict_full_burst(now);
-        if let Some(location) = location
-            && !self.captures.any()
-        {
-            let _idle = self.driver.is_idle(location.context, stream);
-        }
     }
 
     /// Begins a grant.

@@ -7,6 +7,9 @@ use crate::deadline_polling::Step;
 use crate::lock;
 use crate::platform::{Clock, Driver, TokenLink};
 
+/// The most streams that are queried ahead of a deadline, with the handles locked.
+const QUERIED_STREAMS: usize = 8;
+
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Pauses until `at` at most. Around the end of a grant for which another client waits, it polls for that end.
     pub(super) fn pause_until(&self, at: u64) {
@@ -31,12 +34,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let mut state = self.lock();
         state.next_burst_ms = Some(state.predict_full_burst(self.clock.now_ns()));
         drop(state);
-        if !self.captures.any() {
-            let _handles = lock(&self.handles_lock);
-            let streams = self.lock().streams.all().to_vec();
-            for used in streams {
-                let _idle = self.driver.is_idle(used.context, used.stream);
+        let _handles = lock(&self.handles_lock);
+        // With the handles locked: a beginning capture is counted, takes this lock, and only then calls the driver.
+        if self.captures.any() {
+            return;
+        }
+        let streams: Vec<_> = self.lock().streams.all().iter().take(QUERIED_STREAMS).copied().collect();
+        for used in streams {
+            if self.clock.now_ns() >= self.link.hand_off_ns() {
+                return;
             }
+            let _idle = self.driver.is_idle(used.context, used.stream);
         }
     }
 

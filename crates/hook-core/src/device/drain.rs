@@ -175,6 +175,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             self.request_grant(state, report);
         } else {
             state.phase = Phase::Closed;
+            // A request that comes later has another past.
+            state.next_burst_ms = None;
             if report.is_some() {
                 state.window.interrupt();
                 if let Err(error) = self.link.send(report, None) {

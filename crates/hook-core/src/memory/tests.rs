@@ -110,6 +110,7 @@ fn allocation_is_refused_while_the_manager_has_no_room() {
     let memory = account(100, false);
     memory.link.full.store(true, SeqCst);
     assert_eq!(memory.reserve(1), Outcome::Refused);
+    assert_eq!(memory.link.attempts.load(SeqCst), 1, "a second attempt finds no room either");
     memory.link.full.store(false, SeqCst);
     assert_eq!(memory.reserve(60), Outcome::Governed(()));
     // The last limit is the client's, whose other processes the manager has admitted meanwhile.

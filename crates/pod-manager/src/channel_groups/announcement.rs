@@ -1,6 +1,6 @@
 //! What a process announces: its contexts, and the descriptors through which they are controlled.
 
-use crate::connections::{Reason, are_descriptors_exhausted};
+use crate::connections::Reason;
 use crate::io::Closer;
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
@@ -40,15 +40,12 @@ impl Announcement {
     /// Decodes it. Descriptors that it does not take stay in `fds`.
     pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
         let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
-        // The kernel drops descriptors that this process cannot have.
-        let lacking =
-            |found: &str| if are_descriptors_exhausted() { Reason::OutOfDescriptors } else { bad(&found) };
-        let fd = fds.first().ok_or_else(|| lacking("no descriptor beside it"))?;
+        let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside it"))?;
         let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
         let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
         let (found, expected) = (fds.len(), 1 + payload.descriptors());
         if found != expected {
-            return Err(lacking(&format!("{found} descriptors, expected {expected}")));
+            return Err(bad(&format!("{found} descriptors, expected {expected}")));
         }
         check(&payload.contexts).map_err(|error| bad(&error))?;
         let version = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);

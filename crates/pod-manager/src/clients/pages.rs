@@ -31,9 +31,10 @@ pub(crate) struct Pages {
     bursts_seen: u64,
     /// The value of `announced_ns` that was read last.
     pub(crate) announced_seen: u64,
-    /// Grants returned by this process that were dealt with, from the page or from frames, and its YIELD frames read so far.
-    returns: u64,
-    yields: u64,
+    /// The count of returns on the page up to which they were dealt with, from the page or from frames.
+    returns_seen: u64,
+    /// The last return was read from the page, and its YIELD has not been read.
+    is_yield_due: bool,
     /// The last return that was read from the page requested the next grant, whose QUOTA has not been read.
     pub(crate) requested_on_page: bool,
     /// The grant page shows the unlimited grant of a hardware-scheduled process.
@@ -61,8 +62,8 @@ impl Pages {
             postponed: BusyMeter::new(0, now),
             bursts_seen: 0,
             announced_seen: 0,
-            returns: 0,
-            yields: 0,
+            returns_seen: 0,
+            is_yield_due: false,
             requested_on_page: false,
             shows_hardware_grant: false,
         };
@@ -177,13 +178,21 @@ impl Pages {
         begun.saturating_sub(std::mem::replace(&mut self.bursts_seen, begun))
     }
 
+    /// A token channel begins: what the page reports of earlier returns does not concern its grants.
+    pub(crate) fn restart_returns(&mut self) {
+        self.returns_seen = self.report().returns();
+        self.is_yield_due = false;
+        self.requested_on_page = false;
+    }
+
     /// A grant that the process has returned on its page, if its frame has not been read. A process can write anything there: a return
     /// counts once, and the frame that follows does not count.
     pub(crate) fn take_return(&mut self) -> Option<ReturnedGrant> {
-        if self.report().returns() <= self.returns || self.returns > self.yields {
+        if self.is_yield_due || self.report().returns() <= self.returns_seen {
             return None;
         }
-        self.returns += 1;
+        self.returns_seen = self.returns_seen.saturating_add(1);
+        self.is_yield_due = true;
         let returned = self.report().returned_grant();
         self.requested_on_page = returned.next_burst_ns.is_some();
         Some(returned)
@@ -191,10 +200,11 @@ impl Pages {
 
     /// Counts a YIELD frame. `false` if its return was read from the page.
     pub(crate) fn count_yield(&mut self) -> bool {
-        self.yields += 1;
-        let is_new = self.yields > self.returns;
-        self.returns = self.returns.max(self.yields);
-        is_new
+        if std::mem::take(&mut self.is_yield_due) {
+            return false;
+        }
+        self.returns_seen = self.returns_seen.saturating_add(1);
+        true
     }
 
     /// Whether the process has announced work since that was last read.

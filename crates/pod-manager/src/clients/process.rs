@@ -165,7 +165,8 @@ impl Process {
         }
     }
 
-    /// Gives it pages that its hook understands, and a wake-up eventfd if the hook knows that. Keeps pages of the same version.
+    /// Gives it pages that its hook understands, and a wake-up eventfd if the hook knows that. Keeps pages of the same
+    /// version, and counts returns on them from here.
     pub(crate) fn provide_pages(
         &mut self,
         id: ProcessId,
@@ -173,7 +174,8 @@ impl Process {
         flags: Flags,
         io: &Io,
     ) -> io::Result<()> {
-        if self.pages.as_ref().is_some_and(|pages| pages.version == version) {
+        if let Some(pages) = self.pages.as_mut().filter(|pages| pages.version == version) {
+            pages.restart_returns();
             return Ok(());
         }
         let pages = Pages::create(version, flags, io.now())?;

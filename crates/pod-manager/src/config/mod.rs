@@ -82,8 +82,9 @@ pub struct Config {
     pub linger: Duration,
     /// The longest pause of a client that still counts as activity, at most the window. Default 100 ms.
     pub idle_credit: Duration,
-    /// Time before a deadline, and 1.6 times as long after it, during which the event loop and the clients that the hand-off concerns poll instead of sleeping, while
-    /// a client waits: at most 200 µs, and 0.5 % of a core. Zero: never. Default 125 µs, and zero where this process has fewer than four CPUs.
+    /// Time before the deadline of a grant from which on the event loop polls instead of sleeping, if a client waits. It polls until 1.6
+    /// times as long after the deadline. The clients of the hand-off poll too. At most 200 µs, and 0.5 % of a core. Zero: never.
+    /// Default 125 µs, and zero where this process has fewer than four CPUs.
     pub busy_poll: Duration,
     /// A pause of the event loop from which on the manager assumes that hooks have treated it as lost, and sets all channel groups anew:
     /// 100 ms to 1 h. Default: the time after which they do so, [`SILENCE_NS`](sluice_comm::SILENCE_NS).

@@ -8,7 +8,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
 use sluice_core::ProcessId;
-use sluice_sys::socket::{recv_with_fds, send_with_fds};
+use sluice_sys::socket::{self, Received, send_with_fds};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -110,18 +110,23 @@ impl Connection {
                 let request = Request::decode(&frame)?;
                 return Ok(Incoming::Request(request, std::mem::take(&mut self.fds)));
             }
-            match recv_with_fds(self.socket.as_fd(), self.frames.spare()) {
-                Ok((0, _)) if self.frames.is_mid_frame() => return Err(Reason::ClosedMidFrame),
-                Ok((0, _)) => return Ok(Incoming::End),
-                Ok((count, fds)) => {
+            match socket::recv(self.socket.as_fd(), self.frames.spare()) {
+                Ok(Received { len: 0, .. }) if self.frames.is_mid_frame() => {
+                    return Err(Reason::ClosedMidFrame);
+                }
+                Ok(Received { len: 0, .. }) => return Ok(Incoming::End),
+                Ok(Received { len, fds, lacks_fds }) => {
                     self.fds.extend(fds);
-                    if self.fds.len() > MAX_FDS {
-                        return Err(Reason::BadPayload(format!(
-                            "{} descriptors, expected {MAX_FDS} at most",
-                            self.fds.len()
-                        )));
+                    // At least one more was sent than this process could have.
+                    let found = self.fds.len() + usize::from(lacks_fds);
+                    if found > MAX_FDS {
+                        let why = format!("{found} descriptors, expected {MAX_FDS} at most");
+                        return Err(Reason::BadPayload(why));
                     }
-                    self.frames.filled(count);
+                    if lacks_fds {
+                        return Err(Reason::OutOfDescriptors);
+                    }
+                    self.frames.filled(len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Incoming::Nothing),
                 Err(error)

@@ -6,7 +6,7 @@ mod pending;
 mod ready;
 mod reason;
 
-pub(crate) use accept::{Accepted, Listener, are_descriptors_exhausted};
+pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
 pub(crate) use pending::{Attach, PendingAttaches};
 pub(crate) use ready::ReadyConnections;

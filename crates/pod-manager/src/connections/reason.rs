@@ -1,5 +1,6 @@
 //! Why the manager closed a connection: one word for the metric, one sentence for the log.
 
+use nix::errno::Errno;
 use sluice_comm::FrameError;
 use sluice_comm::attach::ATTACH_VERSION;
 
@@ -99,15 +100,18 @@ impl Reason {
 
     /// Whether the peer may be admitted when there is more room.
     pub(crate) fn is_lack_of_room(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::TooMany
-                | Self::TooManyOfProcess
-                | Self::TooManyOfPod(_)
-                | Self::TooManyOfClient(_)
-                | Self::OutOfDescriptors
-                | Self::Pages(_)
-        )
+            | Self::TooManyOfProcess
+            | Self::TooManyOfPod(_)
+            | Self::TooManyOfClient(_)
+            | Self::OutOfDescriptors => true,
+            Self::Pages(error) => matches!(
+                error.raw_os_error().map(Errno::from_raw),
+                Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
+            ),
+            _ => false,
+        }
     }
 
     /// The word for the metric's label `reason`.
@@ -119,3 +123,6 @@ impl Reason {
 fn waited(ms: &u64) -> String {
     if *ms == 0 { String::new() } else { format!(" (the node agent did not name it within {ms} ms)") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,11 +150,22 @@ impl EventLoop {
                 }
                 Ok(Incoming::Nothing) => return,
                 Ok(Incoming::End) => return self.drop_connection(id),
-                Err(reason) => Err(reason),
+                Err(reason) => {
+                    self.answer_unread(id, &reason);
+                    Err(reason)
+                }
             };
             if let Err(reason) = outcome {
                 return self.close(id, &reason);
             }
+        }
+    }
+
+    /// Answers the first request of a connection, which could not be read whole, if the peer may be admitted later.
+    fn answer_unread(&self, id: ConnectionId, reason: &Reason) {
+        let first = self.connections.get(id).filter(|connection| connection.role == Role::New);
+        if let Some(connection) = first.filter(|_| reason.is_lack_of_room()) {
+            self.connections.answer_no_room(connection);
         }
     }
 

@@ -9,8 +9,8 @@ use sluice_core::ledger::{GrantRequest, TokenLedger};
 use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
 use std::collections::BTreeMap;
 
-/// Clients up to which a hand-off is rehearsed.
-const REHEARSED_CLIENTS: usize = 32;
+/// Clients and processes up to which a hand-off is rehearsed.
+const REHEARSED_SIZE: usize = 64;
 
 /// The loop's polling, and what the pages show.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Grants {
 /// Lets a copy of the ledger decide what it is about to decide. A decision that was made once in 50 ms takes three times as long as one
 /// that was just made. A copy of a large ledger would take longer than it spares.
 fn rehearse(ledger: &TokenLedger, due: u64) {
-    if ledger.client_count() > REHEARSED_CLIENTS {
+    if ledger.size() > REHEARSED_SIZE {
         return;
     }
     let mut copy = ledger.clone();

@@ -1,8 +1,8 @@
 //! Hand-offs of the token at known times: which processes know the time, and that polling around it changes no order.
 
 use crate::support::hook::Hook;
-use crate::support::{CLIENTS, MS, World};
-use sluice_comm::page::ReturnedGrant;
+use crate::support::{CLIENTS, MS, World, until};
+use sluice_comm::page::{ReturnedGrant, report};
 use std::time::Duration;
 
 /// Time around a deadline in which the manager polls.
@@ -90,9 +90,7 @@ fn return_on_the_page_is_read_before_its_frames_and_counts_once() {
     // The next client returns at once and wants nothing more, so the first one is granted again before its frames are read.
     b.report().return_grant(ReturnedGrant { used_ns: 0, next_burst_ns: None, ..RETURNED });
     b.give_back(0.0);
-    while a.page().deadline_ns() == 0 {
-        world.settle();
-    }
+    until("the first client is granted again", || a.page().deadline_ns() != 0);
     let deadline = a.page().deadline_ns();
     a.give_back(49.0);
     a.want();
@@ -129,4 +127,115 @@ fn returns_are_read_from_frames_while_the_manager_does_not_poll() {
     assert!(b.token.is_silent());
     a.give_back(9.0);
     assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn grant_after_a_second_attach_is_not_ended_by_a_return_on_the_kept_page() {
+    let world = polling(CLIENTS);
+    let (mut a, mut b) = world.holder_and_waiter();
+    world.advance(10 * MS);
+    // The manager does not poll, so this return is not read before the process attaches again.
+    a.report().return_grant(RETURNED);
+    a.attach_token_again(&world.socket(), "be-a");
+    assert_eq!(b.granted(), 50.0);
+    a.want();
+    b.give_back(0.0);
+    assert_eq!(a.granted(), 50.0);
+    b.want();
+    world.advance(50 * MS);
+    world.settle();
+    assert_ne!(a.page().deadline_ns(), 0, "the new grant was not returned");
+    a.give_back(50.0);
+    assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn yield_after_a_second_attach_counts_although_a_return_was_read_from_the_kept_page() {
+    let world = polling(CLIENTS);
+    let (mut a, mut b) = world.holder_and_waiter();
+    world.advance(50 * MS);
+    a.report().return_grant(RETURNED);
+    assert_eq!(b.granted(), 50.0);
+    // The YIELD of that return is never sent.
+    a.attach_token_again(&world.socket(), "be-a");
+    a.want();
+    b.give_back(0.0);
+    assert_eq!(a.granted(), 50.0, "a whole grant");
+    a.give_back(1.0);
+    until("the grant ends", || a.page().deadline_ns() == 0);
+}
+
+/// Writes this into the words of the last return, and then the count of returns.
+fn write_return(process: &Hook, count: u64, values: u64) {
+    for word in [report::RETURNED_USED_NS, report::RETURNED_OVERUSE_NS, report::RETURNED_REQUEST] {
+        process.write_report(word, values);
+    }
+    process.write_report(report::RETURNS, count);
+}
+
+#[test]
+fn process_whose_count_of_returns_runs_ahead_loses_its_own_grant_once() {
+    for (count, values) in [(1 << 40, 0), (u64::MAX, 0), (u64::MAX, 1), (u64::MAX, u64::MAX)] {
+        let world = polling(CLIENTS);
+        let (mut a, mut b) = world.holder_and_waiter();
+        world.advance(50 * MS);
+        write_return(&a, count, values);
+        assert_eq!(b.granted(), 50.0);
+        assert_eq!(a.page().deadline_ns(), 0, "it loses its grant");
+        a.want();
+        world.settle();
+        b.give_back(0.0);
+        assert!(a.granted() > 0.0);
+        b.want();
+        world.settle();
+        let deadline = a.page().deadline_ns();
+        world.advance(50 * MS);
+        assert!(b.token.is_silent());
+        assert_eq!(a.page().deadline_ns(), deadline, "it sent no YIELD, and loses no second grant");
+        // The first is that of the return on the page.
+        a.give_back(0.0);
+        a.give_back(50.0);
+        assert_eq!(b.granted(), 50.0);
+    }
+}
+
+#[test]
+fn yield_counts_after_the_count_of_returns_has_decreased() {
+    let world = polling(CLIENTS);
+    let (mut a, mut b) = world.holder_and_waiter();
+    world.advance(50 * MS);
+    write_return(&a, 5, 0);
+    assert_eq!(b.granted(), 50.0);
+    write_return(&a, 0, 0);
+    // It belongs to the return on the page.
+    a.give_back(49.0);
+    a.want();
+    world.settle();
+    b.give_back(0.0);
+    assert_eq!(a.granted(), 50.0);
+    b.want();
+    world.advance(50 * MS);
+    world.settle();
+    assert_ne!(a.page().deadline_ns(), 0, "its page reports no return");
+    a.give_back(50.0);
+    assert_eq!(b.granted(), 50.0);
+}
+
+#[test]
+fn yield_counts_after_an_attach_with_the_largest_count_of_returns() {
+    let world = polling(CLIENTS);
+    let (mut a, mut b) = world.holder_and_waiter();
+    write_return(&a, u64::MAX, u64::MAX);
+    a.attach_token_again(&world.socket(), "be-a");
+    assert_eq!(b.granted(), 50.0);
+    for _ in 0..2 {
+        a.want();
+        world.settle();
+        b.give_back(0.0);
+        assert_eq!(a.granted(), 50.0);
+        b.want();
+        world.settle();
+        a.give_back(0.0);
+        assert_eq!(b.granted(), 50.0);
+    }
 }

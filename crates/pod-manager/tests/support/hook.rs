@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Nothing in these tests takes longer unless it hangs.
@@ -228,6 +229,18 @@ impl Hook {
 
     pub fn report(&self) -> ReportView<'_> {
         ReportView::new(self.report.words())
+    }
+
+    /// Writes any value into a word of the report page.
+    pub fn write_report(&self, word: usize, value: u64) {
+        self.report.words()[word].store(value, Ordering::Release);
+    }
+
+    /// Opens its token channel anew: the old connection ends, the pages stay.
+    pub fn attach_token_again(&mut self, socket: &Path, client: &str) {
+        let mut token = Line::open(socket, &self.process, client).unwrap();
+        assert_eq!(token.attach(Channel::Token, 0).unwrap().0, AttachStatus::Ok);
+        self.token = token;
     }
 
     /// Asks for the token; the answer comes later.

@@ -3,7 +3,7 @@
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sluice_sys::socket::{
-    MAX_FDS, connect_within, peer_credentials, peer_pidfd, recv_with_fds, send_with_fds,
+    MAX_FDS, connect_within, peer_credentials, peer_pidfd, recv, recv_with_fds, send_with_fds,
 };
 use sluice_sys::{memfd, pidfd};
 use std::io::{ErrorKind, Read, Write};
@@ -77,8 +77,8 @@ fn descriptors_belong_to_the_frame_that_is_being_read() {
 fn largest_number_of_descriptors_is_sent_and_one_more_is_refused() {
     let (a, b) = pair();
     let readers = send_pipes(&a, MAX_FDS);
-    let (_, fds) = recv_with_fds(b.as_fd(), &mut [0; 80]).unwrap();
-    assert_eq!((fds.len(), readers.len()), (MAX_FDS, MAX_FDS));
+    let received = recv(b.as_fd(), &mut [0; 80]).unwrap();
+    assert_eq!((received.fds.len(), readers.len(), received.lacks_fds), (MAX_FDS, MAX_FDS, false));
     let too_many = vec![a.as_fd(); MAX_FDS + 1];
     let error = send_with_fds(a.as_fd(), b"x", &too_many).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -113,6 +113,35 @@ fn as_child(test: &str, value: &std::ffi::OsStr) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::null());
     child
+}
+
+#[test]
+fn receiver_at_its_limit_learns_that_descriptors_were_dropped() {
+    let status = as_child("child_receives_at_its_limit", "".as_ref()).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// Lowers the limit of descriptors, which concerns the whole process.
+#[test]
+fn child_receives_at_its_limit() {
+    if std::env::var_os("SLUICE_SYS_CHILD").is_some() {
+        use nix::sys::resource::{Resource, getrlimit, setrlimit};
+        use std::os::fd::AsRawFd;
+        let (a, b) = pair();
+        let _readers = send_pipes(&a, 2);
+        let _more = send_pipes(&a, 2);
+        a.shutdown(std::net::Shutdown::Write).unwrap();
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        // The limit is on numbers: the next free one is the last that this process may have.
+        let next = b.try_clone().unwrap().as_raw_fd();
+        setrlimit(Resource::RLIMIT_NOFILE, u64::try_from(next).unwrap() + 1, hard).unwrap();
+        let first = recv(b.as_fd(), &mut [0; 80]).unwrap();
+        let none = recv(b.as_fd(), &mut [0; 80]).unwrap();
+        assert_eq!((first.len, first.fds.len(), first.lacks_fds), (5, 1, true));
+        assert_eq!((none.len, none.fds.len(), none.lacks_fds), (5, 0, true));
+        let end = recv(b.as_fd(), &mut [0; 80]).unwrap();
+        assert_eq!((end.len, end.lacks_fds), (0, false));
+    }
 }
 
 #[test]

@@ -124,3 +124,15 @@ fn attach_to_a_manager_without_room_that_has_closed_the_connection_reports_that(
     let attached = socket.attach(&identity, Channel::Memory, 0, &payload);
     assert_eq!(attached.map(|pages| pages.len()), Err(LinkError::NoRoom));
 }
+
+#[test]
+fn attach_that_cannot_be_sent_waits_for_no_answer_while_the_manager_keeps_the_connection() {
+    let (ours, _theirs) = UnixStream::pair().expect("a connection");
+    ours.shutdown(std::net::Shutdown::Write).expect("a connection that cannot be written");
+    let socket = Socket::closed(0);
+    socket.fd.set(ours.into());
+    let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
+    let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());
+    let attached = socket.attach(&identity, Channel::Memory, 0, &payload);
+    assert_eq!(attached.map(|pages| pages.len()), Err(LinkError::Gone));
+}

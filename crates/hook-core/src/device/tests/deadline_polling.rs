@@ -113,10 +113,75 @@ fn launch_whose_grant_begins_wakes_only_a_tracker_that_would_wake_late() {
     let woken = |sleeps_until| {
         let mut state = device.lock();
         (state.tracker_sleeps_until, state.tracker_woken) = (sleeps_until, false);
+        state.grant.deadline_ns = now + 100 * MS;
         device.wake_tracker_soon(&mut state, now);
         state.tracker_woken
     };
     assert!(!woken(Some(now + device.settings.idle_ns)));
     assert!(woken(Some(now + device.settings.idle_ns + 1)));
     assert!(woken(None), "it may be about to sleep for long");
+}
+
+#[test]
+fn launch_whose_grant_is_short_wakes_a_tracker_that_would_sleep_past_its_deadline() {
+    let fixture = polling();
+    let device = fixture.device();
+    let now = fixture.clock.now_ns();
+    let deadline = now + device.settings.idle_ns / 2;
+    let mut state = device.lock();
+    (state.tracker_sleeps_until, state.grant.deadline_ns) = (Some(deadline + 1), deadline);
+    device.wake_tracker_soon(&mut state, now);
+    assert!(state.tracker_woken);
+}
+
+#[test]
+fn tracker_queries_no_stream_once_a_capture_has_begun() {
+    let fixture = polling();
+    let (device, deadline) = with_contended_grant(&fixture);
+    fixture.clock.set(deadline - 10 * US);
+    std::thread::scope(|scope| {
+        // A beginning capture takes this lock after it was counted, and then calls the driver.
+        let handles = lock(&device.handles_lock);
+        let tracker = scope.spawn(|| device.pause_until(deadline));
+        while device.lock().next_burst_ms.is_none() && !tracker.is_finished() {
+            std::thread::yield_now();
+        }
+        let _first = fixture.captures.begin(100, 7);
+        drop(handles);
+        tracker.join().expect("the tracker pauses");
+    });
+    assert_eq!(device.driver.queries.load(SeqCst), 0, "a query would invalidate the capture");
+}
+
+#[test]
+fn tracker_queries_a_few_streams_ahead_of_the_deadline_and_none_after_it() {
+    for (query_ns, queries) in [(0, 8), (60 * US, 3)] {
+        let fixture = polling();
+        let (device, deadline) = with_contended_grant(&fixture);
+        for handle in 101..120 {
+            launch(&device, &ThreadState::empty(), handle);
+        }
+        device.driver.query_ns.store(query_ns, SeqCst);
+        fixture.clock.set(deadline - AROUND_NS);
+        device.pause_until(deadline);
+        assert_eq!(device.driver.queries.load(SeqCst), queries);
+    }
+}
+
+#[test]
+fn prediction_before_a_deadline_is_not_used_for_a_later_request() {
+    let fixture = polling();
+    let (device, deadline) = with_contended_grant(&fixture);
+    device.driver.ends_ns.store(deadline, SeqCst);
+    run_to_the_end(&fixture, &device, deadline);
+    assert!(device.link.sent()[1].1.is_none(), "no launch waits");
+    assert_eq!(device.lock().next_burst_ms, None);
+}
+
+#[test]
+fn waiting_launch_queries_no_stream() {
+    let fixture = polling();
+    let device = fixture.device();
+    launch(&device, &ThreadState::empty(), 100);
+    assert_eq!(device.driver.queries.load(SeqCst), 0, "another thread may destroy the stream meanwhile");
 }
