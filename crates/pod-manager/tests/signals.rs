@@ -193,7 +193,9 @@ fn requests_are_answered_although_the_log_is_not_read() {
     manager.until_it_serves(&socket);
     for connection in 0..2000 {
         // A connection is refused while the manager has not closed enough of the earlier ones yet.
-        until(&mut manager, &format!("connection {connection} is answered"), || memory_limit(&socket) == Some(1024));
+        until(&mut manager, &format!("connection {connection} is answered"), || {
+            memory_limit(&socket) == Some(1024)
+        });
     }
     manager.send(Signal::SIGTERM);
     assert!(manager.ends_in_order());
