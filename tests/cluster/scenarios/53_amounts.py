@@ -102,7 +102,8 @@ def test_amounts_survive_restarts_and_follow_the_health_of_gpus(cluster):
         cluster.until("all amounts again", 90, lambda: offered() == whole)
         old = product.agent()["metadata"]
         api.request("DELETE", f"/api/v1/namespaces/{product.NAMESPACE}/pods/{old['name']}")
-        cluster.until("another agent", 60, lambda: product.agent()["metadata"]["uid"] != old["uid"])
+        # Between the two there is none.
+        cluster.until("another agent", 60, lambda: [pod for pod in product.pods_of("node-agent") if pod["metadata"]["uid"] != old["uid"]])
         assert offered() == whole
         cluster.restart(cluster.kubelet)
         cluster.until("device slots after kubelet's restart", 60, lambda: product.allocatable() > 0)

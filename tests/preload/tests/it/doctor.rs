@@ -114,9 +114,12 @@ fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
 fn the_doctors_programs_end_when_it_is_killed() {
     let _lock = shared();
     let node = gpu("");
+    // A killed doctor cannot remove its folder.
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("making a folder: {error}"));
     let mut killed = Command::new(&built().sluice)
         .args(["doctor", "--gpu", "sim"])
         .env("SLUICE_SIM_SOCKET", node.simulator())
+        .env("TMPDIR", folder.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("running the doctor: {error}"));
