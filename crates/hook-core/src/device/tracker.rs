@@ -92,8 +92,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Makes the tracker take a step within the idle time, and by the deadline of the grant. A waiting launch calls this when its grant has begun, and the wake-up of another
-    /// thread costs it microseconds: a tracker that wakes by itself soon is left asleep.
+    /// Makes the tracker take a step within the idle time, and by the deadline of the grant. A waiting launch calls this when its grant has
+    /// begun, and the wake-up of another thread costs it microseconds: a tracker that wakes by itself soon is left asleep.
     pub(super) fn wake_tracker_soon(&self, state: &mut State, now: u64) {
         let soon = now.saturating_add(self.settings.idle_ns).min(state.grant.deadline_ns);
         if state.tracker_sleeps_until.is_none_or(|until| until > soon) {
