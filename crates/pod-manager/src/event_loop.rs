@@ -5,7 +5,7 @@
 //! and no further request is read of either kind, and there are at most eight decisions. The last item of each kind is finished, and the
 //! kernel may run other threads meanwhile: under a flood one round in a thousand measures more than 1 ms, a few more than 5 ms
 //! (docs/benchmarks.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take turns. The
-//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection. Other threads reach it by
+//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection and once per process. Other threads reach it by
 //! [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
@@ -19,6 +19,7 @@ mod decisions;
 mod effects;
 mod frames;
 mod heartbeat;
+mod own_process;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};

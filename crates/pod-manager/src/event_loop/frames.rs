@@ -89,6 +89,10 @@ impl EventLoop {
                 self.drop_connection(id);
                 Ok(())
             }
+            RequestBody::OwnProcess { pid } => {
+                let own = self.is_own_process(process, pid);
+                self.connections.answer(id, request.id, ResponseBody::OwnProcess { own })
+            }
             _ => self.handle_common(id, process, request),
         }
     }
@@ -148,8 +152,9 @@ impl EventLoop {
     fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(id) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
-        use RequestBody::{Contexts, Detach, Hint, Yield};
-        if matches!(request.body, Yield { .. } | Hint { .. } | Detach | Contexts { .. }) {
+        use RequestBody::{Contexts, Detach, Hint, OwnProcess, Yield};
+        let body = request.body;
+        if matches!(body, Yield { .. } | Hint { .. } | Detach | Contexts { .. } | OwnProcess { .. }) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
         // Gemini's peers take a closed connection for an answer and run on, so a peer that is not served gets no answer, as from Gemini. A

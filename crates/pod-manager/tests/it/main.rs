@@ -17,6 +17,7 @@ mod hand_offs;
 mod heartbeat;
 mod memory;
 mod pending_attaches;
+mod own_processes;
 mod probation;
 mod processes;
 mod reload;
