@@ -35,14 +35,15 @@ fn find() -> &'static RealNvml {
     // SAFETY: the library has NVML's entry function and is not this hook, so these symbols are functions with NVML's ABI. The handle is
     // never closed.
     let table = unsafe { RealNvml::load(|symbol| symbols::real_dlsym(handle, symbol)) };
-    symbols::keep_nvml();
+    symbols::keep_nvml(symbols::real_dlsym(handle, c"nvmlInit_v2"));
     TABLE.publish(table)
 }
 
 /// A handle of a loaded library, if it is NVML and not this hook.
 fn open(path: &CStr) -> Option<*mut c_void> {
     // SAFETY: `path` is a C string; a library that is loaded already runs no constructors.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) };
+    let handle =
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }

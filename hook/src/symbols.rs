@@ -211,7 +211,8 @@ fn known(name: *const c_char) -> Option<(&'static Library, Option<*mut c_void>)>
     match bytes.next() {
         // Names of the driver continue with a capital letter; those of CUDA's libraries (cudaMalloc, cublasCreate) do not.
         Some(b'c') => {
-            let is_of_driver = bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
+            let is_of_driver =
+                bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
             if !is_of_driver {
                 return None;
             }
@@ -270,8 +271,9 @@ pub(crate) fn nvml_path_seen() -> Option<CString> {
     NVML.path_seen(c"nvmlInit_v2")
 }
 
-/// The wrappers call the NVML that was seen, from now on.
-pub(crate) fn keep_nvml() {
+/// The wrappers call the NVML that has this function, from now on.
+pub(crate) fn keep_nvml(function: *mut c_void) {
+    NVML.contains(function);
     NVML.kept.store(true, Release);
 }
 

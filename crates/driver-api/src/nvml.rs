@@ -3,7 +3,12 @@
 //! `nvml_api!` passes the rows to a macro of the caller: the hook's exports, the addresses of the real library, look-ups, and the test that
 //! the simulator has them. All other functions of NVML are left to the library.
 
-#![allow(non_camel_case_types, non_snake_case, missing_docs, reason = "names, types and fields are NVML's (nvml.h)")]
+#![allow(
+    non_camel_case_types,
+    non_snake_case,
+    missing_docs,
+    reason = "names, types and fields are NVML's (nvml.h)"
+)]
 
 use std::ffi::{CStr, c_char, c_uint, c_ulonglong, c_void};
 

@@ -115,9 +115,7 @@ pub(crate) fn list<E: Entry>(
 }
 
 /// All entries of the real function, or its error.
-fn fetch_all<E: Entry>(
-    fetch: &impl Fn(*mut c_uint, *mut E) -> nvmlReturn_t,
-) -> Result<Vec<E>, nvmlReturn_t> {
+fn fetch_all<E: Entry>(fetch: &impl Fn(*mut c_uint, *mut E) -> nvmlReturn_t) -> Result<Vec<E>, nvmlReturn_t> {
     let mut room = 64;
     loop {
         // Twice the room that is stated: entries of some driver versions (535.43 to 535.86) are larger than those of all others.

@@ -151,8 +151,8 @@ impl Socket {
     ) -> Result<Option<(ResponseBody, Vec<OwnedFd>)>, LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
-            let frame =
-                self.with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal(), begun_ns, limit, wait)))?;
+            let frame = self
+                .with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal(), begun_ns, limit, wait)))?;
             let Some((frame, fds)) = frame else { return Ok(None) };
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id || of == UNREAD_REQUEST_ID {

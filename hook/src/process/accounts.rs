@@ -36,7 +36,8 @@ pub(crate) fn of_nvml_device(
     if setup.disabled {
         return None;
     }
-    if let Some(account) = ACCOUNTS.iter().map_while(Leaked::get).find(|account| account.link.uuid() == uuid) {
+    if let Some(account) = ACCOUNTS.iter().map_while(Leaked::get).find(|account| account.link.uuid() == uuid)
+    {
         return Some(account);
     }
     // Only sockets in a directory have the UUID in their name. NVML and CUDA number several devices differently.

@@ -162,7 +162,8 @@ impl EventLoop {
         let pid = Some(peer.credentials.pid).filter(|pid| *pid > 0);
         let process = Process {
             pid,
-            namespace_pids: pid.map_or_else(Vec::new, |pid| namespace_pids(pid, &mut *self.connections.peers)),
+            namespace_pids: pid
+                .map_or_else(Vec::new, |pid| namespace_pids(pid, &mut *self.connections.peers)),
             key,
             pidfd: peer.pidfd,
             ..Process::new(client, label, container)

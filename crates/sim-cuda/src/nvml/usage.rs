@@ -50,10 +50,14 @@ fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
 
+/// The processes that have memory of the GPU.
+pub(super) fn listed(device: Ptr<c_void>) -> Result<Vec<ProcessLedger>, Error> {
+    let is_listed = |row: &ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    Ok(ledger(device)?.processes.into_iter().filter(is_listed).collect())
+}
+
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
-    let ledger = ledger(device)?;
-    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
+    let rows = listed(device)?;
     let room = get(count)? as usize;
     put(count, number(rows.len()))?;
     if room < rows.len() {

@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn uuid_is_read_with_and_without_its_parts_and_nothing_else_is() {
-    let wanted = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+    let wanted =
+        [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
     assert_eq!(parse_uuid(b"GPU-01234567-89ab-cdef-0123-456789abcdef\0\0"), Some(wanted));
     assert_eq!(parse_uuid(b"MIG-01234567-89AB-CDEF-0123-456789ABCDEF\0"), Some(wanted));
     for text in [
@@ -36,7 +37,8 @@ fn lists(present: usize) -> impl Fn(*mut c_uint, *mut nvmlProcessInfo_v2_t) -> n
 #[test]
 fn all_entries_are_fetched_however_many_there_are() {
     for present in [0, 1, 64, 65, 1000] {
-        let pids: Vec<usize> = fetch_all(&lists(present)).expect("a list").iter().map(|entry| entry.pid as usize).collect();
+        let pids: Vec<usize> =
+            fetch_all(&lists(present)).expect("a list").iter().map(|entry| entry.pid as usize).collect();
         assert_eq!(pids, (1..=present).collect::<Vec<_>>());
     }
     let endless = |_: *mut c_uint, _: *mut nvmlProcessInfo_v2_t| NVML_ERROR_INSUFFICIENT_SIZE;

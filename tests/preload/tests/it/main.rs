@@ -23,6 +23,7 @@ mod killed_processes;
 mod load_command;
 mod memory_limits;
 mod memory_pools;
+mod nvml;
 mod preemption;
 mod processes;
 mod races;
