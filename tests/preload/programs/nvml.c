@@ -1,9 +1,10 @@
 /* Asks NVML as pynvml and nvidia-smi do: opens libnvidia-ml.so.1 and looks every function up. Executes each line of stdin and answers it
- * with one line; ends with its input. Its arguments choose how: WAY is handle, default (RTLD_DEFAULT) or version (dlvsym).
+ * with one line; ends with its input. Its arguments choose how: WAY is handle or default (RTLD_DEFAULT).
  *   memory            -> TOTAL FREE USED                    memory2      -> TOTAL RESERVED FREE USED
  *   list NAME ROOM    -> RESULT COUNT PID...                details ROOM -> RESULT COUNT PID...
  *   samples ROOM      -> RESULT COUNT PID...                percents ROOM -> RESULT COUNT PID...
- *   where NAME        -> file of the function, or none      devices      -> number of devices
+ *   where NAME        -> file of the function, or none      version NAME -> the same, by dlvsym
+ *   devices           -> number of devices
  *   device N          -> device (from here on)              allocate N   -> allocated (by CUDA, which it opens now)
  *   second FILE       -> TOTAL, from another NVML           fork         -> TOTAL FREE USED, as a child sees it */
 #include "common.h"
@@ -27,7 +28,6 @@ static void *device;
 
 static void *find(const char *name) {
     if (!strcmp(way, "default")) return dlsym(RTLD_DEFAULT, name);
-    if (!strcmp(way, "version")) return dlvsym(library, name, "libnvidia-ml.so.1");
     return dlsym(library, name);
 }
 
@@ -122,9 +122,9 @@ int main(int argc, char **argv) {
             samples(a);
         } else if (sscanf(line, "percents %lu", &a) == 1) {
             percents(a);
-        } else if (sscanf(line, "where %95s", name) == 1) {
+        } else if (sscanf(line, "where %95s", name) == 1 || sscanf(line, "version %95s", name) == 1) {
             Dl_info info;
-            void *function = find(name);
+            void *function = line[0] == 'w' ? find(name) : dlvsym(library, name, "libnvidia-ml.so.1");
             const char *file = function && dladdr(function, &info) ? strrchr(info.dli_fname, '/') : NULL;
             SAY("%s", file ? file + 1 : "none");
         } else if (!strcmp(line, "devices\n")) {
