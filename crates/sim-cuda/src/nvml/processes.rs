@@ -7,13 +7,12 @@ use crate::border::Ptr;
 use sluice_driver_api::nvml::*;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
 use sluice_sim::client;
-use sluice_sim::ledger::ProcessLedger;
 
 /// The driver's sampling period is between a sixth of a second and one second.
 const PERIOD_NS: u64 = 1_000_000_000;
 
 /// Writes a list and its length, if there is room.
-fn put_list<T: Copy>(count: Ptr<c_uint>, out: Ptr<T>, entries: &[T]) -> Answer {
+pub(super) fn put_list<T: Copy>(count: Ptr<c_uint>, out: Ptr<T>, entries: &[T]) -> Answer {
     let room = get(count)? as usize;
     put(count, number(entries.len()))?;
     if room < entries.len() {
@@ -39,10 +38,7 @@ fn utilization(device: Ptr<c_void>) -> Result<(c_ulonglong, Vec<(c_uint, c_uint)
 
 nvml! { once initialised:
     fn nvmlDeviceGetComputeRunningProcesses(device: *mut c_void, count: *mut c_uint, out: *mut nvmlProcessInfo_v1_t) {
-        let entry = |row: ProcessLedger| nvmlProcessInfo_v1_t {
-            pid: row.pid.cast_unsigned(),
-            usedGpuMemory: row.memory_bytes + row.context_bytes,
-        };
+        let entry = |(pid, used)| nvmlProcessInfo_v1_t { pid, usedGpuMemory: used };
         put_list(count, out, &listed(device)?.into_iter().map(entry).collect::<Vec<_>>())
     }
 
@@ -71,9 +67,9 @@ nvml! { once initialised:
         if asked.version != struct_version::<nvmlProcessDetailList_t>(1) {
             return Err(Error::ArgumentVersionMismatch);
         }
-        let entry = |row: ProcessLedger| nvmlProcessDetail_v1_t {
-            pid: row.pid.cast_unsigned(),
-            usedGpuMemory: row.memory_bytes + row.context_bytes,
+        let entry = |(pid, used)| nvmlProcessDetail_v1_t {
+            pid,
+            usedGpuMemory: used,
             gpuInstanceId: NO_INSTANCE,
             computeInstanceId: NO_INSTANCE,
             usedGpuCcProtectedMemory: 0,

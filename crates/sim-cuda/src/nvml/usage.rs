@@ -1,7 +1,8 @@
 //! Use of a GPU, by process.
 
+use super::processes::put_list;
 use super::session::{ledger, socket};
-use super::{Answer, Error, NO_INSTANCE, get, number, nvml, put};
+use super::{Answer, Error, NO_INSTANCE, get, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
 use sluice_sim::client;
@@ -50,29 +51,17 @@ fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
 
-/// The processes that have memory of the GPU.
-pub(super) fn listed(device: Ptr<c_void>) -> Result<Vec<ProcessLedger>, Error> {
-    let is_listed = |row: &ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    Ok(ledger(device)?.processes.into_iter().filter(is_listed).collect())
+/// Number and memory of each process that has memory of the GPU.
+pub(super) fn listed(device: Ptr<c_void>) -> Result<Vec<(c_uint, c_ulonglong)>, Error> {
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    let rows = ledger(device)?;
+    let used = |row: &ProcessLedger| (row.pid.cast_unsigned(), row.memory_bytes + row.context_bytes);
+    Ok(rows.processes.iter().filter(is_listed).map(used).collect())
 }
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
-    let rows = listed(device)?;
-    let room = get(count)? as usize;
-    put(count, number(rows.len()))?;
-    if room < rows.len() {
-        return Err(Error::InsufficientSize);
-    }
-    for (index, row) in rows.into_iter().enumerate() {
-        let process = Process {
-            pid: row.pid.cast_unsigned(),
-            used: row.memory_bytes + row.context_bytes,
-            gpu_instance: NO_INSTANCE,
-            compute_instance: NO_INSTANCE,
-        };
-        put(out.at(index), process)?;
-    }
-    Ok(())
+    let entry = |(pid, used)| Process { pid, used, gpu_instance: NO_INSTANCE, compute_instance: NO_INSTANCE };
+    put_list(count, out, &listed(device)?.into_iter().map(entry).collect::<Vec<_>>())
 }
 
 nvml! { once initialised:

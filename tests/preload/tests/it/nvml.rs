@@ -305,3 +305,20 @@ fn each_gpu_has_the_limit_of_its_own_manager() {
     assert_eq!([total(1), total(2)], [100 * MIB, 200 * MIB]);
     assert_eq!(total(0), nodes[2].ledger().gpu.memory_total);
 }
+
+#[test]
+fn monitor_beside_a_manager_that_hangs_is_answered_and_sees_the_processes_later() {
+    let _lock = shared();
+    let node = node();
+    let user = user(&node, "own", MIB);
+    let mut monitor = monitor(&node, "own");
+    let lists = "list nvmlDeviceGetComputeRunningProcesses_v3 64";
+    let (memory, processes) = (monitor.ask("memory"), list(&mut monitor, lists));
+    assert_eq!(processes, (NVML_SUCCESS, 1, vec![user.pid()]));
+    node.stop_manager();
+    assert_eq!(numbers::<3>(&monitor.ask("memory"))[0], LIMIT);
+    assert_eq!(list(&mut monitor, lists), (NVML_SUCCESS, 0, vec![]));
+    node.resume_manager();
+    eventually("the list", || (list(&mut monitor, lists) == processes).then_some(()));
+    assert_eq!(monitor.ask("memory"), memory);
+}
