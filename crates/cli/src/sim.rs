@@ -29,6 +29,12 @@ struct Daemon {
     /// Device memory, such as 16Gi; an H200's if absent
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Device memory that each context takes, such as 64Mi; about that of an H200 if absent
+    #[arg(long, value_parser = parse_bytes)]
+    context_memory: Option<u64>,
+    /// Time by which NVML's report of the memory of processes lags behind, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    report_lag_ms: u64,
     /// Identity, such as GPU-01234567-89ab-cdef-0123-456789abcdef; follows from the socket's path if absent
     #[arg(long, value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
@@ -177,6 +183,8 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     if let Some(uuid) = flags.uuid {
         config.set_uuid(uuid);
     }
+    config.context_bytes = flags.context_memory.unwrap_or(config.context_bytes);
+    config.report_lag_ns = flags.report_lag_ms.saturating_mul(1_000_000);
     let gpu = &mut config.gpu;
     gpu.memory_bytes = flags.memory.unwrap_or(gpu.memory_bytes);
     if let Some(model) = &flags.model {

@@ -52,7 +52,7 @@ fn version<T>(version: usize) -> usize {
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
     let ledger = ledger(device)?;
-    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.reported_bytes > 0;
     let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
     let room = get(count)? as usize;
     put(count, number(rows.len()))?;
@@ -62,7 +62,7 @@ fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answ
     for (index, row) in rows.into_iter().enumerate() {
         let process = Process {
             pid: row.pid.cast_unsigned(),
-            used: row.memory_bytes + row.context_bytes,
+            used: row.reported_bytes,
             gpu_instance: NO_INSTANCE,
             compute_instance: NO_INSTANCE,
         };

@@ -34,6 +34,8 @@ pub struct DaemonConfig {
     pub gpu: GpuInfo,
     /// Device memory that each context uses, in bytes.
     pub context_bytes: u64,
+    /// By how much NVML's report of the memory of processes lags behind, in nanoseconds.
+    pub report_lag_ns: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
     /// How the driver handles control requests for channel groups.
@@ -63,6 +65,7 @@ impl DaemonConfig {
             socket: socket.into(),
             gpu,
             context_bytes: params::CONTEXT_BYTES,
+            report_lag_ns: 0,
             timeslice_ns: params::TIMESLICE_NS,
             controls: Support::Full,
             clock: Clock::Real,
