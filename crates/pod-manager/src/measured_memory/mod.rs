@@ -97,6 +97,10 @@ impl MeasuredMemory {
 
     /// Compares all clients' charges with a reading. Returns the clients whose overhead reaches their limit.
     fn apply(&mut self, reading: &MemoryReading, shared: &mut Shared) -> Vec<ExceededLimit> {
+        if reading.is_failed {
+            shared.io.metrics.memory_readings.count(ReadingOutcome::Failed);
+            return Vec::new();
+        }
         let now = shared.io.now();
         let mut sums = reading.sums(&shared.clients, &shared.processes, now);
         let complete = sums.values().all(|sum| sum.is_complete);

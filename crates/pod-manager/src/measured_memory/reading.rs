@@ -21,6 +21,8 @@ enum Begin {
 pub(crate) struct MemoryReading {
     begin: Begin,
     processes: Vec<Measured>,
+    /// The driver reported nothing.
+    pub(super) is_failed: bool,
 }
 
 /// The memory of one process.
@@ -67,7 +69,7 @@ impl MemoryReading {
     /// A reading by this manager.
     pub(super) fn by_pid(taken_ns: u64, processes: Vec<ProcessMemory>) -> Self {
         let processes = processes.into_iter().map(|memory| Measured { memory, pod: None });
-        Self { begin: Begin::At(taken_ns), processes: processes.collect() }
+        Self { begin: Begin::At(taken_ns), processes: processes.collect(), is_failed: false }
     }
 
     /// When it was begun, by the manager's clock. `now`: when it has arrived.
@@ -107,6 +109,6 @@ impl From<ReportMemoryRequest> for MemoryReading {
             pod: Some(process.pod_uid),
         };
         let processes = request.processes.into_iter().map(measured).collect();
-        Self { begin: Begin::Before(request.age_ns), processes }
+        Self { begin: Begin::Before(request.age_ns), processes, is_failed: request.failed }
     }
 }
