@@ -32,6 +32,9 @@ struct Daemon {
     /// Device memory that each context takes, such as 64Mi; about that of an H200 if absent
     #[arg(long, value_parser = parse_bytes)]
     context_memory: Option<u64>,
+    /// Whether NVML reports the memory of each process
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    report_memory: Switch,
     /// Time by which NVML's report of the memory of processes lags behind, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     report_lag_ms: u64,
@@ -93,9 +96,9 @@ enum Controls {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Switch {
-    /// They can wait
+    /// Yes
     On,
-    /// They cannot wait
+    /// No
     Off,
 }
 
@@ -204,6 +207,7 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     }
     gpu.compute_mode = flags.compute_mode;
     gpu.is_mps = flags.mps;
+    gpu.reports_memory = flags.report_memory == Switch::On;
     gpu.has_mem_ops = flags.mem_ops == Switch::On;
     config.clock = match flags.clock {
         Clock::Real => daemon::Clock::Real,

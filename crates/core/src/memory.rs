@@ -2,7 +2,7 @@
 //!
 //! What the driver reports beyond the charges (contexts, modules, rounding, memory of processes without the hook) is the client's
 //! overhead. It counts towards the limit: a reservation is granted if charges, overhead and the reservation fit. Each reading
-//! replaces it.
+//! corrects it.
 //!
 //! Arithmetic saturates and never wraps. A limit that is lowered below the used bytes leaves `used > limit`: nothing is
 //! freed, and further reservations are refused until enough has been released.
@@ -130,6 +130,7 @@ impl MemoryLedger {
         let released = bytes.min(process.held);
         process.held -= released;
         client.account.used = client.account.used.saturating_sub(released);
+        client.recent.record(client.account.used);
         released
     }
 
@@ -147,9 +148,10 @@ impl MemoryLedger {
         }
     }
 
-    /// Compares a client's charges with a reading. The charge of the moment to which the reading belongs is not known, so the largest one
-    /// of that time is subtracted: neither an allocation that the driver does not report yet nor a free that it does not report yet
-    /// counts as overhead. `now`: nanoseconds, not before the reading was begun.
+    /// Compares a client's charges with a reading. The charge of the moment to which the reading belongs is not known, only the smallest
+    /// and the largest one of that time. So the overhead is known to lie between two bounds. It stays as it is between them, and
+    /// otherwise becomes the nearer bound. Neither an allocation nor a free that the driver does not report yet counts as overhead.
+    /// `now`: nanoseconds, not before the reading was begun.
     ///
     /// A process may declare any number of bytes. So at most the limit is subtracted.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
@@ -162,7 +164,9 @@ impl MemoryLedger {
             }
         }
         let charged = recent.finish_period(reading.taken_ns, now, account.used);
-        account.overhead = measured.saturating_sub(charged.min(account.limit));
+        let least = measured.saturating_sub(account.limit.min(*charged.end()));
+        let most = measured.saturating_sub(*charged.start()).max(least);
+        account.overhead = account.overhead.clamp(least, most);
     }
 
     /// Closes the account of a process that has ended. Returns how many bytes were freed.

@@ -1,6 +1,6 @@
 //! Use of a GPU, by process.
 
-use super::session::{ledger, socket};
+use super::session::{info, ledger, socket};
 use super::{Answer, Error, NO_INSTANCE, get, number, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
@@ -45,13 +45,16 @@ struct Utilization {
     memory: c_uint,
 }
 
+/// `NVML_VALUE_NOT_AVAILABLE`.
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
+
 /// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
-    let ledger = ledger(device)?;
+    let (reports_memory, ledger) = (info(device)?.reports_memory, ledger(device)?);
     let is_listed = |row: &&ProcessLedger| !row.ended && row.reported_bytes > 0;
     let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
     let room = get(count)? as usize;
@@ -62,7 +65,7 @@ fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answ
     for (index, row) in rows.into_iter().enumerate() {
         let process = Process {
             pid: row.pid.cast_unsigned(),
-            used: row.reported_bytes,
+            used: if reports_memory { row.reported_bytes } else { NOT_AVAILABLE },
             gpu_instance: NO_INSTANCE,
             compute_instance: NO_INSTANCE,
         };

@@ -56,6 +56,7 @@ impl DaemonConfig {
             links: Vec::new(),
             is_mig: false,
             has_mem_ops: true,
+            reports_memory: true,
             driver_version: "580.159.04".into(),
             compute_mode: 0,
             is_mps: false,

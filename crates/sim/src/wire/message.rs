@@ -150,6 +150,8 @@ pub struct GpuInfo {
     pub is_mig: bool,
     /// Whether streams can wait for words in memory and write them.
     pub has_mem_ops: bool,
+    /// Whether NVML reports the memory of each process.
+    pub reports_memory: bool,
     /// The version that the driver reports.
     pub driver_version: String,
     /// CU_COMPUTEMODE: 0 allows several processes, 2 none, 3 one.
