@@ -10,8 +10,8 @@ mod reading_thread;
 pub use nvml::NvmlReader;
 pub(crate) use reading::MemoryReading;
 use reading::Sum;
-use reading_thread::ReadingThread;
 pub(crate) use reading_thread::ReadingResult;
+use reading_thread::ReadingThread;
 pub use sluice_process_memory::ProcessMemory;
 
 use crate::clients::Processes;

@@ -25,8 +25,7 @@ pub(crate) struct MemoryReadings([IntCounter; ReadingOutcome::LABELS.len()]);
 impl MemoryReadings {
     pub(super) fn new(series: &mut Series) -> prometheus::Result<Self> {
         let help = "Readings of the memory of processes that the driver reports, by outcome";
-        let family =
-            IntCounterVec::new(series.opts("sluice_memory_readings_total", help), &["outcome"]);
+        let family = IntCounterVec::new(series.opts("sluice_memory_readings_total", help), &["outcome"]);
         series.by_value(family, ReadingOutcome::LABELS).map(Self)
     }
 

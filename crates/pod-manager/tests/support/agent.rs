@@ -5,8 +5,8 @@ use super::{World, until};
 use sluice_pod_manager::ClientSource;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
-    Class, Client, ClientUsage, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SnapshotRequest,
-    SnapshotResponse,
+    Class, Client, ClientUsage, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
+    SnapshotRequest, SnapshotResponse,
 };
 use std::path::{Path, PathBuf};
 use tonic::Status;

@@ -106,7 +106,7 @@ pub(crate) fn add_library(module: Module, context: Option<&Context>) -> Result<A
 fn add(
     module: Module,
     context: Option<usize>,
-    _global: Option<GlobalMemory>,
+    global: Option<GlobalMemory>,
 ) -> Result<Arc<ModuleObject>, CUresult> {
     let driver = driver()?;
     Ok(driver.modules.add(|handle| {

@@ -20,7 +20,9 @@ fn note_names_limit_overhead_and_process() {
 fn process_belongs_to_the_pod_of_its_cgroup() {
     let proc = tempfile::tempdir().unwrap();
     let uid = "0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b7d90";
-    for (pid, cgroup) in [(7, format!("0::/kubepods/pod{uid}/{}\n", "a".repeat(64))), (8, "0::/user.slice\n".into())] {
+    for (pid, cgroup) in
+        [(7, format!("0::/kubepods/pod{uid}/{}\n", "a".repeat(64))), (8, "0::/user.slice\n".into())]
+    {
         let folder = proc.path().join(pid.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("cgroup"), cgroup).unwrap();

@@ -11,7 +11,8 @@ const POD: &str = "0b6b5d2c-6a4e-4f0b-9d7e-3f1c2a5b7d90";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_of_processes_is_reported_by_pod_and_a_limit_that_it_reaches_becomes_an_event() {
     let (node, proc) = (Node::with_gpus(1).await, tempfile::tempdir().unwrap());
-    for (pid, cgroup) in [(12, format!("0::/kubepods/pod{POD}/{}\n", "a".repeat(64))), (13, "0::/\n".into())] {
+    for (pid, cgroup) in [(12, format!("0::/kubepods/pod{POD}/{}\n", "a".repeat(64))), (13, "0::/\n".into())]
+    {
         std::fs::create_dir(proc.path().join(pid.to_string())).unwrap();
         std::fs::write(proc.path().join(format!("{pid}/cgroup")), cgroup).unwrap();
     }
