@@ -60,6 +60,8 @@ struct ProcessAccount {
 struct ClientAccount {
     account: Account,
     recent: RecentCharges,
+    /// The part of the last reading that belonged to processes without an account, as far as none of them has declared it since.
+    unknown: u64,
 }
 
 impl ClientAccount {
@@ -135,14 +137,15 @@ impl MemoryLedger {
     }
 
     /// Sets the bytes of a process to the number that it declares, above the limit if necessary. The memory exists
-    /// already: the manager was restarted, or the process ran without a manager for a while. What the last reading counted as overhead
-    /// is part of it.
+    /// already: the manager was restarted, or the process ran without a manager for a while. If the last reading counted it as memory of a
+    /// process without an account, it is overhead no longer.
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
         if let Some((client, process)) = self.account_of(process) {
             let others = client.account.used.saturating_sub(process.held);
             let held = bytes.min(u64::MAX - others);
-            let added = held.saturating_sub(process.held);
-            client.account.overhead = client.account.overhead.saturating_sub(added);
+            let known = held.saturating_sub(process.held).min(client.unknown);
+            client.unknown -= known;
+            client.account.overhead = client.account.overhead.saturating_sub(known);
             process.held = held;
             client.use_bytes(others + held);
         }
@@ -155,7 +158,8 @@ impl MemoryLedger {
     ///
     /// A process may declare any number of bytes. So at most the limit is subtracted.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
-        let Some(ClientAccount { account, recent }) = self.clients.get_mut(&client) else { return };
+        let Some(ClientAccount { account, recent, unknown }) = self.clients.get_mut(&client) else { return };
+        *unknown = reading.unknown;
         let mut measured = reading.unknown;
         for (id, bytes) in &reading.processes {
             measured = measured.saturating_add(*bytes);

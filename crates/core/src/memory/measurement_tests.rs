@@ -97,6 +97,16 @@ fn memory_of_a_process_that_attaches_late_is_counted_once() {
 }
 
 #[test]
+fn process_that_declares_memory_and_ends_hides_no_overhead_of_another() {
+    let mut ledger = ledger(100);
+    measure(&mut ledger, 60, 400);
+    assert!(ledger.open(ProcessId(2), POD));
+    ledger.redeclare(ProcessId(2), 60);
+    ledger.process_gone(ProcessId(2));
+    assert_eq!(ledger.client(POD).unwrap().total(), 60);
+}
+
+#[test]
 fn overhead_of_an_ended_process_ends_with_it() {
     let mut ledger = ledger(100);
     assert!(ledger.open(ProcessId(2), POD));
