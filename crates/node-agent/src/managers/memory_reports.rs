@@ -52,16 +52,13 @@ impl MemoryReports {
             ticks.tick().await;
             let begun = Instant::now();
             let read = self.read(&gpu).await;
-            if let Err(why) = &read
-                && failure.as_ref() != Some(why)
-            {
-                info!(gpu, %why, "memory of processes cannot be read, limits cover charges only");
-            }
             let is_failed = read.is_err();
-            let processes = read.map_err(|why| failure = Some(why)).unwrap_or_default();
-            if !is_failed {
-                failure = None;
+            let why = read.as_ref().err().cloned();
+            if let Some(why) = why.as_ref().filter(|why| failure.as_ref() != Some(*why)) {
+                info!(gpu, %why, "memory of processes cannot be read, limits cover charges and the last overhead only");
             }
+            failure = why;
+            let processes = read.unwrap_or_default();
             let age_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let request = ReportMemoryRequest { age_ns, processes, failed: is_failed };
             // A manager that does not answer is watched by its reconciler; the next reading replaces this one.

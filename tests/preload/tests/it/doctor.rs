@@ -105,7 +105,7 @@ fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
     ] {
         seen.check_is(check, "ok", "");
     }
-    seen.check_is("process_memory", "ok", "takes 512 MiB");
+    seen.check_is("process_memory", "ok", "takes 514 MiB");
     seen.has_a_next_step_exactly_where_needed();
     assert!(seen.report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{}", seen.report);
     check_nothing_is_left(&node);
