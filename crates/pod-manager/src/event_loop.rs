@@ -33,6 +33,7 @@ use crate::grants::Grants;
 use crate::io::{Closer, Io};
 use crate::listen::UnixSocket;
 use crate::log_limiter::LogLimiter;
+use crate::measured_memory::{MeasuredMemory, MemoryReader};
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
@@ -75,6 +76,8 @@ pub(crate) struct Inputs {
     pub(crate) escrow: Option<EscrowClient>,
     /// Searches for processes without the hook; `None`: there is no search.
     pub(crate) discovery: Option<Box<dyn ProcessDiscovery>>,
+    /// Reads the memory of processes; `None`: the node agent reports it, or nothing is known of it.
+    pub(crate) memory: Option<Box<dyn MemoryReader>>,
     /// Where the control executor and the searching thread report.
     pub(crate) remote: Remote,
 }
@@ -91,6 +94,7 @@ pub(crate) struct EventLoop {
     deadlines: Deadlines,
     stalled: StalledProcesses,
     unhooked: Unhooked,
+    measured_memory: MeasuredMemory,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
     /// The last round ended before the ledger had nothing left to decide.
@@ -125,6 +129,8 @@ impl EventLoop {
         let search =
             inputs.discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
+        let measured_memory = MeasuredMemory::new(inputs.memory, remote.clone())
+            .attempt("start the thread that reads the memory of processes")?;
         let executor = ControlExecutor::start(remote, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let scheduler =
@@ -141,6 +147,7 @@ impl EventLoop {
             deadlines: Deadlines::default(),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
+            measured_memory,
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             inbox,
@@ -246,6 +253,11 @@ impl EventLoop {
                     let effects = self.channel_groups.ownership_checked(proof, &mut self.shared);
                     self.carry_out(effects);
                 }
+                Message::MemoryRead(result) => self.measured_memory.reading_ended(result, &mut self.shared),
+                Message::MemoryReport(reading, done) => {
+                    let answer = self.measured_memory.reported(&reading, &mut self.shared);
+                    drop(done.send(answer));
+                }
                 Message::Stop => self.stopping = true,
             }
         }
@@ -280,6 +292,7 @@ impl EventLoop {
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
+            self.measured_memory.next_deadline(&self.shared.processes),
             self.heartbeat.next_deadline(),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
@@ -292,6 +305,7 @@ impl EventLoop {
             self.refuse_attach(id, request, &reason);
         }
         self.unhooked.search_if_due(&self.shared);
+        self.measured_memory.read_if_due(&self.shared);
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);
     }

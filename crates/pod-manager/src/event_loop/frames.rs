@@ -10,7 +10,6 @@ use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
-use sluice_core::memory::Account;
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
@@ -107,7 +106,8 @@ impl EventLoop {
             RequestBody::MemLimit => {
                 let Shared { clients, processes, .. } = &self.shared;
                 let account = processes.client_of(process).and_then(|client| clients.memory.client(client));
-                let Account { used, limit, .. } = account.unwrap_or_default();
+                let account = account.unwrap_or_default();
+                let (used, limit) = (account.total(), account.limit);
                 self.connections.answer(id, request.id, ResponseBody::MemLimit { used, limit })
             }
             RequestBody::MemUpdate { bytes, allocate } => {

@@ -1,7 +1,7 @@
 //! Use of a GPU, by process.
 
 use super::processes::put_list;
-use super::session::{ledger, socket};
+use super::session::{info, ledger, socket};
 use super::{Answer, Error, NO_INSTANCE, get, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
@@ -46,17 +46,22 @@ struct Utilization {
     memory: c_uint,
 }
 
+/// `NVML_VALUE_NOT_AVAILABLE`.
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
+
 /// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
 
-/// Number and memory of each process that has memory of the GPU.
+/// Number and reported memory of each process that has memory of the GPU.
 pub(super) fn listed(device: Ptr<c_void>) -> Result<Vec<(c_uint, c_ulonglong)>, Error> {
-    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    let rows = ledger(device)?;
-    let used = |row: &ProcessLedger| (row.pid.cast_unsigned(), row.memory_bytes + row.context_bytes);
-    Ok(rows.processes.iter().filter(is_listed).map(used).collect())
+    let (reports_memory, ledger) = (info(device)?.reports_memory, ledger(device)?);
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.reported_bytes > 0;
+    let used = |row: &ProcessLedger| {
+        (row.pid.cast_unsigned(), if reports_memory { row.reported_bytes } else { NOT_AVAILABLE })
+    };
+    Ok(ledger.processes.iter().filter(is_listed).map(used).collect())
 }
 
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {

@@ -21,6 +21,7 @@ mod host_bound;
 mod ioctls;
 mod killed_processes;
 mod load_command;
+mod measured_memory;
 mod memory_limits;
 mod memory_pools;
 mod nvml;
