@@ -35,7 +35,7 @@ pub struct Account {
     pub limit: u64,
     /// The most bytes that were reserved at once.
     pub peak: u64,
-    /// Bytes that the driver reported beyond the reserved ones in the last reading.
+    /// Bytes that the driver reported beyond the reserved ones. Each reading corrects it.
     pub overhead: u64,
 }
 
@@ -52,13 +52,17 @@ struct ProcessAccount {
     client: ClientId,
     /// Bytes that it has reserved.
     held: u64,
-    /// Bytes that the driver reported for it in the last reading.
-    measured: u64,
+    /// What the last reading showed beyond the bytes that it held then, as far as it has not declared that since.
+    overhead: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct ClientAccount {
     account: Account,
+    /// The part of the used bytes that is within the limit, or was so before the limit was lowered. A process may declare any number of
+    /// bytes. So only this part is compared with readings.
+    accepted: u64,
+    /// The accepted bytes of recent times.
     recent: RecentCharges,
     /// The part of the last reading that belonged to processes without an account, as far as none of them has declared it since.
     unknown: u64,
@@ -68,7 +72,19 @@ impl ClientAccount {
     fn use_bytes(&mut self, used: u64) {
         self.account.used = used;
         self.account.peak = self.account.peak.max(used);
-        self.recent.record(used);
+        self.accepted = used.min(self.account.limit.max(self.accepted));
+        self.recent.record(self.accepted);
+    }
+
+    /// Takes bytes out of the overhead that are charged now, or that have ended with their process.
+    fn reduce_overhead(&mut self, bytes: u64) {
+        self.account.overhead = self.account.overhead.saturating_sub(bytes);
+    }
+
+    /// The account with the overhead beyond all used bytes, also beyond those that are not accepted.
+    fn shown(&self) -> Account {
+        let overhead = self.account.overhead.saturating_sub(self.account.used.saturating_sub(self.accepted));
+        Account { overhead, ..self.account }
     }
 }
 
@@ -93,7 +109,11 @@ pub struct MemoryLedger {
 impl MemoryLedger {
     /// Adds a client, or changes the limit of an existing one. Its used bytes stay.
     pub fn set_limit(&mut self, client: ClientId, limit: u64) {
-        self.clients.entry(client).or_default().account.limit = limit;
+        let client = self.clients.entry(client).or_default();
+        let accepted = client.accepted;
+        client.account.limit = limit;
+        client.use_bytes(client.account.used);
+        client.reduce_overhead(client.accepted.saturating_sub(accepted));
     }
 
     /// Removes a client and the accounts of its processes.
@@ -108,7 +128,7 @@ impl MemoryLedger {
         if !self.clients.contains_key(&client) {
             return false;
         }
-        self.processes.entry(process).or_insert(ProcessAccount { client, held: 0, measured: 0 });
+        self.processes.entry(process).or_insert(ProcessAccount { client, held: 0, overhead: 0 });
         true
     }
 
@@ -131,21 +151,23 @@ impl MemoryLedger {
         let Some((client, process)) = self.account_of(process) else { return 0 };
         let released = bytes.min(process.held);
         process.held -= released;
-        client.account.used = client.account.used.saturating_sub(released);
-        client.recent.record(client.account.used);
+        client.use_bytes(client.account.used.saturating_sub(released));
         released
     }
 
     /// Sets the bytes of a process to the number that it declares, above the limit if necessary. The memory exists
-    /// already: the manager was restarted, or the process ran without a manager for a while. If the last reading counted it as memory of a
-    /// process without an account, it is overhead no longer.
+    /// already: the manager was restarted, or the process ran without a manager for a while. If the last reading counted it as overhead of
+    /// this process or of one without an account, it is overhead no longer.
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
         if let Some((client, process)) = self.account_of(process) {
             let others = client.account.used.saturating_sub(process.held);
             let held = bytes.min(u64::MAX - others);
-            let known = held.saturating_sub(process.held).min(client.unknown);
-            client.unknown -= known;
-            client.account.overhead = client.account.overhead.saturating_sub(known);
+            let more = held.saturating_sub(process.held);
+            let own = more.min(process.overhead);
+            let unknown = (more - own).min(client.unknown);
+            process.overhead -= own;
+            client.unknown -= unknown;
+            client.reduce_overhead(own.saturating_add(unknown));
             process.held = held;
             client.use_bytes(others + held);
         }
@@ -155,29 +177,36 @@ impl MemoryLedger {
     /// and the largest one of that time. So the overhead is known to lie between two bounds. It stays as it is between them, and
     /// otherwise becomes the nearer bound. Neither an allocation nor a free that the driver does not report yet counts as overhead.
     /// `now`: nanoseconds, not before the reading was begun.
-    ///
-    /// A process may declare any number of bytes. So at most the limit is subtracted.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
-        let Some(ClientAccount { account, recent, unknown }) = self.clients.get_mut(&client) else { return };
+        let Some(ClientAccount { account, accepted, recent, unknown }) = self.clients.get_mut(&client) else {
+            return;
+        };
+        let mut processes: BTreeMap<_, _> =
+            self.processes.iter_mut().filter(|(_, process)| process.client == client).collect();
+        processes.values_mut().for_each(|process| process.overhead = 0);
         *unknown = reading.unknown;
         let mut measured = reading.unknown;
         for (id, bytes) in &reading.processes {
             measured = measured.saturating_add(*bytes);
-            if let Some(process) = self.processes.get_mut(id).filter(|process| process.client == client) {
-                process.measured = *bytes;
+            if let Some(process) = processes.get_mut(id) {
+                process.overhead = bytes.saturating_sub(process.held);
             }
         }
-        let charged = recent.finish_period(reading.taken_ns, now, account.used);
-        let least = measured.saturating_sub(account.limit.min(*charged.end()));
-        let most = measured.saturating_sub(*charged.start()).max(least);
+        let charged = recent.finish_period(reading.taken_ns, now, *accepted);
+        let (least, most) =
+            (measured.saturating_sub(*charged.end()), measured.saturating_sub(*charged.start()));
         account.overhead = account.overhead.clamp(least, most);
+    }
+
+    /// Whether a client has overhead, so that a reading may find less.
+    pub fn has_overhead(&self) -> bool {
+        self.clients.values().any(|client| client.account.overhead > 0)
     }
 
     /// Closes the account of a process that has ended. Returns how many bytes were freed.
     pub fn process_gone(&mut self, process: ProcessId) -> u64 {
         if let Some((client, process)) = self.account_of(process) {
-            let overhead = process.measured.saturating_sub(process.held);
-            client.account.overhead = client.account.overhead.saturating_sub(overhead);
+            client.reduce_overhead(std::mem::take(&mut process.overhead));
         }
         let returned = self.release(process, u64::MAX);
         self.processes.remove(&process);
@@ -186,7 +215,7 @@ impl MemoryLedger {
 
     /// The account of a client, if it is known.
     pub fn client(&self, client: ClientId) -> Option<Account> {
-        self.clients.get(&client).map(|client| client.account)
+        self.clients.get(&client).map(ClientAccount::shown)
     }
 
     /// Bytes that a process holds.

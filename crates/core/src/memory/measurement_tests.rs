@@ -118,6 +118,79 @@ fn overhead_of_an_ended_process_ends_with_it() {
     assert_eq!(ledger.client(POD).unwrap().total(), 25);
 }
 
+#[test]
+fn memory_of_a_known_process_that_declares_it_late_is_counted_once() {
+    let mut ledger = ledger(100);
+    ledger.reserve(APP, 10);
+    measure(&mut ledger, 75, 400);
+    assert_eq!(overhead(&ledger), 65);
+    ledger.redeclare(APP, 70);
+    assert_eq!(ledger.client(POD).unwrap().total(), 75);
+    assert_eq!(ledger.reserve(APP, 25), ReserveResult::Granted);
+}
+
+#[test]
+fn charges_above_a_lowered_limit_are_no_overhead() {
+    let mut ledger = ledger(100);
+    ledger.reserve(APP, 80);
+    measure(&mut ledger, 81, 400);
+    ledger.set_limit(POD, 40);
+    measure(&mut ledger, 81, 800);
+    measure(&mut ledger, 81, 1200);
+    assert_eq!((overhead(&ledger), ledger.client(POD).unwrap().total()), (1, 81));
+    ledger.release(APP, 80);
+    measure(&mut ledger, 81, 1210);
+    assert_eq!(overhead(&ledger), 1, "the reading may lag behind the release");
+    measure(&mut ledger, 1, 1610);
+    assert_eq!(ledger.reserve(APP, 39), ReserveResult::Granted);
+}
+
+#[test]
+fn raised_limit_allows_reservations_before_the_next_reading() {
+    let mut ledger = ledger(100);
+    ledger.reserve(APP, 80);
+    ledger.set_limit(POD, 40);
+    measure(&mut ledger, 81, 400);
+    ledger.set_limit(POD, 100);
+    assert_eq!(ledger.reserve(APP, 19), ReserveResult::Granted);
+}
+
+#[test]
+fn declared_charges_above_the_limit_are_no_overhead() {
+    let mut ledger = ledger(40);
+    ledger.redeclare(APP, 80);
+    measure(&mut ledger, 81, 400);
+    assert_eq!(overhead(&ledger), 1);
+}
+
+#[test]
+fn end_of_a_process_takes_the_overhead_of_the_reading_not_of_its_charge_now() {
+    let (mut ledger, other) = (ledger(100), ProcessId(2));
+    assert!(ledger.open(other, POD));
+    ledger.reserve(APP, 10);
+    ledger.reserve(other, 30);
+    let reading = Reading { taken_ns: 0, processes: vec![(APP, 30), (other, 30)], unknown: 0 };
+    ledger.measure(POD, &reading, 0);
+    assert_eq!(overhead(&ledger), 20);
+    ledger.release(other, 30);
+    ledger.process_gone(other);
+    assert_eq!(overhead(&ledger), 20, "the other process had no overhead");
+    ledger.reserve(APP, 20);
+    ledger.process_gone(APP);
+    assert_eq!(ledger.client(POD).unwrap().total(), 0);
+}
+
+#[test]
+fn process_that_a_reading_does_not_show_has_no_overhead() {
+    let (mut ledger, other) = (ledger(100), ProcessId(2));
+    assert!(ledger.open(other, POD));
+    let reading = |processes| Reading { taken_ns: 0, processes, unknown: 0 };
+    ledger.measure(POD, &reading(vec![(APP, 20), (other, 30)]), 0);
+    ledger.measure(POD, &reading(vec![(APP, 20)]), 0);
+    ledger.process_gone(other);
+    assert_eq!(overhead(&ledger), 20);
+}
+
 /// A GPU whose reports lag behind: memory in use by time.
 struct LaggingGpu {
     history: Vec<(u64, u64)>,
