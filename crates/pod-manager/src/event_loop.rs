@@ -292,7 +292,7 @@ impl EventLoop {
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
-            self.measured_memory.next_deadline(&self.shared.processes),
+            self.measured_memory.next_deadline(&self.shared),
             self.heartbeat.next_deadline(),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")

@@ -14,7 +14,6 @@ pub(crate) use reading_thread::ReadingResult;
 use reading_thread::ReadingThread;
 pub use sluice_process_memory::ProcessMemory;
 
-use crate::clients::Processes;
 use crate::message::Remote;
 use crate::metrics::ReadingOutcome;
 use crate::shared::Shared;
@@ -54,16 +53,17 @@ impl MeasuredMemory {
         Ok(Self { thread, ..Self::default() })
     }
 
-    /// When the next reading is due. Without processes no client has memory that a reading could show.
-    pub(crate) fn next_deadline(&self, processes: &Processes) -> Option<u64> {
-        let may_read = self.thread.is_some() && !self.is_reading && !processes.is_empty();
-        may_read.then_some(self.next_reading)
+    /// When the next reading is due. Without processes and without overhead a reading would change nothing.
+    pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<u64> {
+        let may_read = self.thread.is_some() && !self.is_reading;
+        let is_needed = !shared.processes.is_empty() || shared.clients.memory.has_overhead();
+        (may_read && is_needed).then_some(self.next_reading)
     }
 
     /// Begins a reading if one is due.
     pub(crate) fn read_if_due(&mut self, shared: &Shared) {
         let now = shared.io.now();
-        let is_due = self.next_deadline(&shared.processes).is_some_and(|next| next <= now);
+        let is_due = self.next_deadline(shared).is_some_and(|next| next <= now);
         if let Some(thread) = self.thread.as_ref().filter(|_| is_due) {
             thread.request(now);
             self.is_reading = true;

@@ -1,6 +1,6 @@
 //! A reading: the memory of processes, and to which client each process belongs.
 
-use crate::clients::{Clients, Processes};
+use crate::clients::{Clients, Process, Processes};
 use sluice_core::memory::Reading;
 use sluice_core::{ClientId, ProcessId};
 use sluice_process_memory::ProcessMemory;
@@ -82,13 +82,10 @@ impl MemoryReading {
 
     /// Adds up the memory of each client. A process of a pod that has not attached counts in full.
     pub(super) fn sums(&self, clients: &Clients, processes: &Processes, now: u64) -> BTreeMap<ClientId, Sum> {
-        let known: HashMap<i32, (ProcessId, ClientId)> = processes
-            .iter()
-            .filter_map(|(id, process)| Some((process.pid.filter(|pid| *pid > 0)?, (id, process.client))))
-            .collect();
+        let known = by_pid(processes);
         let mut sums = BTreeMap::new();
         for Measured { memory, pod } in &self.processes {
-            let attached = known.get(&memory.pid).copied();
+            let attached = known.get(&memory.pid).map(|(id, process)| (*id, process.client));
             let client = match pod {
                 Some(uid) => clients.find_by_pod(uid),
                 None => attached.map(|(_, client)| client),
@@ -100,6 +97,20 @@ impl MemoryReading {
         }
         sums
     }
+}
+
+/// The processes by their pids. A process may have an entry for each connection of the old protocol, and such a connection may name another
+/// client. So the entry with the kernel's identity of the process counts, and otherwise the first one.
+fn by_pid(processes: &Processes) -> HashMap<i32, (ProcessId, &Process)> {
+    let mut known: HashMap<i32, (ProcessId, &Process)> = HashMap::new();
+    for (id, process) in processes.iter() {
+        let Some(pid) = process.pid.filter(|pid| *pid > 0) else { continue };
+        let first = known.entry(pid).or_insert((id, process));
+        if first.1.key.is_none() && process.key.is_some() {
+            *first = (id, process);
+        }
+    }
+    known
 }
 
 impl From<ReportMemoryRequest> for MemoryReading {

@@ -1,9 +1,10 @@
 //! Charges are compared with what the driver reports of the memory of processes.
 
 use crate::support::agent::{Agent, pod, uid};
-use crate::support::hook::Hook;
+use crate::support::hook::{Hook, Line};
 use crate::support::memory::FakeMemory;
 use crate::support::{GIB, MS, World, until};
+use sluice_comm::RequestBody;
 use sluice_proto::control::{ProcessMemory, ReportMemoryRequest};
 
 /// A manager that reads what the returned driver reports.
@@ -102,6 +103,39 @@ fn memory_is_not_read_while_there_is_no_process() {
     assert_eq!(memory.readings(), 0);
 }
 
+#[test]
+fn overhead_without_a_process_ends_with_the_next_reading() {
+    let (world, memory) = measuring();
+    let mut process = world.process("be-a");
+    memory.set(pid(&process), Some(2 * GIB));
+    read(&world, "complete");
+    assert!(process.reserve(GIB));
+    read(&world, "complete");
+    assert_eq!(process.account().0, 3 * GIB, "the reading may lag behind the allocation");
+    process.process.die();
+    let processes = || world.metric("sluice_processes{client=\"be-a\"}");
+    until("the end of the process", || processes() == Some(0.0));
+    assert_eq!(overhead(&world, "be-a"), GIB as f64);
+    read(&world, "complete");
+    assert_eq!(overhead(&world, "be-a"), 0.0);
+    let readings = memory.readings();
+    world.advance(400 * MS);
+    world.settle();
+    assert_eq!(memory.readings(), readings, "there is nothing to correct");
+}
+
+#[test]
+fn memory_of_an_attached_process_is_not_counted_for_a_client_that_a_connection_of_it_names() {
+    let (world, memory) = measuring();
+    let mut process = world.process("be-a");
+    let mut raw = Line::open(&world.socket(), &process.process, "be-b").unwrap();
+    raw.ask(RequestBody::MemLimit);
+    memory.set(pid(&process), Some(GIB));
+    read(&world, "complete");
+    assert_eq!([overhead(&world, "be-a"), overhead(&world, "be-b")], [GIB as f64, 0.0]);
+    assert_eq!(process.account().0, GIB);
+}
+
 fn report(agent: &mut Agent, processes: &[(i32, &str, u64)]) -> Vec<(String, i32, u64)> {
     let processes = processes.iter().map(|(pid, pod_uid, bytes)| ProcessMemory {
         pid: *pid,
@@ -128,6 +162,23 @@ fn reading_of_the_agent_counts_the_unhooked_processes_of_a_pod_in_full() {
     assert_eq!(agent.usage(&uid(1)).unwrap().memory_overhead_bytes, GIB / 4 + GIB / 8);
     assert_eq!(agent.usage(&uid(2)).unwrap().memory_overhead_bytes, GIB / 16);
     assert_eq!(agent.snapshot().memory_readings["complete"], 1);
+}
+
+#[test]
+fn limit_lowered_below_the_use_is_not_reported_as_reached_by_overhead() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(4))]);
+    let mut process = world.process_of(&uid(4));
+    assert!(process.reserve(GIB));
+    let mut lower = pod(&uid(4));
+    lower.memory_bytes = GIB / 4;
+    agent.set(&[lower]);
+    let (pid, uid) = (process.process.pid, uid(4));
+    for _ in 0..2 {
+        assert_eq!(report(&mut agent, &[(pid, &uid, GIB + GIB / 8)]), []);
+    }
+    assert_eq!(agent.usage(&uid).unwrap().memory_overhead_bytes, GIB / 8);
 }
 
 #[test]
