@@ -6,7 +6,9 @@
 use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 /// One process on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +25,44 @@ pub struct ProcessMemory {
 /// # Errors
 /// The driver does not report processes, or does not answer.
 pub fn read(device: &Device<'_>) -> Result<Vec<ProcessMemory>, NvmlError> {
+    merge(device.running_compute_processes()?, device.running_graphics_processes())
+}
+
+/// The symbol by which the hook is recognised.
+const HOOK_MARKER: &CStr = c"sluice_hook_marker";
+
+/// The environment variable that disables the hook.
+const HOOK_DISABLED: &str = "SLUICE_DISABLE";
+
+/// Checks that NVML shows this process the whole GPU. Call it before NVML is initialised.
+///
+/// # Errors
+/// The hook is loaded in this process, in words. The hook shows only the processes and the memory of one client.
+pub fn check_unfiltered() -> Result<(), String> {
+    let is_disabled = std::env::var_os(HOOK_DISABLED).is_some_and(|value| !value.is_empty() && value != "0");
+    if is_disabled { Ok(()) } else { check_absent(HOOK_MARKER) }
+}
+
+fn check_absent(marker: &CStr) -> Result<(), String> {
+    if !sluice_sys::symbols::is_defined(marker) {
+        return Ok(());
+    }
+    Err("Sluice's hook is loaded in this process (LD_PRELOAD or /etc/ld.so.preload) and filters what NVML shows: start it without the \
+         hook, or with SLUICE_DISABLE=1"
+        .to_owned())
+}
+
+/// Merges the two lists. A GPU that cannot draw has no list of processes that draw.
+fn merge(
+    computing: Vec<ProcessInfo>,
+    drawing: Result<Vec<ProcessInfo>, NvmlError>,
+) -> Result<Vec<ProcessMemory>, NvmlError> {
+    let drawing = match drawing {
+        Err(NvmlError::NotSupported) => Vec::new(),
+        other => other?,
+    };
     let mut found: BTreeMap<i32, Option<u64>> = BTreeMap::new();
-    let computing = device.running_compute_processes()?;
-    for process in computing.into_iter().chain(device.running_graphics_processes()?) {
+    for process in computing.into_iter().chain(drawing) {
         let bytes = match process.used_gpu_memory {
             UsedGpuMemory::Used(bytes) => Some(bytes),
             UsedGpuMemory::Unavailable => None,
@@ -36,3 +73,6 @@ pub fn read(device: &Device<'_>) -> Result<Vec<ProcessMemory>, NvmlError> {
     }
     Ok(found.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect())
 }
+
+#[cfg(test)]
+mod tests;

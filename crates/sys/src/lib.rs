@@ -6,7 +6,7 @@
 //! glibc 2.17 are called by `syscall`, so that loading the hook needs no newer symbol.
 //!
 //! Main types: [`page::SharedPage`] and [`page::SharedRegion`] (shared memory), [`memfd`] (sealed messages),
-//! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`membarrier`], [`tsc::Calibration`].
+//! [`socket`] (descriptors and credentials), [`pidfd`], [`futex`], [`membarrier`], [`symbols`], [`tsc::Calibration`].
 //!
 //! ```
 //! use sluice_sys::page::{Access, SharedPage};
@@ -31,6 +31,7 @@ pub mod page;
 pub mod pidfd;
 pub mod socket;
 pub mod step_log;
+pub mod symbols;
 pub mod tsc;
 
 use std::io;

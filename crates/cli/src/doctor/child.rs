@@ -114,6 +114,7 @@ fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::Nvml
 
 /// The memory of a process on the GPU, in bytes, or why it is not known.
 fn memory_of(pid: i32) -> Result<u64, String> {
+    sluice_process_memory::check_unfiltered()?;
     let uuid = Driver::open().and_then(|driver| driver.device_uuid(0)).map_err(|why| why.to_string())?;
     let read = || sluice_process_memory::read(&Nvml::init()?.device_by_uuid(uuid.as_str())?);
     let processes = read().map_err(|why| why.to_string())?;

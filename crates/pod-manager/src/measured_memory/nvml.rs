@@ -25,6 +25,7 @@ impl NvmlReader {
             return Err(why.clone());
         }
         if self.library.is_none() {
+            sluice_process_memory::check_unfiltered()?;
             match Nvml::init() {
                 Ok(library) => self.library = Some(library),
                 Err(error) => {
