@@ -46,7 +46,7 @@ impl MemoryReports {
     pub(super) async fn send_all(self, gpu: String, socket: PathBuf) {
         let mut ticks = tokio::time::interval(READ_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known: BTreeSet<String> = BTreeSet::new();
+        let mut published = PublishedLimits::default();
         let mut failure = None;
         loop {
             ticks.tick().await;
@@ -62,8 +62,9 @@ impl MemoryReports {
             let age_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let request = ReportMemoryRequest { age_ns, processes, failed: is_failed };
             // A manager that does not answer is watched by its reconciler; the next reading replaces this one.
-            if let Ok(exceeded) = control_client::report_memory(&socket, request, ANSWER_WITHIN).await {
-                self.publish(&mut known, &exceeded);
+            if let Ok(exceeded) = control_client::report_memory(&socket, request.clone(), ANSWER_WITHIN).await
+            {
+                self.publish(published.update(&request, &exceeded));
             }
         }
     }
@@ -82,14 +83,36 @@ impl MemoryReports {
         read.await.unwrap_or_else(|error| Err(DriverUnavailable(format!("the query panicked: {error}"))))
     }
 
-    /// Publishes an event on each pod whose limit was not exceeded in the last reading.
-    fn publish(&self, known: &mut BTreeSet<String>, exceeded: &[ExceededLimit]) {
+    /// Publishes an event on each of these pods.
+    fn publish(&self, exceeded: Vec<&ExceededLimit>) {
         let pods = self.pods.borrow().clone().unwrap_or_default();
-        let new = exceeded.iter().filter(|one| !known.contains(&one.pod_uid));
-        for (one, pod) in new.filter_map(|one| Some((one, pods.get(&one.pod_uid)?))) {
+        for (one, pod) in exceeded.into_iter().filter_map(|one| Some((one, pods.get(&one.pod_uid)?))) {
             self.events.publish(about_pod(pod), Reason::GpuMemoryLimitReached, note(one));
         }
-        *known = exceeded.iter().map(|one| one.pod_uid.clone()).collect();
+    }
+}
+
+/// The pods whose limit was exceeded in their last usable reading.
+#[derive(Debug, Default)]
+struct PublishedLimits(BTreeSet<String>);
+
+impl PublishedLimits {
+    /// Applies the manager's answer to a reading. Returns the limits that were not exceeded before. A pod keeps its state if the driver did
+    /// not report the memory of all its processes: the manager did not compare its charges.
+    fn update<'a>(
+        &mut self,
+        reading: &ReportMemoryRequest,
+        exceeded: &'a [ExceededLimit],
+    ) -> Vec<&'a ExceededLimit> {
+        let new = exceeded.iter().filter(|one| !self.0.contains(&one.pod_uid)).collect();
+        if !reading.failed {
+            let not_compared = |pod: &String| {
+                reading.processes.iter().any(|process| process.bytes.is_none() && process.pod_uid == *pod)
+            };
+            self.0.retain(not_compared);
+            self.0.extend(exceeded.iter().map(|one| one.pod_uid.clone()));
+        }
+        new
     }
 }
 

@@ -30,3 +30,33 @@ fn process_belongs_to_the_pod_of_its_cgroup() {
     let pods = [7, 8, 9].map(|pid| pod_of_process(proc.path(), pid));
     assert_eq!(pods, [Some(uid.to_owned()), None, None]);
 }
+
+fn exceeded(pod_uid: &str) -> ExceededLimit {
+    ExceededLimit { pod_uid: pod_uid.to_owned(), ..ExceededLimit::default() }
+}
+
+fn reading(pods: &[(&str, Option<u64>)]) -> ReportMemoryRequest {
+    let process =
+        |(pod, bytes): &(&str, _)| ProcessMemory { pid: 1, pod_uid: (*pod).to_owned(), bytes: *bytes };
+    ReportMemoryRequest { processes: pods.iter().map(process).collect(), ..ReportMemoryRequest::default() }
+}
+
+#[test]
+fn limit_that_stays_exceeded_after_a_failed_or_incomplete_reading_is_published_once() {
+    let mut published = PublishedLimits::default();
+    let (complete, now) = (reading(&[("a", Some(1))]), [exceeded("a")]);
+    assert_eq!(published.update(&complete, &now), [&now[0]]);
+    published.update(&ReportMemoryRequest { failed: true, ..reading(&[]) }, &[]);
+    assert!(published.update(&complete, &now).is_empty(), "after a failed reading");
+    published.update(&reading(&[("a", Some(1)), ("a", None)]), &[]);
+    assert!(published.update(&complete, &now).is_empty(), "after an incomplete reading");
+}
+
+#[test]
+fn limit_that_is_exceeded_again_is_published_again() {
+    let mut published = PublishedLimits::default();
+    let (complete, now) = (reading(&[("a", Some(1)), ("b", None)]), [exceeded("a")]);
+    published.update(&complete, &now);
+    published.update(&complete, &[]);
+    assert_eq!(published.update(&complete, &now), [&now[0]]);
+}
