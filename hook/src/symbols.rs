@@ -47,6 +47,8 @@ impl Library {
     fn contains(&self, address: *mut c_void) -> bool {
         let Some(place) = elf::place(address) else { return false };
         if place.dli_fbase == self.base.load(Acquire) {
+            // The program may have unloaded the file and loaded it again, at the same address and with another string.
+            self.name.store(place.dli_fname.cast_mut(), Release);
             return true;
         }
         if self.kept.load(Acquire) || elf::is_ours(address) || !is_named_like_driver(place.dli_fname) {

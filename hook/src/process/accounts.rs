@@ -13,6 +13,9 @@ use crate::link::{Address, ClientIdentity, MemoryConnection};
 
 type Account = MemoryAccount<MemoryConnection>;
 
+/// The device number of an account that no CUDA device of this process uses: no page shows whether its manager runs.
+const NO_DEVICE: u32 = u32::MAX;
+
 /// Without a lock, because NVML is also used in children of forks. The used places come first.
 static ACCOUNTS: [Leaked<Account>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 
@@ -42,11 +45,17 @@ pub(crate) fn of_nvml_device(
     }
     // Only sockets in a directory have the UUID in their name. NVML and CUDA number several devices differently.
     let is_named = matches!(setup.config.managers, Managers::Directory { .. });
-    if !is_named && count() != Some(1) {
-        return None;
+    if !is_named {
+        if count() != Some(1) {
+            return None;
+        }
+        // CUDA names the same memory by the UUID of a MIG instance. A second connection to its manager would replace the first one.
+        if let Some(account) = ACCOUNTS[0].get() {
+            return Some(account);
+        }
     }
     let address = manager_address(&setup.config.managers, 0, &uuid)?;
-    of_gpu(&address, &ClientIdentity { name: setup.name, ordinal: 0, uuid })
+    of_gpu(&address, &ClientIdentity { name: setup.name, ordinal: NO_DEVICE, uuid })
 }
 
 /// Closes the parent's connections in the child of a fork. The child makes accounts of its own: another thread of the parent may have used
