@@ -145,10 +145,17 @@ int main(int argc, char **argv) {
             SAY("%llu", memory[0]);
             library = first, device = of_first;
         } else if (!strcmp(line, "fork\n")) {
+            // The child reads the commands until "end".
             pid_t child = fork();
-            if (!child) show("nvmlDeviceGetMemoryInfo"), _exit(0);
+            if (!child) {
+                show("nvmlDeviceGetMemoryInfo");
+                continue;
+            }
             int status;
             EXPECT(waitpid(child, &status, 0) == child && status == 0);
+            SAY("ended");
+        } else if (!strcmp(line, "end\n")) {
+            _exit(0);
         } else {
             fprintf(stderr, "not understood: %s", line);
             return EXIT_BROKEN;

@@ -1,6 +1,7 @@
 //! Tenants that are stopped (SIGSTOP, or one thread by ptrace) while they report work: the others receive the GPU, by the simulated GPU's ledger.
 
-use std::fs;
+use std::sync::mpsc::{self, TryRecvError};
+use std::{fs, thread};
 
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -129,20 +130,34 @@ fn process_whose_tracker_does_not_run_launches_nothing_after_its_deadline() {
     let _lock = shared();
     let clients = "2\npaced 0.5 1.0 1073741824\nbusy 0.5 1.0 1073741824\n";
     let node = Node::with(clients).manager_arguments("--controls off").start();
-    // One kernel each millisecond, which does not return the token in between.
-    let paced = node.tenant("paced", "busy").arguments("100 1 1").environment("SLUICE_IDLE_US", "60000000");
-    let mut paced = paced.start();
+    let mut paced = node.tenant("paced", "tenant").environment("SLUICE_IDLE_US", "10000000").start();
     paced.expect("ready");
-    node.when_completed(&paced, 16);
-    let tracker = StoppedThread::stop(paced.pid(), "sluice-tracker");
-    let mut tenants = busy(&node, &["busy"], "1000 8");
-    let timeline = node.timeline((0, node.ledger().gpu.now_ns));
-    drop(tracker);
-    let begins = |interval: &&Interval| interval.pid == tenants[0].pid();
-    let granted = timeline.iter().find(begins).expect("the other client's kernels").start_ns;
-    let before = timeline.iter().filter(|interval| interval.pid == paced.pid() && interval.end_ns <= granted);
-    let last = before.map(|interval| interval.end_ns).max().expect("kernels before the deadline");
-    assert!(granted - last > SECOND, "launched until {} ns before the grant was taken back", granted - last);
-    tenants.push(paced);
+    let pid = paced.pid();
+    let tenants = thread::scope(|scope| {
+        let (running, ended) = mpsc::channel::<()>();
+        // Launches without a wait in between: each launch behind a wait is noted, and reads the clock.
+        let paced = &mut paced;
+        scope.spawn(move || {
+            while ended.try_recv() == Err(TryRecvError::Empty) {
+                assert_eq!(paced.ask("launch 1 100"), "launched");
+            }
+        });
+        node.when("kernels", |ledger| {
+            ledger.by_pid(pid).filter(|row| row.kernels_completed >= 16).map(|_| ())
+        });
+        let tracker = StoppedThread::stop(pid, "sluice-tracker");
+        let tenants = busy(&node, &["busy"], "1000 8");
+        let timeline = node.timeline((0, node.ledger().gpu.now_ns));
+        drop((tracker, running));
+        let begins = |interval: &&Interval| interval.pid == tenants[0].pid();
+        let granted = timeline.iter().find(begins).expect("the other client's kernels").start_ns;
+        let before = timeline.iter().filter(|interval| interval.pid == pid && interval.end_ns <= granted);
+        let last = before.map(|interval| interval.end_ns).max().expect("kernels before the deadline");
+        let gap = granted - last;
+        assert!(gap > SECOND, "launched until {gap} ns before the grant was taken back");
+        tenants
+    });
+    assert_eq!(paced.ask("sync"), "synced");
+    paced.finish().expect_success();
     end(tenants);
 }

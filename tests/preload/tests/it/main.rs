@@ -32,6 +32,7 @@ mod reef_example;
 mod refused_processes;
 mod request_cost;
 mod silent_manager;
+mod soak_tenants;
 mod stream_gates;
 mod streams;
 mod time_shares;

@@ -224,6 +224,7 @@ fn process_that_uses_nvml_and_then_cuda_has_one_account() {
     assert_eq!(node.metric("sluice_processes", "own"), 1.0);
     // NVML works in the child of a process that uses CUDA.
     assert_eq!(both.ask("fork"), format!("{LIMIT} {after} {used}"));
+    assert_eq!(both.ask("end"), "ended");
     assert_eq!(both.ask(&format!("allocate {}", 100 * MIB)), "allocated");
 }
 
@@ -234,7 +235,22 @@ fn child_of_a_process_that_uses_nvml_sees_the_limit() {
     let mut monitor = monitor(&node, "own");
     let before = monitor.ask("memory");
     assert_eq!(monitor.ask("fork"), before);
+    assert_eq!(monitor.ask("end"), "ended");
     assert_eq!(monitor.ask("memory"), before);
+}
+
+/// The grant page that the child has from its parent shows no heartbeat after the restart.
+#[test]
+fn child_of_a_process_that_uses_cuda_sees_the_limit_after_a_restart_of_the_manager() {
+    let _lock = shared();
+    let mut node = node();
+    let mut program = monitor(&node, "own");
+    assert_eq!(program.ask(&format!("allocate {MIB}")), "allocated");
+    let before = program.ask("fork");
+    node.kill_manager();
+    node.start_manager();
+    eventually("the answer from before", || (program.ask("memory") == before).then_some(()));
+    assert_eq!(program.ask("end"), "ended");
 }
 
 #[test]
