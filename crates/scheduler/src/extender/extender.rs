@@ -176,6 +176,12 @@ impl PlacementState {
         self.index.awaits_victims(pod.uid().unwrap_or_default(), node, demand, is_ending)
     }
 
+    /// Whether the pod will have its room on the nominated node: it waits for its victims there, or the room is free.
+    pub(crate) fn keeps_nomination(&self, pod: &Pod, node: &str, demand: &Demand) -> bool {
+        self.awaits_victims(pod, node, demand)
+            || self.index.has_room(pod.uid().unwrap_or_default(), node, demand)
+    }
+
     /// Releases what the pod holds: it has ended, or is gone.
     pub(crate) fn end(&mut self, uid: &str) {
         self.unobserved_binds.remove(uid);
