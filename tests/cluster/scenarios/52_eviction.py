@@ -105,6 +105,19 @@ def test_pods_of_the_lowest_class_are_evicted_where_they_make_room(cluster):
         assert {pod: alive(ns)[pod] for pod in kept} == {pod: before[pod] for pod in kept}
 
 
+def test_pod_is_evicted_where_only_the_single_gpus_lack_room(cluster):
+    with namespace(cluster) as ns:
+        before = run(ns, share("higher-0", "0.6", 0, HIGHER), share("lower-1", "0.6", 1))
+        # The node's sum has 0.8, so kube-scheduler looks for no victims.
+        product.create(ns, share("wants", "0.5", of_class=URGENT))
+        cluster.until("it has the room", 120, lambda: product.assigned(ns).get("wants") == GPUS[1])
+        cluster.until("its victim is gone", 30, lambda: alive(ns).keys() == {"higher-0", "wants"})
+        assert alive(ns)["higher-0"] == before["higher-0"]
+        reasons = [event["message"] for event in cluster.events(ns, "lower-1") if event["reason"] == "Preempted"]
+        assert len(reasons) == 1 and NODE in reasons[0], reasons
+        product.all_running(ns)
+
+
 def test_youngest_pod_is_evicted_unless_a_budget_protects_it(cluster):
     with namespace(cluster) as ns:
         run(ns, share("equal-0", "0.6", 0, URGENT), share("equal-1", "0.6", 1, URGENT), share("old-0", "0.4", 0))

@@ -150,6 +150,8 @@ pub(crate) struct PlacementState {
     pub(crate) budgets: Option<HashMap<String, Budget>>,
     /// Bound pods that are being deleted, by UID.
     pub(crate) deleting: HashMap<String, DeletingPod>,
+    /// Pods that filter refused since kube-scheduler last found victims for them.
+    pub(crate) refused: HashSet<String>,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
     /// watch are older.
     pub(crate) ended_unobserved: HashSet<String>,
@@ -186,6 +188,7 @@ impl PlacementState {
     pub(crate) fn end(&mut self, uid: &str) {
         self.unobserved_binds.remove(uid);
         self.deleting.remove(uid);
+        self.refused.remove(uid);
         self.occupants.remove(uid);
         self.index.release(uid);
     }

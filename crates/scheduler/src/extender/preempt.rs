@@ -19,6 +19,7 @@ use super::objects::Pod;
 use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaVictims};
 use search::Search;
 
+mod evict;
 mod search;
 
 impl Extender {
@@ -61,6 +62,9 @@ impl Extender {
             Some((kept, (node.clone(), victims)))
         });
         let (kept, answers): (Vec<ProposedNode>, BTreeMap<String, MetaVictims>) = found.unzip();
+        if !answers.is_empty() {
+            state.refused.remove(uid);
+        }
         state.index.propose_nominations(uid, &demand, kept, end);
         drop(state);
         if answers.is_empty() && args.pod.nominated_node().is_some() && keeps.is_none() {

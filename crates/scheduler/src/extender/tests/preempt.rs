@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_placement::Demand;
 use sluice_placement::annotations::Amount;
 
+mod evictions;
 mod nominations;
 mod proposals;
 
