@@ -61,6 +61,8 @@ CONTROLLERS = Program(
         f"--cluster-cidr={PODS}",
         "--use-service-account-credentials",
         "--leader-elect=false",
+        # kwok renews the leases of its nodes (fleet.py) every 50 s, the default grace period: under load its nodes became unreachable.
+        "--node-monitor-grace-period=200s",
     ],
 )
 SCHEDULER = Program(
