@@ -63,9 +63,11 @@ def stop() -> None:
 
 
 def _ready() -> int:
+    """Nodes that are Ready and accept pods: the taint of a node that is not ready goes later than its condition."""
     found = api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]
     ready = {"type": "Ready", "status": "True"}
-    return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in found)
+    accepting = [node for node in found if len(node["spec"]["taints"]) == 1]
+    return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in accepting)
 
 
 def _node(name: str, resource: str, healthy: bool, gpus: int) -> dict:
