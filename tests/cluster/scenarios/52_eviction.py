@@ -12,6 +12,7 @@ SECONDS = 180
 CORE = {
     "no_pod_is_evicted_for_one_that_the_extender_refuses",
     "pods_of_the_lowest_class_are_evicted_where_they_make_room",
+    "pod_is_evicted_where_only_the_single_gpus_lack_room",
 }
 URGENT, HIGHER = "test-sluice-urgent", "test-sluice-higher"
 CLASSES = {URGENT: 1_000_000, HIGHER: 1_000}
