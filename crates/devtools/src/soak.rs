@@ -9,6 +9,7 @@ mod checks;
 mod clients;
 mod disturbances;
 mod end;
+mod failure;
 mod node;
 mod report;
 mod tenant;
@@ -53,6 +54,12 @@ pub(crate) struct Arguments {
     /// Copy all logs to this folder if a statement is broken
     #[arg(long, value_name = "FOLDER")]
     logs: Option<PathBuf>,
+    /// Make every round one of this kind
+    #[arg(long, value_enum)]
+    only: Option<Targets>,
+    /// Run this program with the soak's folder as its argument if a process does not answer, before any process is ended
+    #[arg(long, value_name = "PROGRAM")]
+    on_failure: Option<PathBuf>,
 }
 
 /// Flags of a tenant's process.
@@ -86,7 +93,7 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
     let folder = node.folder();
     writeln!(io::stdout(), "{}", node.describe())?;
     let minutes = Duration::try_from_secs_f64(60.0 * flags.minutes).context("--minutes")?;
-    let outcome = soak(&mut node, minutes, &mut random, &mut findings, interrupts);
+    let outcome = soak(&mut node, (minutes, flags), &mut random, &mut findings, interrupts);
     if let Err(why) = &outcome {
         // An interrupted soak proves nothing; another error is a finding with the logs' ends.
         interrupts.check()?;
@@ -105,40 +112,58 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
 
 fn soak(
     node: &mut SoakNode,
-    minutes: Duration,
+    (minutes, flags): (Duration, &Arguments),
     random: &mut Random,
     findings: &mut Findings,
     interrupts: &Interrupts,
 ) -> anyhow::Result<()> {
     checks::remember_idle(node, findings)?;
     let mut tenants = Tenants::start(node, random, interrupts)?;
+    let outcome = rounds(node, &mut tenants, (minutes, flags.only), random, findings, interrupts);
+    if outcome.is_err() && interrupts.check().is_ok() {
+        // The tenants are killed when this function returns.
+        failure::record(node, flags.on_failure.as_deref())?;
+    }
+    outcome?;
+    end::end(node, tenants, findings, interrupts)
+}
+
+/// The rounds, each of which ends with a quiet state.
+fn rounds(
+    node: &mut SoakNode,
+    tenants: &mut Tenants,
+    (minutes, only): (Duration, Option<Targets>),
+    random: &mut Random,
+    findings: &mut Findings,
+    interrupts: &Interrupts,
+) -> anyhow::Result<()> {
     let (begin, mut round) = (Instant::now(), 0);
     while begin.elapsed() < minutes || round < 3 {
         round += 1;
         // Daemons are only stopped in the second half, so that one process of each is observed for long. In each third round the
         // tenants alone are disturbed, so that limits hold which depend on the manager.
-        let targets = match round % 3 {
+        let targets = only.unwrap_or(match round % 3 {
             0 => Targets::Tenants,
             _ if begin.elapsed() < minutes / 2 => Targets::All,
             _ => Targets::StopsOfDaemons,
-        };
+        });
         findings.begin_round(round, targets);
         tenants.go()?;
         let witness = witness::Witness::begin(node, targets)?;
         let mut disturbances = Disturbances::new(targets, random.split(round));
         let until = Instant::now() + ROUND;
         while Instant::now() < until {
-            disturbances.proceed(node, &mut tenants, findings, interrupts)?;
+            disturbances.proceed(node, tenants, findings, interrupts)?;
             tenants.poll(node, findings)?;
             witness.look(node, findings)?;
             interrupts.pause()?;
         }
-        disturbances.undo_all(node, &mut tenants, interrupts)?;
+        disturbances.undo_all(node, tenants, interrupts)?;
         witness.end(node, findings)?;
-        checks::quiet(node, &mut tenants, findings, interrupts)?;
+        checks::quiet(node, tenants, findings, interrupts)?;
         findings.print_progress(begin.elapsed())?;
     }
-    end::end(node, tenants, findings, interrupts)
+    Ok(())
 }
 
 /// Runs a tenant's process.

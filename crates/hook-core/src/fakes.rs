@@ -275,6 +275,8 @@ pub(crate) struct FakeDriver {
     pub(crate) ends_ns: AtomicU64,
     /// Waits for marks.
     pub(crate) waits: AtomicU64,
+    /// Waits for marks do not end.
+    pub(crate) holds_waits: AtomicBool,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
     /// Queries of streams, and how long each takes.
@@ -309,6 +311,9 @@ impl Driver for FakeDriver {
 
     fn wait(&self, mark: Mark) {
         self.waits.fetch_add(1, SeqCst);
+        while self.holds_waits.load(SeqCst) {
+            std::thread::yield_now();
+        }
         if let Some(clock) = lock(&self.clock).as_ref() {
             clock.advance(self.drain_ns.load(SeqCst));
         }
@@ -442,6 +447,11 @@ impl MemoryLink for FakeMemory {
     fn usage(&self) -> Result<(u64, u64), LinkError> {
         self.answer()?;
         Ok((self.used.load(SeqCst), self.limit))
+    }
+
+    fn owns_process(&self, pid: u32) -> Result<bool, LinkError> {
+        self.answer()?;
+        Ok(pid == 7)
     }
 
     fn reserve(&self, bytes: u64) -> Result<bool, LinkError> {

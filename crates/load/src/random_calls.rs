@@ -37,7 +37,8 @@ pub struct Config {
     pub seed: u64,
     /// Threads that make calls.
     pub threads: u32,
-    /// Calls of each thread, after which the program ends. Without it, commands decide.
+    /// Calls of each thread, after which the program ends: it is a short child. A thread that gets no memory makes none. Without it, commands
+    /// decide.
     pub calls: Option<u64>,
     /// Use memory pools, and allocate in captures. A pool may grow beyond a limit until its stream has reached the free.
     pub pools: bool,
@@ -186,7 +187,8 @@ fn wait_for_all(quiet: &Receiver<()>, threads: u32) {
 
 fn make_calls(session: &Session, shared: &Shared, number: u32, quiet: &Sender<()>) -> Result<(), Failure> {
     session.use_on_this_thread()?;
-    let mut caller = Caller::new(session, shared, Random::new(shared.config.seed).split(u64::from(number)))?;
+    let random = Random::new(shared.config.seed).split(u64::from(number));
+    let Some(mut caller) = Caller::new(session, shared, random)? else { return Ok(()) };
     if let Some(calls) = shared.config.calls {
         (0..calls).try_for_each(|_| caller.call())?;
         return caller.free_all();

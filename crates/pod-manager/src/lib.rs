@@ -26,6 +26,7 @@
 //! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | processes that run without the hook |
+//! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
@@ -44,6 +45,7 @@ mod http;
 mod io;
 mod listen;
 mod log_limiter;
+pub mod measured_memory;
 mod message;
 mod metrics;
 mod party;

@@ -12,7 +12,7 @@ use super::report::Findings;
 use super::tenants::Tenants;
 
 /// What may be disturbed in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Targets {
     /// Tenants are killed and stopped.
     Tenants,

@@ -34,7 +34,8 @@ impl SoakNode {
         }
         let options = TestBedOptions {
             simulated: true,
-            simulator_flags: vec!["--uuid".to_owned(), GPU.to_owned()],
+            // The soak compares the charges with the ledger to the byte, without contexts and rounding.
+            simulator_flags: ["--uuid", GPU, "--report-memory", "off"].map(str::to_owned).to_vec(),
             resource_file: resource_file(),
             manager_flags: ["--controls=simulated", "--gates=auto", "--on-manager-loss=closed"]
                 .map(str::to_owned)
@@ -95,6 +96,8 @@ impl SoakNode {
         self.bed.set_gpu(&mut command, CLIENTS[client].name);
         self.bed.set_hook(&mut command, CLIENTS[client].name);
         command.env("TMPDIR", self.bed.path().join("tmp")).env("SLUICE_ON_MANAGER_LOSS", "closed");
+        // All hooks append to one file; each line names its process.
+        command.env("SLUICE_LOG", self.bed.path().join("hooks.log"));
         if let Some(agent) = &self.agent {
             command.env("SLUICE_SOCKET", agent.manager_socket()).arg("--cgroup").arg(agent.cgroup(client)?);
         }

@@ -36,13 +36,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let draining = lock(&self.drain_lock);
         let (marks, contexts, begin) = self.mark_all();
         self.clock.record_step(HandOffStep::WorkMarked);
-        for context in contexts {
-            self.driver.drain_context(context);
-        }
-        if !self.poll_for(|| marks.iter().all(|mark| self.driver.is_reached(*mark))) {
-            for mark in &marks {
-                self.driver.wait(*mark);
-            }
+        let is_over = || marks.iter().all(|mark| self.driver.is_reached(*mark));
+        let waits = !contexts.is_empty() || !self.poll_for(is_over);
+        if waits {
+            // If the connection is lost meanwhile, no grant shows the manager that there is work.
+            self.begin_blocking();
+            contexts.iter().for_each(|context| self.driver.drain_context(*context));
+            marks.iter().for_each(|mark| self.driver.wait(*mark));
         }
         self.clock.record_step(HandOffStep::WorkEnded);
         let now = self.clock.now_ns();
@@ -55,10 +55,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         drop(draining);
         let mut state = self.lock();
+        state.blocked_threads = state.blocked_threads.saturating_sub(usize::from(waits));
         // If the connection was lost in the meantime, the grant has already been settled.
         if state.phase == Phase::Draining {
             self.settle_grant(&mut state, (now, held_back_ns), gpu);
         }
+        self.report_activity(&state, now);
         drop(state);
         self.stop_polling_for_end();
     }

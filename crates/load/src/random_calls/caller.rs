@@ -27,6 +27,10 @@ const ALLOCATIONS: usize = 12;
 const TOUCHED: usize = 64 << 10;
 /// Pause between two attempts to get the first buffer.
 const RETRY: Duration = Duration::from_millis(50);
+/// How often a thread of a short child tries to get it: for 5 s, longer than a manager is stopped. Its client may have more memory than its
+/// limit, because each process has the whole limit while the manager is away. The other processes may be quiet by then, and keep what they
+/// have until the child has ended.
+const CHILD_ATTEMPTS: u32 = 100;
 
 /// The state of a thread.
 pub(crate) struct Caller<'s> {
@@ -57,15 +61,24 @@ fn granted<T>(result: Result<T, Error>, shared: &Shared) -> Result<Option<T>, Er
 }
 
 impl<'s> Caller<'s> {
-    /// Waits until there is memory for the buffer.
-    pub(crate) fn new(session: &'s Session, shared: &'s Shared, random: Random) -> Result<Self, Error> {
+    /// Waits until there is memory for the buffer; `None` if a short child has been refused too often.
+    pub(crate) fn new(
+        session: &'s Session,
+        shared: &'s Shared,
+        random: Random,
+    ) -> Result<Option<Self>, Error> {
+        let mut attempts = 0;
         let buffer = loop {
-            match granted(DeviceBuffer::with_initial_words(session, WORDS), shared)? {
-                Some(buffer) => break buffer,
-                None => thread::sleep(RETRY),
+            if let Some(buffer) = granted(DeviceBuffer::with_initial_words(session, WORDS), shared)? {
+                break buffer;
             }
+            attempts += 1;
+            if shared.config.calls.is_some() && attempts == CHILD_ATTEMPTS {
+                return Ok(None);
+            }
+            thread::sleep(RETRY);
         };
-        Ok(Self {
+        Ok(Some(Self {
             session,
             shared,
             random,
@@ -77,7 +90,7 @@ impl<'s> Caller<'s> {
             events: [session.event()?, session.event()?],
             work: session.stream()?,
             aside: session.stream()?,
-        })
+        }))
     }
 
     /// Makes a random call, or several that belong together, and pauses.

@@ -117,21 +117,25 @@ fn start(gpu: Arc<Gpu>, shared: Arc<Shared>) {
                 words = shared.wake.wait(words).unwrap_or_else(PoisonError::into_inner);
                 changed = Instant::now();
             }
-            let is_query_due = last_query.elapsed() >= QUERY_INTERVAL;
-            if is_query_due {
+            if last_query.elapsed() >= QUERY_INTERVAL {
                 last_query = Instant::now();
                 if !gpu.is_connected() {
                     words.clear();
                     continue;
                 }
+                let waiting = words.values().flat_map(|word| &word.waiting);
+                let running = waiting.filter(|(_, context)| context.check().is_ok());
+                let marks: Vec<Mark> = running.map(|(mark, _)| *mark).collect();
+                // Without the lock: the query applies the effects of completed commands, and that of a free forgets words.
+                drop(words);
+                marks.into_iter().for_each(|mark| _ = gpu.is_done(mark));
+                words = lock(&shared.words);
             }
             for word in words.values_mut() {
                 if word.report(&gpu) {
                     changed = Instant::now();
                 }
-                let is_done =
-                    |mark: Mark| if is_query_due { gpu.is_done(mark) } else { gpu.is_known_done(mark) };
-                word.waiting.retain(|(mark, context)| context.check().is_ok() && !is_done(*mark));
+                word.waiting.retain(|(mark, context)| context.check().is_ok() && !gpu.is_known_done(*mark));
             }
             words.retain(|_, word| word.being_submitted > 0 || !word.waiting.is_empty());
             drop(words);

@@ -87,6 +87,24 @@ fn stream_write_is_visible_to_host_and_other_streams() {
 }
 
 #[test]
+fn memory_is_freed_in_stream_order_while_another_stream_waits_for_a_word() {
+    let test = begin_test();
+    let (page, address) = pinned();
+    let (gated, freeing) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
+    let before = row().memory_bytes;
+    cuStreamWaitValue32_v2(gated, address, 1, GEQ).unwrap();
+    let mut memory = 0;
+    cuMemAllocAsync(Ptr::of(&mut memory), 4 << 20, freeing).unwrap();
+    spin(&test, 50, freeing);
+    cuMemFreeAsync(memory, freeing).unwrap();
+    // No call of the program asks for the stream: the thread that reads the words does, and finds the free completed.
+    wait_until(|| row().memory_bytes == before);
+    word(address, 0).store(1);
+    cuStreamSynchronize(gated).unwrap();
+    cuMemFreeHost(page).unwrap();
+}
+
+#[test]
 fn batch_executes_its_operations_in_order() {
     let _test = begin_test();
     let (page, address) = pinned();

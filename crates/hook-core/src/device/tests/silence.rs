@@ -119,3 +119,30 @@ fn connection_is_replaced_only_after_the_thread_that_reads_from_it_has_returned(
         assert_eq!(device.link.connects.load(SeqCst), 2);
     });
 }
+
+/// The manager may have disabled the process again when it runs, and enables it only while it reports work.
+#[test]
+fn process_whose_lost_grant_is_still_drained_counts_as_active() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    device.driver.holds_waits.store(true, SeqCst);
+    fixture.clock.advance(100 * MS);
+    device.track();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| device.track());
+        while device.driver.waits.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        device.link.silent.store(true, SeqCst);
+        device.lose_silent_manager();
+        // Another thread's wait begins and ends.
+        device.begin_blocking();
+        device.end_blocking();
+        let during = reported(&device);
+        device.driver.holds_waits.store(false, SeqCst);
+        drain.join().expect("the drain ends");
+        assert_eq!(during.last(), Some(&true), "{during:?}");
+    });
+    assert_eq!(reported(&device).last(), Some(&false), "the work has run");
+}
