@@ -37,6 +37,8 @@ pub enum Reason {
     InjectionChanged,
     /// There is no path by which containers could get their GPUs.
     InjectionUnavailable,
+    /// A process of a pod did something against the pod's limits.
+    LimitViolated,
     /// A container was created without what the agent gives to it.
     NotInjected,
 }
@@ -51,6 +53,7 @@ impl Reason {
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
         }
     }

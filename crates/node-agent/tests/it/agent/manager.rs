@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
     Client, ClientUsage, Controls, EventLoop, EventLoopBucket, Preemptions, Process, SetClientsRequest,
-    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering,
+    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering, Violation, ViolationsRequest,
+    ViolationsResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -30,6 +31,7 @@ pub struct Manager {
     gpu: String,
     received: Arc<watch::Sender<Received>>,
     behaviour: Arc<AtomicU8>,
+    violations: Arc<watch::Sender<Vec<Violation>>>,
 }
 
 impl Manager {
@@ -39,6 +41,7 @@ impl Manager {
             gpu: gpu.to_owned(),
             received: Arc::new(watch::Sender::default()),
             behaviour: Arc::default(),
+            violations: Arc::new(watch::Sender::default()),
         };
         let listener = UnixListener::bind(control).unwrap();
         let service = PodManagerServer::new(manager.clone());
@@ -53,6 +56,11 @@ impl Manager {
 
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.behaviour.store(behaviour as u8, Ordering::SeqCst);
+    }
+
+    /// Counts a violation.
+    pub fn find_violation(&self, violation: Violation) {
+        self.violations.send_modify(|violations| violations.push(violation));
     }
 
     async fn behave(&self) -> Result<(), Status> {
@@ -77,6 +85,17 @@ impl PodManager for Manager {
         let generation = request.generation;
         self.received.send_modify(|received| received.push(request));
         Ok(Response::new(SetClientsResponse { generation }))
+    }
+
+    async fn violations(
+        &self,
+        request: Request<ViolationsRequest>,
+    ) -> Result<Response<ViolationsResponse>, Status> {
+        let after = usize::try_from(request.into_inner().after).unwrap();
+        let mut known = self.violations.subscribe();
+        let known = known.wait_for(|violations| violations.len() > after).await.unwrap();
+        let (last, violations) = (known.len() as u64, known[after..].to_vec());
+        Ok(Response::new(ViolationsResponse { last, violations }))
     }
 
     async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {
@@ -141,5 +160,6 @@ fn usage(client: Client) -> ClientUsage {
         left_out: false,
         adopted_processes: 32,
         unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
+        violations: [("time_slice".to_owned(), 37)].into(),
     }
 }
