@@ -6,7 +6,9 @@
 
 mod elf;
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
 
 use sluice_driver_api::ENTRIES;
@@ -195,6 +197,18 @@ fn is_driver(address: *mut c_void) -> bool {
     DRIVER_NAME.store(place.dli_fname.cast_mut(), Release);
     DRIVER_BASE.store(place.dli_fbase, Release);
     true
+}
+
+/// The path of this library.
+pub(crate) fn own_path() -> Option<PathBuf> {
+    let ours = std::ptr::from_ref(&sluice_hook_marker).cast_mut().cast();
+    let name = elf::place(ours)?.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr returns C strings that live as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 fn is_named_like_driver(path: *const c_char) -> bool {
