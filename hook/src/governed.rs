@@ -9,6 +9,7 @@ pub(crate) mod copy;
 mod deferred_release;
 pub(crate) mod launch;
 pub(crate) mod lookup;
+pub(crate) mod nvml;
 pub(crate) mod physical;
 pub(crate) mod pool;
 pub(crate) mod primary;

@@ -5,6 +5,7 @@
 //!
 //! * `exports` expands the table of driver functions: every symbol, and what each policy word calls in [`governed`].
 //! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` replaces the answers of `cuGetProcAddress`.
+//! * `nvml` exports some functions of NVML; `governed::nvml` shows the limit and the client's processes.
 //! * `ioctl` passes every call on and observes those that the NVIDIA driver accepted. `channel_groups` derives the process's channel groups from
 //!   them. `group_recovery` enables the groups again when the connection to the manager that may have disabled them is lost.
 //! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
@@ -26,6 +27,7 @@ mod ioctl;
 mod leaked;
 mod link;
 mod log;
+mod nvml;
 mod preempt;
 mod process;
 mod real;

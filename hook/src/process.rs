@@ -2,6 +2,7 @@
 //!
 //! Devices are made when first needed and never freed. In the child of a fork one flag is set, after which every call bypasses.
 
+pub(crate) mod accounts;
 mod setup;
 
 use std::cell::Cell;
@@ -65,7 +66,8 @@ pub(crate) type GpuDevice = Device<'static, Gpu, TokenConnection, HostClock>;
 /// One device with its connections to the manager.
 pub(crate) struct ManagedDevice {
     pub(crate) device: GpuDevice,
-    pub(crate) memory: MemoryAccount<MemoryConnection>,
+    /// Shared with NVML's device of the same GPU.
+    pub(crate) memory: &'static MemoryAccount<MemoryConnection>,
     pub(crate) ordinal: u32,
     pub(crate) active_hold: hold_kernel::ActiveHold,
     /// Held while a limit of a context changes that takes memory.
@@ -269,6 +271,7 @@ pub(crate) fn count_devices() {
 fn after_fork() {
     channel_groups::after_fork();
     preempt::after_fork();
+    accounts::after_fork();
     if INITIALISED.load(Acquire) {
         FORKED.store(true, Release);
     }
@@ -276,7 +279,6 @@ fn after_fork() {
         FORKED.store(true, Release);
         managed.device.abandon();
         managed.device.link.close_in_child();
-        managed.memory.link.close_in_child();
     }
 }
 

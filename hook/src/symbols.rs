@@ -1,4 +1,4 @@
-//! `dlsym` and `dlvsym`: return the hook's wrapper where the real look-up would have found a governed driver function.
+//! `dlsym` and `dlvsym`: return the hook's wrapper where the real look-up would have found a governed function of the driver or of NVML.
 //!
 //! Both are naked functions that call a helper and then *jump* to the real function, so that it sees the program's return address: the
 //! meaning of `RTLD_NEXT` and `RTLD_DEFAULT` depends on the caller. All this code may run before `main`, inside the loader and inside a
@@ -9,7 +9,7 @@ mod elf;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::*};
 
 use sluice_driver_api::ENTRIES;
 
@@ -26,10 +26,59 @@ static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_IOCTL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Base address of the driver that the program uses, once one of its symbols was seen.
-static DRIVER_BASE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// Its name; the loader keeps the string for as long as the library is loaded.
-static DRIVER_NAME: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+/// A library whose functions have wrappers here.
+struct Library {
+    /// The base address of the file that the program uses, once one of its symbols was seen.
+    base: AtomicPtr<c_void>,
+    /// Its name; the loader keeps the string for as long as the library is loaded.
+    name: AtomicPtr<c_char>,
+    /// The wrappers call this file from now on. Functions of another file get no wrappers: their handles mean nothing to this one.
+    kept: AtomicBool,
+}
+
+impl Library {
+    const fn unseen() -> Self {
+        Self {
+            base: AtomicPtr::new(std::ptr::null_mut()),
+            name: AtomicPtr::new(std::ptr::null_mut()),
+            kept: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the address lies in a file of the driver other than this library, in this library's namespace.
+    fn contains(&self, address: *mut c_void) -> bool {
+        let Some(place) = elf::place(address) else { return false };
+        if place.dli_fbase == self.base.load(Acquire) {
+            return true;
+        }
+        if self.kept.load(Acquire) || elf::is_ours(address) || !is_named_like_driver(place.dli_fname) {
+            return false;
+        }
+        // This library opens the driver in its own namespace. Wrappers would call that one with objects of the other.
+        if !elf::is_in_our_namespace(address) {
+            return false;
+        }
+        self.name.store(place.dli_fname.cast_mut(), Release);
+        self.base.store(place.dli_fbase, Release);
+        true
+    }
+
+    /// The path of the file that the program has loaded, if any; `symbol` is one of its functions.
+    fn path_seen(&self, symbol: &CStr) -> Option<CString> {
+        if self.base.load(Acquire).is_null() && !is_shim() {
+            self.contains(real_dlsym(libc::RTLD_NEXT, symbol));
+        }
+        let name = self.name.load(Acquire);
+        if name.is_null() {
+            return None;
+        }
+        // SAFETY: the string belongs to a library whose symbol the program has just looked up, so it is loaded.
+        Some(unsafe { CStr::from_ptr(name) }.to_owned())
+    }
+}
+
+static DRIVER: Library = Library::unseen();
+static NVML: Library = Library::unseen();
 
 /// Whether this library was loaded under the driver's name: 0 unknown, 1 no, 2 yes.
 static SHIM: AtomicU8 = AtomicU8::new(0);
@@ -135,7 +184,7 @@ fn answer(
     name: *const c_char,
     real: impl Fn(*mut c_void, *const c_char) -> *mut c_void,
 ) -> Answer {
-    let Some(index) = known(name) else { return Answer::PASS };
+    let Some((library, wrapper)) = known(name) else { return Answer::PASS };
     let is_pseudo_handle = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
     let found = if is_pseudo_handle { std::ptr::null_mut() } else { real(handle, name) };
     if is_pseudo_handle || elf::is_ours(found) {
@@ -145,58 +194,49 @@ fn answer(
             return Answer::PASS;
         }
         let behind_us = real(libc::RTLD_NEXT, name);
-        let wrapped = is_driver(behind_us).then(|| wrapper(index)).flatten();
+        let wrapped = library.contains(behind_us).then_some(wrapper).flatten();
         return Answer::with(wrapped.unwrap_or(behind_us));
     }
-    match is_driver(found).then(|| wrapper(index)).flatten() {
+    match library.contains(found).then_some(wrapper).flatten() {
         Some(wrapper) => Answer::with(wrapper),
         None => Answer::PASS,
     }
 }
 
-/// The table's row of a name.
-fn known(name: *const c_char) -> Option<usize> {
+/// The library that has a function of this name, and the wrapper, if there is one; `None` for a name of no such library.
+fn known(name: *const c_char) -> Option<(&'static Library, Option<*mut c_void>)> {
     if name.is_null() {
         return None;
     }
     // SAFETY: the caller of dlsym passes a C string; bytes are read one by one and never behind its end.
     let mut bytes = (0..).map(|at| unsafe { *name.add(at).cast::<u8>() });
-    // Names of the driver continue with a capital letter; those of CUDA's libraries (cudaMalloc, cublasCreate) do not.
-    let is_driver_name = bytes.next() == Some(b'c')
-        && bytes.next() == Some(b'u')
-        && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
-    if !is_driver_name {
-        return None;
+    match bytes.next() {
+        // Names of the driver continue with a capital letter; those of CUDA's libraries (cudaMalloc, cublasCreate) do not.
+        Some(b'c') => {
+            let is_of_driver =
+                bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
+            if !is_of_driver {
+                return None;
+            }
+            // SAFETY: as above.
+            let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+            let entry = sluice_driver_api::find_symbol(name)?;
+            // The row's place among all rows is its distance from the first.
+            let offset = std::ptr::from_ref(entry).addr().checked_sub(ENTRIES.as_ptr().addr())?;
+            Some((&DRIVER, wrapper(offset / size_of::<sluice_driver_api::Entry>())))
+        }
+        Some(b'n') if bytes.next() == Some(b'v') => {
+            // SAFETY: as above.
+            let wrapper = crate::nvml::wrapper(unsafe { CStr::from_ptr(name) })?;
+            Some((&NVML, Some(wrapper)))
+        }
+        _ => None,
     }
-    // SAFETY: as above.
-    let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
-    let entry = sluice_driver_api::find_symbol(name)?;
-    // The row's place among all rows is its distance from the first.
-    let offset = std::ptr::from_ref(entry).addr().checked_sub(ENTRIES.as_ptr().addr())?;
-    Some(offset / size_of::<sluice_driver_api::Entry>())
 }
 
 /// The exported function of a row, if it does more than the driver's.
 pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
     EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
-}
-
-/// Whether the address lies in a CUDA driver other than this library, in this library's namespace.
-fn is_driver(address: *mut c_void) -> bool {
-    let Some(place) = elf::place(address) else { return false };
-    if place.dli_fbase == DRIVER_BASE.load(Acquire) {
-        return true;
-    }
-    if elf::is_ours(address) || !is_named_like_driver(place.dli_fname) {
-        return false;
-    }
-    // This library opens the driver in its own namespace. Wrappers would call that one with objects of the other.
-    if !elf::is_in_our_namespace(address) {
-        return false;
-    }
-    DRIVER_NAME.store(place.dli_fname.cast_mut(), Release);
-    DRIVER_BASE.store(place.dli_fbase, Release);
-    true
 }
 
 /// The path of this library.
@@ -211,6 +251,7 @@ pub(crate) fn own_path() -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
+/// The two libraries have no function name in common, and the simulator's file has both names.
 fn is_named_like_driver(path: *const c_char) -> bool {
     if path.is_null() {
         return false;
@@ -218,7 +259,7 @@ fn is_named_like_driver(path: *const c_char) -> bool {
     // SAFETY: dladdr returns C strings that live as long as the library is loaded.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    name.starts_with(b"libcuda.so")
+    name.starts_with(b"libcuda.so") || name.starts_with(b"libnvidia-ml.so")
 }
 
 /// Whether this library replaces the driver under its name.
@@ -236,16 +277,18 @@ fn is_shim() -> bool {
 
 /// The path of the driver file that the program has loaded, if any.
 pub(crate) fn driver_path_seen() -> Option<CString> {
-    if DRIVER_BASE.load(Acquire).is_null() && !is_shim() {
-        let next = real_dlsym(libc::RTLD_NEXT, c"cuInit");
-        is_driver(next);
-    }
-    let name = DRIVER_NAME.load(Acquire);
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: the string belongs to a library whose symbol the program has just looked up, so it is loaded.
-    Some(unsafe { CStr::from_ptr(name) }.to_owned())
+    DRIVER.path_seen(c"cuInit")
+}
+
+/// The path of NVML's file that the program has loaded, if any.
+pub(crate) fn nvml_path_seen() -> Option<CString> {
+    NVML.path_seen(c"nvmlInit_v2")
+}
+
+/// The wrappers call the NVML that has this function, from now on.
+pub(crate) fn keep_nvml(function: *mut c_void) {
+    NVML.contains(function);
+    NVML.kept.store(true, Release);
 }
 
 /// libc's dlsym, for calls of this library.

@@ -100,6 +100,7 @@ PARTS = {
     "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
     "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
+    "nvml": Part(script("nvml.py"), 25, 120, sim=SHORT),
     "share": Part(script("share.py"), 260, 440),
     "hint": Part(script("hint.py"), 60, 120, quiet=True),
     "groups": Part(script("groups.py"), 60, 120),
@@ -126,5 +127,5 @@ PLANS = {
     "host-bound": ["launch-bound", "hook-cost", "decode-eager"],
     "services": ["two-services", "serve-auto"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
-    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }

@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     /// A process then belongs to the pod of its cgroup, whatever client the process names
     #[arg(long, value_name = "PATH", requires = "gpu_uuid")]
     control: Option<PathBuf>,
-    /// The GPU, as its driver spells it
-    #[arg(long, value_name = "UUID", requires = "control")]
+    /// The GPU, as its driver spells it; with a resource file the GPU whose memory is read [default: the only one]
+    #[arg(long, value_name = "UUID")]
     gpu_uuid: Option<String>,
     /// How long a process of an unknown pod waits before it is refused: less than the 5000 that a hook waits for its answer
     /// [default: 3000]
@@ -183,7 +183,7 @@ impl Arguments {
         let Some(control) = &self.control else {
             let path = self.resource_file.clone().unwrap_or_default();
             let clients = ClientSource::File { path: path.clone(), swapped: self.swapped };
-            return Config { clients, ..Config::new(&self.socket, path) };
+            return Config { clients, gpu_uuid: self.gpu_uuid.clone(), ..Config::new(&self.socket, path) };
         };
         let gpu = self.gpu_uuid.clone().unwrap_or_default();
         let mut config = Config::for_agent(&self.socket, control, gpu);

@@ -29,6 +29,15 @@ struct Daemon {
     /// Device memory, such as 16Gi; an H200's if absent
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Device memory that each context takes, such as 64Mi; about that of an H200 if absent
+    #[arg(long, value_parser = parse_bytes)]
+    context_memory: Option<u64>,
+    /// Whether NVML reports the memory of each process
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    report_memory: Switch,
+    /// Time by which NVML's report of the memory of processes lags behind, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    report_lag_ms: u64,
     /// Identity, such as GPU-01234567-89ab-cdef-0123-456789abcdef; follows from the socket's path if absent
     #[arg(long, value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
@@ -87,9 +96,9 @@ enum Controls {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Switch {
-    /// They can wait
+    /// Yes
     On,
-    /// They cannot wait
+    /// No
     Off,
 }
 
@@ -177,6 +186,8 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     if let Some(uuid) = flags.uuid {
         config.set_uuid(uuid);
     }
+    config.context_bytes = flags.context_memory.unwrap_or(config.context_bytes);
+    config.report_lag_ns = flags.report_lag_ms.saturating_mul(1_000_000);
     let gpu = &mut config.gpu;
     gpu.memory_bytes = flags.memory.unwrap_or(gpu.memory_bytes);
     if let Some(model) = &flags.model {
@@ -196,6 +207,7 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
     }
     gpu.compute_mode = flags.compute_mode;
     gpu.is_mps = flags.mps;
+    gpu.reports_memory = flags.report_memory == Switch::On;
     gpu.has_mem_ops = flags.mem_ops == Switch::On;
     config.clock = match flags.clock {
         Clock::Real => daemon::Clock::Real,

@@ -29,7 +29,7 @@ pub enum FrameError {
         byte: u8,
     },
     /// No request has this number.
-    #[error("request type {0}, expected 0 to 2 or 16 to 20")]
+    #[error("request type {0}, expected 0 to 2 or 16 to 21")]
     UnknownType(u32),
     /// A time that is negative or not finite.
     #[error("{field} is {value} ms, expected a finite number that is not negative")]

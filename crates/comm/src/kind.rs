@@ -23,11 +23,13 @@ pub enum RequestKind {
     /// Replaces all announced contexts: payload and descriptors as beside ATTACH. Only on the token connection, after
     /// ATTACH. Not answered.
     Contexts = 20,
+    /// Asks whether a process is of the same client. Only after ATTACH.
+    OwnProcess = 21,
 }
 
 impl RequestKind {
     /// Every kind, in the order of the wire's numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Quota,
         Self::MemLimit,
         Self::MemUpdate,
@@ -36,6 +38,7 @@ impl RequestKind {
         Self::Hint,
         Self::Detach,
         Self::Contexts,
+        Self::OwnProcess,
     ];
 
     /// The longest name, in bytes, that leaves room for this kind's payload.
@@ -48,7 +51,7 @@ impl RequestKind {
         match self {
             Self::Quota | Self::Yield | Self::Attach => 16,
             Self::MemUpdate => 12,
-            Self::Hint | Self::Contexts => 4,
+            Self::Hint | Self::Contexts | Self::OwnProcess => 4,
             Self::MemLimit | Self::Detach => 0,
         }
     }

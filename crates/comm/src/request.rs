@@ -72,6 +72,11 @@ pub enum RequestBody {
         /// Protocol version: [`crate::attach::ATTACH_VERSION`].
         version: u32,
     },
+    /// Asks whether a process is of the same client.
+    OwnProcess {
+        /// Its number as NVML reports it to the asking process.
+        pid: u32,
+    },
 }
 
 impl RequestBody {
@@ -86,6 +91,7 @@ impl RequestBody {
             Self::Hint { .. } => RequestKind::Hint,
             Self::Detach => RequestKind::Detach,
             Self::Contexts { .. } => RequestKind::Contexts,
+            Self::OwnProcess { .. } => RequestKind::OwnProcess,
         }
     }
 }
@@ -123,6 +129,9 @@ impl Request {
             }
             RequestBody::Contexts { version } => {
                 frame.put(&version.to_le_bytes());
+            }
+            RequestBody::OwnProcess { pid } => {
+                frame.put(&pid.to_le_bytes());
             }
             RequestBody::MemLimit | RequestBody::Detach => {}
         }
@@ -169,6 +178,7 @@ impl Request {
             RequestKind::Hint => RequestBody::Hint { lead_us: fields.u32() },
             RequestKind::Detach => RequestBody::Detach,
             RequestKind::Contexts => RequestBody::Contexts { version: fields.u32() },
+            RequestKind::OwnProcess => RequestBody::OwnProcess { pid: fields.u32() },
         };
         Ok(Self { name, id, body })
     }

@@ -42,6 +42,11 @@ pub enum ResponseBody {
     },
     /// The process is detached.
     Detach,
+    /// Whether a process is of the same client.
+    OwnProcess {
+        /// It is.
+        own: bool,
+    },
 }
 
 impl Response {
@@ -61,6 +66,7 @@ impl Response {
                 frame.put(&(status as u32).to_le_bytes()).put(&page_version.to_le_bytes())
             }
             ResponseBody::Detach => frame.put(&0_u32.to_le_bytes()),
+            ResponseBody::OwnProcess { own } => frame.put(&i32::from(own).to_le_bytes()),
         };
         frame.finish()
     }
@@ -83,6 +89,7 @@ impl Response {
                 0 => ResponseBody::Detach,
                 number => return Err(FrameError::UnknownStatus(number)),
             },
+            RequestKind::OwnProcess => ResponseBody::OwnProcess { own: flag("own", fields.i32())? },
             RequestKind::Yield | RequestKind::Hint | RequestKind::Contexts => {
                 return Err(FrameError::NotAnswered(kind));
             }

@@ -1,10 +1,19 @@
 //! The memory ledger: one limit per client, one account per process, exact to the byte.
 //!
+//! What the driver reports beyond the charges (contexts, modules, rounding, memory of processes without the hook) is the client's
+//! overhead. It counts towards the limit: a reservation is granted if charges, overhead and the reservation fit. Each reading
+//! corrects it.
+//!
 //! Arithmetic saturates and never wraps. A limit that is lowered below the used bytes leaves `used > limit`: nothing is
 //! freed, and further reservations are refused until enough has been released.
 
+mod measurement;
+
 use crate::ids::{ClientId, ProcessId};
+use measurement::RecentCharges;
 use std::collections::BTreeMap;
+
+pub use measurement::REPORT_LAG_NS;
 
 /// Result of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,32 +35,71 @@ pub struct Account {
     pub limit: u64,
     /// The most bytes that were reserved at once.
     pub peak: u64,
+    /// Bytes that the driver reported beyond the reserved ones in the last reading.
+    pub overhead: u64,
 }
 
 impl Account {
-    fn use_bytes(&mut self, used: u64) {
-        self.used = used;
-        self.peak = self.peak.max(used);
+    /// Bytes that count towards the limit.
+    pub fn total(&self) -> u64 {
+        self.used.saturating_add(self.overhead)
     }
+}
+
+/// The account of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ProcessAccount {
+    client: ClientId,
+    /// Bytes that it has reserved.
+    held: u64,
+    /// Bytes that the driver reported for it in the last reading.
+    measured: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct ClientAccount {
+    account: Account,
+    recent: RecentCharges,
+    /// The part of the last reading that belonged to processes without an account, as far as none of them has declared it since.
+    unknown: u64,
+}
+
+impl ClientAccount {
+    fn use_bytes(&mut self, used: u64) {
+        self.account.used = used;
+        self.account.peak = self.account.peak.max(used);
+        self.recent.record(used);
+    }
+}
+
+/// A reading of the memory of one client's processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// When the reading was begun, nanoseconds.
+    pub taken_ns: u64,
+    /// Bytes of each process that has an account.
+    pub processes: Vec<(ProcessId, u64)>,
+    /// Bytes of all other processes of the client.
+    pub unknown: u64,
 }
 
 /// All accounts of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryLedger {
-    clients: BTreeMap<ClientId, Account>,
-    processes: BTreeMap<ProcessId, (ClientId, u64)>,
+    clients: BTreeMap<ClientId, ClientAccount>,
+    processes: BTreeMap<ProcessId, ProcessAccount>,
 }
 
 impl MemoryLedger {
     /// Adds a client, or changes the limit of an existing one. Its used bytes stay.
     pub fn set_limit(&mut self, client: ClientId, limit: u64) {
-        self.clients.entry(client).or_default().limit = limit;
+        self.clients.entry(client).or_default().account.limit = limit;
     }
 
     /// Removes a client and the accounts of its processes.
     pub fn remove_client(&mut self, client: ClientId) {
         self.clients.remove(&client);
-        self.processes.retain(|_, (owner, _)| *owner != client);
+        self.processes.retain(|_, process| process.client != client);
     }
 
     /// Opens an account for a process of a known client. A process that has one keeps it. Returns `false` if the client
@@ -60,17 +108,18 @@ impl MemoryLedger {
         if !self.clients.contains_key(&client) {
             return false;
         }
-        self.processes.entry(process).or_insert((client, 0));
+        self.processes.entry(process).or_insert(ProcessAccount { client, held: 0, measured: 0 });
         true
     }
 
     /// Reserves `bytes` for a process if its client's limit allows.
     pub fn reserve(&mut self, process: ProcessId, bytes: u64) -> ReserveResult {
-        let Some((client, held)) = self.account_of(process) else { return ReserveResult::NoAccount };
-        match client.used.checked_add(bytes) {
-            Some(used) if used <= client.limit => {
+        let Some((client, process)) = self.account_of(process) else { return ReserveResult::NoAccount };
+        let Account { used, limit, overhead, .. } = client.account;
+        match used.checked_add(bytes) {
+            Some(used) if used.checked_add(overhead).is_some_and(|total| total <= limit) => {
                 client.use_bytes(used);
-                *held = held.saturating_add(bytes);
+                process.held = process.held.saturating_add(bytes);
                 ReserveResult::Granted
             }
             _ => ReserveResult::Denied,
@@ -79,25 +128,57 @@ impl MemoryLedger {
 
     /// Releases at most the bytes that the process holds. Returns how many.
     pub fn release(&mut self, process: ProcessId, bytes: u64) -> u64 {
-        let Some((client, held)) = self.account_of(process) else { return 0 };
-        let released = bytes.min(*held);
-        *held -= released;
-        client.used = client.used.saturating_sub(released);
+        let Some((client, process)) = self.account_of(process) else { return 0 };
+        let released = bytes.min(process.held);
+        process.held -= released;
+        client.account.used = client.account.used.saturating_sub(released);
+        client.recent.record(client.account.used);
         released
     }
 
     /// Sets the bytes of a process to the number that it declares, above the limit if necessary. The memory exists
-    /// already: the manager was restarted, or the process ran without a manager for a while.
+    /// already: the manager was restarted, or the process ran without a manager for a while. If the last reading counted it as memory of a
+    /// process without an account, it is overhead no longer.
     pub fn redeclare(&mut self, process: ProcessId, bytes: u64) {
-        if let Some((client, held)) = self.account_of(process) {
-            let others = client.used.saturating_sub(*held);
-            *held = bytes.min(u64::MAX - others);
-            client.use_bytes(others + *held);
+        if let Some((client, process)) = self.account_of(process) {
+            let others = client.account.used.saturating_sub(process.held);
+            let held = bytes.min(u64::MAX - others);
+            let known = held.saturating_sub(process.held).min(client.unknown);
+            client.unknown -= known;
+            client.account.overhead = client.account.overhead.saturating_sub(known);
+            process.held = held;
+            client.use_bytes(others + held);
         }
+    }
+
+    /// Compares a client's charges with a reading. The charge of the moment to which the reading belongs is not known, only the smallest
+    /// and the largest one of that time. So the overhead is known to lie between two bounds. It stays as it is between them, and
+    /// otherwise becomes the nearer bound. Neither an allocation nor a free that the driver does not report yet counts as overhead.
+    /// `now`: nanoseconds, not before the reading was begun.
+    ///
+    /// A process may declare any number of bytes. So at most the limit is subtracted.
+    pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
+        let Some(ClientAccount { account, recent, unknown }) = self.clients.get_mut(&client) else { return };
+        *unknown = reading.unknown;
+        let mut measured = reading.unknown;
+        for (id, bytes) in &reading.processes {
+            measured = measured.saturating_add(*bytes);
+            if let Some(process) = self.processes.get_mut(id).filter(|process| process.client == client) {
+                process.measured = *bytes;
+            }
+        }
+        let charged = recent.finish_period(reading.taken_ns, now, account.used);
+        let least = measured.saturating_sub(account.limit.min(*charged.end()));
+        let most = measured.saturating_sub(*charged.start()).max(least);
+        account.overhead = account.overhead.clamp(least, most);
     }
 
     /// Closes the account of a process that has ended. Returns how many bytes were freed.
     pub fn process_gone(&mut self, process: ProcessId) -> u64 {
+        if let Some((client, process)) = self.account_of(process) {
+            let overhead = process.measured.saturating_sub(process.held);
+            client.account.overhead = client.account.overhead.saturating_sub(overhead);
+        }
         let returned = self.release(process, u64::MAX);
         self.processes.remove(&process);
         returned
@@ -105,19 +186,21 @@ impl MemoryLedger {
 
     /// The account of a client, if it is known.
     pub fn client(&self, client: ClientId) -> Option<Account> {
-        self.clients.get(&client).copied()
+        self.clients.get(&client).map(|client| client.account)
     }
 
     /// Bytes that a process holds.
     pub fn held_by(&self, process: ProcessId) -> u64 {
-        self.processes.get(&process).map_or(0, |(_, held)| *held)
+        self.processes.get(&process).map_or(0, |process| process.held)
     }
 
-    fn account_of(&mut self, process: ProcessId) -> Option<(&mut Account, &mut u64)> {
-        let (client, held) = self.processes.get_mut(&process)?;
-        Some((self.clients.get_mut(client)?, held))
+    fn account_of(&mut self, process: ProcessId) -> Option<(&mut ClientAccount, &mut ProcessAccount)> {
+        let process = self.processes.get_mut(&process)?;
+        Some((self.clients.get_mut(&process.client)?, process))
     }
 }
 
+#[cfg(test)]
+mod measurement_tests;
 #[cfg(test)]
 mod tests;

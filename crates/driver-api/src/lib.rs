@@ -12,7 +12,9 @@
 //! assert_eq!((entry.symbol, entry.policy), ("cuMemAlloc_v2", Policy::Alloc));
 //! ```
 //!
-//! The rows are generated from NVIDIA's headers (`tools/driver-api/generate.py`), the policies from
+//! [`nvml`] is the small table of the NVML functions that the hook answers.
+//!
+//! The rows of the driver are generated from NVIDIA's headers (`tools/driver-api/generate.py`), the policies from
 //! `tools/driver-api/policies.toml`. The crate has no behaviour of its own.
 
 #[rustfmt::skip]
@@ -26,6 +28,7 @@ mod entry;
 #[rustfmt::skip]
 #[allow(non_camel_case_types, reason = "the names are the driver's")]
 mod handles;
+pub mod nvml;
 mod real;
 mod status;
 #[rustfmt::skip]

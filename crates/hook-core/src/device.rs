@@ -132,7 +132,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let shard = thread.shard();
         self.gate.enter(shard);
         let pass = LaunchPass { gate: &self.gate, shard };
-        if self.gate.is_open(&self.clock, &self.link)
+        if self.gate.is_open_to(thread, &self.clock, &self.link)
             && thread.has_noted(self.gate.device(), stream.handle, self.gate.epoch())
         {
             return Ok(pass);

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
 
+use sluice_comm::page::UNLIMITED;
+
 use crate::platform::{Clock, TokenLink};
-use crate::thread_state;
+use crate::thread_state::{self, ThreadState};
 
 /// Threads whose numbers are below this count their launches in a shard of their own. Later threads share as many others.
 pub const SHARDS: usize = 64;
@@ -51,15 +53,30 @@ impl LaunchGate {
     }
 
     /// Whether launches may pass: this process holds a grant and its deadline is ahead.
-    #[inline]
     pub fn is_open(&self, clock: &impl Clock, link: &impl TokenLink) -> bool {
-        if !self.granted.load(SeqCst) {
-            false
-        } else if self.deadline_in_ticks.load(Relaxed) {
-            is_ahead(link.deadline_ticks(), || clock.ticks())
-        } else {
-            is_ahead(link.deadline_ns(), || clock.now_ns())
+        self.granted.load(SeqCst) && {
+            let (deadline, now) = self.deadline(clock, link);
+            deadline == UNLIMITED || now() < deadline
         }
+    }
+
+    /// Whether a launch of the calling thread may pass. As [`Self::is_open`], but not each launch reads the clock
+    /// ([`ThreadState::is_ahead`]).
+    #[inline]
+    pub fn is_open_to(&self, thread: &ThreadState, clock: &impl Clock, link: &impl TokenLink) -> bool {
+        self.granted.load(SeqCst) && {
+            let (deadline, now) = self.deadline(clock, link);
+            // That of an unlimited grant is ahead, whatever the time.
+            deadline == UNLIMITED || thread.is_ahead(deadline, now)
+        }
+    }
+
+    /// The deadline, and the clock with which it is compared.
+    #[inline]
+    fn deadline(&self, clock: &impl Clock, link: &impl TokenLink) -> (u64, impl Fn() -> u64) {
+        let in_ticks = self.deadline_in_ticks.load(Relaxed);
+        let deadline = if in_ticks { link.deadline_ticks() } else { link.deadline_ns() };
+        (deadline, move || if in_ticks { clock.ticks() } else { clock.now_ns() })
     }
 
     /// From here on a thread with a shard of its own counts without locking the bus. The drain must call [`Clock::order_all_threads`]
@@ -153,13 +170,6 @@ impl LaunchGate {
     pub fn set_deadline_in_ticks(&self, by_ticks: bool) {
         self.deadline_in_ticks.store(by_ticks, Relaxed);
     }
-}
-
-/// Whether a deadline is ahead. That of an unlimited grant is, whatever the time: reading a clock takes half as long as the rest of the
-/// launch path.
-#[inline]
-fn is_ahead(deadline: u64, now: impl FnOnce() -> u64) -> bool {
-    deadline == u64::MAX || now() < deadline
 }
 
 #[cfg(test)]

@@ -92,6 +92,12 @@ impl<L: MemoryLink> MemoryAccount<L> {
         }
     }
 
+    /// Whether the process that NVML reports under this number is of the same client; `None` if the manager does not answer.
+    pub fn owns_process(&self, pid: u32) -> Option<bool> {
+        let _order = lock(&self.order);
+        self.ensure_connected().and_then(|()| self.link.owns_process(pid)).ok()
+    }
+
     /// Bytes charged to this process.
     pub fn charged(&self) -> u64 {
         self.charged.load(SeqCst)
@@ -124,6 +130,14 @@ impl<L: MemoryLink> MemoryAccount<L> {
             Outcome::Bypassed(error.bypass())
         }
     }
+}
+
+/// NVML's answer to the program: (total, free, used) in bytes, where `total = free + used`. `None` if the limit is not below the size of the
+/// GPU: then the answer stays the driver's.
+pub fn visible_use(used: u64, limit: u64, physical_total: u64) -> Option<(u64, u64, u64)> {
+    // A limit may have been lowered below what is in use. Tools subtract without a check.
+    let used = used.min(limit);
+    (limit < physical_total).then(|| (limit, limit - used, used))
 }
 
 /// The answer of `cuMemGetInfo` to the program: (free, total) in bytes.

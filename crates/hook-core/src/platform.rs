@@ -307,6 +307,9 @@ pub trait MemoryLink: Debug {
     /// (used, limit) in bytes, over all processes of the client.
     fn usage(&self) -> Result<(u64, u64), LinkError>;
 
+    /// Whether the process that NVML reports under this number is of the same client.
+    fn owns_process(&self, pid: u32) -> Result<bool, LinkError>;
+
     /// Reserves `bytes` more; `false` if they do not fit.
     fn reserve(&self, bytes: u64) -> Result<bool, LinkError>;
 

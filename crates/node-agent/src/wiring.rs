@@ -19,7 +19,7 @@ use crate::device_plugin::{self, Provision};
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
 use crate::library::{Installed, Library, Usage, collect_periodically};
-use crate::managers::{self, ManagerCommand, ManagerStatuses};
+use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
@@ -94,6 +94,12 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (event_queue, pending_events) = EventQueue::new();
     tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));
 
+    let memory = MemoryReports {
+        gpus: Arc::clone(&gpus),
+        proc: config.host.proc.clone(),
+        pods: pods.clone(),
+        events: event_queue.clone(),
+    };
     let settings = config.host.gpu.settings(config.slots_per_gpu);
     let watched = tokio::select! {
         watched = gpus::watch(gpus, settings, stop.clone()) => watched,
@@ -158,7 +164,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         tasks.spawn_abortable("nri", nri::serve_tenants(plugin));
     }
     let instance = managers::instance_id().context("cannot read a random identity")?;
-    let settings = managers::Settings { command, instance, tester };
+    let settings = managers::Settings { command, instance, tester, memory };
     tasks.spawn_graceful(
         "managers",
         infallible(managers::supervise(settings, gpus, assignments, statuses, stop.clone())),

@@ -101,6 +101,7 @@ fn serve(stream: UnixStream, processes: &Processes, simulated: bool) {
             RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: 1 << 50 },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,
+            RequestBody::OwnProcess { .. } => ResponseBody::OwnProcess { own: true },
             RequestBody::Yield { .. } | RequestBody::Hint { .. } => continue,
         };
         fds.clear();

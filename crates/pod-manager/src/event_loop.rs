@@ -5,7 +5,7 @@
 //! and no further request is read of either kind, and there are at most eight decisions. The last item of each kind is finished, and the
 //! kernel may run other threads meanwhile: under a flood one round in a thousand measures more than 1 ms, a few more than 5 ms
 //! (docs/benchmarks.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take turns. The
-//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection. Other threads reach it by
+//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection and once per process. Other threads reach it by
 //! [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
@@ -19,6 +19,7 @@ mod decisions;
 mod effects;
 mod frames;
 mod heartbeat;
+mod own_process;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
@@ -32,6 +33,7 @@ use crate::grants::Grants;
 use crate::io::{Closer, Io};
 use crate::listen::UnixSocket;
 use crate::log_limiter::LogLimiter;
+use crate::measured_memory::{MeasuredMemory, MemoryReader};
 use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
@@ -75,6 +77,8 @@ pub(crate) struct Inputs {
     pub(crate) escrow: Option<EscrowClient>,
     /// Searches for processes without the hook; `None`: there is no search.
     pub(crate) discovery: Option<Box<dyn ProcessDiscovery>>,
+    /// Reads the memory of processes; `None`: the node agent reports it, or nothing is known of it.
+    pub(crate) memory: Option<Box<dyn MemoryReader>>,
     /// Where the control executor and the searching thread report.
     pub(crate) remote: Remote,
 }
@@ -91,6 +95,7 @@ pub(crate) struct EventLoop {
     deadlines: Deadlines,
     stalled: StalledProcesses,
     unhooked: Unhooked,
+    measured_memory: MeasuredMemory,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
     /// The last round ended before the ledger had nothing left to decide.
@@ -125,6 +130,8 @@ impl EventLoop {
         let search =
             inputs.discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
+        let measured_memory = MeasuredMemory::new(inputs.memory, remote.clone())
+            .attempt("start the thread that reads the memory of processes")?;
         let executor = ControlExecutor::start(remote, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let scheduler =
@@ -147,6 +154,7 @@ impl EventLoop {
             deadlines: Deadlines::default(),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
+            measured_memory,
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
             inbox,
@@ -256,6 +264,11 @@ impl EventLoop {
                     let effects = self.channel_groups.ownership_checked(proof, &mut self.shared);
                     self.carry_out(effects);
                 }
+                Message::MemoryRead(result) => self.measured_memory.reading_ended(result, &mut self.shared),
+                Message::MemoryReport(reading, done) => {
+                    let answer = self.measured_memory.reported(&reading, &mut self.shared);
+                    drop(done.send(answer));
+                }
                 Message::Stop => self.stopping = true,
             }
         }
@@ -290,6 +303,7 @@ impl EventLoop {
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared.clients),
+            self.measured_memory.next_deadline(&self.shared.processes),
             self.heartbeat.next_deadline(),
         ];
         self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
@@ -303,6 +317,7 @@ impl EventLoop {
         }
         self.unhooked.search_if_due(&self.shared);
         self.channel_groups.check_if_due(now);
+        self.measured_memory.read_if_due(&self.shared);
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);
     }

@@ -27,6 +27,7 @@
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | processes that run without the hook |
 //! | `violations` | what processes were found to do against their limits |
+//! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,7 @@ mod http;
 mod io;
 mod listen;
 mod log_limiter;
+pub mod measured_memory;
 mod message;
 mod metrics;
 mod party;

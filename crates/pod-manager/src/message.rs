@@ -3,10 +3,11 @@
 use crate::agent_api::ClientSet;
 use crate::channel_groups::{ControlReport, GroupFinding};
 use crate::clients::Definition;
+use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::unhooked::ownership::OwnershipProof;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sluice_proto::control::{SnapshotResponse, ViolationsResponse};
+use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -38,6 +39,10 @@ pub(crate) enum Message {
     ScanResult(ScanResult),
     /// The result of an ownership check.
     OwnershipProof(OwnershipProof),
+    /// The result of a reading that the event loop has requested.
+    MemoryRead(ReadingResult),
+    /// A reading of the node agent's. The event loop answers which clients' limits it exceeds.
+    MemoryReport(MemoryReading, oneshot::Sender<ReportMemoryResponse>),
     /// Stop serving.
     Stop,
 }

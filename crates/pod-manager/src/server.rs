@@ -9,6 +9,7 @@ use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http::{self, HttpListeners};
 use crate::listen::{self, UnixSocket};
+use crate::measured_memory::{MemoryReader, NvmlReader};
 use crate::message::{self, Message, Remote};
 use crate::metrics;
 use crate::peer::{KernelPeers, Peers};
@@ -40,6 +41,8 @@ pub struct Parts {
     pub discovery: Option<Box<dyn ProcessDiscovery>>,
     /// A packet socket to the descriptor escrow; `None`: copies are not kept.
     pub escrow: Option<OwnedFd>,
+    /// Reads the memory of processes on the GPU; `None`: the node agent reports it, or limits cover charges only.
+    pub memory: Option<Box<dyn MemoryReader>>,
 }
 
 impl Parts {
@@ -61,7 +64,11 @@ impl Parts {
         let escrow = config.escrow.then(escrow_socket).transpose();
         let escrow = escrow.attempt("escrow socket on standard input (--custody)")?;
         let discovery = driver.as_ref().and_then(|_| process_discovery(config));
-        Ok(Self { clock, peers: Box::new(peers), driver, discovery, escrow })
+        let memory: Option<Box<dyn MemoryReader>> = match config.clients {
+            ClientSource::File { .. } => Some(Box::new(NvmlReader::new(config.gpu_uuid.clone()))),
+            ClientSource::Agent(_) => None,
+        };
+        Ok(Self { clock, peers: Box::new(peers), driver, discovery, escrow, memory })
     }
 }
 
@@ -204,7 +211,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         side.health = health.as_ref().and_then(address);
         let http = HttpListeners { metrics: metrics_listener, health };
         let unix = UnixSocket::open(&config.socket, config.socket_mode)?;
-        let Parts { clock, peers, driver, discovery, escrow } = parts;
+        let Parts { clock, peers, driver, discovery, escrow, memory } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let (listeners, remote) = ((unix, tcp), side.remote.clone());
         let inputs = Inputs {
@@ -218,6 +225,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             driver,
             escrow,
             discovery,
+            memory,
             remote,
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;

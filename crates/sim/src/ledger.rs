@@ -71,8 +71,11 @@ pub struct ProcessLedger {
     pub memory_bytes: u64,
     /// Largest `memory_bytes`.
     pub memory_peak_bytes: u64,
-    /// Device bytes that its contexts use.
+    /// Device bytes that its contexts and their modules use.
     pub context_bytes: u64,
+    /// Device bytes that NVML reports: contexts, modules, and whole blocks of 2 MiB.
+    #[serde(default)]
+    pub reported_bytes: u64,
     /// The time at which its first kernel began.
     pub first_kernel_ns: Option<u64>,
     /// The time at which its last kernel ended.

@@ -1,4 +1,4 @@
-//! The module format of the simulated GPU: a line of version, then one line per kernel.
+//! The module format of the simulated GPU: a line of version, then one line per kernel or global variable.
 //!
 //! ```text
 //! SLUICE-SIM 1
@@ -7,10 +7,11 @@
 //! kernel tick params=ptr:u64,n:u32 ns=50000 effect=add
 //! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
 //! kernel deep ns=1000 local=65536
+//! global table bytes=1048576
 //! ```
 //! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per
 //! thread. Effects work on the `n` 64-bit words at `ptr`. The parameters `ptr`, `n`, `iters` and `value`
-//! have type u32 or u64.
+//! have type u32 or u64. The global variables of a module take device memory from its load on.
 
 use crate::effect::Effect;
 use crate::engine::HoldParams;
@@ -163,11 +164,13 @@ fn nanos(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// The kernels of one module.
+/// The contents of one module.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Module {
     /// In order of the text.
     pub kernels: Vec<Kernel>,
+    /// Size of all global variables, in bytes.
+    pub global_bytes: u64,
 }
 
 impl Module {
@@ -181,7 +184,7 @@ impl Module {
             "word:u64,value:u32,activity:u32,timeout_ns:u64,linger_ns:u64,still_ns:u64,longest_ns:u64";
         let mut kernel = parse_kernel(&format!("kernel {HOLD} params={PARAMS}")).ok()?;
         kernel.effect = EffectKind::Hold;
-        Some(Self { kernels: vec![kernel] })
+        Some(Self { kernels: vec![kernel], global_bytes: 0 })
     }
 
     /// Parses the text of a module.
@@ -192,26 +195,39 @@ impl Module {
             return Err(ModuleError::NotAModule);
         }
         let mut kernels: Vec<Kernel> = Vec::new();
+        let mut global_bytes = 0u64;
         for (index, line) in lines {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let kernel = parse_kernel(line).map_err(|what| ModuleError::Line { line: index + 1, what })?;
+            let wrong = |what| ModuleError::Line { line: index + 1, what };
+            if let Some(global) = line.strip_prefix("global ") {
+                global_bytes = global_bytes.saturating_add(parse_global(global).map_err(wrong)?);
+                continue;
+            }
+            let kernel = parse_kernel(line).map_err(wrong)?;
             if kernels.iter().any(|other| other.name == kernel.name) {
                 let what = format!("a second kernel named \"{}\"", kernel.name);
                 return Err(ModuleError::Line { line: index + 1, what });
             }
             kernels.push(kernel);
         }
-        Ok(Self { kernels })
+        Ok(Self { kernels, global_bytes })
     }
+}
+
+/// Size of a global variable.
+fn parse_global(text: &str) -> Result<u64, String> {
+    let bytes = text.split_whitespace().nth(1).and_then(|word| word.strip_prefix("bytes="));
+    let bytes = bytes.and_then(|bytes| bytes.parse().ok());
+    bytes.ok_or_else(|| "expected \"global NAME bytes=NUMBER\"".into())
 }
 
 fn parse_kernel(line: &str) -> Result<Kernel, String> {
     let mut words = line.split_whitespace();
     if words.next() != Some("kernel") {
-        return Err("expected \"kernel NAME key=value …\"".into());
+        return Err("expected \"kernel NAME key=value …\" or \"global NAME bytes=NUMBER\"".into());
     }
     let name = words.next().ok_or("the kernel has no name")?.to_owned();
     let mut kernel = Kernel {

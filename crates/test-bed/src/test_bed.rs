@@ -62,6 +62,8 @@ pub struct TestBedOptions {
     pub resource_file: String,
     /// Further flags of the pod-manager.
     pub manager_flags: Vec<String>,
+    /// The pod-manager reads the memory of processes from the simulated GPU's NVML.
+    pub measures_memory: bool,
     /// Environment of the pod-manager and of the processes under the hook.
     pub environment: Vec<(&'static str, String)>,
     /// Start the pod-manager at once; otherwise [`TestBed::start_manager`] does.
@@ -81,6 +83,7 @@ impl Default for TestBedOptions {
             simulator_flags: Vec::new(),
             resource_file: String::new(),
             manager_flags: Vec::new(),
+            measures_memory: false,
             environment: Vec::new(),
             with_manager: true,
             with_tcp: false,
@@ -242,6 +245,9 @@ impl TestBed {
         }
         command.args(&self.options.manager_flags).env("RUST_LOG", "info").env("NO_COLOR", "1");
         command.envs(self.options.environment.iter().cloned());
+        if self.options.measures_memory {
+            self.set_gpu(&mut command, "");
+        }
         let mut process = Process::start("pod-manager", command, self.path(), Output::Log)?;
         let socket = self.manager_socket();
         wait_until_ready(&mut process, self.options.ready_timeout, pause, || {

@@ -34,6 +34,16 @@ impl MemoryConnection {
         Self { address, identity, socket, held, limit, unasked_until_ns: AtomicU64::new(0) }
     }
 
+    /// The UUID of its GPU.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.identity.uuid
+    }
+
+    /// The CUDA device whose grant page shows the manager's heartbeat.
+    pub(crate) fn set_ordinal(&self, ordinal: u32) {
+        self.socket.set_ordinal(ordinal);
+    }
+
     /// Closes the descriptor in the child of a fork.
     pub(crate) fn close_in_child(&self) {
         self.socket.close();
@@ -41,7 +51,7 @@ impl MemoryConnection {
 
     /// Fails at once while the manager is known not to run, so that a program that allocates much does not wait each time.
     fn check_presence(&self) -> Result<(), LinkError> {
-        let is_silent = match presence_left_ns(self.identity.ordinal) {
+        let is_silent = match presence_left_ns(self.socket.ordinal()) {
             Some(left) => left == 0,
             None => monotonic_ns() < self.unasked_until_ns.load(Relaxed),
         };
@@ -118,6 +128,17 @@ impl MemoryLink for MemoryConnection {
                 let held = if self.is_gemini() { self.held.load(Relaxed) } else { 0 };
                 Ok((used.max(held), limit))
             }
+            _ => Err(LinkError::Gone),
+        }
+    }
+
+    fn owns_process(&self, pid: u32) -> Result<bool, LinkError> {
+        if self.is_gemini() {
+            // Such a manager does not know processes.
+            return Ok(true);
+        }
+        match self.round_trip(RequestBody::OwnProcess { pid })? {
+            ResponseBody::OwnProcess { own } => Ok(own),
             _ => Err(LinkError::Gone),
         }
     }

@@ -5,7 +5,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering::*};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
@@ -34,13 +34,21 @@ const MAX_STALE_ANSWERS: usize = 16;
 pub(super) struct Socket {
     fd: Descriptor,
     /// The device whose manager is at the other end.
-    ordinal: u32,
+    ordinal: AtomicU32,
     next_id: AtomicI32,
 }
 
 impl Socket {
     pub(super) const fn closed(ordinal: u32) -> Self {
-        Self { fd: Descriptor::none(), ordinal, next_id: AtomicI32::new(0) }
+        Self { fd: Descriptor::none(), ordinal: AtomicU32::new(ordinal), next_id: AtomicI32::new(0) }
+    }
+
+    pub(super) fn ordinal(&self) -> u32 {
+        self.ordinal.load(Relaxed)
+    }
+
+    pub(super) fn set_ordinal(&self, ordinal: u32) {
+        self.ordinal.store(ordinal, Relaxed);
     }
 
     /// Connects; an existing connection is closed.
@@ -143,8 +151,8 @@ impl Socket {
     ) -> Result<Option<(ResponseBody, Vec<OwnedFd>)>, LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
-            let frame =
-                self.with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal, begun_ns, limit, wait)))?;
+            let frame = self
+                .with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal(), begun_ns, limit, wait)))?;
             let Some((frame, fds)) = frame else { return Ok(None) };
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id || of == UNREAD_REQUEST_ID {

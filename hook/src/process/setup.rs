@@ -9,15 +9,14 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::config::{Config, Managers, NODE_SETTINGS_FILE, setting};
 use sluice_hook_core::deadline_polling;
 use sluice_hook_core::device::{Device, Settings};
-use sluice_hook_core::memory::MemoryAccount;
 use sluice_sys::step_log::StepLog;
 
-use super::{CAPTURES, COUNTERS, ManagedDevice};
+use super::{CAPTURES, COUNTERS, ManagedDevice, accounts};
 use crate::clock::{HostClock, STEPS};
 use crate::descriptor::Descriptor;
 use crate::gpu::{self, Gpu};
 use crate::leaked::Leaked;
-use crate::link::{Address, ClientIdentity, MemoryConnection, TokenConnection};
+use crate::link::{Address, ClientIdentity, TokenConnection};
 use crate::{hold_kernel, log, symbols};
 
 /// Runs when the loader has mapped this library, before or after other libraries' constructors.
@@ -48,7 +47,7 @@ pub(super) struct Setup {
 }
 
 /// Where a device's manager listens; `None` if it has none.
-fn manager_address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
+pub(super) fn manager_address(managers: &Managers, ordinal: usize, uuid: &[u8; 16]) -> Option<Address> {
     match managers {
         Managers::Socket(path) => Some(Address::Unix(path.clone())),
         Managers::Tcp(list) => list.get(ordinal).map(|(ip, port)| Address::Tcp(ip.clone(), *port)),
@@ -97,11 +96,13 @@ pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> 
         polling_ns,
         ..Settings::default()
     };
-    let token = TokenConnection::new(address.clone(), identity.clone(), polling_ns);
-    let memory = MemoryConnection::new(address, identity);
+    // The connection may be NVML's, which does not know the device's number.
+    let memory = accounts::of_gpu(&address, &identity).ok_or(NoDevice::Unmanaged)?;
+    memory.link.set_ordinal(ordinal);
+    let token = TokenConnection::new(address, identity, polling_ns);
     Ok(ManagedDevice {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
-        memory: MemoryAccount::new(memory, setup.config.fail_closed),
+        memory,
         ordinal,
         active_hold: hold_kernel::ActiveHold::none(),
         changing_limit: Mutex::new(()),

@@ -13,6 +13,8 @@ from lib.settings import SIMULATION, environment
 MODEL = "Sluice Simulated H200"
 MEMORY = "141Gi"
 MEMORY_BYTES = 141 << 30
+# A context takes little here, so that a hundred pods with small limits fit. It counts towards a pod's memory.
+CONTEXT_BYTES = 16 << 20
 GPUS = ["GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"]
 PCI = {uuid: f"0000:{0x18 + number:02x}:00.0" for number, uuid in enumerate(GPUS)}
 CDI = Path("/run/cdi/nvidia.json")
@@ -25,6 +27,7 @@ def socket(uuid: str) -> Path:
 
 def program(uuid: str) -> Program:
     words = [SIMULATION / "sluice", "sim", "--socket", socket(uuid), "--memory", MEMORY, "--uuid", uuid, "--model", MODEL]
+    words += ["--context-memory", f"{CONTEXT_BYTES >> 20}Mi"]
     links = [word for other in GPUS if other != uuid for word in ("--nvlink", PCI[other])]
     return Program(f"sim-{uuid}", [*words, "--pci", PCI[uuid], "--numa", "0", *links])
 

@@ -3,14 +3,17 @@
 import ctypes
 
 NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed", "unreleased")
+# Both are made once: each CDLL and each array type is cyclic garbage. A look-up in each request made the collector of Python stop each
+# 64th request under the hook, and each 99th without it, for 0.2 to 0.4 ms.
+FUNCTION = getattr(ctypes.CDLL(None), "sluice_hook_holds", None)
+NUMBERS = (ctypes.c_uint64 * len(NAMES))()
 
 
 def counts():
     """All its counters so far; noughts without a hook."""
-    numbers = (ctypes.c_uint64 * len(NAMES))()
-    if function := getattr(ctypes.CDLL(None), "sluice_hook_holds", None):
-        function(numbers, ctypes.c_size_t(len(NAMES)))
-    return dict(zip(NAMES, numbers))
+    if FUNCTION:
+        FUNCTION(NUMBERS, ctypes.c_size_t(len(NAMES)))
+    return dict(zip(NAMES, NUMBERS))
 
 
 def since(before):

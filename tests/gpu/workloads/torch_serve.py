@@ -12,6 +12,7 @@ time it was due, so that a request which waits for the one before counts as late
 
 import argparse
 import ctypes
+import gc
 import json
 import random
 import sys
@@ -115,6 +116,8 @@ def main():
         request()
     digest = answer.float().sum().item()
     hint = hint_function()
+    # A full garbage collection takes as long as some requests; from here on it skips what was loaded.
+    gc.freeze()
     print(json.dumps({"ready": True, "hooked": hint is not None, "torch": torch.__version__, "device": torch.cuda.get_device_name()}), flush=True)
     for line in sys.stdin:
         words = line.split()

@@ -4,6 +4,8 @@
  *   spin N MICROS     -> launched (N kernels that touch no memory)
  *   check             -> right | wrong (each launch ran exactly once)
  *   info              -> FREE TOTAL (cuMemGetInfo)       total        -> TOTAL (cuDeviceTotalMem)
+ *   load BYTES        -> loaded (a module with a global variable of this size)
+ *   churn TIMES BYTES -> churned N (allocations that succeeded before the first refusal, each freed at once)
  *   leave CODE        -> (exits without freeing anything) */
 #include "memory.h"
 
@@ -46,6 +48,17 @@ int main(void) {
         } else if (!strncmp(line, "total", 5)) {
             DO(cuDeviceTotalMem_v2(&total, gpu.device));
             SAY("%zu", total);
+        } else if (sscanf(line, "load %lu", &a) == 1) {
+            char text[64];
+            CUmodule module;
+            snprintf(text, sizeof text, "SLUICE-SIM 1\nglobal table bytes=%lu\n", a);
+            DO(cuModuleLoadData(&module, text));
+            SAY("loaded");
+        } else if (sscanf(line, "churn %lu %lu", &a, &b) == 2) {
+            unsigned long times = 0;
+            CUdeviceptr memory;
+            for (; times < a && cuMemAlloc_v2(&memory, b) == CUDA_SUCCESS; times++) DO(cuMemFree_v2(memory));
+            SAY("churned %lu", times);
         } else if (sscanf(line, "leave %lu", &a) == 1) {
             exit((int)a);
         } else {

@@ -24,6 +24,7 @@ pub struct NodeOptions {
     manager_arguments: Vec<String>,
     simulator_arguments: Vec<String>,
     without_manager: bool,
+    measures_memory: bool,
     stepped: bool,
 }
 
@@ -47,6 +48,12 @@ impl NodeOptions {
         self.simulator_arguments("--clock stepped")
     }
 
+    /// The pod-manager reads the memory of processes from the simulated GPU's NVML.
+    pub fn measuring_memory(mut self) -> Self {
+        self.measures_memory = true;
+        self
+    }
+
     /// No pod-manager is started.
     pub fn without_manager(mut self) -> Self {
         self.without_manager = true;
@@ -64,6 +71,7 @@ impl NodeOptions {
             simulator_flags: self.simulator_arguments,
             resource_file: self.resources,
             manager_flags: self.manager_arguments,
+            measures_memory: self.measures_memory,
             with_manager: !self.without_manager,
             environment: Vec::new(),
             with_tcp: true,

@@ -24,6 +24,8 @@ pub(crate) enum Part {
     Gate,
     /// Keeps the GPU busy
     Busy { depth: usize, kernel_us: u64 },
+    /// Prints the memory that NVML reports for a process
+    Memory { pid: i32 },
     /// Locks a process at its next driver call until standard input ends
     Lock { pid: i32 },
 }
@@ -89,6 +91,7 @@ pub(crate) fn run(part: &Part) -> anyhow::Result<()> {
             let kernel = Duration::from_micros(kernel_us);
             Ok(steady::run(steady::Config { device: 0, kernel, depth })?)
         }
+        Part::Memory { pid } => print(&memory_of(pid)),
         Part::Lock { pid } => lock(pid),
     }
 }
@@ -107,6 +110,17 @@ fn nvml_facts(uuid: Option<&str>) -> Result<NvmlFacts, nvml_wrapper::error::Nvml
     };
     let mig = device.mig_mode().ok().map(|mode| mode.current != 0);
     Ok(NvmlFacts { driver: nvml.sys_driver_version()?, mig })
+}
+
+/// The memory of a process on the GPU, in bytes, or why it is not known.
+fn memory_of(pid: i32) -> Result<u64, String> {
+    let uuid = Driver::open().and_then(|driver| driver.device_uuid(0)).map_err(|why| why.to_string())?;
+    let read = || sluice_process_memory::read(&Nvml::init()?.device_by_uuid(uuid.as_str())?);
+    let processes = read().map_err(|why| why.to_string())?;
+    let process = processes.iter().find(|process| process.pid == pid);
+    let process =
+        process.ok_or_else(|| format!("NVML lists {} processes, but not process {pid}", processes.len()))?;
+    process.bytes.ok_or_else(|| "NVML reports the memory of processes as not available".to_owned())
 }
 
 fn lock(pid: i32) -> anyhow::Result<()> {

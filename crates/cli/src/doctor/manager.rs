@@ -169,6 +169,7 @@ fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             RequestBody::MemLimit => ResponseBody::MemLimit { used: 0, limit: NO_MEMORY_LIMIT },
             RequestBody::MemUpdate { .. } => ResponseBody::MemUpdate { granted: true },
             RequestBody::Detach => ResponseBody::Detach,
+            RequestBody::OwnProcess { .. } => ResponseBody::OwnProcess { own: true },
             _ => continue,
         };
         answer(stream, request.id, body, &sent)?;

@@ -13,6 +13,8 @@ pub(super) const EARLY: &str = "the library must be loaded before libcuda makes 
      driver of another layout needs a newer Sluice";
 pub(super) const LOST: &str =
     "tenants are scheduled by token instead, and a latency-critical one waits for running kernels";
+pub(super) const UNMEASURED: &str = "needs the host's pid namespace and a driver that reports the memory of processes; without it memory limits \
+     cover the hook's charges only, not contexts and modules";
 pub(super) const UNSEEN: &str = "channel-group scheduling works without it, but its cost is not measured";
 pub(super) const TRACE: &str = "needs CAP_SYS_PTRACE and the host's pid namespace; without it a process without the hook can \
      only be stopped by the driver's lock";

@@ -11,10 +11,15 @@ use sluice_nvrm::self_test::Effect;
 use super::finding::CheckStatus::{self, Broken, Degraded, Inconclusive};
 use super::finding::{Finding, Proofs};
 use super::manager::Manager;
-use super::next_steps::{AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, TRACE, UNSEEN};
+use super::next_steps::{
+    AGAIN, DRIVER, EARLY, LIBRARY, LOCK, LOST, REPORT_IT, THROUGH, TRACE, UNMEASURED, UNSEEN,
+};
 use super::trials::{Controls, Trials, tried};
-use super::workspace::{NoContext, Workspace};
+use super::workspace::{NoContext, Workspace, answer};
 use super::{ANNOUNCE, START};
+
+/// Name of the check of NVML's report of the memory of processes.
+const PROCESS_MEMORY: &str = "process_memory";
 
 /// Makes all checks, and records in `proofs` what was proven.
 pub(super) fn examine(
@@ -36,6 +41,7 @@ pub(super) fn examine(
     checks.push(Finding::ok("hook", format!("{} is loaded and reaches its manager", library.display())));
     proofs.attached = Ok(());
     let pids = [trials.first.pid(), trials.second.pid()];
+    checks.push(process_memory(workspace, pids[0], end));
     proofs.waits = tried(trials.withheld(&manager));
     manager.release(pids[0]);
     checks.push(of_effect("token", &proofs.waits, Broken, THROUGH));
@@ -87,6 +93,23 @@ pub(super) fn begin(
         }
     }
     Ok((Trials { first, second, end }, manager))
+}
+
+/// The memory that NVML reports for a program with one context: a memory limit has to be above it.
+fn process_memory(workspace: &Workspace, pid: i32, end: Instant) -> Finding {
+    let helper = workspace.helper("memory", &["memory", &pid.to_string()]);
+    let tried: anyhow::Result<Result<u64, String>> =
+        helper.and_then(|mut helper| answer(&mut helper, end.min(Instant::now() + START)));
+    match tried.unwrap_or_else(|why| Err(format!("{why:#}"))) {
+        Ok(bytes) => Finding::ok(
+            PROCESS_MEMORY,
+            format!(
+                "a program with one context takes {} MiB: memory limits have to be above it",
+                bytes >> 20
+            ),
+        ),
+        Err(why) => Finding::of(PROCESS_MEMORY, Degraded, why, UNMEASURED),
+    }
 }
 
 /// Compares the channel groups found in the program with `known`, its announced ones.

@@ -88,6 +88,10 @@ fn extension_requests_have_the_documented_layout() {
         "0100000000000000 61 00 08000000 14000000 01000000",
         request("a", 8, RequestBody::Contexts { version: 1 }),
     );
+    is_request(
+        "0100000000000000 61 00 09000000 15000000 fa000000",
+        request("a", 9, RequestBody::OwnProcess { pid: 250 }),
+    );
 }
 
 #[test]
@@ -102,6 +106,8 @@ fn extension_answers_have_the_documented_layout() {
         RequestKind::Attach,
         Response { id: 4, body: ResponseBody::Attach { status: AttachStatus::Pending, page_version: 3 } },
     );
+    let own = Response { id: 5, body: ResponseBody::OwnProcess { own: true } };
+    is_response("05000000 01000000", RequestKind::OwnProcess, own);
     is_response("03000000", RequestKind::Detach, Response { id: 3, body: ResponseBody::Detach });
 }
 

@@ -3,7 +3,7 @@
 use sluice_comm::{Channel, FrameError, Name, NameError, Request, RequestBody, RequestKind};
 
 /// Every type of request with the longest name that leaves room for its payload, payload filled to the last byte.
-const MAXIMA: [(RequestBody, usize); 8] = [
+const MAXIMA: [(RequestBody, usize); 9] = [
     (RequestBody::Quota { overuse_ms: 1e300, next_burst_ms: f64::MAX }, 47),
     (RequestBody::MemLimit, 63),
     (RequestBody::MemUpdate { bytes: u64::MAX, allocate: true }, 51),
@@ -12,6 +12,7 @@ const MAXIMA: [(RequestBody, usize); 8] = [
     (RequestBody::Hint { lead_us: u32::MAX }, 59),
     (RequestBody::Detach, 63),
     (RequestBody::Contexts { version: u32::MAX }, 59),
+    (RequestBody::OwnProcess { pid: u32::MAX }, 59),
 ];
 
 #[test]

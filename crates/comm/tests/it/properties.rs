@@ -32,6 +32,7 @@ fn body() -> impl Strategy<Value = RequestBody> {
         any::<u32>().prop_map(|lead_us| RequestBody::Hint { lead_us }),
         Just(RequestBody::Detach),
         any::<u32>().prop_map(|version| RequestBody::Contexts { version }),
+        any::<u32>().prop_map(|pid| RequestBody::OwnProcess { pid }),
     ]
 }
 
@@ -66,6 +67,7 @@ fn response() -> impl Strategy<Value = (RequestKind, Response)> {
             (RequestKind::Attach, ResponseBody::Attach { status, page_version })
         }),
         Just((RequestKind::Detach, ResponseBody::Detach)),
+        any::<bool>().prop_map(|own| (RequestKind::OwnProcess, ResponseBody::OwnProcess { own })),
     ];
     (any::<i32>(), answer).prop_map(|(id, (kind, body))| (kind, Response { id, body }))
 }

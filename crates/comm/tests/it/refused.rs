@@ -45,11 +45,11 @@ fn name_that_is_not_printable_is_refused() {
 
 #[test]
 fn an_unknown_type_is_refused() {
-    for number in [3, 15, 21, u32::MAX] {
+    for number in [3, 15, 22, u32::MAX] {
         let refused = patched(RequestBody::MemLimit, AFTER_NAME + 5, &number.to_le_bytes());
         assert_eq!(refused, Err(FrameError::UnknownType(number)));
     }
-    assert_eq!(FrameError::UnknownType(3).to_string(), "request type 3, expected 0 to 2 or 16 to 20");
+    assert_eq!(FrameError::UnknownType(3).to_string(), "request type 3, expected 0 to 2 or 16 to 21");
 }
 
 #[test]

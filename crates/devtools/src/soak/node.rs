@@ -34,7 +34,8 @@ impl SoakNode {
         }
         let options = TestBedOptions {
             simulated: true,
-            simulator_flags: vec!["--uuid".to_owned(), GPU.to_owned()],
+            // The soak compares the charges with the ledger to the byte, without contexts and rounding.
+            simulator_flags: ["--uuid", GPU, "--report-memory", "off"].map(str::to_owned).to_vec(),
             resource_file: resource_file(),
             manager_flags: ["--controls=simulated", "--gates=auto", "--on-manager-loss=closed"]
                 .map(str::to_owned)

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use crate::fakes::{FakeLink, ManualClock};
 use crate::thread_state::ThreadState;
@@ -76,6 +78,104 @@ fn launch_under_an_unlimited_grant_reads_no_clock() {
     for by_ticks in [true, false] {
         gate.set_deadline_in_ticks(by_ticks);
         assert!(gate.is_open(&UnreadClock, &link));
+        assert!(gate.is_open_to(&ThreadState::empty(), &UnreadClock, &link));
+    }
+}
+
+/// A clock whose readings are counted.
+#[derive(Default)]
+struct CountedClock(ManualClock, Cell<u32>);
+
+impl CountedClock {
+    fn set(&self, now: u64) {
+        self.0.set(now);
+    }
+}
+
+impl Clock for CountedClock {
+    fn spin(&self) {}
+
+    fn now_ns(&self) -> u64 {
+        self.1.set(self.1.get() + 1);
+        self.0.now_ns()
+    }
+
+    fn ticks(&self) -> u64 {
+        self.1.set(self.1.get() + 1);
+        self.0.ticks()
+    }
+
+    fn pause(&self, _ns: u64) {}
+
+    fn can_order_all_threads(&self) -> bool {
+        false
+    }
+
+    fn order_all_threads(&self) -> bool {
+        true
+    }
+}
+
+/// An open gate whose deadline is 50 ms ahead, and the clock at the begin of the grant.
+fn open_gate() -> (LaunchGate, CountedClock, FakeLink, ThreadState) {
+    let (gate, link) = (LaunchGate::closed(0), FakeLink::default());
+    link.set_deadline(50_000_000);
+    gate.open();
+    (gate, CountedClock::default(), link, ThreadState::empty())
+}
+
+/// How many of 1,000 launches pass one after another before one is refused.
+fn passing_launches(gate: &LaunchGate, clock: &CountedClock, link: &FakeLink, thread: &ThreadState) -> usize {
+    (0..1000).take_while(|_| gate.is_open_to(thread, clock, link)).count()
+}
+
+#[test]
+fn one_launch_of_sixteen_reads_the_clock_while_the_deadline_is_far_ahead() {
+    for by_ticks in [true, false] {
+        let (gate, clock, link, thread) = open_gate();
+        gate.set_deadline_in_ticks(by_ticks);
+        assert_eq!(passing_launches(&gate, &clock, &link, &thread), 1000);
+        assert_eq!(clock.1.get(), 63, "by ticks: {by_ticks}");
+    }
+}
+
+#[test]
+fn each_launch_shortly_before_the_deadline_reads_the_clock() {
+    let (gate, clock, link, thread) = open_gate();
+    clock.set(49_000_000);
+    assert_eq!(passing_launches(&gate, &clock, &link, &thread), 1000);
+    assert_eq!(clock.1.get(), 1000);
+    clock.set(50_000_000);
+    assert!(!gate.is_open_to(&thread, &clock, &link));
+}
+
+#[test]
+fn at_most_fifteen_launches_of_a_thread_pass_after_the_deadline_if_nothing_closes_the_gate() {
+    let (gate, clock, link, thread) = open_gate();
+    assert!(gate.is_open_to(&thread, &clock, &link));
+    clock.set(50_000_000);
+    assert_eq!(passing_launches(&gate, &clock, &link, &thread), 15);
+    assert_eq!(passing_launches(&gate, &clock, &link, &thread), 0, "the refused launch tries again");
+    assert_eq!(passing_launches(&gate, &clock, &link, &ThreadState::empty()), 0, "another thread");
+}
+
+#[test]
+fn gate_that_closes_refuses_the_next_launch_although_its_deadline_was_far_ahead() {
+    let (gate, clock, link, thread) = open_gate();
+    assert!(gate.is_open_to(&thread, &clock, &link));
+    gate.close();
+    assert!(!gate.is_open_to(&thread, &clock, &link));
+}
+
+#[test]
+fn launch_reads_the_clock_after_the_manager_has_changed_the_deadline() {
+    let (gate, clock, link, thread) = open_gate();
+    clock.set(10_000_000);
+    for changed in [0, 5_000_000] {
+        link.set_deadline(50_000_000);
+        assert!(gate.is_open_to(&thread, &clock, &link));
+        link.set_deadline(changed);
+        assert!(!gate.is_open_to(&thread, &clock, &link), "deadline {changed}");
     }
 }
 

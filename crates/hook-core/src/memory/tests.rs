@@ -118,3 +118,19 @@ fn allocation_is_refused_while_the_manager_has_no_room() {
     memory.link.full.store(true, SeqCst);
     assert_eq!(memory.reserve(1), Outcome::Refused);
 }
+
+#[test]
+fn nvml_shows_limit_and_use_of_the_client_which_add_up() {
+    assert_eq!(visible_use(30, 100, 1000), Some((100, 70, 30)));
+    assert_eq!(visible_use(130, 100, 1000), Some((100, 0, 100)), "a limit that was lowered below the use");
+    assert_eq!(visible_use(30, 1000, 1000), None, "no limit");
+    assert_eq!(visible_use(30, u64::MAX, 1000), None, "no limit");
+}
+
+#[test]
+fn processes_of_the_client_are_known_only_while_the_manager_answers() {
+    let memory = account(100, false);
+    assert_eq!((memory.owns_process(7), memory.owns_process(8)), (Some(true), Some(false)));
+    memory.link.die();
+    assert_eq!(memory.owns_process(7), None);
+}

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 pub use sluice_placement::inventory::Gpu;
+pub use sluice_process_memory::ProcessMemory;
 use thiserror::Error;
 
 use super::health::Fault;
@@ -34,6 +35,14 @@ pub trait GpuDriver: Send + Sync + 'static {
     /// The driver does not answer, does not know the GPU, or does not count its processes.
     fn usage(&self, uuid: &str) -> Result<Usage, DriverUnavailable> {
         Err(DriverUnavailable(format!("it does not report the processes on {uuid}")))
+    }
+
+    /// Reads the memory of every process on a GPU.
+    ///
+    /// # Errors
+    /// The driver does not answer, does not know the GPU, or does not report its processes.
+    fn process_memory(&self, uuid: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
+        Err(DriverUnavailable(format!("it does not report the memory of processes on {uuid}")))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
-use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ScannedGpu, Usage};
+use super::driver::{DriverEvent, DriverUnavailable, GpuDriver, ProcessMemory, ScannedGpu, Usage};
 use super::probe::scan_all;
 
 /// Where the driver's library is searched.
@@ -175,5 +175,11 @@ impl GpuDriver for NvmlDriver {
             Ok(Usage { driver, processes })
         });
         usage.map_err(|why| DriverUnavailable(why.to_string()))
+    }
+
+    fn process_memory(&self, uuid: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
+        let nvml = self.open()?;
+        let read = nvml.device_by_uuid(uuid).and_then(|device| sluice_process_memory::read(&device));
+        read.map_err(|why| DriverUnavailable(why.to_string()))
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
-    SetClientsRequest, SnapshotRequest, SnapshotResponse, ViolationsRequest, ViolationsResponse,
+    ExceededLimit, ReportMemoryRequest, SetClientsRequest, SnapshotRequest, SnapshotResponse,
+    ViolationsRequest, ViolationsResponse,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -74,6 +75,22 @@ pub(crate) async fn set_clients(
         let answer = manager.set_clients(request).await;
         answer
             .map(|answer| answer.into_inner().generation)
+            .map_err(|status| ControlError::Refused(Box::new(status)))
+    })
+    .await
+}
+
+/// Sends a reading of the memory of processes. Returns the clients whose overhead alone reaches their limit.
+pub(crate) async fn report_memory(
+    socket: &Path,
+    request: ReportMemoryRequest,
+    deadline: Duration,
+) -> Result<Vec<ExceededLimit>, ControlError> {
+    within(deadline, async {
+        let mut manager = connect(socket).await?;
+        let answer = manager.report_memory(request).await;
+        answer
+            .map(|answer| answer.into_inner().exceeded)
             .map_err(|status| ControlError::Refused(Box::new(status)))
     })
     .await

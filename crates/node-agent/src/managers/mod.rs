@@ -8,6 +8,7 @@ mod abandoned_sockets;
 pub(crate) mod control_client;
 mod escrow;
 mod flags;
+mod memory_reports;
 mod process;
 mod reconciler;
 mod status;
@@ -15,6 +16,7 @@ mod supervisor;
 
 pub use control_client::{ControlError, snapshot};
 pub use flags::{Controls, Flags, Gates, SelfTest, UnhookedDiscovery};
+pub use memory_reports::MemoryReports;
 pub use process::ManagerCommand;
 pub use reconciler::instance_id;
 pub use status::{ManagerState, ManagerStatus, ManagerStatuses};

@@ -122,8 +122,11 @@ impl ManagerReconciler {
         let pid = child.id();
         self.statuses.update(&self.gpu, |status| status.pid = pid);
         info!(gpu = self.gpu, pid, "pod-manager started");
+        let socket = self.settings.command.control(&self.gpu);
+        let memory_reports = self.settings.memory.clone().send_all(self.gpu.clone(), socket);
         let end = tokio::select! {
             ended = child.wait() => RunEnd::Ended(ended),
+            () = memory_reports => RunEnd::Unresponsive,
             () = self.push_clients() => RunEnd::Unresponsive,
             () = stop.cancelled() => RunEnd::Stopped,
         };

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::reconciler::ManagerReconciler;
-use super::{ManagerCommand, ManagerStatuses, abandoned_sockets};
+use super::{ManagerCommand, ManagerStatuses, MemoryReports, abandoned_sockets};
 use crate::pods::AssignmentsWatch;
 use crate::self_test::{SelfTestState, Tester};
 
@@ -22,6 +22,8 @@ pub struct Settings {
     pub instance: String,
     /// Tests GPUs before their managers start; `None` if tests are off.
     pub tester: Option<Tester>,
+    /// Where readings of the memory of processes come from.
+    pub memory: MemoryReports,
 }
 
 /// A running reconciler, and how to stop it.

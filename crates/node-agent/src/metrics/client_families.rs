@@ -69,6 +69,11 @@ pub(super) fn add(
                 usage.memory_used_bytes as f64,
             ),
             (
+                "sluice_client_memory_overhead_bytes",
+                "GPU memory of the pod that the driver reports beyond the reserved one, bytes",
+                usage.memory_overhead_bytes as f64,
+            ),
+            (
                 "sluice_client_memory_limit_bytes",
                 "GPU memory that the pod may reserve, bytes",
                 client.memory_bytes as f64,

@@ -60,6 +60,12 @@ pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> promethe
         let help = "Connections that the pod-manager refused";
         families.counter(name, help, &labels)?.inc_by(*count as f64);
     }
+    for (outcome, count) in &snapshot.memory_readings {
+        let name = "sluice_manager_memory_readings_total";
+        let labels = [own.as_slice(), &[("outcome", outcome.as_str())]].concat();
+        let help = "Readings of the memory of processes that the driver reports, by outcome";
+        families.counter(name, help, &labels)?.inc_by(*count as f64);
+    }
     snapshot.steering.as_ref().map_or(Ok(()), |reported| add_scheduling(families, &own, reported))
 }
 

@@ -63,6 +63,8 @@ struct InForce<'a> {
     /// Over the ledger's window.
     share_ppm: u32,
     memory_used_bytes: u64,
+    /// Bytes that the driver reports beyond the used ones.
+    memory_overhead_bytes: u64,
     memory_peak_bytes: u64,
     /// Reservations refused.
     memory_denied: u64,
@@ -153,6 +155,7 @@ fn in_force<'a>(usage: &'a ClientUsage, facts: &'a Facts) -> Option<InForce<'a>>
         gpu_time_ns: usage.gpu_time_ns,
         share_ppm: usage.share_ppm,
         memory_used_bytes: usage.memory_used_bytes,
+        memory_overhead_bytes: usage.memory_overhead_bytes,
         memory_peak_bytes: usage.memory_peak_bytes,
         memory_denied: usage.memory_denied,
         grants: usage.grants,

@@ -39,6 +39,8 @@ pub enum Reason {
     InjectionUnavailable,
     /// A process of a pod did something against the pod's limits.
     LimitViolated,
+    /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
+    GpuMemoryLimitReached,
     /// A container was created without what the agent gives to it.
     NotInjected,
 }
@@ -54,6 +56,7 @@ impl Reason {
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
+            Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluice_node_agent::gpus::driver::{
-    Condition, DriverEvent, DriverUnavailable, Gpu, GpuDriver, ScannedGpu, Usage,
+    Condition, DriverEvent, DriverUnavailable, Gpu, GpuDriver, ProcessMemory, ScannedGpu, Usage,
 };
 use sluice_node_agent::gpus::health::Fault;
 
@@ -16,6 +16,7 @@ pub struct FakeDriver {
     reports: Sender<DriverEvent>,
     pending: Mutex<Receiver<DriverEvent>>,
     usage: Mutex<Result<Usage, DriverUnavailable>>,
+    memory: Mutex<Result<Vec<ProcessMemory>, DriverUnavailable>>,
 }
 
 /// Version of the fake driver.
@@ -51,7 +52,8 @@ impl FakeDriver {
     pub fn answering(answer: Result<Vec<ScannedGpu>, DriverUnavailable>) -> Self {
         let (reports, pending) = channel();
         let usage = Mutex::new(Ok(Usage { driver: DRIVER.into(), processes: 0 }));
-        Self { answer: Mutex::new(answer), reports, pending: Mutex::new(pending), usage }
+        let memory = Mutex::new(Ok(Vec::new()));
+        Self { answer: Mutex::new(answer), reports, pending: Mutex::new(pending), usage, memory }
     }
 
     /// Sets the answer of later scans.
@@ -62,6 +64,11 @@ impl FakeDriver {
     /// Sets the use of every GPU.
     pub fn set_usage(&self, usage: Result<Usage, DriverUnavailable>) {
         *lock(&self.usage) = usage;
+    }
+
+    /// Sets the memory of the processes on every GPU.
+    pub fn set_memory(&self, memory: Result<Vec<ProcessMemory>, DriverUnavailable>) {
+        *lock(&self.memory) = memory;
     }
 
     /// Sets the condition in which later scans find this GPU.
@@ -115,6 +122,10 @@ impl GpuDriver for FakeDriver {
                 return Ok(());
             }
         }
+    }
+
+    fn process_memory(&self, _: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
+        lock(&self.memory).clone()
     }
 
     fn usage(&self, _: &str) -> Result<Usage, DriverUnavailable> {

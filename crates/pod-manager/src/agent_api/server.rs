@@ -7,8 +7,8 @@ use crate::message::{Message, Outdated, Remote};
 use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse, ViolationsRequest,
-    ViolationsResponse,
+    ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
+    SnapshotResponse, ViolationsRequest, ViolationsResponse,
 };
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -115,5 +115,13 @@ impl PodManager for Service {
         _request: Request<SnapshotRequest>,
     ) -> Result<Response<SnapshotResponse>, Status> {
         Ok(Response::new(self.ask(Message::Snapshot).await?))
+    }
+
+    async fn report_memory(
+        &self,
+        request: Request<ReportMemoryRequest>,
+    ) -> Result<Response<ReportMemoryResponse>, Status> {
+        let reading = request.into_inner().into();
+        Ok(Response::new(self.ask(|answer| Message::MemoryReport(reading, answer)).await?))
     }
 }

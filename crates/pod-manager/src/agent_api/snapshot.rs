@@ -32,6 +32,7 @@ impl AgentApi {
             refused: metrics.refusals(),
             held: u32::try_from(pending).unwrap_or(u32::MAX),
             event_loop: Some(metrics.rounds()),
+            memory_readings: metrics.memory_readings.by_label(),
             log_lines_dropped: sluice_daemon::log::dropped_lines(),
             steering: Some(Steering {
                 gate_changes: metrics.stream_gates.to_proto(),
@@ -72,6 +73,7 @@ fn usage_of(
         share_ppm: client.gpu_time.share(io.now()).ppm(),
         memory_used_bytes: account.used,
         memory_peak_bytes: account.peak,
+        memory_overhead_bytes: account.overhead,
         memory_denied: client.metrics.memory.denied.get(),
         grants: client.metrics.grants.granted.get(),
         wait_ns: client.wait_ns,

@@ -191,6 +191,7 @@ impl Clients {
             let connected =
                 processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
             client.metrics.memory.used.set(gauge(account.used));
+            client.metrics.memory.overhead.set(gauge(account.overhead));
             client.metrics.memory.limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(connected.count() as u64));
             self.refresh_slices(*id, client, processes);

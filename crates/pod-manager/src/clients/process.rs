@@ -34,6 +34,8 @@ pub(crate) struct Process {
     pub(crate) label: String,
     /// Its number, if the kernel reports it.
     pub(crate) pid: Option<i32>,
+    /// Its number in each of its pid namespaces, from this manager's to its own; empty if not read yet.
+    pub(crate) namespace_pids: Vec<i32>,
     /// The container that it is in, if its cgroup names one.
     pub(crate) container: Option<String>,
     /// Pid and start time; `None` if its two connections cannot be attributed to one process.
@@ -61,6 +63,7 @@ impl Process {
             client,
             label,
             pid: None,
+            namespace_pids: Vec::new(),
             container,
             key: None,
             pidfd: None,

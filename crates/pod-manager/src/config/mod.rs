@@ -27,6 +27,8 @@ pub struct Config {
     pub tcp: Option<SocketAddr>,
     /// Where the clients are defined.
     pub clients: ClientSource,
+    /// With a resource file: the GPU whose memory is read, as the driver spells it. Default: the only GPU of the machine.
+    pub gpu_uuid: Option<String>,
     /// Address for GET /metrics and /healthz. Default: none. Port 0 picks one.
     pub metrics: Option<SocketAddr>,
     /// Address for GET /healthz alone, with limits of its own. Default: none. Port 0 picks one.
@@ -125,6 +127,7 @@ impl Config {
             socket_mode: 0o666,
             tcp: None,
             clients,
+            gpu_uuid: None,
             metrics: None,
             health: None,
             on_manager_loss: OnManagerLoss::Open,

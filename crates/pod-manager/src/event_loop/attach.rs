@@ -1,6 +1,7 @@
 //! ATTACH: a connection becomes a channel of a process.
 
 use super::EventLoop;
+use super::own_process::namespace_pids;
 use crate::channel_groups::Announcement;
 use crate::clients::{ATTACHED_CONNECTIONS, Process};
 use crate::connections::{Attach, ConnectionId, Outcome, PeerClient, Reason, Role};
@@ -158,8 +159,11 @@ impl EventLoop {
         if let Some(dropped) = io.may_log("attached", Party::Client(client)) {
             info!(client = clients.name(client), peer = %label, dropped, "process attached");
         }
+        let pid = Some(peer.credentials.pid).filter(|pid| *pid > 0);
         let process = Process {
-            pid: Some(peer.credentials.pid).filter(|pid| *pid > 0),
+            pid,
+            namespace_pids: pid
+                .map_or_else(Vec::new, |pid| namespace_pids(pid, &mut *self.connections.peers)),
             key,
             pidfd: peer.pidfd,
             ..Process::new(client, label, container)

@@ -10,7 +10,6 @@ use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
-use sluice_core::memory::Account;
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
@@ -89,6 +88,10 @@ impl EventLoop {
                 self.drop_connection(id);
                 Ok(())
             }
+            RequestBody::OwnProcess { pid } => {
+                let own = self.is_own_process(process, pid);
+                self.connections.answer(id, request.id, ResponseBody::OwnProcess { own })
+            }
             _ => self.handle_common(id, process, request),
         }
     }
@@ -103,7 +106,8 @@ impl EventLoop {
             RequestBody::MemLimit => {
                 let Shared { clients, processes, .. } = &self.shared;
                 let account = processes.client_of(process).and_then(|client| clients.memory.client(client));
-                let Account { used, limit, .. } = account.unwrap_or_default();
+                let account = account.unwrap_or_default();
+                let (used, limit) = (account.total(), account.limit);
                 self.connections.answer(id, request.id, ResponseBody::MemLimit { used, limit })
             }
             RequestBody::MemUpdate { bytes, allocate } => {
@@ -148,8 +152,9 @@ impl EventLoop {
     fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(id) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
-        use RequestBody::{Contexts, Detach, Hint, Yield};
-        if matches!(request.body, Yield { .. } | Hint { .. } | Detach | Contexts { .. }) {
+        use RequestBody::{Contexts, Detach, Hint, OwnProcess, Yield};
+        let body = request.body;
+        if matches!(body, Yield { .. } | Hint { .. } | Detach | Contexts { .. } | OwnProcess { .. }) {
             return Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH"));
         }
         // Gemini's peers take a closed connection for an answer and run on, so a peer that is not served gets no answer, as from Gemini. A

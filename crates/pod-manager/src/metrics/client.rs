@@ -33,6 +33,7 @@ pub(crate) struct GrantSeries {
 /// Memory.
 pub(crate) struct MemorySeries {
     pub(crate) used: IntGauge,
+    pub(crate) overhead: IntGauge,
     pub(crate) limit: IntGauge,
     pub(crate) denied: IntCounter,
 }
@@ -145,6 +146,7 @@ impl SliceSeries {
 impl ClientMetrics {
     pub(super) fn new(client: &ClientKey) -> prometheus::Result<Self> {
         let mut series = Series { labels: labels(client), ..Series::default() };
+        let overhead = "Memory of all processes that the driver reports beyond the reserved one, bytes";
         let limit = "Memory that all processes may reserve together, bytes";
         let unhooked = "Processes without the hook that are scheduled all the same";
         let unscheduled = "Processes without the hook that are not scheduled, by reason";
@@ -156,6 +158,7 @@ impl ClientMetrics {
             grants: GrantSeries::new(&mut series)?,
             memory: MemorySeries {
                 used: series.gauge("sluice_memory_used_bytes", "Memory reserved by all processes, bytes")?,
+                overhead: series.gauge("sluice_memory_overhead_bytes", overhead)?,
                 limit: series.gauge("sluice_memory_limit_bytes", limit)?,
                 denied: series.counter("sluice_memory_denied_total", "Memory reservations refused")?,
             },

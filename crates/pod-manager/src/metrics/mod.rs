@@ -1,12 +1,15 @@
 //! The metrics: counters that the event loop increments without a lock, and the registry that the HTTP thread owns.
 
 mod client;
+mod memory_readings;
 mod scheduling;
 
 use crate::clients::ClientKey;
 use crate::connections::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
+use memory_readings::MemoryReadings;
+pub(crate) use memory_readings::ReadingOutcome;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
 use prometheus::proto::Bucket;
 use prometheus::{
@@ -37,6 +40,7 @@ pub(crate) struct Metrics {
     pub(crate) channel_groups: ChannelGroupMetrics,
     pub(crate) stream_gates: StreamGateMetrics,
     pub(crate) preemptions: PreemptionMetrics,
+    pub(crate) memory_readings: MemoryReadings,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
     /// Time of one round of the event loop, without its wait.
@@ -125,6 +129,7 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         channel_groups: ChannelGroupMetrics::new(&mut series)?,
         stream_gates: StreamGateMetrics::new(&mut series)?,
         preemptions: PreemptionMetrics::new(&mut series)?,
+        memory_readings: MemoryReadings::new(&mut series)?,
         notices: sender,
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
     };

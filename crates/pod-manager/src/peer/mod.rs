@@ -57,6 +57,10 @@ pub trait Peers: Send {
 
     /// Whether a process is stopped, or its control group is frozen.
     fn is_stopped(&mut self, pid: i32) -> bool;
+
+    /// The number of a process in each of its pid namespaces, from the one of this manager to the process's own. Empty if that cannot be
+    /// read.
+    fn namespace_pids(&mut self, pid: i32) -> Vec<i32>;
 }
 
 /// Reads files of /proc/PID.
@@ -133,6 +137,10 @@ impl<P: ProcFs> Peers for KernelPeers<P> {
     fn is_stopped(&mut self, pid: i32) -> bool {
         liveness::is_stopped(&mut self.proc, pid)
     }
+
+    fn namespace_pids(&mut self, pid: i32) -> Vec<i32> {
+        self.proc.read(pid, "status").map(|status| namespace_pids_in(&status)).unwrap_or_default()
+    }
 }
 
 fn unreadable(pid: i32) -> io::Error {
@@ -142,6 +150,12 @@ fn unreadable(pid: i32) -> io::Error {
 /// Field 22 of /proc/PID/stat. The second field is a name in parentheses that may contain anything.
 pub(crate) fn start_in(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The line `NSpid` of /proc/PID/status; empty if there is none.
+fn namespace_pids_in(status: &str) -> Vec<i32> {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// The name in parentheses.

@@ -98,3 +98,12 @@ fn refusal_names_the_cgroup_or_asks_for_the_host_pid_namespace() {
     );
     assert!(pod_in(0, None).unwrap_err().contains("hostPID"));
 }
+
+#[test]
+fn number_of_a_process_is_known_in_each_of_its_pid_namespaces() {
+    let status = "Name:\tpython3\nUmask:\t0022\nNStgid:\t81234\t17\nNSpid:\t81234\t17\nNSpgid:\t81234\t17\n";
+    let mut peers = KernelPeers::with_proc(Script([("status", Ok(status.to_owned()))].into()));
+    assert_eq!(peers.namespace_pids(81234), [81234, 17]);
+    let mut peers = KernelPeers::with_proc(Script([("status", Err(io::ErrorKind::NotFound.into()))].into()));
+    assert!(peers.namespace_pids(81234).is_empty());
+}

@@ -5,7 +5,8 @@ use super::{World, until};
 use sluice_pod_manager::ClientSource;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
-    Class, Client, ClientUsage, SetClientsRequest, SnapshotRequest, SnapshotResponse,
+    Class, Client, ClientUsage, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
+    SnapshotRequest, SnapshotResponse,
 };
 use std::path::{Path, PathBuf};
 use tonic::Status;
@@ -80,6 +81,11 @@ impl Agent {
 
     pub fn snapshot(&mut self) -> SnapshotResponse {
         self.runtime.block_on(self.client.snapshot(SnapshotRequest {})).unwrap().into_inner()
+    }
+
+    /// Sends a reading of the memory of processes.
+    pub fn report_memory(&mut self, request: ReportMemoryRequest) -> ReportMemoryResponse {
+        self.runtime.block_on(self.client.report_memory(request)).unwrap().into_inner()
     }
 
     /// What a pod has had; `None` if it is no client.

@@ -11,6 +11,7 @@ pub mod group_processes;
 pub mod hook;
 pub mod http;
 pub mod logs;
+pub mod memory;
 pub mod peers;
 
 use clock::ManualClock;
@@ -67,6 +68,8 @@ pub struct World {
     pub discovery: Option<discovery::FakeDiscovery>,
     /// For the next start: where copies of control descriptors go.
     pub escrow: Option<OwnedFd>,
+    /// For the next start: what the driver reports of the memory of processes.
+    pub memory: Option<memory::FakeMemory>,
     handle: Option<Handle>,
     /// The resource file.
     pub file: PathBuf,
@@ -112,6 +115,7 @@ impl World {
             config,
             discovery: None,
             escrow: None,
+            memory: None,
             handle: None,
             file,
             directory,
@@ -136,6 +140,7 @@ impl World {
             driver: Some(Box::new(self.driver.clone())),
             discovery: self.discovery.clone().map(|discovery| Box::new(discovery) as _),
             escrow: self.escrow.take(),
+            memory: self.memory.clone().map(|memory| Box::new(memory) as _),
         };
         self.handle = Some(start_with(self.config.clone(), parts).unwrap());
     }

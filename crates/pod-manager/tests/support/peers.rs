@@ -36,6 +36,11 @@ impl FakeProcess {
         self.script.clocks.lock().unwrap().insert(self.pid, (1, stopped));
     }
 
+    /// It has this number in the pid namespace of its container.
+    pub fn number_in_container(&self, pid: i32) {
+        self.script.in_container.lock().unwrap().insert(self.pid, pid);
+    }
+
     /// It continues: its CPU clock moves on.
     pub fn thaw(&self) {
         let mut clocks = self.script.clocks.lock().unwrap();
@@ -64,6 +69,8 @@ pub struct ScriptedPeers {
     looks: Arc<AtomicUsize>,
     /// CPU clocks of the processes that have one, and whether they are stopped, by pid.
     clocks: Arc<Mutex<HashMap<i32, (u64, bool)>>>,
+    /// The numbers in their containers of the processes that have a pid namespace of their own.
+    in_container: Arc<Mutex<HashMap<i32, i32>>>,
 }
 
 impl ScriptedPeers {
@@ -127,5 +134,9 @@ impl Peers for ScriptedPeers {
 
     fn is_stopped(&mut self, pid: i32) -> bool {
         self.clocks.lock().unwrap().get(&pid).is_some_and(|(_, stopped)| *stopped)
+    }
+
+    fn namespace_pids(&mut self, pid: i32) -> Vec<i32> {
+        self.in_container.lock().unwrap().get(&pid).map_or_else(Vec::new, |inner| vec![pid, *inner])
     }
 }

@@ -8,7 +8,7 @@ use super::functions;
 use crate::border::{Ptr, Status};
 use crate::state::context::{Context, current, current_or_none};
 use crate::state::driver::driver;
-use crate::state::module::{Function, ModuleObject, add, parse, remove};
+use crate::state::module::{Function, ModuleObject, add_library, add_module, parse, remove};
 use sluice_driver_api::types::*;
 use sluice_sim::params;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn load(handle: Ptr<CUmodule>, image: Ptr<c_void>) -> Status {
     let context = current()?;
     let parsed = parse(image)?;
     wait_for_work(Some(&context))?;
-    handle.write_handle(add(parsed, Some(context.handle))?.handle)
+    handle.write_handle(add_module(parsed, &context)?.handle)
 }
 
 pub(crate) fn cuModuleLoadDataEx(
@@ -50,7 +50,7 @@ pub(crate) fn cuModuleLoad(handle: Ptr<CUmodule>, path: Ptr<c_char>) -> Status {
     let text = String::from_utf8(bytes).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
     let parsed = sluice_sim::module::Module::parse(&text).map_err(|_| CUresult::ERROR_INVALID_IMAGE)?;
     wait_for_work(Some(&context))?;
-    handle.write_handle(add(parsed, Some(context.handle))?.handle)
+    handle.write_handle(add_module(parsed, &context)?.handle)
 }
 
 pub(crate) fn cuModuleUnload(handle: Ptr<CUmod_st>) -> Status {
@@ -97,8 +97,9 @@ pub(crate) fn cuLibraryLoadData(
 ) -> Status {
     let parsed = parse(image)?;
     // With a current context, the library is loaded at once.
-    wait_for_work(current_or_none().as_ref())?;
-    handle.write_handle(add(parsed, None)?.handle)
+    let context = current_or_none();
+    wait_for_work(context.as_ref())?;
+    handle.write_handle(add_library(parsed, context.as_deref())?.handle)
 }
 
 pub(crate) fn cuLibraryGetModule(handle: Ptr<CUmodule>, of: Ptr<CUlib_st>) -> Status {

@@ -5,6 +5,7 @@
 
 mod device;
 mod events;
+mod processes;
 mod session;
 mod usage;
 

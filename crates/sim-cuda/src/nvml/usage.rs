@@ -1,7 +1,8 @@
 //! Use of a GPU, by process.
 
-use super::session::{ledger, socket};
-use super::{Answer, Error, NO_INSTANCE, get, number, nvml, put};
+use super::processes::put_list;
+use super::session::{info, ledger, socket};
+use super::{Answer, Error, NO_INSTANCE, get, nvml, put};
 use crate::border::Ptr;
 use sluice_driver_api::types::{c_uint, c_ulonglong, c_void};
 use sluice_sim::client;
@@ -45,30 +46,27 @@ struct Utilization {
     memory: c_uint,
 }
 
+/// `NVML_VALUE_NOT_AVAILABLE`.
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
+
 /// The structure's declared size, with its version in the highest byte.
 fn version<T>(version: usize) -> usize {
     size_of::<T>() | (version << 24)
 }
 
+/// Number and reported memory of each process that has memory of the GPU.
+pub(super) fn listed(device: Ptr<c_void>) -> Result<Vec<(c_uint, c_ulonglong)>, Error> {
+    let (reports_memory, ledger) = (info(device)?.reports_memory, ledger(device)?);
+    let is_listed = |row: &&ProcessLedger| !row.ended && row.reported_bytes > 0;
+    let used = |row: &ProcessLedger| {
+        (row.pid.cast_unsigned(), if reports_memory { row.reported_bytes } else { NOT_AVAILABLE })
+    };
+    Ok(ledger.processes.iter().filter(is_listed).map(used).collect())
+}
+
 fn processes(device: Ptr<c_void>, count: Ptr<c_uint>, out: Ptr<Process>) -> Answer {
-    let ledger = ledger(device)?;
-    let is_listed = |row: &&ProcessLedger| !row.ended && row.context_bytes + row.memory_bytes > 0;
-    let rows: Vec<_> = ledger.processes.iter().filter(is_listed).collect();
-    let room = get(count)? as usize;
-    put(count, number(rows.len()))?;
-    if room < rows.len() {
-        return Err(Error::InsufficientSize);
-    }
-    for (index, row) in rows.into_iter().enumerate() {
-        let process = Process {
-            pid: row.pid.cast_unsigned(),
-            used: row.memory_bytes + row.context_bytes,
-            gpu_instance: NO_INSTANCE,
-            compute_instance: NO_INSTANCE,
-        };
-        put(out.at(index), process)?;
-    }
-    Ok(())
+    let entry = |(pid, used)| Process { pid, used, gpu_instance: NO_INSTANCE, compute_instance: NO_INSTANCE };
+    put_list(count, out, &listed(device)?.into_iter().map(entry).collect::<Vec<_>>())
 }
 
 nvml! { once initialised:

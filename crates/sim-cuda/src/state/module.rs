@@ -1,6 +1,6 @@
 //! Modules and functions.
 
-use super::context::Device;
+use super::context::{Context, Device};
 use super::driver::driver;
 use super::status_of;
 use crate::border::{Ptr, Status};
@@ -15,6 +15,31 @@ pub(crate) struct ModuleObject {
     /// The context that it was loaded into; none for a library.
     pub(crate) context: Option<usize>,
     pub(crate) functions: Vec<Arc<Function>>,
+    /// Device memory of its global variables.
+    _global: Option<GlobalMemory>,
+}
+
+/// Device memory of a module's global variables; freed when the module ends.
+struct GlobalMemory {
+    device: Arc<Device>,
+    bytes: u64,
+}
+
+impl GlobalMemory {
+    fn take(device: &Arc<Device>, bytes: u64) -> Result<Option<Self>, CUresult> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        device.gpu.load_module(bytes).map_err(status_of)?;
+        Ok(Some(Self { device: device.clone(), bytes }))
+    }
+}
+
+impl Drop for GlobalMemory {
+    fn drop(&mut self) {
+        // The daemon may have ended, and with it the count.
+        let _ = self.device.gpu.unload_module(self.bytes);
+    }
 }
 
 pub(crate) struct Function {
@@ -63,8 +88,26 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
     Err(CUresult::ERROR_INVALID_IMAGE)
 }
 
-/// Adds a module, or a library if there is no context, with its functions.
-pub(crate) fn add(module: Module, context: Option<usize>) -> Result<Arc<ModuleObject>, CUresult> {
+/// Adds a module of a context, with its functions.
+pub(crate) fn add_module(module: Module, context: &Context) -> Result<Arc<ModuleObject>, CUresult> {
+    let global = GlobalMemory::take(&context.device, module.global_bytes)?;
+    add(module, Some(context.handle), global)
+}
+
+/// Adds a library, which is loaded at once if there is a context.
+pub(crate) fn add_library(module: Module, context: Option<&Context>) -> Result<Arc<ModuleObject>, CUresult> {
+    let global = match context {
+        Some(context) => GlobalMemory::take(&context.device, module.global_bytes)?,
+        None => None,
+    };
+    add(module, None, global)
+}
+
+fn add(
+    module: Module,
+    context: Option<usize>,
+    global: Option<GlobalMemory>,
+) -> Result<Arc<ModuleObject>, CUresult> {
     let driver = driver()?;
     Ok(driver.modules.add(|handle| {
         let functions = module.kernels.into_iter().map(|kernel| {
@@ -77,7 +120,7 @@ pub(crate) fn add(module: Module, context: Option<usize>) -> Result<Arc<ModuleOb
                 names: driver.devices.iter().map(|_| OnceLock::new()).collect(),
             })
         });
-        ModuleObject { handle, context, functions: functions.collect() }
+        ModuleObject { handle, context, functions: functions.collect(), _global: global }
     }))
 }
 

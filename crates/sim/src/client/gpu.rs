@@ -154,6 +154,16 @@ impl Gpu {
         self.ask(&Request::Free { bytes }).map(drop)
     }
 
+    /// Takes device memory for a module of a context.
+    pub fn load_module(&self, bytes: u64) -> Result<(), GpuError> {
+        self.ask(&Request::LoadModule { bytes }).map(drop)
+    }
+
+    /// Frees the device memory of a module.
+    pub fn unload_module(&self, bytes: u64) -> Result<(), GpuError> {
+        self.ask(&Request::UnloadModule { bytes }).map(drop)
+    }
+
     /// Free and total device memory in bytes.
     pub fn memory(&self) -> Result<(u64, u64), GpuError> {
         match self.ask(&Request::Memory)? {

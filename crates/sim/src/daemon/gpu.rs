@@ -59,7 +59,8 @@ pub(super) struct Gpu {
 
 impl Gpu {
     pub(super) fn new(config: DaemonConfig) -> Self {
-        let engine = Engine::new(config.gpu.memory_bytes, config.clock.now());
+        let mut engine = Engine::new(config.gpu.memory_bytes, config.clock.now());
+        engine.account_mut().set_report_lag(config.report_lag_ns);
         let rm = Rm::new(config.gpu.uuid, config.controls, config.timeslice_ns);
         Self {
             clock: config.clock,

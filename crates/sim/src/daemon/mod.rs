@@ -34,6 +34,8 @@ pub struct DaemonConfig {
     pub gpu: GpuInfo,
     /// Device memory that each context uses, in bytes.
     pub context_bytes: u64,
+    /// By how much NVML's report of the memory of processes lags behind, in nanoseconds.
+    pub report_lag_ns: u64,
     /// Time slice of a new context in nanoseconds.
     pub timeslice_ns: u64,
     /// How the driver handles control requests for channel groups.
@@ -54,6 +56,7 @@ impl DaemonConfig {
             links: Vec::new(),
             is_mig: false,
             has_mem_ops: true,
+            reports_memory: true,
             driver_version: "580.159.04".into(),
             compute_mode: 0,
             is_mps: false,
@@ -63,6 +66,7 @@ impl DaemonConfig {
             socket: socket.into(),
             gpu,
             context_bytes: params::CONTEXT_BYTES,
+            report_lag_ns: 0,
             timeslice_ns: params::TIMESLICE_NS,
             controls: Support::Full,
             clock: Clock::Real,

@@ -96,6 +96,21 @@ fn memory_is_counted_to_the_byte_across_processes() {
 }
 
 #[test]
+fn reported_memory_of_a_process_includes_context_and_modules_and_whole_blocks() {
+    let bench = daemon();
+    let process = bench.process("me");
+    assert_eq!(bench.row("me").reported_bytes, crate::params::CONTEXT_BYTES);
+    process.gpu.load_module(5).unwrap();
+    process.gpu.allocate(1).unwrap();
+    let row = bench.row("me");
+    assert_eq!((row.memory_bytes, row.context_bytes), (1, crate::params::CONTEXT_BYTES + 5));
+    assert_eq!(row.reported_bytes, crate::params::CONTEXT_BYTES + 5 + (2 << 20));
+    process.gpu.free(1).unwrap();
+    process.gpu.unload_module(5).unwrap();
+    assert_eq!(bench.row("me").reported_bytes, crate::params::CONTEXT_BYTES);
+}
+
+#[test]
 fn queued_work_of_a_dead_process_is_dropped_and_others_continue() {
     let bench = daemon();
     let (a, b) = (bench.process("a"), bench.process("b"));

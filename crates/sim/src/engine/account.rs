@@ -1,6 +1,7 @@
 //! The engine's accounts: use per process, memory, and the timeline of the GPU's use.
 
 use super::OwnerId;
+use super::reported_memory::ReportedMemory;
 use crate::ledger::{GpuLedger, Interval, LabelLedger, Ledger, ProcessLedger, Window};
 use crate::params;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,7 @@ struct Name {
 struct Owner {
     row: ProcessLedger,
     names: Vec<Name>,
+    reported: ReportedMemory,
 }
 
 /// The accounts.
@@ -25,6 +27,8 @@ pub struct Account {
     /// Bytes allocated now and at most, by label.
     memory: BTreeMap<String, (u64, u64)>,
     intervals: VecDeque<Interval>,
+    /// By how much NVML's report lags behind.
+    report_lag_ns: u64,
 }
 
 impl Account {
@@ -35,8 +39,20 @@ impl Account {
     /// Adds a process.
     pub fn open(&mut self, pid: i32, label: &str) -> OwnerId {
         let row = ProcessLedger { pid, label: label.to_owned(), ..ProcessLedger::default() };
-        self.owners.push(Owner { row, names: Vec::new() });
+        self.owners.push(Owner { row, ..Owner::default() });
         OwnerId(self.owners.len() - 1)
+    }
+
+    /// From here on NVML reports the memory of processes as it was this long ago.
+    pub fn set_report_lag(&mut self, ns: u64) {
+        self.report_lag_ns = ns;
+    }
+
+    /// Applies a change of an owner's memory to what NVML reports.
+    fn report(&mut self, owner: OwnerId, change: impl FnOnce(&mut ReportedMemory)) {
+        let Owner { row, reported, .. } = &mut self.owners[owner.0];
+        change(reported);
+        reported.record(row.context_bytes, self.gpu.now_ns, self.report_lag_ns);
     }
 
     /// Marks a process as ended. Its row is kept, and its memory until [`release`](Self::release).
@@ -51,6 +67,7 @@ impl Account {
         let (now, _) = self.memory.entry(row.label.clone()).or_default();
         *now -= row.memory_bytes;
         (row.memory_bytes, row.context_bytes) = (0, 0);
+        self.report(owner, ReportedMemory::clear);
     }
 
     pub(super) fn pid(&self, owner: OwnerId) -> i32 {
@@ -84,6 +101,7 @@ impl Account {
         let (now, peak) = self.memory.entry(row.label.clone()).or_default();
         *now += bytes;
         *peak = (*peak).max(*now);
+        self.report(owner, |reported| reported.allocate(bytes));
         true
     }
 
@@ -95,9 +113,10 @@ impl Account {
         self.gpu.memory_used -= bytes;
         let (now, _) = self.memory.entry(row.label.clone()).or_default();
         *now -= bytes;
+        self.report(owner, |reported| reported.free(bytes));
     }
 
-    /// Allocates the memory of a context. Returns `false` if not enough is left.
+    /// Allocates the memory of a context or of a module in it. Returns `false` if not enough is left.
     #[must_use]
     pub fn open_context(&mut self, owner: OwnerId, bytes: u64) -> bool {
         if bytes > self.free_bytes() {
@@ -105,15 +124,17 @@ impl Account {
         }
         self.gpu.memory_used += bytes;
         self.owners[owner.0].row.context_bytes += bytes;
+        self.report(owner, |_| {});
         true
     }
 
-    /// Frees the memory of a context.
+    /// Frees the memory of a context or of a module in it.
     pub fn close_context(&mut self, owner: OwnerId, bytes: u64) {
         let row = &mut self.owners[owner.0].row;
         let bytes = bytes.min(row.context_bytes);
         row.context_bytes -= bytes;
         self.gpu.memory_used -= bytes;
+        self.report(owner, |_| {});
     }
 
     /// Device memory that is free, in bytes.
@@ -188,7 +209,8 @@ impl Account {
         let processes = self.owners.iter().map(|owner| {
             let counted = owner.names.iter().filter(|name| name.completed > 0);
             let kernels = counted.map(|name| (name.text.clone(), name.completed)).collect();
-            ProcessLedger { kernels, ..owner.row.clone() }
+            let reported_bytes = owner.reported.at(self.gpu.now_ns.saturating_sub(self.report_lag_ns));
+            ProcessLedger { kernels, reported_bytes, ..owner.row.clone() }
         });
         let (gpu, processes) = (self.gpu.clone(), processes.collect());
         Ledger { gpu, processes, labels: self.labels(), groups: Vec::new() }

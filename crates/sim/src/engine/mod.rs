@@ -10,6 +10,7 @@ mod copies;
 mod group;
 mod hold;
 mod progress;
+mod reported_memory;
 mod runlist;
 mod stream;
 #[cfg(test)]

@@ -84,3 +84,12 @@ fn every_parse_error_names_its_line() {
         }
     }
 }
+
+#[test]
+fn global_variables_of_a_module_add_up() {
+    let module =
+        Module::parse("SLUICE-SIM 1\nglobal a bytes=100\nkernel k ns=1\nglobal b bytes=23\n").unwrap();
+    assert_eq!((module.global_bytes, module.kernels.len()), (123, 1));
+    let error = Module::parse("SLUICE-SIM 1\nglobal a\n").unwrap_err();
+    assert_eq!(error.to_string(), "line 2: expected \"global NAME bytes=NUMBER\"");
+}

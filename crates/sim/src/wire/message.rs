@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -28,6 +28,10 @@ pub(crate) enum Request {
     Allocate { bytes: u64 },
     /// Frees device memory.
     Free { bytes: u64 },
+    /// Takes device memory for a module of a context.
+    LoadModule { bytes: u64 },
+    /// Frees the device memory of a module.
+    UnloadModule { bytes: u64 },
     /// Queries the free and the total memory of the GPU.
     Memory,
     /// Queries the index of a kernel's name.
@@ -67,7 +71,12 @@ impl Request {
     pub(crate) fn needs_driver(&self) -> bool {
         matches!(
             self,
-            Self::Allocate { .. } | Self::Free { .. } | Self::OpenContext { .. } | Self::CloseContext { .. }
+            Self::Allocate { .. }
+                | Self::Free { .. }
+                | Self::LoadModule { .. }
+                | Self::UnloadModule { .. }
+                | Self::OpenContext { .. }
+                | Self::CloseContext { .. }
         )
     }
 }
@@ -141,6 +150,8 @@ pub struct GpuInfo {
     pub is_mig: bool,
     /// Whether streams can wait for words in memory and write them.
     pub has_mem_ops: bool,
+    /// Whether NVML reports the memory of each process.
+    pub reports_memory: bool,
     /// The version that the driver reports.
     pub driver_version: String,
     /// CU_COMPUTEMODE: 0 allows several processes, 2 none, 3 one.

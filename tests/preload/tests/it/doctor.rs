@@ -105,9 +105,20 @@ fn a_driver_with_working_controls_is_full_and_nothing_is_left_behind() {
     ] {
         seen.check_is(check, "ok", "");
     }
+    seen.check_is("process_memory", "ok", "takes 514 MiB");
     seen.has_a_next_step_exactly_where_needed();
     assert!(seen.report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{}", seen.report);
     check_nothing_is_left(&node);
+}
+
+#[test]
+fn memory_of_processes_that_nvml_does_not_report_is_a_finding() {
+    let _lock = shared();
+    let node = gpu("--report-memory off");
+    let seen = doctor(&node, &[]);
+    seen.check_is("process_memory", "degraded", "not available");
+    seen.check_result("degraded", 1, "full", "stopped, started and sliced");
+    seen.has_a_next_step_exactly_where_needed();
 }
 
 #[test]

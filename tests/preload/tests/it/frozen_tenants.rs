@@ -1,8 +1,14 @@
-//! Tenants that are stopped (SIGSTOP) while they report work: the others receive the GPU, by the simulated GPU's ledger.
+//! Tenants that are stopped (SIGSTOP, or one thread by ptrace) while they report work: the others receive the GPU, by the simulated GPU's ledger.
 
+use std::fs;
+
+use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use sluice_preload_tests::tenant::{busy, end};
-use sluice_preload_tests::{MS, Node, Tenant, exclusive};
+use sluice_preload_tests::{MS, Node, Tenant, exclusive, shared};
+use sluice_sim::ledger::Interval;
 
 const SECOND: u64 = 1_000 * MS;
 const FIVE: &str = "5\na 0.2 1.0 1073741824\nb 0.2 1.0 1073741824\nc 0.2 1.0 1073741824\nd 0.2 1.0 1073741824\ne 0.2 1.0 1073741824\n";
@@ -87,5 +93,56 @@ fn process_with_one_long_kernel_keeps_its_quanta() {
     assert!(share >= 0.4 - taken, "{share} of the GPU");
     long.signal(Signal::SIGKILL);
     assert_eq!(long.ending().signal(), Some(9));
+    end(tenants);
+}
+
+/// One thread of a process, stopped by ptrace until this is dropped.
+struct StoppedThread(Pid);
+
+impl StoppedThread {
+    fn stop(process: i32, name: &str) -> Self {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the threads");
+        let named = |id: &String| {
+            fs::read_to_string(format!("/proc/{process}/task/{id}/comm"))
+                .is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let mut ids = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
+        let id = ids.find(named).unwrap_or_else(|| panic!("process {process} has no thread {name}"));
+        let thread = Pid::from_raw(id.parse().expect("a thread's id"));
+        ptrace::seize(thread, Options::empty()).expect("seize the thread");
+        ptrace::interrupt(thread).expect("interrupt the thread");
+        waitpid(thread, Some(WaitPidFlag::__WALL)).expect("the thread stops");
+        Self(thread)
+    }
+}
+
+impl Drop for StoppedThread {
+    fn drop(&mut self) {
+        let _ = ptrace::detach(self.0, None);
+    }
+}
+
+/// The tracker closes the launch gate at the deadline, and most launches read no clock while the deadline is far ahead. If the tracker does
+/// not run, the program's launches find the deadline: within 2 s after it the GPU has none of them. Then the manager takes the grant back.
+#[test]
+fn process_whose_tracker_does_not_run_launches_nothing_after_its_deadline() {
+    let _lock = shared();
+    let clients = "2\npaced 0.5 1.0 1073741824\nbusy 0.5 1.0 1073741824\n";
+    let node = Node::with(clients).manager_arguments("--controls off").start();
+    // One kernel each millisecond, which does not return the token in between.
+    let paced = node.tenant("paced", "busy").arguments("100 1 1").environment("SLUICE_IDLE_US", "60000000");
+    let mut paced = paced.start();
+    paced.expect("ready");
+    node.when_completed(&paced, 16);
+    let tracker = StoppedThread::stop(paced.pid(), "sluice-tracker");
+    let mut tenants = busy(&node, &["busy"], "1000 8");
+    let timeline = node.timeline((0, node.ledger().gpu.now_ns));
+    drop(tracker);
+    let begins = |interval: &&Interval| interval.pid == tenants[0].pid();
+    let granted = timeline.iter().find(begins).expect("the other client's kernels").start_ns;
+    let before = timeline.iter().filter(|interval| interval.pid == paced.pid() && interval.end_ns <= granted);
+    let last = before.map(|interval| interval.end_ns).max().expect("kernels before the deadline");
+    assert!(granted - last > SECOND, "launched until {} ns before the grant was taken back", granted - last);
+    tenants.push(paced);
     end(tenants);
 }

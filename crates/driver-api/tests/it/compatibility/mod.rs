@@ -100,7 +100,7 @@ A function that a newer driver adds is forwarded.
 | bypassed | the call uses GPU time or memory that the hook does not count |
 | forwarded | the call goes to the driver unchanged |
 
-What a user sees of memory that is not charged: [memory](design/memory.md#not-charged).
+What a user sees of memory that the hook does not charge: [memory](design/memory.md#counted-by-the-overhead-only).
 
 ";
 

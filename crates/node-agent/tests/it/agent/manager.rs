@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, Preemptions, Process, SetClientsRequest,
-    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering, Violation, ViolationsRequest,
-    ViolationsResponse,
+    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, Preemptions, Process,
+    ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
+    SnapshotResponse, Steering, Violation, ViolationsRequest, ViolationsResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -30,6 +30,9 @@ pub type Received = Vec<SetClientsRequest>;
 pub struct Manager {
     gpu: String,
     received: Arc<watch::Sender<Received>>,
+    /// The last reading of memory, and the answer to each.
+    reading: Arc<watch::Sender<ReportMemoryRequest>>,
+    exceeded: Arc<watch::Sender<Vec<ExceededLimit>>>,
     behaviour: Arc<AtomicU8>,
     violations: Arc<watch::Sender<Vec<Violation>>>,
 }
@@ -40,6 +43,8 @@ impl Manager {
         let manager = Self {
             gpu: gpu.to_owned(),
             received: Arc::new(watch::Sender::default()),
+            reading: Arc::new(watch::Sender::default()),
+            exceeded: Arc::new(watch::Sender::default()),
             behaviour: Arc::default(),
             violations: Arc::new(watch::Sender::default()),
         };
@@ -52,6 +57,16 @@ impl Manager {
 
     pub fn received(&self) -> watch::Receiver<Received> {
         self.received.subscribe()
+    }
+
+    /// The last reading of the memory of processes.
+    pub fn reading(&self) -> watch::Receiver<ReportMemoryRequest> {
+        self.reading.subscribe()
+    }
+
+    /// From now on readings exceed these limits.
+    pub fn set_exceeded(&self, exceeded: Vec<ExceededLimit>) {
+        self.exceeded.send_replace(exceeded);
     }
 
     pub fn set_behaviour(&self, behaviour: Behaviour) {
@@ -98,6 +113,15 @@ impl PodManager for Manager {
         Ok(Response::new(ViolationsResponse { last, violations }))
     }
 
+    async fn report_memory(
+        &self,
+        request: Request<ReportMemoryRequest>,
+    ) -> Result<Response<ReportMemoryResponse>, Status> {
+        self.behave().await?;
+        self.reading.send_replace(request.into_inner());
+        Ok(Response::new(ReportMemoryResponse { exceeded: self.exceeded.borrow().clone() }))
+    }
+
     async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {
         self.behave().await?;
         let received = self.received.borrow();
@@ -119,6 +143,7 @@ impl PodManager for Manager {
                 seconds: 0.5,
             }),
             log_lines_dropped: 36,
+            memory_readings: [("complete".to_owned(), 37)].into(),
         }))
     }
 }
@@ -161,5 +186,6 @@ fn usage(client: Client) -> ClientUsage {
         adopted_processes: 32,
         unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
         violations: [("time_slice".to_owned(), 37)].into(),
+        memory_overhead_bytes: 38,
     }
 }

@@ -5,6 +5,7 @@ mod api;
 mod injection;
 mod limits;
 mod manager;
+mod memory;
 mod node;
 mod pages;
 mod restarts;

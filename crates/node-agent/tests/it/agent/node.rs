@@ -93,6 +93,11 @@ impl Node {
 
     /// `injection`: `auto`, `nri` or `runtime`.
     pub async fn start_agent_with(&self, injection: &str) -> Agent {
+        self.start_agent_with_flags(injection, &[]).await
+    }
+
+    /// With further flags.
+    pub async fn start_agent_with_flags(&self, injection: &str, more: &[String]) -> Agent {
         let listen = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listeners = Listeners { pages: listen().await, health: listen().await };
         self.port.store(listeners.pages.local_addr().unwrap().port(), Ordering::SeqCst);
@@ -109,6 +114,7 @@ impl Node {
             format!("--cdi-folder={}", path("cdi")),
             format!("--injection={injection}"),
         ];
+        let flags = flags.iter().chain(more);
         let config = Config::read(&Program::parse_from(flags).arguments, |name| {
             (name == "NVIDIA_VISIBLE_DEVICES").then(|| "void".to_owned())
         })

@@ -137,6 +137,12 @@ impl Server {
                 account.free(owner, bytes);
                 Answer::Done
             }
+            Request::LoadModule { bytes } if account.open_context(owner, bytes) => Answer::Done,
+            Request::LoadModule { .. } => Answer::OutOfMemory,
+            Request::UnloadModule { bytes } => {
+                account.close_context(owner, bytes);
+                Answer::Done
+            }
             Request::Name { name } => Answer::Number(account.name(owner, &name) as u64),
             Request::OpenContext { .. } if !self.gpu.allows_context(key) => Answer::Unavailable,
             Request::OpenContext { control } => {

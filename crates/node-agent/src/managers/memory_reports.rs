@@ -1,0 +1,116 @@
+//! Readings of the memory of processes on a GPU, sent to its manager each 400 ms. NVML names a process by its pid; its cgroup names the
+//! pod.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_core::pod_cgroup::pod_of;
+use sluice_proto::control::{ExceededLimit, ProcessMemory, ReportMemoryRequest};
+use tokio::time::MissedTickBehavior;
+use tracing::info;
+
+use super::control_client;
+use crate::gpus::driver::{DriverUnavailable, GpuDriver};
+use crate::node::events::{EventQueue, Reason, about_pod};
+use crate::pods::PodsWatch;
+
+/// Time between two readings.
+const READ_EVERY: Duration = Duration::from_millis(400);
+/// How long a manager may take to apply a reading. Later the reading is outdated.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// What readings are taken from, and where exceeded limits are reported.
+#[derive(Clone)]
+pub struct MemoryReports {
+    /// The driver.
+    pub gpus: Arc<dyn GpuDriver>,
+    /// The /proc of the node.
+    pub proc: PathBuf,
+    /// The node's pods.
+    pub pods: PodsWatch,
+    /// The queue of Kubernetes events.
+    pub events: EventQueue,
+}
+
+impl fmt::Debug for MemoryReports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryReports").field("proc", &self.proc).finish_non_exhaustive()
+    }
+}
+
+impl MemoryReports {
+    /// Sends the readings of one GPU to the manager at this control socket, for ever.
+    pub(super) async fn send_all(self, gpu: String, socket: PathBuf) {
+        let mut ticks = tokio::time::interval(READ_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut known: BTreeSet<String> = BTreeSet::new();
+        let mut failure = None;
+        loop {
+            ticks.tick().await;
+            let begun = Instant::now();
+            let read = self.read(&gpu).await;
+            let is_failed = read.is_err();
+            let why = read.as_ref().err().cloned();
+            if let Some(why) = why.as_ref().filter(|why| failure.as_ref() != Some(*why)) {
+                info!(gpu, %why, "memory of processes cannot be read, limits cover charges and the last overhead only");
+            }
+            failure = why;
+            let processes = read.unwrap_or_default();
+            let age_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let request = ReportMemoryRequest { age_ns, processes, failed: is_failed };
+            // A manager that does not answer is watched by its reconciler; the next reading replaces this one.
+            if let Ok(exceeded) = control_client::report_memory(&socket, request, ANSWER_WITHIN).await {
+                self.publish(&mut known, &exceeded);
+            }
+        }
+    }
+
+    /// The processes of pods on a GPU.
+    async fn read(&self, gpu: &str) -> Result<Vec<ProcessMemory>, DriverUnavailable> {
+        let (gpus, proc, gpu) = (Arc::clone(&self.gpus), self.proc.clone(), gpu.to_owned());
+        let read = tokio::task::spawn_blocking(move || {
+            let processes = gpus.process_memory(&gpu)?;
+            let of_pods = processes.into_iter().filter_map(|process| {
+                let pod_uid = pod_of_process(&proc, process.pid)?;
+                Some(ProcessMemory { pid: process.pid, pod_uid, bytes: process.bytes })
+            });
+            Ok(of_pods.collect())
+        });
+        read.await.unwrap_or_else(|error| Err(DriverUnavailable(format!("the query panicked: {error}"))))
+    }
+
+    /// Publishes an event on each pod whose limit was not exceeded in the last reading.
+    fn publish(&self, known: &mut BTreeSet<String>, exceeded: &[ExceededLimit]) {
+        let pods = self.pods.borrow().clone().unwrap_or_default();
+        let new = exceeded.iter().filter(|one| !known.contains(&one.pod_uid));
+        for (one, pod) in new.filter_map(|one| Some((one, pods.get(&one.pod_uid)?))) {
+            self.events.publish(about_pod(pod), Reason::GpuMemoryLimitReached, note(one));
+        }
+        *known = exceeded.iter().map(|one| one.pod_uid.clone()).collect();
+    }
+}
+
+/// The text of the event, for the pod's owner.
+fn note(one: &ExceededLimit) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    format!(
+        "the memory limit is {} MiB, and contexts, modules and other memory without charge take {} MiB (process {}: {} MiB in total): \
+         every allocation is refused; request more memory",
+        mib(one.limit_bytes),
+        mib(one.overhead_bytes),
+        one.pid,
+        mib(one.process_bytes)
+    )
+}
+
+/// The pod in whose cgroup a process is; `None` also if the process has ended.
+fn pod_of_process(proc: &Path, pid: i32) -> Option<String> {
+    let text = std::fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    pod_of(&text).ok().map(|pod| pod.uid)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! A reading: the memory of processes, and to which client each process belongs.
+
+use crate::clients::{Clients, Processes};
+use sluice_core::memory::Reading;
+use sluice_core::{ClientId, ProcessId};
+use sluice_process_memory::ProcessMemory;
+use sluice_proto::control::ReportMemoryRequest;
+use std::collections::{BTreeMap, HashMap};
+
+/// When a reading was begun.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    /// At this time of the manager's clock, nanoseconds.
+    At(u64),
+    /// This long before it arrived, nanoseconds.
+    Before(u64),
+}
+
+/// The memory of all processes on the GPU at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryReading {
+    begin: Begin,
+    processes: Vec<Measured>,
+    /// The driver reported nothing.
+    pub(super) is_failed: bool,
+}
+
+/// The memory of one process.
+#[derive(Clone, Debug)]
+struct Measured {
+    memory: ProcessMemory,
+    /// The pod in whose cgroup the process is; `None`: only attached processes are recognised, by their pid.
+    pod: Option<String>,
+}
+
+/// The memory of one client's processes.
+#[derive(Debug)]
+pub(super) struct Sum {
+    pub(super) reading: Reading,
+    /// Whether the driver has reported the memory of each process.
+    pub(super) is_complete: bool,
+    /// The process with the most memory: its pid and its bytes.
+    pub(super) largest: (i32, u64),
+}
+
+impl Sum {
+    /// The client has no process on the GPU.
+    pub(super) fn empty(taken_ns: u64) -> Self {
+        let reading = Reading { taken_ns, ..Reading::default() };
+        Self { reading, is_complete: true, largest: (0, 0) }
+    }
+
+    fn add(&mut self, memory: ProcessMemory, process: Option<ProcessId>) {
+        let Some(bytes) = memory.bytes else {
+            self.is_complete = false;
+            return;
+        };
+        match process {
+            Some(process) => self.reading.processes.push((process, bytes)),
+            None => self.reading.unknown = self.reading.unknown.saturating_add(bytes),
+        }
+        if bytes > self.largest.1 {
+            self.largest = (memory.pid, bytes);
+        }
+    }
+}
+
+impl MemoryReading {
+    /// A reading by this manager.
+    pub(super) fn by_pid(taken_ns: u64, processes: Vec<ProcessMemory>) -> Self {
+        let processes = processes.into_iter().map(|memory| Measured { memory, pod: None });
+        Self { begin: Begin::At(taken_ns), processes: processes.collect(), is_failed: false }
+    }
+
+    /// When it was begun, by the manager's clock. `now`: when it has arrived.
+    pub(super) fn taken_ns(&self, now: u64) -> u64 {
+        match self.begin {
+            Begin::At(at) => at,
+            Begin::Before(age) => now.saturating_sub(age),
+        }
+    }
+
+    /// Adds up the memory of each client. A process of a pod that has not attached counts in full.
+    pub(super) fn sums(&self, clients: &Clients, processes: &Processes, now: u64) -> BTreeMap<ClientId, Sum> {
+        let known: HashMap<i32, (ProcessId, ClientId)> = processes
+            .iter()
+            .filter_map(|(id, process)| Some((process.pid.filter(|pid| *pid > 0)?, (id, process.client))))
+            .collect();
+        let mut sums = BTreeMap::new();
+        for Measured { memory, pod } in &self.processes {
+            let attached = known.get(&memory.pid).copied();
+            let client = match pod {
+                Some(uid) => clients.find_by_pod(uid),
+                None => attached.map(|(_, client)| client),
+            };
+            let Some(client) = client else { continue };
+            // The number may belong to a process of another pod by now.
+            let process = attached.filter(|(_, of)| *of == client).map(|(id, _)| id);
+            sums.entry(client).or_insert_with(|| Sum::empty(self.taken_ns(now))).add(*memory, process);
+        }
+        sums
+    }
+}
+
+impl From<ReportMemoryRequest> for MemoryReading {
+    fn from(request: ReportMemoryRequest) -> Self {
+        let measured = |process: sluice_proto::control::ProcessMemory| Measured {
+            memory: ProcessMemory { pid: process.pid, bytes: process.bytes },
+            pod: Some(process.pod_uid),
+        };
+        let processes = request.processes.into_iter().map(measured).collect();
+        Self { begin: Begin::Before(request.age_ns), processes, is_failed: request.failed }
+    }
+}

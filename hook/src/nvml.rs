@@ -1,0 +1,125 @@
+//! NVML: exports the functions of `sluice_driver_api::nvml_api!` and finds the real library, which answers first.
+//!
+//! The hook opens no NVML by itself: it calls the library that the program has loaded. All functions without a row are that library's.
+
+#![allow(non_snake_case, reason = "the names are NVML's")]
+
+use std::ffi::{CStr, c_uint, c_ulonglong, c_void};
+
+use sluice_driver_api::nvml::*;
+
+use crate::governed::nvml as governed;
+use crate::leaked::Leaked;
+use crate::symbols;
+
+static TABLE: Leaked<RealNvml> = Leaked::none();
+static NOTHING: RealNvml = RealNvml::EMPTY;
+
+/// The functions of the library that the program has loaded; none if it has loaded none.
+pub(crate) fn real() -> &'static RealNvml {
+    TABLE.get().unwrap_or_else(find)
+}
+
+/// The result of a function that the library does not have.
+#[cold]
+fn missing() -> nvmlReturn_t {
+    if TABLE.get().is_some() { NVML_ERROR_FUNCTION_NOT_FOUND } else { NVML_ERROR_LIBRARY_NOT_FOUND }
+}
+
+#[cold]
+fn find() -> &'static RealNvml {
+    let path = symbols::nvml_path_seen();
+    let Some(handle) = path.as_deref().and_then(open).or_else(|| open(c"libnvidia-ml.so.1")) else {
+        return &NOTHING;
+    };
+    // SAFETY: the library has NVML's entry function and is not this hook, so these symbols are functions with NVML's ABI. The handle is
+    // never closed.
+    let table = unsafe { RealNvml::load(|symbol| symbols::real_dlsym(handle, symbol)) };
+    symbols::keep_nvml(symbols::real_dlsym(handle, c"nvmlInit_v2"));
+    TABLE.publish(table)
+}
+
+/// A handle of a loaded library, if it is NVML and not this hook.
+fn open(path: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `path` is a C string; a library that is loaded already runs no constructors.
+    let handle =
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    let is_hook = !symbols::real_dlsym(handle, c"sluice_hook_marker").is_null();
+    if !is_hook && !symbols::real_dlsym(handle, c"nvmlInit_v2").is_null() {
+        return Some(handle);
+    }
+    // SAFETY: the handle came from dlopen above and is not used again.
+    unsafe { libc::dlclose(handle) };
+    None
+}
+
+/// The exported function of a symbol; `None` if it has no row.
+pub(crate) fn wrapper(symbol: &CStr) -> Option<*mut c_void> {
+    let row = NVML_SYMBOLS.iter().position(|name| *name == symbol)?;
+    EXPORTS.get(row).map(|export| export.0.cast_mut())
+}
+
+struct Export(*const c_void);
+
+// SAFETY: the pointer is the address of a function, which no thread can change.
+unsafe impl Sync for Export {}
+
+macro_rules! exports {
+    (@body memory $real:ident ($device:ident $memory:ident)) => {
+        governed::memory($device, $memory, || unsafe { $real($device, $memory) })
+    };
+    (@body list $real:ident ($device:ident $count:ident $infos:ident)) => {
+        governed::list($device, ($count, $infos), NVML_SUCCESS, |count, infos| unsafe { $real($device, count, infos) })
+    };
+    (@body samples $real:ident ($device:ident $samples:ident $count:ident $since:ident)) => {
+        governed::list($device, ($count, $samples), NVML_ERROR_NOT_FOUND, |count, samples| unsafe {
+            $real($device, samples, count, $since)
+        })
+    };
+    (@body details $real:ident ($device:ident $list:ident)) => {
+        exports!(@in_structure $real $device $list numProcArrayEntries procArray NVML_SUCCESS)
+    };
+    (@body utilization $real:ident ($device:ident $info:ident)) => {
+        exports!(@in_structure $real $device $info processSamplesCount procUtilArray NVML_ERROR_NOT_FOUND)
+    };
+    // Count and array are fields of a structure. A structure of another version has an unknown layout.
+    (@in_structure $real:ident $device:ident $all:ident $count:ident $entries:ident $none:ident) => {{
+        if $all.is_null() || unsafe { (*$all).version } != struct_version_of($all) {
+            return unsafe { $real($device, $all) };
+        }
+        let (count, entries) = unsafe { (&raw mut (*$all).$count, (*$all).$entries) };
+        governed::list($device, (count, entries), $none, |count, entries| {
+            let mut copy = unsafe { *$all };
+            (copy.$count, copy.$entries) = (unsafe { *count }, entries);
+            let result = unsafe { $real($device, &raw mut copy) };
+            unsafe { *count = copy.$count };
+            result
+        })
+    }};
+    ($($policy:ident $symbol:ident fn($($a:ident : $kind:ty),*);)*) => {
+        $(
+            /// NVML's function of this name.
+            ///
+            /// # Safety
+            /// As NVML documents it.
+            #[unsafe(no_mangle)]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name, so its contract is the caller's. Arrays may be replaced by arrays of the hook with their count. Structures are read where NVML's contract makes them readable, after a check for null")]
+            pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> nvmlReturn_t {
+                let Some(real) = real().$symbol else { return missing() };
+                exports!(@body $policy real ($($a)*))
+            }
+        )*
+
+        /// All exports, in the order of [`NVML_SYMBOLS`].
+        static EXPORTS: &[Export] = &[$(Export($symbol as *const c_void),)*];
+    };
+}
+sluice_driver_api::nvml_api!(exports);
+
+/// The version that the structures with a list have.
+fn struct_version_of<T>(_: *const T) -> c_uint {
+    struct_version::<T>(1)
+}
