@@ -6,7 +6,9 @@
 
 mod elf;
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::*};
 
 use sluice_driver_api::ENTRIES;
@@ -237,6 +239,18 @@ fn known(name: *const c_char) -> Option<(&'static Library, Option<*mut c_void>)>
 /// The exported function of a row, if it does more than the driver's.
 pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
     EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
+}
+
+/// The path of this library.
+pub(crate) fn own_path() -> Option<PathBuf> {
+    let ours = std::ptr::from_ref(&sluice_hook_marker).cast_mut().cast();
+    let name = elf::place(ours)?.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr returns C strings that live as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 /// The two libraries have no function name in common, and the simulator's file has both names.

@@ -95,6 +95,7 @@ PARTS = {
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
+    "escapes": Part(script("escapes.py"), 120, 240, sim=SHORT),
     "outside": Part(script("outside.py"), 70, 100, sim=(*SHORT, "--seconds", 2)),
     "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
     "frameworks": Part(script("frameworks.py"), 170, 300),

@@ -127,6 +127,9 @@ pub mod report {
     pub const SERVICE_NS: usize = 27;
     /// 1 while a launch of this process is postponed because of [`super::grant::URGENT`].
     pub const POSTPONED: usize = 28;
+    /// The address at which the process has mapped its grant page; 0: unknown. The manager compares the page that is mapped there with the one
+    /// that it has sent.
+    pub const GRANT_ADDRESS: usize = 29;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

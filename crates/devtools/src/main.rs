@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod escapes;
 mod soak;
 
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Command {
     /// Measure what Sluice costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Try to get around Sluice in each known way, and report what is blocked, what is detected and what is open
+    Escapes(escapes::Arguments),
     /// Make random driver calls in many processes and disturb every part of a node, then check what must hold, on the simulated GPU
     Soak(soak::Arguments),
     /// A tenant's process of `soak`
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Bench(benchmark) => bench::run(benchmark),
+        Command::Escapes(flags) => escapes::run(flags, &sluice_test_bed::Interrupts::block()?),
         Command::Soak(flags) => soak::run(flags, &sluice_test_bed::Interrupts::block()?),
         Command::SoakTenant(flags) => soak::run_tenant(flags).map(|()| ExitCode::SUCCESS),
     }

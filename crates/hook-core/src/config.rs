@@ -17,7 +17,7 @@ pub const DEFAULT_SOCKET_DIR: &str = "/run/sluice";
 /// The hook's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` disables the hook.
+    /// `SLUICE_DISABLE`: the kill switch; any value but empty or `0` disables the hook. See [`setting`].
     pub disabled: bool,
     /// Where the managers listen.
     pub managers: Managers,
@@ -66,6 +66,29 @@ pub struct Mistake {
     pub value: String,
     /// The values that are valid.
     pub expected: &'static str,
+}
+
+/// The name of the file beside the library that has the settings of the node.
+pub const NODE_SETTINGS_FILE: &str = "node.env";
+
+/// Variables that switch the limits off, or that lead to another manager. On a node with a [`NODE_SETTINGS_FILE`] a program cannot set them.
+const OF_THE_NODE: [&str; 5] =
+    ["SLUICE_DISABLE", "SLUICE_SOCKET", "SLUICE_SOCKET_DIR", "POD_MANAGER_IP", "POD_MANAGER_PORT"];
+
+/// The value of a variable. `node` is the text of the node's settings, lines of `NAME=VALUE`, which alone count for the variables of the
+/// node; `None`: there is no such file, as on a machine without a node agent.
+pub fn setting(
+    node: Option<&str>,
+    name: &str,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    match node {
+        Some(text) if OF_THE_NODE.contains(&name) => {
+            let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.trim().to_owned());
+            text.lines().find_map(value)
+        }
+        _ => environment(name),
+    }
 }
 
 impl Config {

@@ -23,7 +23,7 @@ use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
-use crate::node::{health_events, node_object};
+use crate::node::{health_events, node_object, violation_events};
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
@@ -126,6 +126,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     tasks.spawn_abortable(
         "self-test events",
         health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
+    );
+    tasks.spawn_abortable(
+        "violation events",
+        violation_events::publish(command.clone(), statuses.watch(), pods.clone(), event_queue.clone()),
     );
     tasks.spawn_abortable(
         "health events",

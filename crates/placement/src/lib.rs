@@ -61,6 +61,6 @@ pub use demand::Demand;
 pub use index::{Index, ProposedNode};
 pub use node::GpuReservations;
 pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
-pub use preemption::{Evictable, Preemptor, Victims};
+pub use preemption::{Cost, Evictable, Preemptor, Victims};
 pub use ranking::Strategy;
 pub use reasons::{GpuName, NodeReasons, Reason, format_share};

@@ -32,7 +32,7 @@ impl Deadlines {
 
     /// Shows each latency-critical process the work of clients with an earlier deadline.
     pub(crate) fn update(&mut self, shared: &Shared) {
-        let Shared { clients, processes, grants, io } = shared;
+        let Shared { clients, processes, grants, io, .. } = shared;
         let now = io.now();
         let mut services = Vec::new();
         for id in grants.ledger.critical_processes() {

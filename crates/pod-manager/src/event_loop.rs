@@ -44,6 +44,7 @@ use crate::stalled::StalledProcesses;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
+use crate::violations::Violations;
 use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
@@ -140,7 +141,13 @@ impl EventLoop {
         let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
         let processes = Processes::new(page_flags);
         let mut event_loop = Self {
-            shared: Shared { clients: Clients::default(), processes, grants, io },
+            shared: Shared {
+                clients: Clients::default(),
+                processes,
+                grants,
+                violations: Violations::default(),
+                io,
+            },
             connections,
             channel_groups: ChannelGroups::new(scheduler, driver, executor),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
@@ -236,6 +243,7 @@ impl EventLoop {
                     let snapshot = self.agent_api.snapshot(pending, groups, &self.unhooked, &self.shared);
                     drop(done.send(snapshot));
                 }
+                Message::Violations(after, answer) => self.shared.violations.ask(after, answer),
                 Message::Refresh(done) => {
                     self.refresh_gauges();
                     let _ = done.send(());
@@ -243,6 +251,9 @@ impl EventLoop {
                 Message::Controlled(report) => {
                     let effects = self.channel_groups.control_ended(&report, &mut self.shared);
                     self.carry_out(effects);
+                }
+                Message::GroupFinding(finding) => {
+                    self.channel_groups.record_finding(&finding, &mut self.shared)
                 }
                 Message::ScanResult(result) => {
                     let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
@@ -305,6 +316,7 @@ impl EventLoop {
             self.refuse_attach(id, request, &reason);
         }
         self.unhooked.search_if_due(&self.shared);
+        self.channel_groups.check_if_due(now);
         self.measured_memory.read_if_due(&self.shared);
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);
@@ -312,6 +324,9 @@ impl EventLoop {
 
     /// A process announces its groups.
     fn announce(&mut self, id: ProcessId, announcement: Announcement) {
+        if self.shared.processes.get(id).is_some_and(|process| process.misannounced) {
+            return;
+        }
         let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);
         let effects = self.channel_groups.announce(id, announcement, unhooked, shared);
         self.carry_out(effects);

@@ -26,6 +26,7 @@
 //! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | processes that run without the hook |
+//! | `violations` | what processes were found to do against their limits |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
@@ -58,6 +59,7 @@ mod side_thread;
 mod stalled;
 mod stream_gates;
 pub mod unhooked;
+mod violations;
 
 pub use config::{
     AgentConfig, ClientSource, Config, ConfigMistakes, Controls, GatedProcesses, OnManagerLoss,

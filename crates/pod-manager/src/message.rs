@@ -1,13 +1,13 @@
 //! Messages from other threads to the event loop.
 
 use crate::agent_api::ClientSet;
-use crate::channel_groups::ControlReport;
+use crate::channel_groups::{ControlReport, GroupFinding};
 use crate::clients::Definition;
 use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::unhooked::ownership::OwnershipProof;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse};
+use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -27,10 +27,14 @@ pub(crate) enum Message {
     SetClients(ClientSet, oneshot::Sender<Result<(), Outdated>>),
     /// Asks for what every client was promised and has used.
     Snapshot(oneshot::Sender<SnapshotResponse>),
+    /// Asks for the violations after this number, or for the next one.
+    Violations(u64, oneshot::Sender<ViolationsResponse>),
     /// Asks for up-to-date gauges.
     Refresh(oneshot::Sender<()>),
     /// A control of a channel group has ended.
     Controlled(ControlReport),
+    /// A check of a channel group has found something else than the manager has set.
+    GroupFinding(GroupFinding),
     /// The result of a search for processes without the hook.
     ScanResult(ScanResult),
     /// The result of an ownership check.

@@ -86,7 +86,9 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
 fn process_discovery(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
     let ClientSource::Agent(agent) = &config.clients else { return None };
     let simulated = config.controls == Controls::Simulated;
-    config.unhooked.then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated)) as _)
+    // The hook looks for it beside the socket, too.
+    let switch = config.socket.parent().map(|folder| folder.join("disable"));
+    config.unhooked.then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated, switch)) as _)
 }
 
 fn nvrm(simulated: bool, allows: UsableControls) -> Option<Box<dyn ControlDriver>> {

@@ -127,7 +127,9 @@ fn fetch_all<E: Entry>(fetch: &impl Fn(*mut c_uint, *mut E) -> nvmlReturn_t) -> 
                 return Ok(all);
             }
             // Processes may begin between two calls.
-            NVML_ERROR_INSUFFICIENT_SIZE if room < MAX_ENTRIES => room = (2 * room).max(count as usize).min(MAX_ENTRIES),
+            NVML_ERROR_INSUFFICIENT_SIZE if room < MAX_ENTRIES => {
+                room = (2 * room).max(count as usize).min(MAX_ENTRIES)
+            }
             error => return Err(error),
         }
     }

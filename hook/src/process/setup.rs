@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sluice_comm::Name;
 use sluice_driver_api::types::CUdevice;
-use sluice_hook_core::config::{Config, Managers};
+use sluice_hook_core::config::{Config, Managers, NODE_SETTINGS_FILE, setting};
 use sluice_hook_core::deadline_polling;
 use sluice_hook_core::device::{Device, Settings};
 use sluice_sys::step_log::StepLog;
@@ -118,7 +118,9 @@ pub(super) fn setup() -> &'static Setup {
 /// Reads the configuration. If two threads do it at once, the first result stays.
 #[cold]
 fn set_up() -> &'static Setup {
-    let (config, mistakes) = Config::read(|name| std::env::var(name).ok());
+    let node = node_settings();
+    let environment = |name: &str| std::env::var(name).ok();
+    let (config, mistakes) = Config::read(|name| setting(node.as_deref(), name, environment));
     // This library has a copy of the standard library of its own: the program's own panic hook is not touched.
     std::panic::set_hook(Box::new(|_| {}));
     let log_file = config.log.as_deref().and_then(log::open);
@@ -131,6 +133,12 @@ fn set_up() -> &'static Setup {
     let name = config.client.clone().unwrap_or_else(host_name);
     let disabled = config.disabled || has_disable_file(&config.managers);
     SETUP.publish(Setup { name: Name::shortened(&name), config, log: log_file, disabled })
+}
+
+/// The settings of the node, from the folder of this library: the node agent mounts it, and a pod cannot write there.
+fn node_settings() -> Option<String> {
+    let folder = symbols::own_path()?.parent()?.to_owned();
+    std::fs::read_to_string(folder.join(NODE_SETTINGS_FILE)).ok()
 }
 
 /// Whether the kill switch exists as a file beside the sockets.

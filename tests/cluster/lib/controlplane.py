@@ -61,6 +61,11 @@ CONTROLLERS = Program(
         f"--cluster-cidr={PODS}",
         "--use-service-account-credentials",
         "--leader-elect=false",
+        # kwok renews the leases of its nodes (fleet.py) every 50 s, the default grace period: under load its nodes became unreachable.
+        "--node-monitor-grace-period=200s",
+        # At the default of 20 requests a second the first taint of a thousand nodes stays for minutes.
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
     ],
 )
 SCHEDULER = Program(

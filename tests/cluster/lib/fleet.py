@@ -41,15 +41,33 @@ def start(nodes: int, resource: str, healthy: range | None = None, gpus: int = G
     return names
 
 
+def stop_agent(node: str, resource: str) -> None:
+    """What a node shows while its agent is away: kubelet offers no device slots."""
+    _patch(f"{node}/status", {"status": {"allocatable": {resource: "0"}}})
+
+
+def start_agent(node: str, resource: str, gpus: int) -> None:
+    """What an agent publishes when it starts: the inventory, the amounts and, through kubelet, the device slots."""
+    new = _node(node, resource, True, gpus)
+    _patch(node, {"metadata": {"annotations": new["metadata"]["annotations"]}})
+    _patch(f"{node}/status", {"status": {"allocatable": new["status"]["allocatable"]}})
+
+
+def _patch(path: str, change: dict) -> None:
+    api.request("PATCH", f"/api/v1/nodes/{path}", change, "application/merge-patch+json")
+
+
 def stop() -> None:
     api.request("DELETE", "/api/v1/nodes?labelSelector=type%3Dkwok", seconds=120)
     KWOK.stop()
 
 
 def _ready() -> int:
+    """Nodes that are Ready and accept pods: the taint of a node that is not ready goes later than its condition."""
     found = api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]
     ready = {"type": "Ready", "status": "True"}
-    return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in found)
+    accepting = [node for node in found if len(node["spec"]["taints"]) == 1]
+    return sum(any(ready.items() <= condition.items() for condition in node["status"].get("conditions", [])) for node in accepting)
 
 
 def _node(name: str, resource: str, healthy: bool, gpus: int) -> dict:

@@ -25,7 +25,7 @@ def follow_the_pages(cluster) -> None:
     asked = documentation.commands()
     assert set(asked) == {
         "Install", "See what priority does", "Annotate", "Check a manifest", "Find your pods", "Look",
-        "Divide GPUs between teams", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove", "NRI and CDI",
+        "Divide GPUs between teams", "Queue Jobs with Kueue", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove", "NRI and CDI",
     }, set(asked)
 
     documentation.run("Install")
@@ -47,6 +47,7 @@ def follow_the_pages(cluster) -> None:
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
         assert part in shown, f"{part} is not in the output of the page's commands"
 
+    # 54_kueue runs the commands of "Queue Jobs with Kueue": they need Kueue.
     described = documentation.run("Divide GPUs between teams")[2]
     assert ["requests.sluice.dev/gpu", "0", "4"] in [line.split() for line in described.splitlines()], described
     documentation.run("Troubleshooting by symptom")

@@ -12,6 +12,7 @@ SECONDS = 180
 CORE = {
     "no_pod_is_evicted_for_one_that_the_extender_refuses",
     "pods_of_the_lowest_class_are_evicted_where_they_make_room",
+    "pod_is_evicted_where_only_the_single_gpus_lack_room",
 }
 URGENT, HIGHER = "test-sluice-urgent", "test-sluice-higher"
 CLASSES = {URGENT: 1_000_000, HIGHER: 1_000}
@@ -103,6 +104,19 @@ def test_pods_of_the_lowest_class_are_evicted_where_they_make_room(cluster):
         kept = {"higher-1", "youngest-1"}
         cluster.until("its victims are gone", 30, lambda: alive(ns).keys() == kept | {"wants"})
         assert {pod: alive(ns)[pod] for pod in kept} == {pod: before[pod] for pod in kept}
+
+
+def test_pod_is_evicted_where_only_the_single_gpus_lack_room(cluster):
+    with namespace(cluster) as ns:
+        before = run(ns, share("higher-0", "0.6", 0, HIGHER), share("lower-1", "0.6", 1))
+        # The node's sum has 0.8, so kube-scheduler looks for no victims.
+        product.create(ns, share("wants", "0.5", of_class=URGENT))
+        cluster.until("it has the room", 120, lambda: product.assigned(ns).get("wants") == GPUS[1])
+        cluster.until("its victim is gone", 30, lambda: alive(ns).keys() == {"higher-0", "wants"})
+        assert alive(ns)["higher-0"] == before["higher-0"]
+        reasons = [event["message"] for event in cluster.events(ns, "lower-1") if event["reason"] == "Preempted"]
+        assert len(reasons) == 1 and NODE in reasons[0], reasons
+        product.all_running(ns)
 
 
 def test_youngest_pod_is_evicted_unless_a_budget_protects_it(cluster):

@@ -88,6 +88,8 @@ def test_amounts_survive_restarts_and_follow_the_health_of_gpus(cluster):
     with cluster.namespace() as ns:
         product.create(ns, product.idle("held", quota="0.8", memory="64Mi", gpu_uuid=GPUS[0]))
         product.all_running(ns)
+        # A process that opens a GPU after its Xid fails.
+        cluster.until("it has opened its GPU", 30, lambda: cluster.logs(ns, "held"))
         cluster.sim("xid", socket(GPUS[0]), "48")
         # The healthy GPUs, and what the pod of the other one holds.
         left = (whole[0] - 200, whole[1] - (MEMORY_BYTES >> 20) + 64)

@@ -1,4 +1,6 @@
-"""Random pods of all shapes and PriorityClasses on fifty nodes, while the schedulers restart: an oracle checks every assignment and eviction."""
+"""Random pods of all shapes and PriorityClasses on fifty nodes, while schedulers and agents restart.
+
+An oracle checks each state of the pods that the API server had, and each eviction."""
 
 import json
 import random
@@ -6,6 +8,7 @@ import time
 from collections import defaultdict
 
 from lib import api, fleet, scale
+from lib.history import History
 from lib.namespaces import until
 
 SECONDS = 900
@@ -14,7 +17,7 @@ NODES, GPUS, PODS, BATCH = 50, 2, 200, 20
 CLASSES = {None: 0, "test-random-high": 100, "test-random-highest": 200}
 
 
-def test_nothing_is_overcommitted_and_evictions_serve_higher_classes(cluster):
+def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
     seed = time.time_ns() % 1_000_000
     cluster.record("seed", seed)
     chance = random.Random(seed)
@@ -23,21 +26,18 @@ def test_nothing_is_overcommitted_and_evictions_serve_higher_classes(cluster):
     classes = {name: value for name, value in CLASSES.items() if name}
     for name, value in classes.items():
         cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
-    fleet.start(NODES, scale.RESOURCE, gpus=GPUS)
+    nodes = fleet.start(NODES, scale.RESOURCE, gpus=GPUS)
     try:
-        with cluster.namespace() as ns:
+        with cluster.namespace() as ns, History(ns) as history:
             start()
-            shapes = {}
             for first in range(0, PODS, BATCH):
                 for number in range(first, first + BATCH):
-                    created = api.request("POST", f"/api/v1/namespaces/{ns}/pods", pod(chance, ns, f"p{number}"))
-                    shapes[created["metadata"]["uid"]] = created
-                for program in (scale.EXTENDER, scale.WITH_EXTENDER):
-                    if chance.random() < 0.3:
-                        program.stop()
-                start()
+                    api.request("POST", f"/api/v1/namespaces/{ns}/pods", pod(chance, ns, f"p{number}"))
+                restart_some(chance, nodes)
             until("no pod that waits fits on a GPU", 300, lambda: is_settled(ns), every=1)
-            check_evictions(cluster, ns, shapes)
+            events = history.until_now()
+            check_gpus(events)
+            check_evictions(cluster, ns, events)
             scale.clear(ns)
     finally:
         scale.WITH_EXTENDER.stop()
@@ -45,6 +45,19 @@ def test_nothing_is_overcommitted_and_evictions_serve_higher_classes(cluster):
         fleet.stop()
         for name in classes:
             cluster.delete("priorityclass", name)
+
+
+def restart_some(chance: random.Random, nodes: list[str]) -> None:
+    """Restarts each program with a probability of 0.3, and the agents of five nodes while kube-scheduler goes on."""
+    agents = chance.sample(nodes, 5)
+    for node in agents:
+        fleet.stop_agent(node, scale.RESOURCE)
+    for program in (scale.EXTENDER, scale.WITH_EXTENDER):
+        if chance.random() < 0.3:
+            program.stop()
+    start()
+    for node in agents:
+        fleet.start_agent(node, scale.RESOURCE, GPUS)
 
 
 def start() -> None:
@@ -105,12 +118,24 @@ def on_gpus(pods: list[dict]) -> dict[str, list[tuple[bool, int, int]]]:
     return holds
 
 
+def check_gpus(events: list[tuple[str, dict]]) -> None:
+    """No GPU had more than it holds at any time."""
+    bound = {}
+    for kind, one in events:
+        if kind == "DELETED":
+            bound.pop(one["metadata"]["uid"], None)
+        elif one["spec"].get("nodeName"):
+            if one["metadata"]["uid"] not in bound:
+                on_gpus([*bound.values(), one])
+            bound[one["metadata"]["uid"]] = one
+
+
 def is_settled(ns: str) -> bool:
-    """Nothing ends, and no pod that waits fits on a node. Asserts that no GPU is overcommitted at any time."""
+    """Nothing ends, and no pod that waits fits on a node."""
     pods = found(ns)
-    holds = on_gpus(pods)
     if any("deletionTimestamp" in one["metadata"] for one in pods):
         return False
+    holds = on_gpus(pods)
     nodes = {}
     for node in api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]:
         gpus = json.loads(node["metadata"]["annotations"]["sluice.dev/gpus"])["gpus"]
@@ -138,27 +163,56 @@ def fits(pod: dict, gpus: list[list[tuple[bool, int, int]]]) -> bool:
     )
 
 
-def check_evictions(cluster, ns: str, shapes: dict[str, dict]) -> None:
-    """Each victim had a lower class than the pod that evicted it, and each such pod of the highest class is bound.
+def check_evictions(cluster, ns: str, events: list[tuple[str, dict]]) -> None:
+    """Each victim had a lower class than the pod for which it was evicted. That pod, or later one of a still higher class, got the room."""
+    pods = {one["metadata"]["uid"]: one for _, one in events}
+    begun, gone, bound = {}, {}, {}
+    for at, (kind, one) in enumerate(events):
+        uid = one["metadata"]["uid"]
+        if "deletionTimestamp" in one["metadata"]:
+            begun.setdefault(uid, at)
+        if one["spec"].get("nodeName"):
+            bound.setdefault(uid, at)
+        if kind == "DELETED":
+            gone[uid] = at
+    evicted = preempted(cluster, ns)
+    cluster.record("evicted", len(evicted))
+    assert evicted, "no pod was evicted: the pods did not fill the GPUs"
+    superseded, vain = 0, []
+    for victim, (preemptor, node) in evicted.items():
+        title = f"{name(pods[victim])} on {node} for {name(pods[preemptor])}"
+        assert priority(pods[victim]) < priority(pods[preemptor]), f"{title}: of the same class or a higher one"
+        assert victim in gone, f"{title}: still there"
+        if preemptor in bound and pods[preemptor]["spec"]["nodeName"] == node:
+            continue
+        freed = {gpu for other, why in evicted.items() if why == (preemptor, node) for gpu in gpus_of(pods[other])}
+        takers = [uid for uid, at in bound.items() if at > begun[victim] and priority(pods[uid]) > priority(pods[preemptor]) and freed & gpus_of(pods[uid])]
+        superseded += bool(takers)
+        if not takers:
+            where = pods[preemptor]["spec"].get("nodeName", "no node")
+            vain.append(f"{title}, which is on {where}")
+    cluster.record("evicted_for_pods_of_which_a_higher_one_took_the_room", superseded)
+    assert not vain, f"{len(vain)} of {len(evicted)} evictions were in vain: {vain}"
 
-    A pod of a lower class may lose the room of its victims to a later pod of a higher class, as with any kube-scheduler.
-    """
-    now = {one["metadata"]["uid"]: one for one in found(ns)}
-    evicted = {}
+
+def preempted(cluster, ns: str) -> dict[str, tuple[str, str]]:
+    """UIDs of the victims; for each the preemptor's UID and the node."""
+    found = {}
     for event in cluster.events(ns):
         if event["reason"] == "Preempted":
             # "Preempted by pod UID on node NAME"
             words = event["message"].split()
-            evicted[event["involvedObject"]["uid"]] = (words[3], words[-1])
-    elsewhere = 0
-    for victim, (preemptor, node) in evicted.items():
-        priority = shapes[preemptor]["spec"]["priority"]
-        name = shapes[preemptor]["metadata"]["name"]
-        assert shapes[victim]["spec"]["priority"] < priority, f"{name} evicted a pod of its own class or a higher one"
-        assert victim not in now, f"{victim} was evicted for {name} and is still there"
-        bound_to = now[preemptor]["spec"].get("nodeName") if preemptor in now else node
-        elsewhere += bound_to != node
-        assert bound_to or priority < max(CLASSES.values()), f"{name} has the highest class, evicted a pod and still waits"
-    cluster.record("evicted", len(evicted))
-    cluster.record("evicted_for_pods_that_are_not_on_the_node", elsewhere)
-    assert evicted, "no pod was evicted: the pods did not fill the GPUs"
+            found[event["involvedObject"]["uid"]] = (words[3], words[-1])
+    return found
+
+
+def name(pod: dict) -> str:
+    return pod["metadata"]["name"]
+
+
+def priority(pod: dict) -> int:
+    return pod["spec"]["priority"]
+
+
+def gpus_of(pod: dict) -> set[str]:
+    return set(pod["metadata"]["annotations"]["sluice.dev/assigned-gpu"].split(","))

@@ -427,7 +427,11 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.print_logs();
+            return self.print_logs();
         }
+        // No program of these tests avoids the limits, so each violation is a mistake of the manager.
+        let log = self.manager_log();
+        let violation = log.lines().find(|line| line.contains("violation: "));
+        assert_eq!(violation, None, "the manager counted a violation");
     }
 }

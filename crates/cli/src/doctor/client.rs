@@ -20,6 +20,8 @@ struct SliceDecision {
     default_ms: f64,
     /// Default slices are in force on this GPU.
     default_in_force: bool,
+    /// Violations of the client's limits so far.
+    violations: f64,
 }
 
 /// Prints the decision for a client.
@@ -34,8 +36,13 @@ pub(super) fn run(client: &str, metrics: SocketAddr, as_json: bool) -> anyhow::R
 
 impl SliceDecision {
     fn read(metrics: &Metrics, client: &str) -> Option<Self> {
-        let label = format!("client=\"{client}\"");
-        let of = |metric, mode| metrics.sum(metric, &[&label, &format!("mode=\"{mode}\"")]);
+        // A pod is named NAMESPACE/POD.
+        let label = match client.split_once('/') {
+            Some((namespace, pod)) => [format!("namespace=\"{namespace}\""), format!("pod=\"{pod}\"")],
+            None => [format!("client=\"{client}\""), String::new()],
+        };
+        let [one, other] = &label;
+        let of = |metric, mode| metrics.sum(metric, &[one, other, &format!("mode=\"{mode}\"")]);
         let median_ms = |mode| of("sluice_client_burst_seconds", mode).map(|seconds| seconds * 1e3);
         Some(Self {
             client: client.to_owned(),
@@ -44,11 +51,22 @@ impl SliceDecision {
             short_ms: median_ms("short")?,
             default_ms: median_ms("default")?,
             default_in_force: metrics.sum("sluice_default_slices", &[])? > 0.0,
+            violations: metrics.sum("sluice_violations_total", &[one, other]).unwrap_or(0.0),
         })
     }
 
     fn text(&self) -> String {
-        let Self { client, want_short, want_default, short_ms, default_ms, default_in_force } = self;
+        let (slices, violations) = (self.slices(), self.violations);
+        if violations == 0.0 {
+            return slices;
+        }
+        format!(
+            "{slices}\n  violations of its limits: {violations} (by kind: sluice_violations_total; docs/security.md)"
+        )
+    }
+
+    fn slices(&self) -> String {
+        let Self { client, want_short, want_default, short_ms, default_ms, default_in_force, .. } = self;
         let in_force = if *default_in_force { "default (2048 µs)" } else { "short (1 µs)" };
         if want_short + want_default == 0.0 {
             return format!("{client}: no latency-critical process is attached");

@@ -122,6 +122,16 @@ impl<'a> ReportView<'a> {
         self.0[report::POSTPONED_NS].fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// The address at which the process has mapped its grant page; 0: unknown.
+    pub fn grant_address(&self) -> u64 {
+        read(self.0, report::GRANT_ADDRESS)
+    }
+
+    /// Reports the address at which the grant page is mapped.
+    pub fn set_grant_address(&self, address: u64) {
+        self.0[report::GRANT_ADDRESS].store(address, Ordering::Release);
+    }
+
     /// Whether best-effort clients should have the driver's default time slices beside this process.
     pub fn wants_default_slices(&self) -> bool {
         read(self.0, report::WANTS_DEFAULT_SLICES) == 1

@@ -92,3 +92,22 @@ fn kill_switch_is_off_for_empty_and_zero() {
     assert!(!read(&[("SLUICE_DISABLE", "")]).0.disabled);
     assert!(read(&[("SLUICE_DISABLE", "yes")]).0.disabled);
 }
+
+#[test]
+fn with_settings_of_the_node_the_environment_neither_disables_nor_redirects() {
+    let environment = |name: &str| match name {
+        "SLUICE_DISABLE" => Some("1".to_owned()),
+        "SLUICE_SOCKET" => Some("/nowhere".to_owned()),
+        "SLUICE_HINTS" => Some("off".to_owned()),
+        _ => None,
+    };
+    let config = |node: Option<&str>| Config::read(|name| setting(node, name, environment)).0;
+    assert!(config(None).disabled);
+    let on_node = config(Some("# A comment\nSLUICE_SOCKET_DIR=/run/other\n"));
+    assert!(!on_node.disabled);
+    assert_eq!(on_node.managers, Managers::Directory { path: "/run/other".into(), explicit: true });
+    assert!(!on_node.hold_kernels.automatic, "settings without a limit are the program's");
+    let usual = Managers::Directory { path: DEFAULT_SOCKET_DIR.into(), explicit: false };
+    assert_eq!(config(Some("")).managers, usual);
+    assert!(config(Some("SLUICE_DISABLE=1")).disabled);
+}

@@ -15,6 +15,10 @@ pub const LIBRARY_FILE: &str = "libsluice.so";
 /// The name of the file that becomes a container's /etc/ld.so.preload.
 pub const PRELOAD_FILE: &str = "ld.so.preload";
 
+/// The hook looks for it beside itself: where it exists, the environment of a process does not switch the limits off.
+const NODE_SETTINGS_FILE: &str = "node.env";
+const NODE_SETTINGS: &str = "# The environment of a process does not switch Sluice off on this node: a file `disable` in /run/sluice does.\n";
+
 /// Every process of every container loads the library: all users may read it, none may write it.
 const FOLDER_MODE: u32 = 0o755;
 const LIBRARY_MODE: u32 = 0o755;
@@ -75,6 +79,7 @@ impl Library {
         let files = [
             FileSpec { name: LIBRARY_FILE, content: &content, mode: LIBRARY_MODE },
             FileSpec { name: PRELOAD_FILE, content: preload.as_bytes(), mode: PRELOAD_MODE },
+            FileSpec { name: NODE_SETTINGS_FILE, content: NODE_SETTINGS.as_bytes(), mode: PRELOAD_MODE },
         ];
         let _lock = self.lock()?;
         let folder = self.root.join(&version);

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
     ExceededLimit, ReportMemoryRequest, SetClientsRequest, SnapshotRequest, SnapshotResponse,
+    ViolationsRequest, ViolationsResponse,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -46,6 +47,18 @@ pub async fn snapshot(socket: &Path, deadline: Duration) -> Result<SnapshotRespo
     within(deadline, async {
         let mut manager = connect(socket).await?;
         let answer = manager.snapshot(SnapshotRequest {}).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| ControlError::Refused(Box::new(status)))
+    })
+    .await
+}
+
+/// The violations after number `after`, as soon as there is one, or an empty answer after 20 s.
+pub(crate) async fn violations(socket: &Path, after: u64) -> Result<ViolationsResponse, ControlError> {
+    /// The manager answers after 20 s at the latest.
+    const DEADLINE: Duration = Duration::from_secs(25);
+    within(DEADLINE, async {
+        let mut manager = connect(socket).await?;
+        let answer = manager.violations(ViolationsRequest { after }).await;
         answer.map(tonic::Response::into_inner).map_err(|status| ControlError::Refused(Box::new(status)))
     })
     .await

@@ -5,7 +5,7 @@
 //! again by themselves.
 
 mod abandoned_sockets;
-mod control_client;
+pub(crate) mod control_client;
 mod escrow;
 mod flags;
 mod memory_reports;

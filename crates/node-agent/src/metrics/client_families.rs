@@ -102,6 +102,12 @@ pub(super) fn add(
         let labels = [own.as_slice(), &[("reason", reason.as_str())]].concat();
         families.gauge(name, help, &labels)?.set(f64::from(*processes));
     }
+    for (kind, violations) in &usage.violations {
+        let name = "sluice_client_violations_total";
+        let help = "Violations of the pod's limits by its processes, by kind";
+        let labels = [own.as_slice(), &[("kind", kind.as_str())]].concat();
+        families.counter(name, help, &labels)?.inc_by(*violations as f64);
+    }
     for process in &usage.processes {
         let container = pod.and_then(|pod| pod.container_names.get(&process.container_id));
         let labels = labels_in(container.map_or("", String::as_str));

@@ -37,6 +37,8 @@ pub enum Reason {
     InjectionChanged,
     /// There is no path by which containers could get their GPUs.
     InjectionUnavailable,
+    /// A process of a pod did something against the pod's limits.
+    LimitViolated,
     /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
     GpuMemoryLimitReached,
     /// A container was created without what the agent gives to it.
@@ -53,6 +55,7 @@ impl Reason {
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
         }

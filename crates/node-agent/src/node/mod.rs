@@ -6,6 +6,7 @@ mod node_metadata;
 pub mod node_object;
 mod node_status;
 mod node_writer;
+pub mod violation_events;
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,10 @@ fn names(folder: &Path) -> BTreeSet<String> {
 /// Asserts that the version is complete and contains no other file.
 fn assert_whole(host: &Host, content: &[u8]) {
     let folder = host.folder(content);
-    assert_eq!(names(&folder), BTreeSet::from(["ld.so.preload".to_owned(), "libsluice.so".to_owned()]));
+    assert_eq!(
+        names(&folder),
+        BTreeSet::from(["ld.so.preload", "libsluice.so", "node.env"].map(str::to_owned))
+    );
     assert_eq!(fs::read(folder.join("libsluice.so")).unwrap(), content);
     let preload = fs::read_to_string(folder.join("ld.so.preload")).unwrap();
     assert_eq!(preload, format!("/usr/lib/sluice/{}/libsluice.so\n", Version::of(content)));

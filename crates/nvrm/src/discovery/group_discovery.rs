@@ -71,6 +71,11 @@ impl GroupDiscovery {
         self.files.forget_holders(|(key, _)| !present.contains(key));
     }
 
+    /// Begins a scan of some processes only: what was found of the others stays.
+    pub fn continue_scan(&mut self) {
+        self.scan += 1;
+    }
+
     /// Inspects a process: returns its open files that lead to compute groups, of one GPU if `gpu` names it by UUID. A file that leads
     /// only to other GPUs is returned without groups.
     /// Errors: [`DiscoveryError`]; also if one of the groups could not be disabled, because a process of which a part continues is not

@@ -18,6 +18,8 @@ pub(super) struct Nomination {
     demand: Arc<Demand>,
     /// When a proposal ends that kube-scheduler did not accept. `None`: the pod is nominated.
     deadline_ns: Option<u64>,
+    /// Until when the pod waits for its node, since kube-scheduler did not propose the node.
+    waits_until_ns: Option<u64>,
 }
 
 /// A node that was proposed to kube-scheduler, with the pods to evict there and the GPUs that become free.
@@ -47,7 +49,11 @@ impl Index {
             let pods = self.nominations.entry(node).or_default();
             let is_nominated = pods.contains_key(pod);
             let deadline_ns = (!is_nominated).then_some(deadline_ns);
-            pods.insert(Arc::from(pod), Nomination { gpus, victims, demand: demand.clone(), deadline_ns });
+            let demand = demand.clone();
+            pods.insert(
+                Arc::from(pod),
+                Nomination { gpus, victims, demand, deadline_ns, waits_until_ns: None },
+            );
         }
     }
 
@@ -64,6 +70,7 @@ impl Index {
                 victims: Vec::new(),
                 demand: Arc::new(demand.clone()),
                 deadline_ns: None,
+                waits_until_ns: None,
             },
         };
         self.remove_nominations(pod, |_| true);
@@ -115,6 +122,32 @@ impl Index {
         let victims = nomination.map(|one| one.victims.as_slice()).unwrap_or_default();
         victims.iter().any(|victim| self.pods.contains_key(victim))
             || !self.possibly_ended_pods(demand, std::iter::once(node), is_ending).is_empty()
+    }
+
+    /// The node that the pod is nominated to.
+    pub fn nominated_node(&self, pod: &str) -> Option<&Arc<str>> {
+        let is_nominated = |one: &Nomination| one.deadline_ns.is_none();
+        self.nominations
+            .iter()
+            .find(|(_, pods)| pods.get(pod).is_some_and(is_nominated))
+            .map(|(node, _)| node)
+    }
+
+    /// Whether nodes were proposed for the pod, of which kube-scheduler is choosing one.
+    pub fn has_proposals(&self, pod: &str) -> bool {
+        self.nominations.values().any(|pods| pods.get(pod).is_some_and(|one| one.deadline_ns.is_some()))
+    }
+
+    /// Whether the pod fits on the node now.
+    pub fn has_room(&self, pod: &str, node: &str, demand: &Demand) -> bool {
+        !self.best(pod, demand, std::iter::once(node), 1).is_empty()
+    }
+
+    /// Whether the pod still waits for its nominated node, which cannot take it now for a reason other than GPUs. The first
+    /// call determines until when.
+    pub fn waits_for_node(&mut self, pod: &str, node: &str, now_ns: u64, until_ns: u64) -> bool {
+        let nomination = self.nominations.get_mut(node).and_then(|pods| pods.get_mut(pod));
+        nomination.is_some_and(|one| *one.waits_until_ns.get_or_insert(until_ns) > now_ns)
     }
 
     /// The pod may take the room of nominated pods below this priority: none if it is nominated itself. Otherwise its own

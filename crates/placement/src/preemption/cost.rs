@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 
 use super::{Candidate, Evictable};
 
-/// Cost of a set. The fields are compared in their order.
+/// Cost of a set of victims. The fields are compared in their order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cost {
+pub struct Cost {
     pub(super) violations: u32,
     /// `None` without a victim that is not ending already.
     highest_priority: Option<i32>,

@@ -18,6 +18,8 @@ use crate::node::Node;
 use crate::outcome::Reservation;
 use search::{Problem, Set, least_set};
 
+pub use cost::Cost;
+
 /// What the caller knows of a bound pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evictable {
@@ -60,6 +62,8 @@ pub struct Victims {
     pub gpus: Vec<Arc<str>>,
     /// Number of evictions that a disruption budget does not allow.
     pub violations: u32,
+    /// What the evictions cost, beside those on other nodes.
+    pub cost: Cost,
 }
 
 /// A pod that may be evicted, with its reservation.
@@ -116,6 +120,7 @@ impl Index {
             pods: set.victims.iter().map(|one| one.pod.clone()).collect(),
             gpus: target.iter().map(|slot| slot.uuid.clone()).collect(),
             violations: set.cost.violations,
+            cost: set.cost,
         })
     }
 }

@@ -8,16 +8,20 @@ use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
     ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
-    SnapshotResponse,
+    SnapshotResponse, ViolationsRequest, ViolationsResponse,
 };
 use std::io;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
+
+/// How long a question for the next violation waits.
+const NEXT_VIOLATION_WITHIN: Duration = Duration::from_secs(20);
 
 /// Serves on a socket that is published once the event loop has answered for the first time.
 pub(crate) fn start(socket: UnixSocket, remote: Remote) -> Result<SideThread> {
@@ -89,6 +93,20 @@ impl PodManager for Service {
             Err(Outdated { in_force }) => Err(Status::failed_precondition(format!(
                 "generation {generation} is older than {in_force}, which is in force"
             ))),
+        }
+    }
+
+    async fn violations(
+        &self,
+        request: Request<ViolationsRequest>,
+    ) -> Result<Response<ViolationsResponse>, Status> {
+        let after = request.into_inner().after;
+        let (sender, answer) = oneshot::channel();
+        self.remote.send(Message::Violations(after, sender));
+        match tokio::time::timeout(NEXT_VIOLATION_WITHIN, answer).await {
+            Ok(Ok(violations)) => Ok(Response::new(violations)),
+            Ok(Err(_)) => Err(Status::unavailable("the event loop has ended")),
+            Err(_) => Ok(Response::new(ViolationsResponse { last: after, violations: Vec::new() })),
         }
     }
 

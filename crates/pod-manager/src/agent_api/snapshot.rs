@@ -6,6 +6,7 @@ use crate::clients::{Client, ClientKey};
 use crate::shared::Shared;
 use crate::unhooked::scanning::ObstacleKind;
 use crate::unhooked::{Unhooked, scheduled};
+use crate::violations::ViolationKind;
 use sluice_core::ClientId;
 use sluice_core::ledger::Class;
 use sluice_proto::control::{self, ClientUsage, SnapshotResponse, Steering};
@@ -77,6 +78,12 @@ fn usage_of(
         grants: client.metrics.grants.granted.get(),
         wait_ns: client.wait_ns,
         delayed_ns: client.delayed_ns,
+        violations: ViolationKind::LABELS
+            .iter()
+            .zip(&client.metrics.violations)
+            .filter(|(_, counter)| counter.get() > 0)
+            .map(|(kind, counter)| ((*kind).to_owned(), counter.get()))
+            .collect(),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
         adopted_processes: u32::try_from(scheduled(id, processes, groups)).unwrap_or(u32::MAX),

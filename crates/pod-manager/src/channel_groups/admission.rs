@@ -46,6 +46,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Effects {
         self.postponed.remove(&id);
+        self.announced.insert(id, announcement.contexts.iter().map(handles_of).collect());
         match self.admit(id, &announcement.contexts, shared) {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {

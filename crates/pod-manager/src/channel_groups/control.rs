@@ -17,6 +17,12 @@ pub trait ChannelControl: Send {
     /// Makes one control of a context's channel group, or returns why it was not made. A disabled group leaves the GPU and does not run
     /// until it is enabled.
     fn make(&mut self, context: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure>;
+
+    /// The group's time slice in microseconds as it was set last, by whichever process. `None`: it cannot be read.
+    fn slice_us(&mut self, context: &ContextHandles) -> Option<u64>;
+
+    /// How often the GPU has switched the group out. `None`: it cannot be read.
+    fn switches(&mut self, context: &ContextHandles) -> Option<u32>;
 }
 
 /// Why a control was not made.
@@ -107,6 +113,15 @@ impl ChannelControl for Driver {
             ControlOp::Enable => controls.enable(*client, *subdevice, channels),
         };
         made.map_err(failure)
+    }
+
+    fn slice_us(&mut self, context: &ContextHandles) -> Option<u64> {
+        self.controls.timeslice(context.client, context.channel_group).ok()
+    }
+
+    fn switches(&mut self, context: &ContextHandles) -> Option<u32> {
+        let ContextHandles { client, subdevice, channel_group, .. } = *context;
+        self.controls.ctxsw_stats(client, subdevice, channel_group).ok().map(|stats| stats.saves)
     }
 }
 

@@ -3,6 +3,7 @@
 //! It owns the control descriptors and closes them. One control is in flight at a time: the event loop requests the next one after the
 //! report of the last.
 
+use super::group_check::{DisabledGroups, compare_slice};
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::io::Closer;
 use crate::message::{Message, Remote};
@@ -30,6 +31,10 @@ pub(crate) enum ControlRequest {
     Close(ControlDescriptorId),
     /// Make a control and report.
     Make(Control),
+    /// Compare time slices and counts of switches with what was set. Findings are reported.
+    Check,
+    /// Other processes have made controls: what was read before does not count.
+    ForgetChecks,
     /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
     Forget(GroupId),
     /// Return every group to the driver's defaults, as far as the time allows, report that and end.
@@ -63,7 +68,8 @@ impl ControlExecutor {
         let (sender, requests) = channel();
         let wants_copies = escrow.is_some();
         let (descriptors, groups) = (HashMap::new(), HashMap::new());
-        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices };
+        let disabled = DisabledGroups::new();
+        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices, disabled };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
     }
@@ -114,6 +120,7 @@ struct Worker {
     /// `None`: copies are not escrowed.
     escrow: Option<EscrowClient>,
     sets_slices: bool,
+    disabled: DisabledGroups,
 }
 
 impl Worker {
@@ -135,6 +142,8 @@ impl Worker {
                     let report = ControlReport { control, result, took: begun.elapsed() };
                     self.remote.send(Message::Controlled(report));
                 }
+                ControlRequest::Check => self.check(),
+                ControlRequest::ForgetChecks => self.disabled = DisabledGroups::new(),
                 ControlRequest::Forget(group) => self.forget(group),
                 ControlRequest::Restore(timeout, done) => {
                     self.restore(timeout);
@@ -168,15 +177,50 @@ impl Worker {
         }
     }
 
-    fn make(&mut self, group: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
-        let group = self.groups.get_mut(&group).ok_or(ControlFailure::Gone)?;
+    fn make(&mut self, id: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
+        if op == ControlOp::Enable && self.disabled.watches(id) {
+            self.compare_switches(id);
+            self.disabled.forget(id, false);
+        }
+        let group = self.groups.get_mut(&id).ok_or(ControlFailure::Gone)?;
         let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
         let made = control.make(&group.handles, op);
         group.record(op, made.is_ok());
+        if op == ControlOp::Disable && made.is_ok() && !group.handles.channels.is_empty() {
+            self.disabled.disabled(id, || control.switches(&group.handles));
+        }
         made
     }
 
+    fn check(&mut self) {
+        for id in self.disabled.watched() {
+            self.compare_switches(id);
+        }
+        for (id, group) in &self.groups {
+            let control = self.descriptors.get_mut(&group.descriptor).filter(|_| self.sets_slices);
+            let (Some(control), Some(set_us)) = (control, group.known.slice_us) else { continue };
+            let finding =
+                control.slice_us(&group.handles).and_then(|found| compare_slice(*id, found, set_us));
+            if let Some(finding) = finding {
+                self.remote.send(Message::GroupFinding(finding));
+                // A failed control leaves the slice unknown, as it is.
+                let _ = control.make(&group.handles, ControlOp::SetSlice(set_us));
+            }
+        }
+    }
+
+    /// Reports a disabled group that has run.
+    fn compare_switches(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get(&id) else { return };
+        let Some(control) = self.descriptors.get_mut(&group.descriptor) else { return };
+        let finding = control.switches(&group.handles).and_then(|count| self.disabled.compare(id, count));
+        if let Some(finding) = finding {
+            self.remote.send(Message::GroupFinding(finding));
+        }
+    }
+
     fn forget(&mut self, group: GroupId) {
+        self.disabled.forget(group, true);
         if let Some(ControlledGroup { descriptor, .. }) = self.groups.remove(&group) {
             self.escrow(|escrow| escrow.send(EscrowMessage::Forget(group.0), None));
             self.close_if_unused(descriptor);

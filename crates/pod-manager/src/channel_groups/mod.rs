@@ -9,6 +9,7 @@ mod announcement;
 mod control;
 mod escrow;
 mod executor;
+mod group_check;
 mod scheduling;
 
 pub(crate) use admission::Admission;
@@ -17,6 +18,7 @@ pub(crate) use control::allowed_controls;
 pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
 pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
+pub(crate) use group_check::GroupFinding;
 
 use crate::effect::{Effect, Effects};
 use crate::shared::Shared;
@@ -31,6 +33,11 @@ use tracing::warn;
 
 /// How long the end of the manager waits until all groups have the driver's defaults again.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time between two checks of all groups.
+const CHECK_INTERVAL_NS: u64 = 500_000_000;
+/// How long it may take until all groups are set anew.
+const UNCHECKED_NS: u64 = 2_000_000_000;
 
 /// A group under control.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +58,12 @@ pub(crate) struct ChannelGroups {
     /// How many groups each client may still announce.
     announcement_limits: HashMap<ClientId, RateLimiter>,
     postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
+    /// What each process announced last, whether it was accepted or not.
+    announced: HashMap<ProcessId, HashSet<(u32, u32)>>,
+    /// When the groups are checked next.
+    next_check: u64,
+    /// Until then findings do not count.
+    unchecked_until: u64,
     /// Number of the last group or control descriptor.
     last: u64,
 }
@@ -68,6 +81,9 @@ impl ChannelGroups {
             groups: HashMap::new(),
             announcement_limits: HashMap::new(),
             postponed: HashMap::new(),
+            announced: HashMap::new(),
+            next_check: 0,
+            unchecked_until: 0,
             last: 0,
         }
     }
@@ -83,7 +99,39 @@ impl ChannelGroups {
             PostponedUntil::Time(at) => Some(*at),
             PostponedUntil::Proven(_) => None,
         });
-        postponed.chain(self.scheduler.next_wakeup(now)).min()
+        let check = (!self.groups.is_empty()).then_some(self.next_check);
+        postponed.chain(self.scheduler.next_wakeup(now)).chain(check).min()
+    }
+
+    /// Requests the check of all groups if it is due.
+    pub(crate) fn check_if_due(&mut self, now: u64) {
+        if !self.groups.is_empty() && now >= self.next_check {
+            self.next_check = now.saturating_add(CHECK_INTERVAL_NS);
+            self.executor.request(ControlRequest::Check);
+        }
+    }
+
+    /// The manager did not run, and hooks have enabled their groups and restored the slices meanwhile: all groups are set anew, and what is
+    /// found until then is no violation.
+    pub(crate) fn forget_checks(&mut self, now: u64) {
+        self.unchecked_until = now.saturating_add(UNCHECKED_NS);
+        self.executor.request(ControlRequest::ForgetChecks);
+    }
+
+    /// Records what a check has found. A process that has closed its channel has enabled its groups itself, as its hook does then.
+    pub(crate) fn record_finding(&self, finding: &GroupFinding, shared: &mut Shared) {
+        let owner = self.groups.get(&finding.group).and_then(|group| shared.processes.get(group.process));
+        let owner = owner.filter(|process| process.is_attached() || process.unhooked);
+        let Some((client, pid)) = owner.map(|process| (process.client, process.pid)) else { return };
+        if shared.io.now() >= self.unchecked_until {
+            shared.record_violation(client, pid, finding.kind, &finding.what);
+        }
+    }
+
+    /// The groups that a process announced last; `None` while an announcement of it is postponed.
+    pub(crate) fn announced(&self, id: ProcessId) -> Option<HashSet<(u32, u32)>> {
+        let is_settled = !self.postponed.contains_key(&id);
+        is_settled.then(|| self.announced.get(&id).cloned().unwrap_or_default())
     }
 
     /// Forgets a client that will not come back.
@@ -188,6 +236,7 @@ impl ChannelGroups {
 
     /// Forgets all groups of a process that has ended: the driver has freed them.
     pub(crate) fn forget_process(&mut self, id: ProcessId) -> Effects {
+        self.announced.remove(&id);
         let its: Vec<GroupId> = self.of_process(id).map(|(group, _)| group).collect();
         its.into_iter().filter_map(|group| self.forget_group(group)).collect()
     }
@@ -201,6 +250,7 @@ impl ChannelGroups {
     /// Releases a process's groups: it is token-scheduled from here on.
     pub(crate) fn release(&mut self, id: ProcessId, shared: &mut Shared) {
         self.postponed.remove(&id);
+        self.announced.remove(&id);
         self.scheduler.remove_process(id, &mut shared.grants.ledger, shared.io.now());
     }
 

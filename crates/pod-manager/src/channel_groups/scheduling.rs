@@ -61,7 +61,7 @@ impl ChannelGroups {
 
     /// A control has ended.
     pub(crate) fn control_ended(&mut self, report: &ControlReport, shared: &mut Shared) -> Effects {
-        let Shared { clients, processes, grants, io } = shared;
+        let Shared { clients, processes, grants, io, .. } = shared;
         let ControlReport { control, result, took } = report;
         let outcome = match result {
             Ok(()) => ControlOutcome::Done,
@@ -105,7 +105,7 @@ impl ChannelGroups {
 
     /// Takes the processes from probation whose groups can be controlled again.
     pub(crate) fn end_probation(&mut self, shared: &mut Shared) -> Effects {
-        let Shared { clients, processes, grants, io } = shared;
+        let Shared { clients, processes, grants, io, .. } = shared;
         let ended = self.scheduler.end_probation(&mut grants.ledger, io.now());
         for id in &ended {
             if io.may_log("probation", processes.client_of(*id).into()).is_some() {

@@ -1,6 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
+use crate::unhooked::scanning::GrantPageMapping;
 use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
 use sluice_comm::page::{
     FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, ReturnedGrant, UNLIMITED,
@@ -9,8 +10,10 @@ use sluice_core::channel_groups::Activity;
 use sluice_core::deadlines::UrgentWork;
 use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 
 /// The grant page, which the manager writes, and the report page, which the process writes.
 #[derive(Debug)]
@@ -18,6 +21,7 @@ pub(crate) struct Pages {
     grant: SharedPage,
     report: SharedPage,
     pub(crate) grant_fd: OwnedFd,
+    grant_inode: u64,
     pub(crate) report_fd: OwnedFd,
     /// The version that the process's hook understands.
     pub(crate) version: u32,
@@ -49,12 +53,14 @@ impl Pages {
         GrantView::new(grant.words()).set_flags(flags);
         SharedPage::seal_future_write(&writable)?;
         let grant_fd = SharedPage::reopen_read_only(&writable)?;
+        let grant_inode = File::from(grant_fd.try_clone()?).metadata()?.ino();
         let (report, report_fd) = SharedPage::create("sluice-report")?;
         ReportView::new(report.words()).init_as(version);
         let pages = Self {
             grant,
             report,
             grant_fd,
+            grant_inode,
             report_fd,
             version,
             busy: BusyMeter::new(0, now),
@@ -101,6 +107,12 @@ impl Pages {
 
     pub(crate) fn grant(&self) -> GrantView<'_> {
         GrantView::new(self.grant.words())
+    }
+
+    /// Where the process says that it has mapped the grant page; `None` if it does not say.
+    pub(crate) fn grant_mapping(&self) -> Option<GrantPageMapping> {
+        let address = self.report().grant_address();
+        (address != 0).then_some(GrantPageMapping { address, inode: self.grant_inode })
     }
 
     pub(crate) fn report(&self) -> ReportView<'_> {

@@ -26,6 +26,9 @@ pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
 pub(crate) struct Process {
     /// It runs without the hook, and its groups were found from outside. It has neither connections nor pages.
     pub(crate) unhooked: bool,
+    /// It has attached and has other channel groups than it announced. It is scheduled as a process without the hook: its announcements and
+    /// the activity that it reports do not count.
+    pub(crate) misannounced: bool,
     pub(crate) client: ClientId,
     /// For logs.
     pub(crate) label: String,
@@ -56,6 +59,7 @@ impl Process {
     pub(crate) fn new(client: ClientId, label: String, container: Option<String>) -> Self {
         Self {
             unhooked: false,
+            misannounced: false,
             client,
             label,
             pid: None,
@@ -115,7 +119,8 @@ impl Process {
 
     /// The activity that it reports. One without pages, or whose hook does not report it, counts as busy, a stalled one as idle.
     pub(crate) fn activity(&self) -> Activity {
-        self.stall.activity(self.pages.as_ref().map_or(Activity::UNKNOWN, Pages::activity))
+        let pages = self.pages.as_ref().filter(|_| !self.misannounced);
+        self.stall.activity(pages.map_or(Activity::UNKNOWN, Pages::activity))
     }
 
     /// Whether it reports that best-effort clients should have default slices beside it.

@@ -5,6 +5,7 @@ mod departed;
 use super::{Pages, Process};
 use crate::io::Io;
 use crate::poller::Source;
+use crate::unhooked::scanning::GrantPageMapping;
 use departed::Departed;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::page::Flags;
@@ -123,9 +124,20 @@ impl Processes {
         self.by_client.contains_key(&client)
     }
 
-    /// The kernel identities of the attached processes.
+    /// The kernel identities of the attached processes, without those that are scheduled from outside.
     pub(crate) fn attached_keys(&self) -> impl Iterator<Item = (i32, u64)> {
-        self.processes.values().filter(|process| process.is_attached()).filter_map(|process| process.key)
+        let attached =
+            self.processes.values().filter(|process| process.is_attached() && !process.misannounced);
+        attached.filter_map(|process| process.key)
+    }
+
+    /// Where each attached process has mapped its grant page, by key.
+    pub(crate) fn grant_pages(&self) -> Vec<((i32, u64), GrantPageMapping)> {
+        let attached = self.processes.values().filter(|process| process.is_attached());
+        let mapping = |process: &Process| Some((process.key?, process.pages.as_ref()?.grant_mapping()?));
+        let mut mappings: Vec<_> = attached.filter_map(mapping).collect();
+        mappings.sort_by_key(|(key, _)| *key);
+        mappings
     }
 
     /// Keeps the pidfd of a removed process to wait for its end, if that matters: if the process still has groups, now or from earlier

@@ -179,7 +179,7 @@ impl EventLoop {
         let Some(process) = self.shared.processes.get_mut(id) else { return };
         if channel == Channel::Token {
             // From here on its hook announces its groups. Those that it announces stay as they are; its new page does not show that yet.
-            process.unhooked = false;
+            process.unhooked = process.misannounced;
         }
         let before = process.channel_mut(channel).replace(connection);
         if before.is_some() && channel == Channel::Token {

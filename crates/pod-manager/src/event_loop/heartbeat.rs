@@ -82,6 +82,7 @@ impl EventLoop {
         }
         // The ledger's time does not go back: what happens now comes after all that is withdrawn as of the stop.
         groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
+        groups.forget_checks(now);
         for id in waiting {
             let _ = shared.grants.ledger.request(id, now, GrantRequest::default());
         }

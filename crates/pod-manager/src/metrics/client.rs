@@ -3,9 +3,12 @@
 use super::Series;
 use crate::clients::ClientKey;
 use crate::unhooked::scanning::ObstacleKind;
+use crate::violations::ViolationKind;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntGauge, IntGaugeVec};
+use prometheus::{
+    Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,6 +57,8 @@ pub(crate) struct ClientMetrics {
     pub(crate) unhooked: IntGauge,
     /// Processes without the hook that are not scheduled, by [`ObstacleKind::index`].
     pub(crate) unscheduled: [IntGauge; ObstacleKind::LABELS.len()],
+    /// Violations by [`ViolationKind::index`].
+    pub(crate) violations: [IntCounter; ViolationKind::LABELS.len()],
     collectors: Vec<Box<dyn Collector>>,
 }
 
@@ -147,6 +152,8 @@ impl ClientMetrics {
         let unscheduled = "Processes without the hook that are not scheduled, by reason";
         let unscheduled =
             IntGaugeVec::new(series.opts("sluice_unsteered_processes", unscheduled), &["reason"]);
+        let violations = "Violations of the client's limits by its processes, by kind";
+        let violations = IntCounterVec::new(series.opts("sluice_violations_total", violations), &["kind"]);
         Ok(Self {
             grants: GrantSeries::new(&mut series)?,
             memory: MemorySeries {
@@ -159,6 +166,7 @@ impl ClientMetrics {
             processes: series.gauge("sluice_processes", "Processes connected to the manager")?,
             unhooked: series.gauge("sluice_adopted_processes", unhooked)?,
             unscheduled: series.by_value(unscheduled, ObstacleKind::LABELS)?,
+            violations: series.by_value(violations, ViolationKind::LABELS)?,
             collectors: series.collectors,
         })
     }

@@ -71,7 +71,7 @@ impl StreamGates {
         if !before.is_wanted() && !groups.scheduler.has_critical() {
             return;
         }
-        let Shared { clients, processes, grants, io } = shared;
+        let Shared { clients, processes, grants, io, .. } = shared;
         let now = io.now();
         let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
         // Beside default slices the latency-critical processes are host-bound: their bursts are mostly preparation by the host, for which

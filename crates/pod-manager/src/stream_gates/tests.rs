@@ -44,7 +44,8 @@ impl Parts {
         let (client, id) = critical;
         let owner = (client, Class::LatencyCritical);
         groups.scheduler.announce(id, owner, (Vec::new(), &BTreeSet::new()), &mut ledger, io.now());
-        let shared = Shared { clients, processes, grants: Grants::new(ledger, 0, 1), io };
+        let violations = crate::violations::Violations::default();
+        let shared = Shared { clients, processes, grants: Grants::new(ledger, 0, 1), violations, io };
         Self { shared, groups, best_effort: best_effort.1, critical: id }
     }
 

@@ -87,7 +87,7 @@ impl Unhooked {
 }
 
 /// Handles of the groups of the client's other processes.
-fn handles_of_others(
+pub(super) fn handles_of_others(
     known: Option<ProcessId>,
     client: ClientId,
     groups: &ChannelGroups,

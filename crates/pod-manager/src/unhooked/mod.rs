@@ -3,25 +3,29 @@
 //! The search itself runs on a thread of its own ([`scanning`]). This part decides when to search, keeps which processes cannot be
 //! scheduled and why, and takes the groups of the others under control.
 
+mod attached;
 mod groups;
 pub(crate) mod ownership;
 pub mod scanning;
 
 use crate::channel_groups::ChannelGroups;
-use crate::clients::{Clients, Processes};
+use crate::clients::{Clients, Process, Processes};
 use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::scanning::{
-    DriverLocks, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, UnhookedScanner,
+    DriverLocks, GrantPageMapping, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult,
+    UnhookedScanner,
 };
 use sluice_core::ClientId;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use tracing::warn;
 
 /// Time between the result of a search and the next search.
-const SEARCH_INTERVAL_NS: u64 = 1_000_000_000;
+const SEARCH_INTERVAL_NS: u64 = 250_000_000;
+/// One search in so many reads all processes of the node: one a second. The others look at processes with a changed number of descriptors.
+const COMPLETE_EVERY: u64 = 4;
 
 /// The state of the search, and the processes whose groups could not be taken under control.
 #[derive(Default)]
@@ -31,6 +35,14 @@ pub(crate) struct Unhooked {
     /// A search has not reported yet.
     is_searching: bool,
     next_search: u64,
+    /// Searches so far.
+    searches: u64,
+    /// Attached processes with groups that they have not announced, since when, and these groups.
+    suspected: HashMap<ProcessKey, attached::Suspicion>,
+    /// Attached processes with too many descriptors: a violation of each is recorded.
+    overfull: HashSet<ProcessKey>,
+    /// Attached processes that map another page than their grant page, and how often that was found.
+    other_pages: HashMap<ProcessKey, (GrantPageMapping, u32)>,
     /// Processes to be inspected by the next search, whether they have changed or not.
     inspect_again: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
@@ -58,9 +70,16 @@ impl Unhooked {
         let is_due = self.next_deadline(&shared.clients).is_some_and(|next| next <= now);
         if let Some(search) = self.search.as_ref().filter(|_| is_due) {
             let pods = shared.clients.pods().cloned().collect();
-            let attached = shared.processes.attached_keys().collect();
-            let requested = std::mem::take(&mut self.inspect_again);
-            search.request_scan(ScanRequest { now, pods, attached, requested });
+            let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
+            self.suspected.retain(|key, _| attached.contains(key));
+            self.other_pages.retain(|key, _| attached.contains(key));
+            self.overfull.retain(|key| attached.contains(key));
+            let mut requested = std::mem::take(&mut self.inspect_again);
+            requested.extend(self.suspected.keys());
+            let only_changed = !self.searches.is_multiple_of(COMPLETE_EVERY);
+            self.searches += 1;
+            let pages = shared.processes.grant_pages();
+            search.request_scan(ScanRequest { now, pods, attached, requested, pages, only_changed });
             self.is_searching = true;
         }
     }
@@ -85,6 +104,13 @@ impl Unhooked {
         if let Some(candidates) = result.candidates {
             self.unscheduled.retain(|key, _| candidates.contains(key));
         }
+        for key in result.other_page {
+            self.record_other_page(key, shared);
+        }
+        for (found, result) in result.attached {
+            self.compare_announced(&found, &result, groups, shared);
+            shared.io.closer.close(result);
+        }
         for (found, result) in result.inspected {
             let Some(client) = shared.clients.find_by_pod(&found.pod.uid) else {
                 shared.io.closer.close(result);
@@ -92,7 +118,8 @@ impl Unhooked {
             };
             let process = shared.processes.find(found.key).and_then(|id| shared.processes.get(id));
             // It has attached meanwhile, or it is the process of a client that was removed.
-            if process.is_some_and(|process| process.is_attached() || process.client != client) {
+            let attached = |process: &Process| process.is_attached() && !process.misannounced;
+            if process.is_some_and(|process| attached(process) || process.client != client) {
                 shared.io.closer.close(result);
                 self.unscheduled.remove(&found.key);
                 continue;

@@ -5,8 +5,8 @@ use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::unhooked::scanning::{
-    Candidate, ControlDescriptor, Inspection, Obstacle, ObstacleKind, OwnershipCheck, ProcessDiscovery,
-    ProcessKey,
+    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
+    ProcessDiscovery, ProcessKey, Walk,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -31,6 +31,8 @@ struct State {
     queries: BTreeMap<i32, u32>,
     /// Processes with a client that the continued search has newly found.
     found: HashSet<ProcessKey>,
+    /// Processes that map another page than their grant page.
+    other_page: HashSet<i32>,
     /// Results of ownership checks, by process id; `Ok(true)` otherwise.
     ownership: BTreeMap<i32, Result<bool, ObstacleKind>>,
 }
@@ -100,6 +102,11 @@ impl FakeDiscovery {
         self.0.lock().unwrap().ownership.insert(pid, owns);
     }
 
+    /// From now on a process maps another page than its grant page.
+    pub fn replace_page(&self, pid: i32) {
+        self.0.lock().unwrap().other_page.insert(pid);
+    }
+
     /// The count of scans.
     pub fn scans(&self) -> usize {
         self.0.lock().unwrap().scans
@@ -130,7 +137,24 @@ impl ProcessDiscovery for FakeDiscovery {
         Ok(in_pods.map(candidate).collect())
     }
 
-    fn inspect(&mut self, candidate: &Candidate) -> Inspection {
+    fn changed(
+        &mut self,
+        among: &HashSet<ProcessKey>,
+        requested: &HashSet<ProcessKey>,
+        pods: &HashSet<String>,
+    ) -> io::Result<Vec<Candidate>> {
+        let scans = self.scans();
+        let mut candidates = self.candidates(pods)?;
+        self.0.lock().unwrap().scans = scans;
+        candidates.retain(|candidate| among.union(requested).any(|key| *key == candidate.key));
+        Ok(candidates)
+    }
+
+    fn maps_page(&mut self, process: ProcessKey, _: &GrantPageMapping) -> Option<bool> {
+        Some(!self.0.lock().unwrap().other_page.contains(&process.0))
+    }
+
+    fn inspect(&mut self, candidate: &Candidate, _: Walk) -> Inspection {
         let mut state = self.0.lock().unwrap();
         state.inspected.push(candidate.key);
         let queries = state.queries.get(&candidate.key.0).copied().unwrap_or(1);

@@ -40,6 +40,8 @@ struct State {
     unsliced: bool,
     /// Enabled, and slice.
     groups: HashMap<u32, (bool, u64)>,
+    /// Groups that run although they are disabled, and how often the counts of switches were read.
+    runs_while_disabled: HashMap<u32, u32>,
 }
 
 /// All descriptors lead here, but those of files.
@@ -120,6 +122,19 @@ impl FakeDriver {
         self.0.0.lock().unwrap().groups.insert(group, setting);
     }
 
+    /// From now on a group runs although it is disabled: each reading of its count of switches is higher.
+    pub fn run_while_disabled(&self, group: u32) {
+        self.0.0.lock().unwrap().runs_while_disabled.insert(group, 0);
+    }
+
+    fn switches(&self, group: u32) -> u32 {
+        let mut state = self.0.0.lock().unwrap();
+        state.runs_while_disabled.get_mut(&group).map_or(0, |count| {
+            *count += 10;
+            *count
+        })
+    }
+
     fn call(&self, call: Call) -> Result<(), ControlFailure> {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap();
@@ -174,6 +189,14 @@ impl ChannelControl for Line {
             ControlOp::Disable => Call::Stop(group),
             ControlOp::Enable => Call::Start(group),
         })
+    }
+
+    fn slice_us(&mut self, context: &ContextHandles) -> Option<u64> {
+        Some(self.driver.group(context.channel_group).1)
+    }
+
+    fn switches(&mut self, context: &ContextHandles) -> Option<u32> {
+        Some(self.driver.switches(context.channel_group))
     }
 }
 

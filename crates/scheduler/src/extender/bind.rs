@@ -14,7 +14,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use sluice_placement::annotations::keys;
 use sluice_placement::{CannotBind, Placement};
 
-use super::events::Assignment;
+use super::events::PodEvent;
 use super::extender::{BIND_AFTERMATH, Extender};
 use super::leadership::LeadershipState;
 use super::metrics::Outcome;
@@ -73,7 +73,7 @@ impl Extender {
         match result {
             BindResult::Done => {
                 self.record_bound(args);
-                self.events.assigned(Assignment::new(args, &choice));
+                self.events.add(PodEvent::assigned(args, &choice));
                 Ok(())
             }
             BindResult::Refused(why) => {

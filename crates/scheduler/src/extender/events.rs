@@ -1,4 +1,4 @@
-//! Events on pods about their assigned GPUs. They are written outside the bind path, and dropped before they could
+//! Events on pods about their assigned GPUs and about evictions. They are written outside the bind path, and dropped before they could
 //! delay it.
 
 use std::time::Duration;
@@ -19,21 +19,24 @@ const WAITING: usize = 256;
 /// After a quiet time this many seconds' worth of events may be written at once.
 const BURST_SECONDS: u32 = 10;
 
-/// A pod got its GPUs.
+/// An event on a pod.
 #[derive(Debug)]
-pub(crate) struct Assignment {
-    namespace: String,
-    name: String,
-    uid: String,
-    text: String,
+pub(crate) struct PodEvent {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
 }
 
-impl Assignment {
-    pub(crate) fn new(args: &ExtenderBindingArgs, choice: &Placement) -> Self {
+impl PodEvent {
+    /// The pod got its GPUs.
+    pub(crate) fn assigned(args: &ExtenderBindingArgs, choice: &Placement) -> Self {
         Self {
             namespace: args.pod_namespace.clone(),
             name: args.pod_name.clone(),
             uid: args.pod_uid.clone(),
+            reason: "GpuAssigned",
             text: format!("assigned {choice}"),
         }
     }
@@ -42,14 +45,14 @@ impl Assignment {
 /// The sending end of the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
-    queue: mpsc::Sender<Assignment>,
+    queue: mpsc::Sender<PodEvent>,
     dropped: IntCounter,
 }
 
 /// The receiving end of the queue.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    queue: mpsc::Receiver<Assignment>,
+    queue: mpsc::Receiver<PodEvent>,
     per_second: u32,
 }
 
@@ -60,8 +63,8 @@ pub(crate) fn pair(per_second: u32, dropped: IntCounter) -> (Events, Writer) {
 
 impl Events {
     /// Puts an event into the queue; never waits.
-    pub(crate) fn assigned(&self, assignment: Assignment) {
-        if self.queue.try_send(assignment).is_err() {
+    pub(crate) fn add(&self, event: PodEvent) {
+        if self.queue.try_send(event).is_err() {
             self.dropped.inc();
         }
     }
@@ -83,40 +86,40 @@ impl Writer {
         let began = Instant::now();
         // The burst is earned by a quiet time, not by a restart.
         limiter.take_up_to(u64::MAX, 0);
-        while let Some(assignment) = self.queue.recv().await {
+        while let Some(of_pod) = self.queue.recv().await {
             if let Some(ready_ns) = limiter.ready_at(1) {
                 tokio::time::sleep_until(began + Duration::from_nanos(ready_ns)).await;
             }
             let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             limiter.try_take(1, elapsed_ns);
-            let api: Api<Event> = Api::namespaced(client.clone(), &assignment.namespace);
-            if let Err(error) = api.create(&PostParams::default(), &event(assignment, &source)).await {
+            let api: Api<Event> = Api::namespaced(client.clone(), &of_pod.namespace);
+            if let Err(error) = api.create(&PostParams::default(), &event(of_pod, &source)).await {
                 tracing::debug!(%error, "event not written");
             }
         }
     }
 }
 
-fn event(assignment: Assignment, source: &str) -> Event {
+fn event(of_pod: PodEvent, source: &str) -> Event {
     let now = Time(k8s_openapi::jiff::Timestamp::now());
     let unique = format!("{:x}", now.0.as_nanosecond());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{unique}", assignment.name)),
-            namespace: Some(assignment.namespace.clone()),
+            name: Some(format!("{}.{unique}", of_pod.name)),
+            namespace: Some(of_pod.namespace.clone()),
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
-            name: Some(assignment.name),
-            namespace: Some(assignment.namespace),
-            uid: Some(assignment.uid),
+            name: Some(of_pod.name),
+            namespace: Some(of_pod.namespace),
+            uid: Some(of_pod.uid),
             ..ObjectReference::default()
         },
         type_: Some("Normal".to_owned()),
-        reason: Some("GpuAssigned".to_owned()),
-        message: Some(assignment.text),
+        reason: Some(of_pod.reason.to_owned()),
+        message: Some(of_pod.text),
         source: Some(EventSource { component: Some(source.to_owned()), host: None }),
         count: Some(1),
         first_timestamp: Some(now.clone()),

@@ -150,6 +150,8 @@ pub(crate) struct PlacementState {
     pub(crate) budgets: Option<HashMap<String, Budget>>,
     /// Bound pods that are being deleted, by UID.
     pub(crate) deleting: HashMap<String, DeletingPod>,
+    /// Pods that filter refused since kube-scheduler last found victims for them.
+    pub(crate) refused: HashSet<String>,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
     /// watch are older.
     pub(crate) ended_unobserved: HashSet<String>,
@@ -176,10 +178,17 @@ impl PlacementState {
         self.index.awaits_victims(pod.uid().unwrap_or_default(), node, demand, is_ending)
     }
 
+    /// Whether the pod will have its room on the nominated node: it waits for its victims there, or the room is free.
+    pub(crate) fn keeps_nomination(&self, pod: &Pod, node: &str, demand: &Demand) -> bool {
+        self.awaits_victims(pod, node, demand)
+            || self.index.has_room(pod.uid().unwrap_or_default(), node, demand)
+    }
+
     /// Releases what the pod holds: it has ended, or is gone.
     pub(crate) fn end(&mut self, uid: &str) {
         self.unobserved_binds.remove(uid);
         self.deleting.remove(uid);
+        self.refused.remove(uid);
         self.occupants.remove(uid);
         self.index.release(uid);
     }

@@ -63,6 +63,7 @@ impl Extender {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
             PlacementOutcome::Refused(reasons) => {
+                self.evict_for_refused(&args.pod, &demand, names.iter().map(|name| &*name.0));
                 (self.refused(&args.pod, &demand, &reasons), Outcome::Refused)
             }
         }

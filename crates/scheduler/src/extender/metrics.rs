@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     Reserved,
     /// Preempt: victims were found on a node.
     Proposed,
+    /// The extender itself evicted pods.
+    Evicted,
     /// Filter: no node has room. Preempt: no eviction makes room. Bind: the API server refused.
     Refused,
     /// The pod's annotations are wrong.
@@ -37,6 +39,7 @@ impl Outcome {
         match self {
             Self::Reserved => "reserved",
             Self::Proposed => "proposed",
+            Self::Evicted => "evicted",
             Self::Refused => "refused",
             Self::Invalid => "invalid",
             Self::Bound => "bound",
@@ -97,7 +100,10 @@ impl Metrics {
                 "Time to answer a bind call, including the API server's, seconds.",
             )?,
             filters: counters("sluice_scheduler_filters_total", "Filter calls by outcome.")?,
-            preemptions: counters("sluice_scheduler_preemptions_total", "Preempt calls by outcome.")?,
+            preemptions: counters(
+                "sluice_scheduler_preemptions_total",
+                "Preempt calls, and evictions by the extender itself, by outcome.",
+            )?,
             binds: counters("sluice_scheduler_binds_total", "Bind calls by outcome.")?,
             rechecks: counters(
                 "sluice_scheduler_second_looks_total",

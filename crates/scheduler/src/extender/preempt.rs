@@ -19,6 +19,7 @@ use super::objects::Pod;
 use super::wire::{ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaVictims};
 use search::Search;
 
+mod evict;
 mod search;
 
 impl Extender {
@@ -38,24 +39,35 @@ impl Extender {
         self.expire();
         let mut state = self.state();
         state.place_nominated();
+        let uid = args.pod.uid().unwrap_or_default();
+        // kube-scheduler's copy of the pod may be older than its nomination.
+        let known = state.index.nominated_node(uid).cloned();
+        let nominated = args.pod.nominated_node().or(known.as_deref());
+        if nominated.is_none() && state.index.has_proposals(uid) {
+            // It has chosen one of the nodes, and the watch does not show yet which: a second choice might differ.
+            return Ok(ExtenderPreemptionResult::default());
+        }
+        let keeps = nominated.filter(|node| state.keeps_nomination(&args.pod, node, &demand));
+        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node. If the
+        // node is away, for example while its agent restarts, the pod waits for it before it evicts on another.
+        let (now, end) = (self.clock.now_ns(), self.clock.in_ns(self.policy.reservation));
+        let stays = keeps
+            .filter(|node| proposals.contains_key(*node) || state.index.waits_for_node(uid, node, now, end));
         let Some(search) = Search::new(&state, &args.pod, &demand) else {
             return Err((Outcome::Inactive, "the PodDisruptionBudgets have not been listed yet".to_owned()));
         };
-        let nominated = args.pod.nominated_node();
-        let waits = nominated.is_some_and(|node| state.awaits_victims(&args.pod, node, &demand));
-        // kube-scheduler may ask again before it has seen the deletion of the victims: the pod stays with its node, unless
-        // kube-scheduler does not propose that node any more.
-        let stays = nominated.filter(|node| waits && proposals.contains_key(*node));
         let proposals = proposals.iter().filter(|(node, _)| stays.is_none_or(|stays| stays == *node));
         let found = proposals.filter_map(|(node, proposed)| {
             let (kept, victims) = search.on_node(node, proposed)?;
             Some((kept, (node.clone(), victims)))
         });
         let (kept, answers): (Vec<ProposedNode>, BTreeMap<String, MetaVictims>) = found.unzip();
-        let deadline = self.clock.in_ns(self.policy.reservation);
-        state.index.propose_nominations(args.pod.uid().unwrap_or_default(), &demand, kept, deadline);
+        if !answers.is_empty() {
+            state.refused.remove(uid);
+        }
+        state.index.propose_nominations(uid, &demand, kept, end);
         drop(state);
-        if answers.is_empty() && nominated.is_some() && !waits {
+        if answers.is_empty() && args.pod.nominated_node().is_some() && keeps.is_none() {
             tokio::spawn(clear_nomination(self.client.clone(), args.pod));
         }
         Ok(ExtenderPreemptionResult { node_name_to_meta_victims: answers })

@@ -13,6 +13,7 @@ mod contract;
 mod deadlines;
 mod doctor;
 mod driver_lookup;
+mod escapes;
 mod frozen_tenants;
 mod gemini_protocol;
 mod hold_command;

@@ -30,3 +30,12 @@ fn client_without_processes_or_series_has_no_decision() {
     assert_eq!(idle.text(), "idle: no latency-critical process is attached");
     assert_eq!(SliceDecision::read(&metrics, "other"), None);
 }
+
+#[test]
+fn violations_of_a_pod_are_printed() {
+    let of_pod = METRICS.replace("client=\"lc\"", "namespace=\"ml\",pod=\"a\"");
+    let text =
+        of_pod + "sluice_violations_total{kind=\"time_slice\",namespace=\"ml\",pod=\"a\",pod_uid=\"1\"} 3\n";
+    let decision = SliceDecision::read(&Metrics::parse(&text), "ml/a").unwrap();
+    assert!(decision.text().contains("violations of its limits: 3 "), "{}", decision.text());
+}

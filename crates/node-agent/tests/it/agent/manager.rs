@@ -8,7 +8,7 @@ use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
     Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, Preemptions, Process,
     ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
-    SnapshotResponse, Steering,
+    SnapshotResponse, Steering, Violation, ViolationsRequest, ViolationsResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -34,6 +34,7 @@ pub struct Manager {
     reading: Arc<watch::Sender<ReportMemoryRequest>>,
     exceeded: Arc<watch::Sender<Vec<ExceededLimit>>>,
     behaviour: Arc<AtomicU8>,
+    violations: Arc<watch::Sender<Vec<Violation>>>,
 }
 
 impl Manager {
@@ -45,6 +46,7 @@ impl Manager {
             reading: Arc::new(watch::Sender::default()),
             exceeded: Arc::new(watch::Sender::default()),
             behaviour: Arc::default(),
+            violations: Arc::new(watch::Sender::default()),
         };
         let listener = UnixListener::bind(control).unwrap();
         let service = PodManagerServer::new(manager.clone());
@@ -71,6 +73,11 @@ impl Manager {
         self.behaviour.store(behaviour as u8, Ordering::SeqCst);
     }
 
+    /// Counts a violation.
+    pub fn find_violation(&self, violation: Violation) {
+        self.violations.send_modify(|violations| violations.push(violation));
+    }
+
     async fn behave(&self) -> Result<(), Status> {
         match self.behaviour.load(Ordering::SeqCst) {
             behaviour if behaviour == Behaviour::Hangs as u8 => std::future::pending().await,
@@ -93,6 +100,17 @@ impl PodManager for Manager {
         let generation = request.generation;
         self.received.send_modify(|received| received.push(request));
         Ok(Response::new(SetClientsResponse { generation }))
+    }
+
+    async fn violations(
+        &self,
+        request: Request<ViolationsRequest>,
+    ) -> Result<Response<ViolationsResponse>, Status> {
+        let after = usize::try_from(request.into_inner().after).unwrap();
+        let mut known = self.violations.subscribe();
+        let known = known.wait_for(|violations| violations.len() > after).await.unwrap();
+        let (last, violations) = (known.len() as u64, known[after..].to_vec());
+        Ok(Response::new(ViolationsResponse { last, violations }))
     }
 
     async fn report_memory(
@@ -167,6 +185,7 @@ fn usage(client: Client) -> ClientUsage {
         left_out: false,
         adopted_processes: 32,
         unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
+        violations: [("time_slice".to_owned(), 37)].into(),
         memory_overhead_bytes: 38,
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sluice_placement::inventory::NodeInventory;
+use sluice_proto::control::Violation;
 
 use super::api::{Kind, NODE};
 use super::manager::Behaviour;
@@ -61,6 +62,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     );
     let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
     assert_eq!(unsteered, Some(33.0));
+    assert_eq!(value(&text, "sluice_client_violations_total", &with(&["kind=\"time_slice\""])), Some(37.0));
     assert_eq!(
         value(&text, "sluice_client_info", &with(&["class=\"high\"", "priority=\"high\""])),
         Some(1.0)
@@ -230,5 +232,28 @@ async fn probes_are_answered_beside_half_open_connections() {
     assert_eq!(node.probe("/livez").await.0, 200);
     assert_eq!(node.get("/livez").await.0, 200);
     assert_eq!(node.probe("/metrics").await.0, 404, "the listener for probes serves nothing else");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn violation_becomes_an_event_on_its_pod() {
+    let node = Node::with_gpus(2).await;
+    let agent = node.start_agent().await;
+    node.put("train", &[("quota", "0.25"), ("assigned-gpu", &uuid(1))]);
+    let mut received = node.managers[1].received();
+    last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
+    let violation = |pod: &str| Violation {
+        pod_uid: format!("uid-{pod}"),
+        kind: "time_slice".into(),
+        pid: 41,
+        note: "a slice of 1000000 \u{b5}s".into(),
+    };
+    // A pod that has ended meanwhile is left out.
+    node.managers[1].find_violation(violation("other"));
+    node.managers[1].find_violation(violation("train"));
+    let event = of_reason(&mut node.api.seen(), "LimitViolated", 1).await.remove(0);
+    assert_eq!((&event["regarding"]["uid"], &event["type"]), (&json!("uid-train"), &json!("Warning")));
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("time_slice") && note.contains(&uuid(1)) && note.contains("process 41"), "{note}");
     agent.end().await;
 }

@@ -124,6 +124,14 @@ impl Lock {
 }
 
 impl ChannelControl for Lock {
+    fn slice_us(&mut self, _: &ContextHandles) -> Option<u64> {
+        None
+    }
+
+    fn switches(&mut self, _: &ContextHandles) -> Option<u32> {
+        None
+    }
+
     fn make(&mut self, _: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure> {
         match op {
             // The groups of a locked process keep the driver's time slice.

@@ -2,8 +2,8 @@
 
 use super::pod_processes::PodProcesses;
 use super::{
-    Candidate, ControlDescriptor, Inspection, Obstacle, ObstacleKind, OwnershipCheck, ProcessDiscovery,
-    ProcessKey,
+    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
+    ProcessDiscovery, ProcessKey, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
@@ -12,13 +12,18 @@ use sluice_nvrm::discovery::{
     self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
 };
 use sluice_sys::pidfd;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 /// Driver queries that the continued search of one scan may make: an eighth of a second of a real driver, so that all numbers take eight
 /// scans.
 const CONTINUED_SEARCH: u32 = 1 << 17;
+
+/// A short walk ends after so many handles without an object. libcuda numbers its objects one by one, and a new driver library's first
+/// context has its groups among the first hundred.
+const SHORT_GAP: u32 = 512;
 
 /// Finds unhooked processes through /proc, and their channel groups through the driver. It needs the host's pid namespace,
 /// CAP_SYS_PTRACE, and for other users' processes CAP_DAC_READ_SEARCH.
@@ -28,17 +33,22 @@ pub struct KernelDiscovery<P = KernelProc> {
     simulated: bool,
     /// Groups of other GPUs are left out; `None`: no GPU is left out.
     gpu_uuid: Option<String>,
+    /// While this file exists, no process is found: the operator has switched Sluice off.
+    switch: Option<PathBuf>,
     /// Processes that had the driver open, or may have had. They stay candidates after they have closed it.
     opened: BTreeSet<ProcessKey>,
+    /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
+    counts: HashMap<ProcessKey, u64>,
     groups: GroupDiscovery,
 }
 
 impl KernelDiscovery {
     /// Discovery for the GPU with this UUID as NVML spells it. For an instance of a GPU (`MIG-…`), groups of all GPUs count, because a
     /// pod with an instance has no other GPU. `simulated`: sockets of a simulator lead to the driver too.
-    pub fn new(gpu_uuid: &str, simulated: bool) -> Self {
+    /// While the file `switch` exists, no process is found.
+    pub fn new(gpu_uuid: &str, simulated: bool, switch: Option<PathBuf>) -> Self {
         let gpu_uuid = gpu_uuid.starts_with("GPU-").then(|| gpu_uuid.to_owned());
-        Self::with_proc(KernelProc, gpu_uuid, simulated)
+        Self { switch, ..Self::with_proc(KernelProc, gpu_uuid, simulated) }
     }
 }
 
@@ -48,7 +58,9 @@ impl<P: ProcFs> KernelDiscovery<P> {
             processes: PodProcesses::new("/proc", proc),
             simulated,
             gpu_uuid,
+            switch: None,
             opened: BTreeSet::new(),
+            counts: HashMap::new(),
             groups: GroupDiscovery::new(simulated),
         }
     }
@@ -104,6 +116,9 @@ pub(super) fn unless_exhausted<T>(result: io::Result<T>) -> io::Result<Option<T>
 impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
+        if self.switch.as_ref().is_some_and(|switch| switch.exists()) {
+            return Ok(candidates);
+        }
         let pids = self.processes.in_pods(pods)?;
         self.opened.retain(|(pid, _)| pids.binary_search(pid).is_ok());
         for pid in pids {
@@ -113,8 +128,32 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         Ok(candidates)
     }
 
-    fn inspect(&mut self, candidate: &Candidate) -> Inspection {
-        let limits = WalkLimits::default();
+    fn changed(
+        &mut self,
+        among: &HashSet<ProcessKey>,
+        requested: &HashSet<ProcessKey>,
+        pods: &HashSet<String>,
+    ) -> io::Result<Vec<Candidate>> {
+        let mut candidates = Vec::new();
+        self.counts.retain(|key, _| among.contains(key));
+        for key in among.union(requested) {
+            let count = self.processes.descriptor_count(key.0);
+            let is_unchanged = self.counts.insert(*key, count) == Some(count) && count > 0;
+            if is_unchanged && !requested.contains(key) {
+                continue;
+            }
+            candidates.extend(self.candidate(key.0, pods)?.filter(|candidate| candidate.key == *key));
+        }
+        self.groups.continue_scan();
+        Ok(candidates)
+    }
+
+    fn inspect(&mut self, candidate: &Candidate, walk: Walk) -> Inspection {
+        let mut limits = WalkLimits::default();
+        // One query takes a simulator 20 times as long as a real driver, and it leaves no gaps.
+        if walk == Walk::Short || self.simulated {
+            limits.gap = SHORT_GAP;
+        }
         let before = limits.queries.remaining();
         let found = self.groups.inspect(&scanned(candidate), self.gpu_uuid.as_deref(), &limits);
         let result = match found {
@@ -123,6 +162,14 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
             Err(why) => Err(obstacle(&why)),
         };
         Inspection { result, queries: before - limits.queries.remaining() }
+    }
+
+    fn maps_page(&mut self, (pid, start): ProcessKey, page: &GrantPageMapping) -> Option<bool> {
+        let files = self.processes.files();
+        let maps = files.read(pid, "maps").ok()?;
+        // What was read is the process's if the pid was not given to another one meanwhile.
+        let is_same = files.read(pid, "stat").ok().and_then(|stat| start_in(&stat)) == Some(start);
+        (is_same && !maps.is_empty()).then(|| maps_page(&maps, page))
     }
 
     fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey> {
@@ -140,6 +187,17 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         }
         Ok(true)
     }
+}
+
+/// Whether a file with this inode is mapped at the page's address, by the text of /proc/PID/maps.
+fn maps_page(maps: &str, page: &GrantPageMapping) -> bool {
+    let is_here = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (begin, _) = words.next()?.split_once('-')?;
+        let inode = words.nth(3)?;
+        Some(u64::from_str_radix(begin, 16).ok()? == page.address && inode.parse() == Ok(page.inode))
+    };
+    maps.lines().any(|line| is_here(line) == Some(true))
 }
 
 fn scanned(candidate: &Candidate) -> ScannedProcess<'_> {

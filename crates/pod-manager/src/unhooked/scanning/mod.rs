@@ -33,8 +33,21 @@ pub trait ProcessDiscovery: Send {
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
 
-    /// Finds all channel groups that a process has on this GPU now.
-    fn inspect(&mut self, candidate: &Candidate) -> Inspection;
+    /// The requested processes, and those of `among` whose number of descriptors has changed since the last call, as far as they are
+    /// processes of these pods. Between two complete lists this costs one system call a process.
+    /// Errors: as [`Self::candidates`].
+    fn changed(
+        &mut self,
+        among: &HashSet<ProcessKey>,
+        requested: &HashSet<ProcessKey>,
+        pods: &HashSet<String>,
+    ) -> io::Result<Vec<Candidate>>;
+
+    /// Finds the channel groups that a process has on this GPU now.
+    fn inspect(&mut self, candidate: &Candidate, walk: Walk) -> Inspection;
+
+    /// Whether a process maps this page where it says. `None`: that cannot be decided.
+    fn maps_page(&mut self, process: ProcessKey, page: &GrantPageMapping) -> Option<bool>;
 
     /// Continues the search for clients that no inspection has found, within its own query budget. Returns the processes with newly found
     /// clients.
@@ -42,6 +55,15 @@ pub trait ProcessDiscovery: Send {
 
     /// Whether a process owns the clients that it has announced, or why that cannot be decided.
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
+}
+
+/// How far an inspection walks through the handles of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// To all groups, some 10,000 queries a client: for a process whose groups are to be controlled.
+    Complete,
+    /// To the groups among the first handles, some 600 queries a client: for a process that has announced its groups.
+    Short,
 }
 
 /// A process of a pod that has the driver open.
@@ -57,6 +79,15 @@ pub struct Candidate {
     pub pidfd: OwnedFd,
     /// The numbers of its descriptors that may lead to the driver. A change causes an inspection.
     pub descriptors: Vec<RawFd>,
+}
+
+/// Where a process says that it has mapped its grant page, and which page that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantPageMapping {
+    /// The address in the process.
+    pub address: u64,
+    /// The page's inode.
+    pub inode: u64,
 }
 
 /// The result of an inspection, and its cost.

@@ -90,12 +90,16 @@ impl<P: ProcFs> PodProcesses<P> {
         Ok(self.known.entry(pid).insert_entry(known).into_mut().pod.as_ref())
     }
 
+    /// The number of a process's descriptors: since Linux 6.2 the size of the folder, before that 0.
+    pub(super) fn descriptor_count(&self, pid: i32) -> u64 {
+        let folder = std::fs::metadata(self.root.join(pid.to_string()).join("fd"));
+        folder.map_or(0, |folder| folder.size())
+    }
+
     /// Whether a process that did not have the driver open may have it now.
     pub(super) fn may_have_opened(&mut self, pid: i32) -> bool {
+        let count = self.descriptor_count(pid);
         let Some(known) = self.known.get_mut(&pid) else { return true };
-        // Since Linux 6.2 the size of the folder is the number of descriptors; before that it is 0.
-        let folder = std::fs::metadata(self.root.join(pid.to_string()).join("fd"));
-        let count = folder.map_or(0, |folder| folder.size());
         let is_due = (self.scan + u64::from(pid.unsigned_abs())).is_multiple_of(LIST_INTERVAL);
         let changed = count == 0 || count != std::mem::replace(&mut known.descriptors, count);
         is_due || changed

@@ -1,7 +1,9 @@
 //! The thread that scans for unhooked processes.
 
 use super::inspection_schedule::{InspectionSchedule, PodQueryLimits};
-use super::{Candidate, ControlDescriptor, Inspection, Obstacle, ProcessDiscovery, ProcessKey};
+use super::{
+    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey, Walk,
+};
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
 use sluice_core::ProcessId;
@@ -9,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// A request for a scan.
@@ -18,8 +21,12 @@ pub(crate) struct ScanRequest {
     pub(crate) now: u64,
     /// The clients' pods, by UID.
     pub(crate) pods: HashSet<String>,
-    /// Processes that have attached: they are never inspected.
+    /// Processes that have attached. Their groups are found too, and compared with those that they have announced.
     pub(crate) attached: HashSet<ProcessKey>,
+    /// The grant pages of attached processes.
+    pub(crate) pages: Vec<(ProcessKey, GrantPageMapping)>,
+    /// Look only at the processes that are named here and whose number of descriptors has changed.
+    pub(crate) only_changed: bool,
     /// Processes that are inspected even if no inspection is due.
     pub(crate) requested: HashSet<ProcessKey>,
 }
@@ -27,11 +34,15 @@ pub(crate) struct ScanRequest {
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
-    /// All candidates that have not attached. `None`: the scan failed.
+    /// All candidates that have not attached. `None`: the scan failed, or looked only at changed processes.
     pub(crate) candidates: Option<HashSet<ProcessKey>>,
     /// All processes of which the last inspection met an obstacle, then those that were inspected in this scan and can be controlled,
     /// with their control descriptors. No descriptor: the process has closed the driver, or uses only other GPUs.
     pub(crate) inspected: Vec<(Candidate, Result<Vec<ControlDescriptor>, Obstacle>)>,
+    /// Processes that map another page than their grant page.
+    pub(crate) other_page: Vec<ProcessKey>,
+    /// The attached processes that were inspected in this scan.
+    pub(crate) attached: Vec<(Candidate, Result<Vec<ControlDescriptor>, Obstacle>)>,
 }
 
 /// A task of the thread.
@@ -56,6 +67,7 @@ impl UnhookedScanner {
             limits: PodQueryLimits::default(),
             remote,
             has_failed: false,
+            last_page: ProcessKey::default(),
         };
         std::thread::Builder::new().name("sluice-unhooked".into()).spawn(move || scanner.serve(&tasks))?;
         Ok(Self(sender))
@@ -80,7 +92,12 @@ struct Scanner {
     remote: Remote,
     /// The last scan failed.
     has_failed: bool,
+    /// The process whose grant page was checked last.
+    last_page: ProcessKey,
 }
+
+/// Time of one scan for the checks of grant pages: 0.6 % of a processor.
+const PAGES_WITHIN: Duration = Duration::from_millis(2);
 
 impl Scanner {
     fn serve(mut self, tasks: &Receiver<Task>) {
@@ -98,7 +115,12 @@ impl Scanner {
     }
 
     fn scan(&mut self, request: &ScanRequest) -> ScanResult {
-        let mut candidates = match self.discovery.candidates(&request.pods) {
+        let listed = if request.only_changed {
+            self.discovery.changed(&request.attached, &request.requested, &request.pods)
+        } else {
+            self.discovery.candidates(&request.pods)
+        };
+        let candidates = match listed {
             Ok(candidates) => candidates,
             Err(why) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
@@ -108,47 +130,76 @@ impl Scanner {
             }
         };
         self.has_failed = false;
-        candidates.retain(|candidate| !request.attached.contains(&candidate.key));
-        let present = candidates.iter().map(|candidate| candidate.key).collect();
-        self.schedule.retain(&present);
-        let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
-        self.limits.begin_scan(&pods, request.now);
-        let mut inspected = self.inspect_due(&candidates, request.now, &request.requested);
-        // A client found by the continued search is inspected in the same scan.
-        let found = self.discovery.continue_search(&candidates);
-        if !found.is_empty() {
-            found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
-            inspected.extend(self.inspect_due(&candidates, request.now, &HashSet::new()));
+        if !request.only_changed {
+            self.schedule.retain(&candidates.iter().map(|candidate| candidate.key).collect());
+            let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
+            self.limits.begin_scan(&pods, request.now);
         }
-        let result_of = |candidate: Candidate| {
+        let mut inspected = self.inspect_due(&candidates, request);
+        // A client found by the continued search is inspected in the same scan.
+        if !request.only_changed {
+            let found = self.discovery.continue_search(&candidates);
+            if !found.is_empty() {
+                found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
+                inspected.extend(self.inspect_due(&candidates, request));
+            }
+        }
+        let (attached, unhooked): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|candidate| request.attached.contains(&candidate.key));
+        let present = unhooked.iter().map(|candidate| candidate.key).collect();
+        let mut result_of = |candidate: Candidate| {
             let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
             let result = inspected.remove(&candidate.key).map(Ok).or(obstacle)?;
             Some((candidate, result))
         };
-        let mut inspected: Vec<_> = candidates.into_iter().filter_map(result_of).collect();
+        let attached = attached.into_iter().filter_map(&mut result_of).collect();
+        let mut inspected: Vec<_> = unhooked.into_iter().filter_map(&mut result_of).collect();
         inspected.sort_by_key(|(_, result)| result.is_ok());
-        ScanResult { candidates: Some(present), inspected }
+        let candidates = (!request.only_changed).then_some(present);
+        let other_page = self.find_other_pages(&request.pages);
+        ScanResult { candidates, inspected, other_page, attached }
     }
 
-    /// Inspects the candidates that are due or in `again`. The one that has waited longest comes first; candidates of a pod that has used up
+    /// Checks grant pages, within [`PAGES_WITHIN`] in one scan: a list of mappings is as long as the tenant makes it. The next scan goes on
+    /// where this one has ended.
+    fn find_other_pages(&mut self, pages: &[(ProcessKey, GrantPageMapping)]) -> Vec<ProcessKey> {
+        let begun = Instant::now();
+        let first = pages.iter().position(|(key, _)| *key > self.last_page).unwrap_or(0);
+        let mut found = Vec::new();
+        for (key, page) in pages.iter().cycle().skip(first).take(pages.len()) {
+            if begun.elapsed() >= PAGES_WITHIN {
+                break;
+            }
+            self.last_page = *key;
+            if self.discovery.maps_page(*key, page) == Some(false) {
+                found.push(*key);
+            }
+        }
+        found
+    }
+
+    /// Inspects the candidates that are due or requested. The one that has waited longest comes first; candidates of a pod that has used up
     /// its queries wait for the next scan.
     fn inspect_due(
         &mut self,
         candidates: &[Candidate],
-        now: u64,
-        again: &HashSet<ProcessKey>,
+        request: &ScanRequest,
     ) -> HashMap<ProcessKey, Vec<ControlDescriptor>> {
+        let now = request.now;
         let mut due: Vec<(u64, &Candidate)> = Vec::new();
         for candidate in candidates {
-            let since = self.schedule.due_since(candidate.key, &candidate.descriptors, now);
-            let requested = again.contains(&candidate.key).then_some(now);
+            let (key, is_attached) = (candidate.key, request.attached.contains(&candidate.key));
+            let since = self.schedule.due_since(key, &candidate.descriptors, is_attached, now);
+            let requested = request.requested.contains(&key).then_some(now);
             due.extend(since.or(requested).map(|since| (since, candidate)));
         }
         due.sort_by_key(|(since, candidate)| (*since, candidate.key));
         let mut controllable = HashMap::new();
         for (_, candidate) in due {
             if self.limits.allows(&candidate.pod.uid, now) {
-                let descriptors = self.inspect(candidate, now);
+                let is_attached = request.attached.contains(&candidate.key);
+                let walk = if is_attached { Walk::Short } else { Walk::Complete };
+                let descriptors = self.inspect(candidate, walk, now);
                 controllable.extend(descriptors.map(|descriptors| (candidate.key, descriptors)));
             } else {
                 self.schedule.set_due(candidate.key, now);
@@ -157,8 +208,8 @@ impl Scanner {
         controllable
     }
 
-    fn inspect(&mut self, candidate: &Candidate, now: u64) -> Option<Vec<ControlDescriptor>> {
-        let Inspection { result, queries } = self.discovery.inspect(candidate);
+    fn inspect(&mut self, candidate: &Candidate, walk: Walk, now: u64) -> Option<Vec<ControlDescriptor>> {
+        let Inspection { result, queries } = self.discovery.inspect(candidate, walk);
         self.limits.charge(&candidate.pod.uid, queries, now);
         // The copies of an ended process's descriptors may be the last ones, and keep its memory.
         if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) {

@@ -71,6 +71,10 @@ impl Harness {
         self.metric("sluice_adopted_processes", n, "")
     }
 
+    pub(crate) fn violations(&self, n: usize, kind: &str) -> f64 {
+        self.metric("sluice_violations_total", n, &format!("kind=\"{kind}\""))
+    }
+
     pub(crate) fn uncontrolled(&self, n: usize, why: &str) -> f64 {
         self.metric("sluice_unsteered_processes", n, &format!("reason=\"{why}\""))
     }

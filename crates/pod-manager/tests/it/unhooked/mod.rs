@@ -1,6 +1,7 @@
 //! Scheduling of unhooked processes, on a node of pods that a fake discovery finds.
 
 mod announced;
+mod attached;
 mod harness;
 mod locked;
 mod scans;

@@ -11,6 +11,7 @@ use sluice_placement::annotations::parse_thousandths;
 pub(crate) struct PodSpec {
     pub(super) node_name: Option<String>,
     priority: Option<i32>,
+    preemption_policy: Option<String>,
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<IgnoredAny>>,
     overhead: Option<IgnoredAny>,
@@ -68,6 +69,11 @@ impl PodSpec {
     /// The value of its PriorityClass, which the API server has written into it; 0 without one.
     pub(crate) fn priority(&self) -> i32 {
         self.priority.unwrap_or(0)
+    }
+
+    /// Whether its PriorityClass lets it evict other pods.
+    pub(crate) fn may_preempt(&self) -> bool {
+        self.preemption_policy.as_deref() != Some("Never")
     }
 
     /// What its containers request, in thousandths of each resource's unit.

@@ -91,6 +91,23 @@ impl<'a> Search<'a> {
         Some((kept, MetaVictims { pods: Some(pods), violations }))
     }
 
+    /// The node of these where the cheapest evictions make room on a GPU. `None` if there is none, or if the pod fits on one
+    /// without an eviction. All of the pod's other needs are met on the nodes.
+    pub(super) fn best_node<'n>(&self, nodes: impl Iterator<Item = &'n str>) -> Option<ProposedNode> {
+        let preemptor = Preemptor {
+            pod: self.uid,
+            demand: self.demand,
+            disruptions_allowed: &self.disruptions_allowed,
+            needs: &[],
+            checks_left: &self.checks_left,
+        };
+        let facts = |uid: &str| self.facts(uid, false);
+        let found = nodes.filter_map(|node| Some((self.state.index.victims(node, &preemptor, facts)?, node)));
+        let (victims, node) = found.min_by(|(one, _), (other, _)| one.cost.cmp(&other.cost))?;
+        let is_eviction = !victims.pods.is_empty();
+        is_eviction.then(|| ProposedNode { node: node.into(), gpus: victims.gpus, victims: victims.pods })
+    }
+
     /// The victims and the proposed pods without a GPU in one order of importance. kube-scheduler takes the priority of
     /// the first one for the highest.
     ///

@@ -51,6 +51,8 @@ struct Inner {
     /// Collections whose watches deliver nothing for now.
     held: BTreeSet<&'static str>,
     events: Vec<Value>,
+    /// Pods as they were when a client deleted them.
+    evicted: Vec<Value>,
 }
 
 pub(super) const PODS: &str = "pods";
@@ -81,7 +83,7 @@ impl Api {
                 "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
                 get(|Path(_): Path<String>, state, query| list(LEASES, state, query)),
             )
-            .route("/api/v1/namespaces/{namespace}/pods/{name}", get(get_pod))
+            .route("/api/v1/namespaces/{namespace}/pods/{name}", get(get_pod).delete(delete_pod))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/status", patch(patch_status))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/binding", post(bind))
             .route("/api/v1/namespaces/{namespace}/events", post(event))
@@ -124,6 +126,11 @@ impl Api {
 
     pub(super) fn events(&self) -> Vec<Value> {
         self.inner.lock().unwrap().events.clone()
+    }
+
+    /// Pods as they were when a client deleted them.
+    pub(super) fn evicted(&self) -> Vec<Value> {
+        self.inner.lock().unwrap().evicted.clone()
     }
 
     pub(super) fn lists(&self) -> usize {
@@ -205,7 +212,28 @@ async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(Str
     }
 }
 
-/// A JSON patch of tests and removals.
+/// As an API server does it for a pod without a grace period.
+async fn delete_pod(
+    State(api): State<Arc<Api>>,
+    Path((namespace, name)): Path<(String, String)>,
+    parameters: Bytes,
+) -> Response {
+    let key = format!("{namespace}/{name}");
+    let parameters: Value = serde_json::from_slice(&parameters).unwrap();
+    match api.get(PODS, &key) {
+        None => status(404, "pod not found"),
+        Some(pod) if pod["metadata"]["uid"] != parameters["preconditions"]["uid"] => {
+            status(409, "precondition failed: UID")
+        }
+        Some(pod) => {
+            api.inner.lock().unwrap().evicted.push(pod.clone());
+            api.delete(PODS, &key);
+            Json(pod).into_response()
+        }
+    }
+}
+
+/// A strategic merge patch of the status, or a JSON patch of tests and removals.
 async fn patch_status(
     State(api): State<Arc<Api>>,
     Path((namespace, name)): Path<(String, String)>,
@@ -214,7 +242,16 @@ async fn patch_status(
     let Some(mut pod) = api.get(PODS, &format!("{namespace}/{name}")) else {
         return status(404, "pod not found");
     };
-    for operation in serde_json::from_slice::<Vec<Value>>(&changes).unwrap() {
+    let changes: Value = serde_json::from_slice(&changes).unwrap();
+    if let Some(new) = changes["status"].as_object() {
+        if pod["metadata"]["uid"] != changes["metadata"]["uid"] {
+            return status(409, "precondition failed: UID");
+        }
+        for (field, value) in new {
+            pod["status"][field] = value.clone();
+        }
+    }
+    for operation in changes.as_array().into_iter().flatten() {
         let path = operation["path"].as_str().unwrap();
         match operation["op"].as_str() {
             Some("test") if pod.pointer(path) == Some(&operation["value"]) => {}

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_placement::Demand;
+use sluice_placement::annotations::Amount;
 
+mod evictions;
 mod nominations;
 mod proposals;
 
@@ -62,8 +65,16 @@ fn urgent(quota: &str) -> Value {
     urgent
 }
 
-/// The victims on node `a` by name, and the number of violated budgets. `proposed` is what kube-scheduler chose.
+/// The victims on node `a` by name, and the number of violated budgets. `proposed` is what kube-scheduler chose. It has
+/// forgotten earlier answers.
 async fn victims(cluster: &Cluster, pod: &Value, proposed: &[&str]) -> Option<(Vec<String>, i64)> {
+    let none = Demand::new(Amount::Whole(1), None);
+    cluster.extender.state().index.propose_nominations(
+        pod["metadata"]["uid"].as_str().unwrap(),
+        &none,
+        vec![],
+        0,
+    );
     let pods: Vec<Value> = proposed.iter().map(|name| json!({"UID": format!("{name}-uid")})).collect();
     let args = json!({"Pod": pod, "NodeNameToVictims": null,
         "NodeNameToMetaVictims": {"a": {"Pods": pods, "NumPDBViolations": 0}}});

@@ -5,7 +5,7 @@ const KEY: ProcessKey = (7, 70);
 
 impl InspectionSchedule {
     fn is_due(&mut self, key: ProcessKey, descriptors: &[RawFd], now: u64) -> bool {
-        self.due_since(key, descriptors, now).is_some()
+        self.due_since(key, descriptors, false, now).is_some()
     }
 }
 
@@ -58,7 +58,7 @@ fn process_set_due_is_due_since_then() {
     assert!(!schedule.is_due(KEY, &[3], 0) && schedule.is_due(KEY, &[3], 2 * S));
     schedule.record(KEY, vec![], None, 2 * S);
     schedule.set_due(KEY, 3 * S);
-    assert_eq!(schedule.due_since(KEY, &[3], 4 * S), Some(3 * S));
+    assert_eq!(schedule.due_since(KEY, &[3], false, 4 * S), Some(3 * S));
 }
 
 #[test]

@@ -36,7 +36,9 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let second = discovery.candidates(&pods).unwrap();
-    let found = second.first().map(|candidate| discovery.inspect(candidate).result.map(|found| found.len()));
+    let found = second
+        .first()
+        .map(|candidate| discovery.inspect(candidate, Walk::Complete).result.map(|found| found.len()));
     child.kill().unwrap();
     child.wait().unwrap();
     let descriptors =
@@ -44,4 +46,15 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
     assert_eq!((descriptors(&first), descriptors(&second)), (vec![vec![0]], vec![vec![]]));
     assert_eq!(found, Some(Ok(0)));
     assert!(discovery.candidates(&pods).unwrap().is_empty(), "the process has ended");
+}
+
+#[test]
+fn grant_page_is_recognised_by_address_and_inode() {
+    let maps = "7f01a000-7f01b000 r--s 00000000 00:01 4711 /memfd:sluice-grant (deleted)\n\
+                7f01b000-7f01d000 rw-p 00000000 00:00 0 \n";
+    let page = |address, inode| super::maps_page(maps, &GrantPageMapping { address, inode });
+    assert!(page(0x7f01_a000, 4711));
+    assert!(!page(0x7f01_a000, 4712), "another page of the same name");
+    assert!(!page(0x7f01_b000, 4711), "a private page");
+    assert!(!page(0x7f01_c000, 4711), "no page begins there");
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::cluster::{Cluster, SOON, names, node, pod, uuid};
+use super::super::cluster::{Cluster, SOON, names, node, pod, policy, uuid};
 use super::super::fake_api::{Api, NODES, PODS};
 use super::{URGENT, bound, cluster, only, urgent, victims};
+use crate::extender::extender::Extender;
 use crate::extender::objects::Pod;
 use crate::extender::preempt::clear_nomination;
 
@@ -43,13 +44,63 @@ async fn pod_that_waits_for_its_victims_evicts_none_on_another_node() {
 }
 
 #[tokio::test]
-async fn pod_evicts_elsewhere_if_its_nominated_node_is_not_proposed_any_more() {
+async fn pod_that_asks_again_before_its_nomination_is_known_evicts_no_others() {
+    let (api, cluster) = two_nodes().await;
+    let mut nominated = urgent("1");
+    let proposed = [("a", "victim"), ("b", "other")];
+    assert_eq!(answered(&cluster, &urgent("1"), &proposed).await, ["a", "b"]);
+    assert!(answered(&cluster, &urgent("1"), &proposed).await.is_empty());
+    nominated["status"]["nominatedNodeName"] = json!("a");
+    api.put(PODS, nominated);
+    let is_known = |extender: &Extender| extender.state().index.nominated_node("urgent-uid").is_some();
+    cluster.until("the nomination is known", is_known).await;
+    // kube-scheduler's copy of the pod has no nomination yet.
+    assert_eq!(answered(&cluster, &urgent("1"), &proposed).await, ["a"]);
+}
+
+#[tokio::test]
+async fn pod_evicts_elsewhere_only_when_its_nominated_node_stays_away() {
     let (_api, cluster) = two_nodes().await;
     let mut urgent = urgent("1");
     assert_eq!(answered(&cluster, &urgent, &[("a", "victim"), ("b", "other")]).await, ["a", "b"]);
     urgent["status"]["nominatedNodeName"] = json!("a");
-    // The node is not ready: the victim there never ends.
+    // kube-scheduler does not propose the node while its agent restarts.
+    assert!(answered(&cluster, &urgent, &[("b", "other")]).await.is_empty());
+    tokio::time::pause();
+    tokio::time::advance(policy().reservation).await;
+    tokio::time::resume();
+    // The node is dead: the victim there never ends.
     assert_eq!(answered(&cluster, &urgent, &[("b", "other")]).await, ["b"]);
+}
+
+#[tokio::test]
+async fn nomination_stays_while_the_room_is_free_on_a_node_that_is_away() {
+    let (api, cluster) = two_nodes().await;
+    let mut urgent = urgent("1");
+    answered(&cluster, &urgent, &[("a", "victim")]).await;
+    urgent["status"]["nominatedNodeName"] = json!("a");
+    api.put(PODS, urgent.clone());
+    api.delete(PODS, "default/victim");
+    cluster.until("the victim has ended", |extender| extender.state().index.counts() == (0, 1)).await;
+    // The node is away, and no eviction is allowed on the other one.
+    assert!(answered(&cluster, &urgent, &[("b", "other")]).await.is_empty());
+    let mut lost = pod("lost", &[("quota", "1"), ("memory", "1Gi")]);
+    lost["status"]["nominatedNodeName"] = json!("b");
+    api.put(PODS, lost.clone());
+    assert!(answered(&cluster, &lost, &[("b", "other")]).await.is_empty());
+    let nominated = |name: &str| {
+        api.get(PODS, &format!("default/{name}")).unwrap()["status"]["nominatedNodeName"].is_string()
+    };
+    let mut changes = cluster.extender.changes();
+    let cleared = async {
+        while nominated("lost") {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, cleared).await.unwrap();
+    assert!(nominated("urgent"));
+    let lower = pod("lower", &[("quota", "0.4"), ("memory", "1Gi")]);
+    assert!(names(&cluster.filter(&lower, &["a"]).await).is_empty(), "its room is kept");
 }
 
 #[tokio::test]

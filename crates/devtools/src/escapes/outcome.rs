@@ -1,0 +1,58 @@
+//! The result of an attempt.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What an attempt came to. A later value is better for the other tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    /// The program gained something, and no violation was counted within a second.
+    Open,
+    /// The manager counted a violation within a second.
+    Detected,
+    /// The program gained nothing.
+    Blocked,
+}
+
+/// One row of the suite's result.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) expect: Verdict,
+    pub(super) result: Verdict,
+    /// Time from the attempt to the first violation of its client in the manager's metrics.
+    pub(super) detected_ms: Option<u64>,
+    /// Part of the GPU's used time that the program had.
+    pub(super) gpu_share: f64,
+    /// Device memory beyond the limit of the program's pod.
+    pub(super) memory_over_bytes: u64,
+}
+
+impl Row {
+    /// Whether the result is worse than expected.
+    pub(super) fn is_worse(&self) -> bool {
+        self.result < self.expect
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Open => "open",
+            Self::Detected => "detected",
+            Self::Blocked => "blocked",
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, result, detected_ms, gpu_share, memory_over_bytes, .. } = self;
+        let detected = detected_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        let over = memory_over_bytes >> 20;
+        write!(f, "{name:42} {result:9} {detected:>8}  {gpu_share:.2} of the GPU  {over} MiB over")?;
+        if self.is_worse() { write!(f, "  (expected {})", self.expect) } else { Ok(()) }
+    }
+}

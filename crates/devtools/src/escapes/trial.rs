@@ -1,0 +1,164 @@
+//! One attempt: its measurement and its verdict.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sluice_sim::ledger::Ledger;
+use sluice_test_bed::{Interrupts, Process};
+
+use super::Arguments;
+use super::attempts::{Attempt, MEMORY_LIMIT, Neighbour, Start};
+use super::bed::EscapeBed;
+use super::outcome::{Row, Verdict};
+use super::programs::Programs;
+
+/// A violation that is counted later than this after the attempt does not count as detected.
+const DETECTED_WITHIN: Duration = Duration::from_secs(1);
+/// How long after the attempt the measurement begins.
+const SETTLED_AFTER: Duration = Duration::from_millis(1_500);
+/// The same if the process is searched: a process without the hook has two seconds to attach, and the search comes once a second.
+const SEARCHED_AFTER: Duration = Duration::from_millis(4_500);
+/// How long the GPU's use is measured.
+const MEASURED: Duration = Duration::from_millis(1_500);
+/// Share of the pod of the attempt, and how much more it may measure.
+const ENTITLED: f64 = 0.3;
+const TOLERANCE: f64 = 0.1;
+/// The longest mean time that a latency-critical kernel may wait for the GPU: a context switch and two quanta of a busy machine.
+const CRITICAL_WAIT_NS: u64 = 2_000_000;
+/// Memory beyond the limit that counts as none: rounding of the driver.
+const MEMORY_TOLERANCE: u64 = 2 << 20;
+
+/// The label of the attempt's processes in the ledger.
+const LABEL: &str = "attempt";
+
+/// Runs an attempt. `None`: the program ended by itself before its attempt, because this GPU's driver does not allow it.
+pub(super) fn run(
+    attempt: &Attempt,
+    programs: &Programs,
+    flags: &Arguments,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Option<Row>> {
+    let (victim, program) = (programs.compiled("victim")?, programs.compiled(attempt.program)?);
+    let node = EscapeBed::start(programs, attempt.neighbour, &flags.manager, interrupts)?;
+    let load: &[&str] = match attempt.neighbour {
+        // 0.1 s of submitted work, so that a busy machine does not leave the GPU idle.
+        Neighbour::Busy => &["2000", "50", "0", "count"],
+        Neighbour::Critical => &["100", "1", "5", "count"],
+    };
+    let mut neighbour = node.process(2, "neighbour", &victim, load, Start::Hooked)?;
+    node.wait_for_line(&mut neighbour, "ready")?;
+    let alone = if node.is_simulated() { None } else { Some(rate(&node)?) };
+    let mut process = node.process(1, LABEL, &program, attempt.arguments, attempt.start)?;
+    match node.wait_for_line(&mut process, "attempt") {
+        Err(_) if !node.is_simulated() => return Ok(None),
+        other => other?,
+    }
+    let row = measure(attempt, &node, &mut process, alone, interrupts)?;
+    if let Some(logs) = flags.logs.as_ref().filter(|_| row.is_worse()) {
+        node.copy_logs(&logs.join(attempt.name.replace(['/', ' '], "-")))?;
+    }
+    Ok(Some(row))
+}
+
+/// Kernels a second that the neighbour completes.
+fn rate(node: &EscapeBed) -> anyhow::Result<f64> {
+    let (before, begun) = (node.neighbours_count()?, Instant::now());
+    thread::sleep(MEASURED);
+    Ok((node.neighbours_count()? - before) as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn measure(
+    attempt: &Attempt,
+    node: &EscapeBed,
+    process: &mut Process,
+    alone: Option<f64>,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Row> {
+    let begun = Instant::now();
+    let mut detected = None;
+    let settled_after = if attempt.is_searched { SEARCHED_AFTER } else { SETTLED_AFTER };
+    while begun.elapsed() < settled_after {
+        if detected.is_none() && node.violations(1) > 0.0 {
+            detected = Some(begun.elapsed());
+        }
+        interrupts.check()?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    let gain = match alone {
+        None => Gain::by_ledger(node)?,
+        // A real GPU has no ledger: what the neighbour lacks is the attempt's.
+        Some(alone) => Gain { gpu_share: 1.0 - rate(node)? / alone.max(1.0), ..Gain::default() },
+    };
+    process.check_running()?;
+    let Gain { gpu_share, critical_waited_ns, memory_bytes } = gain;
+    let memory_over_bytes = memory_bytes.saturating_sub(MEMORY_LIMIT);
+    let gained_time = match attempt.neighbour {
+        Neighbour::Busy => gpu_share > ENTITLED + TOLERANCE,
+        Neighbour::Critical => critical_waited_ns > CRITICAL_WAIT_NS,
+    };
+    let result = match detected {
+        _ if !gained_time && memory_over_bytes <= MEMORY_TOLERANCE => Verdict::Blocked,
+        Some(after) if after <= DETECTED_WITHIN => Verdict::Detected,
+        _ => Verdict::Open,
+    };
+    Ok(Row {
+        name: attempt.name,
+        expect: attempt.expect,
+        result,
+        detected_ms: detected.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+        gpu_share: (gpu_share * 1000.0).round() / 1000.0,
+        memory_over_bytes,
+    })
+}
+
+/// What an attempt gained.
+#[derive(Debug, Default)]
+struct Gain {
+    /// Part of the GPU's used time that its processes had.
+    gpu_share: f64,
+    /// Mean time that a kernel of the neighbour waited for the GPU.
+    critical_waited_ns: u64,
+    /// Device memory of its processes.
+    memory_bytes: u64,
+}
+
+impl Gain {
+    /// What the simulator's ledger counts from now on.
+    fn by_ledger(node: &EscapeBed) -> anyhow::Result<Self> {
+        let before = Counted::in_ledger(&node.gpu().ledger()?)?;
+        thread::sleep(MEASURED);
+        let after = Counted::in_ledger(&node.gpu().ledger()?)?;
+        let used = after.busy_ns - before.busy_ns;
+        let kernels = after.kernels - before.kernels;
+        Ok(Self {
+            gpu_share: (after.attempt_ns - before.attempt_ns) as f64 / used.max(1) as f64,
+            critical_waited_ns: (after.waited_ns - before.waited_ns) / kernels.max(1),
+            memory_bytes: after.memory_bytes,
+        })
+    }
+}
+
+/// The GPU's counters that matter here.
+struct Counted {
+    busy_ns: u64,
+    attempt_ns: u64,
+    memory_bytes: u64,
+    /// Waiting time and kernels of the neighbour.
+    waited_ns: u64,
+    kernels: u64,
+}
+
+impl Counted {
+    fn in_ledger(ledger: &Ledger) -> anyhow::Result<Self> {
+        let attempt = ledger.labels.get(LABEL).context("the ledger has no row of the attempt")?;
+        let neighbour = ledger.by_label("neighbour").context("the ledger has no row of the neighbour")?;
+        Ok(Self {
+            busy_ns: ledger.gpu.busy_ns,
+            attempt_ns: attempt.gpu_ns,
+            memory_bytes: attempt.memory_bytes,
+            waited_ns: neighbour.waited_ns,
+            kernels: neighbour.kernels_completed,
+        })
+    }
+}

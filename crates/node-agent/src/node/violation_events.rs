@@ -1,0 +1,69 @@
+//! Events about violations: on the pod, as soon as its manager has counted one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sluice_proto::control::Violation;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::events::{EventQueue, Reason, about_pod};
+use crate::managers::{ManagerCommand, ManagerStatus, control_client};
+use crate::pods::PodsWatch;
+
+/// Pause after a question that was not answered: the manager starts, or starts again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Asks all managers for violations, until their statuses end.
+pub async fn publish(
+    command: ManagerCommand,
+    mut managers: watch::Receiver<BTreeMap<String, ManagerStatus>>,
+    pods: PodsWatch,
+    events: EventQueue,
+) {
+    let mut asked = BTreeMap::new();
+    // Aborts all tasks when it is dropped.
+    let mut tasks = JoinSet::new();
+    loop {
+        let gpus: Vec<String> = managers.borrow_and_update().keys().cloned().collect();
+        for gpu in &gpus {
+            asked.entry(gpu.clone()).or_insert_with(|| {
+                tasks.spawn(follow(command.clone(), gpu.clone(), pods.clone(), events.clone()))
+            });
+        }
+        asked.retain(|gpu, task| {
+            let stays = gpus.contains(gpu);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        if managers.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn follow(command: ManagerCommand, gpu: String, pods: PodsWatch, events: EventQueue) {
+    let (socket, mut after) = (command.control(&gpu), 0);
+    loop {
+        match control_client::violations(&socket, after).await {
+            Ok(answer) => {
+                after = answer.last;
+                answer.violations.iter().for_each(|violation| announce(violation, &gpu, &pods, &events));
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn announce(violation: &Violation, gpu: &str, pods: &PodsWatch, events: &EventQueue) {
+    let known = pods.borrow().clone().unwrap_or_default();
+    let Some(pod) = known.get(&violation.pod_uid) else { return };
+    let Violation { kind, pid, note, .. } = violation;
+    events.publish(
+        about_pod(pod),
+        Reason::LimitViolated,
+        format!("{kind} on {gpu} by process {pid}: {note}"),
+    );
+}

@@ -1,0 +1,29 @@
+use super::*;
+
+const GROUP: GroupId = GroupId(1);
+
+#[test]
+fn only_a_longer_slice_is_a_finding() {
+    assert_eq!(compare_slice(GROUP, 2048, 2048), None);
+    assert_eq!(compare_slice(GROUP, 1, 2048), None, "a shorter slice takes no time from others");
+    assert_eq!(compare_slice(GROUP, 1_000, 1), None, "the driver's shortest slice");
+    let finding = compare_slice(GROUP, 1_000_000, 1).unwrap();
+    assert_eq!(finding.kind, ViolationKind::TimeSlice);
+    assert!(finding.what.contains("1000000"), "{}", finding.what);
+    assert!(compare_slice(GROUP, 1_000_000, 2048).is_some());
+}
+
+#[test]
+fn switches_of_a_disabled_group_are_a_finding_unless_they_are_late() {
+    let mut groups = DisabledGroups::new();
+    groups.disabled(GROUP, || Some(100));
+    assert!(groups.watches(GROUP));
+    assert_eq!(groups.compare(GROUP, 101), None);
+    let finding = groups.compare(GROUP, 113).unwrap();
+    assert_eq!(finding.kind, ViolationKind::StoppedGroupRan);
+    assert!(finding.what.contains("12 times"), "{}", finding.what);
+    groups.forget(GROUP, false);
+    assert_eq!(groups.compare(GROUP, 200), None, "it is enabled");
+    groups.disabled(GROUP, || Some(200));
+    assert!(!groups.watches(GROUP), "a group is watched once in half a second");
+}

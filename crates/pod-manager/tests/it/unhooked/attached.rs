@@ -1,0 +1,107 @@
+//! Attached processes are inspected too: their groups, their grant pages, and whether disabled groups stand.
+
+use super::harness::Harness;
+use crate::support::MS;
+use crate::support::agent::uid;
+use crate::support::driver::context;
+use crate::support::group_processes::quiet;
+use crate::support::until;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+
+/// Lets time pass, in steps in which searches and checks can happen.
+fn pass(node: &Harness, ms: u64) {
+    for _ in 0..ms / 10 {
+        node.world.clock.advance(10 * MS);
+        quiet(&node.world);
+    }
+}
+
+#[test]
+fn groups_that_an_attached_process_has_not_announced_are_a_violation_and_share_its_quanta() {
+    let node = Harness::new();
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let (_other, _its) = node.hooked(2, 2);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
+    pass(&node, 5000);
+    assert_eq!(node.violations(1, "unannounced_groups"), 0.0, "it has announced its only group");
+    // Its hook is idle; a second driver library works.
+    hook.becomes(false, node.world.clock.now());
+    node.discovery.set_groups(hook.process.pid, &[1, 11]);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "unannounced_groups") == 1.0
+    });
+    let mut both_disabled = BTreeSet::new();
+    until("both groups are disabled and enabled together", || {
+        pass(&node, 10);
+        let (one, other) = (node.group(1).0, node.group(11).0);
+        if one == other {
+            both_disabled.insert(one);
+        }
+        both_disabled.len() == 2
+    });
+    let enabled = node.enabled_ms([11, 2]);
+    assert!(enabled.iter().all(|ms| (4000..=6000).contains(ms)), "{enabled:?}");
+    assert_eq!(node.violations(1, "unannounced_groups"), 1.0, "one process is one violation");
+    assert_eq!(node.violations(2, "unannounced_groups"), 0.0);
+}
+
+#[test]
+fn group_that_is_announced_soon_after_it_was_found_is_no_violation() {
+    let node = Harness::new();
+    let (mut hook, descriptor) = node.hooked(1, 1);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
+    until("both groups are found", || {
+        pass(&node, 10);
+        node.discovery.take_inspected().contains(&hook.process.pid)
+    });
+    let contexts = [1, 11].map(context);
+    hook.token.announce(&contexts, &[descriptor.sent.as_fd()]);
+    node.wait_for_ownership_checks();
+    pass(&node, 5000);
+    assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+#[test]
+fn attached_process_with_too_many_descriptors_is_a_violation() {
+    let node = Harness::new();
+    let (hook, _descriptor) = node.hooked(1, 1);
+    node.discovery.add_uncontrollable(hook.process.pid, &uid(1), ObstacleKind::TooMany);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "too_many_descriptors") == 1.0
+    });
+}
+
+#[test]
+fn another_page_in_place_of_the_grant_page_is_a_violation() {
+    let node = Harness::new();
+    let (hook, _descriptor) = node.hooked(1, 1);
+    hook.report().set_grant_address(0x7000_0000);
+    pass(&node, 3000);
+    assert_eq!(node.violations(1, "grant_page"), 0.0);
+    node.discovery.replace_page(hook.process.pid);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "grant_page") == 1.0
+    });
+}
+
+#[test]
+fn disabled_group_that_runs_and_a_changed_time_slice_are_violations() {
+    let node = Harness::new();
+    let (_first, _its) = node.hooked(1, 1);
+    let (_second, _of_second) = node.hooked(2, 2);
+    pass(&node, 3000);
+    for kind in ["stopped_group_ran", "time_slice"] {
+        assert_eq!((node.violations(1, kind), node.violations(2, kind)), (0.0, 0.0), "{kind}");
+    }
+    node.world.driver.run_while_disabled(1);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "stopped_group_ran") >= 1.0
+    });
+    assert_eq!(node.violations(2, "stopped_group_ran"), 0.0);
+}

@@ -1,0 +1,113 @@
+//! Evictions by the extender, where the sums of the nodes have room and no GPU has.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::cluster::{Cluster, SOON, names, node, uuid};
+use super::super::fake_api::{Api, NODES, PODS};
+use super::{Bound, URGENT, bound, cluster, urgent, victims};
+
+/// Two GPUs with 0.4 free on each, and a pod that asks for 0.5.
+async fn fragmented(pods: [Bound; 2]) -> (Arc<Api>, Cluster, Value) {
+    let (api, cluster) = cluster(2, &pods).await;
+    let wants = urgent("0.5");
+    api.put(PODS, wants.clone());
+    (api, cluster, wants)
+}
+
+/// Waits until the API server has deleted this many pods for a client, and returns them by name.
+async fn evicted(api: &Api, cluster: &Cluster, count: usize) -> Vec<String> {
+    let mut changes = cluster.extender.changes();
+    let wait = async {
+        while api.evicted().len() < count {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, wait).await.unwrap();
+    api.evicted().iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn second_refusal_evicts_the_pod_that_makes_room_on_one_gpu() {
+    let (api, cluster, mut wants) =
+        fragmented([bound("higher", 0, "0.6", 10, 1), bound("lower", 1, "0.6", 0, 1)]).await;
+    for _ in 0..2 {
+        assert!(names(&cluster.filter(&wants, &["a"]).await).is_empty());
+    }
+    assert_eq!(evicted(&api, &cluster, 1).await, ["lower"]);
+    let condition = &api.evicted()[0]["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["reason"]),
+        (&json!("DisruptionTarget"), &json!("PreemptionByScheduler"))
+    );
+    wants["status"]["nominatedNodeName"] = json!("a");
+    assert_eq!(api.get(PODS, "default/urgent").unwrap()["status"]["nominatedNodeName"], "a");
+    cluster.until("the victim has ended", |extender| extender.state().index.counts() == (0, 1)).await;
+    let mut late = urgent("0.4");
+    late["metadata"] = json!({"name": "late", "namespace": "default", "uid": "late-uid",
+        "annotations": {"sluice.dev/quota": "0.6", "sluice.dev/memory": "1Gi"}});
+    assert!(names(&cluster.filter(&late, &["a"]).await).is_empty(), "its room is kept");
+    assert_eq!(names(&cluster.filter(&wants, &["a"]).await), ["a"]);
+    assert_eq!(cluster.bind(&wants, "a").await, "");
+    assert_eq!(api.evicted().len(), 1);
+}
+
+#[tokio::test]
+async fn node_with_the_cheapest_evictions_is_chosen() {
+    let (api, cluster, wants) =
+        fragmented([bound("higher", 0, "0.6", 10, 1), bound("high", 1, "0.6", 5, 1)]).await;
+    api.put(NODES, node("b", 1));
+    let mut lowest = bound("lowest", 0, "0.6", 0, 1).object();
+    lowest["spec"]["nodeName"] = json!("b");
+    lowest["metadata"]["annotations"]["sluice.dev/assigned-gpu"] = json!(uuid("b", 0));
+    api.put(PODS, lowest);
+    cluster.until("all are bound", |extender| extender.state().index.counts() == (0, 3)).await;
+    for _ in 0..2 {
+        cluster.filter(&wants, &["a", "b"]).await;
+    }
+    assert_eq!(evicted(&api, &cluster, 1).await, ["lowest"]);
+}
+
+#[tokio::test]
+async fn pod_for_which_kube_scheduler_finds_victims_is_not_helped_twice() {
+    let (api, cluster, wants) =
+        fragmented([bound("one", 0, "0.6", 0, 1), bound("other", 1, "0.6", 0, 1)]).await;
+    cluster.filter(&wants, &["a"]).await;
+    assert!(victims(&cluster, &wants, &["one"]).await.is_some());
+    for _ in 0..3 {
+        cluster.filter(&wants, &["a"]).await;
+    }
+    // Another pod is helped later, so the first one would have been by now.
+    let mut second = urgent("0.6");
+    second["metadata"]["name"] = json!("second");
+    second["metadata"]["uid"] = json!("second-uid");
+    second["spec"]["priority"] = json!(URGENT + 1);
+    api.put(PODS, second.clone());
+    for _ in 0..2 {
+        cluster.filter(&second, &["a"]).await;
+    }
+    assert_eq!(evicted(&api, &cluster, 1).await.len(), 1);
+    let first = api.get(PODS, "default/urgent").unwrap();
+    assert!(first["status"]["nominatedNodeName"].is_null(), "the extender nominates no second node");
+}
+
+#[tokio::test]
+async fn pods_stay_that_the_class_of_the_refused_pod_must_not_evict() {
+    let (api, cluster, mut wants) =
+        fragmented([bound("equal", 0, "0.6", URGENT, 1), bound("lower", 1, "0.6", 0, 1)]).await;
+    wants["spec"]["preemptionPolicy"] = json!("Never");
+    for _ in 0..3 {
+        cluster.filter(&wants, &["a"]).await;
+    }
+    let mut other = urgent("0.5");
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["uid"] = json!("other-uid");
+    api.put(PODS, other.clone());
+    for _ in 0..2 {
+        cluster.filter(&other, &["a"]).await;
+    }
+    assert_eq!(evicted(&api, &cluster, 1).await, ["lower"]);
+    assert_eq!(api.get(PODS, "default/other").unwrap()["status"]["nominatedNodeName"], "a");
+    assert!(api.get(PODS, "default/urgent").unwrap()["status"]["nominatedNodeName"].is_null());
+}

@@ -1,0 +1,57 @@
+"""Kueue from its own chart, with the program that `prepare` has built."""
+
+import json
+import subprocess
+
+from lib import api, images
+from lib.namespaces import until
+from lib.settings import BIN, CONTAINERD, VERSIONS, environment
+
+NAMESPACE = "kueue-system"
+IMAGE = "sluice.test/kueue"
+# The chart's own, except that Kueue manages Jobs only: its other webhooks would be asked about the product's pods.
+CONFIGURATION = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "health": {"healthProbeBindAddress": ":8081"},
+    "metrics": {"bindAddress": ":8443"},
+    "webhook": {"port": 9443},
+    "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+    "integrations": {"frameworks": ["batch/job"]},
+}
+
+
+def install() -> None:
+    """Returns when its webhooks answer."""
+    name = f"{IMAGE}:{VERSIONS['KUEUE']}"
+    archive = images.archive(name, {"/manager": BIN / "kueue"}, {}, ["/manager"])
+    subprocess.run([BIN / "ctr", "--address", CONTAINERD, "-n", "k8s.io", "images", "import", archive], check=True, capture_output=True, env=environment())
+    archive.unlink()
+    manager = {
+        "image": {"repository": IMAGE, "tag": VERSIONS["KUEUE"], "pullPolicy": "Never"},
+        # Its own image has this user.
+        "podSecurityContext": {"runAsUser": 65532},
+        "resources": {"requests": {"cpu": "10m"}},
+    }
+    values = {"controllerManager": {"manager": manager}, "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION)}}
+    words = ["upgrade", "--install", "kueue", BIN / "kueue-chart", "-n", NAMESPACE, "--create-namespace"]
+    # The certificate of its webhooks reaches the pod with kubelet's next update of the secret, after a minute at most.
+    api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=json.dumps(values), seconds=240)
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "answers"}}
+    until("Kueue's webhooks", 120, lambda: _answers(flavor), every=1)
+
+
+def uninstall() -> None:
+    """Its resources go first: it removes their finalizers itself."""
+    for kind in ("clusterqueues", "resourceflavors"):
+        api.kubectl("delete", f"{kind}.kueue.x-k8s.io", "--all", "--timeout=60s")
+    api.helm("uninstall", "kueue", "-n", NAMESPACE, "--wait", "--timeout=120s")
+    api.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+
+
+def _answers(flavor: dict) -> bool:
+    try:
+        api.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(flavor))
+    except api.Failed:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""Kueue admits and suspends Jobs by the share of a GPU that they request."""
+
+import contextlib
+
+from lib import api, documentation, images, kueue, product
+
+SECONDS = 600
+NAMESPACE = "team-b"
+HEADING = "Queue Jobs with Kueue"
+
+
+@contextlib.contextmanager
+def installed(cluster):
+    product.need()
+    kueue.install()
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "jobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
+        cluster.kubectl("delete", "localqueues.kueue.x-k8s.io", "--all", "-A", "--timeout=60s")
+        kueue.uninstall()
+        cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=90s")
+
+
+def test_jobs_beyond_the_quota_of_their_queue_wait_and_start_when_one_ends(cluster):
+    documentation.provide_images()
+    with installed(cluster):
+        page = iter(documentation.commands()[HEADING])
+        run(page, "jobs.yaml")
+        cluster.until("two Jobs run", 90, lambda: running(cluster) == {"first", "second"})
+        cluster.until("the third has a reason", 30, lambda: reason(cluster, "third"))
+        assert "insufficient unused quota for sluice.dev/milli in flavor sluice, 200 more needed" in reason(cluster, "third"), reason(cluster, "third")
+        assert suspended(cluster) == {"third"}
+        shown = run(page, "describe workloads")
+        assert reason(cluster, "third") in shown, shown
+
+        run(page, "delete job first")
+        cluster.until("the third Job runs", 90, lambda: running(cluster) == {"second", "third"})
+        # A Job that completes makes room as one that is deleted does.
+        cluster.create(NAMESPACE, waits_for_a_file("fourth", milli=600))
+        cluster.until("the fourth has a reason", 30, lambda: "sluice.dev/milli" in reason(cluster, "fourth"))
+        cluster.delete("job", "third", NAMESPACE)
+        cluster.until("the fourth Job runs", 90, lambda: "fourth" in running(cluster))
+        cluster.create(NAMESPACE, waits_for_a_file("fifth", milli=500))
+        cluster.until("the fifth has a reason", 30, lambda: "sluice.dev/milli" in reason(cluster, "fifth"))
+        cluster.exec(NAMESPACE, pods(cluster)["fourth"]["metadata"]["name"], "/bin/touch", "/tmp/end")
+        cluster.until("the fourth Job is complete", 60, lambda: job(cluster, "fourth")["status"].get("succeeded") == 1)
+        cluster.until("the fifth Job runs", 90, lambda: "fifth" in running(cluster))
+        run(page, "")
+
+
+def run(page, last: str) -> str:
+    """Runs the commands of the page up to the first that contains this text, or all that are left; returns their outputs."""
+    outputs = []
+    for line in page:
+        outputs.append(api.command("bash", "-c", f"cd {documentation.REPOSITORY} && {line}"))
+        if last and last in line:
+            break
+    return "\n".join(outputs)
+
+
+def job(cluster, name: str) -> dict:
+    return cluster.get("job", name, NAMESPACE)
+
+
+def suspended(cluster) -> set[str]:
+    return {one["metadata"]["name"] for one in cluster.get("jobs", namespace=NAMESPACE)["items"] if one["spec"]["suspend"]}
+
+
+def pods(cluster) -> dict[str, dict]:
+    """The pods of Jobs by the name of their Job."""
+    found = [one for one in product.pods(NAMESPACE) if "deletionTimestamp" not in one["metadata"]]
+    return {one["metadata"]["labels"]["batch.kubernetes.io/job-name"]: one for one in found}
+
+
+def running(cluster) -> set[str]:
+    return {name for name, pod in pods(cluster).items() if pod["status"]["phase"] == "Running" and product.ASSIGNED in pod["metadata"]["annotations"]}
+
+
+def reason(cluster, name: str) -> str:
+    """Why the Job's workload has no quota; empty if it has."""
+    workloads = cluster.get("workloads.kueue.x-k8s.io", namespace=NAMESPACE)["items"]
+    conditions = [
+        condition["message"]
+        for one in workloads
+        if one["metadata"]["ownerReferences"][0]["name"] == name
+        for condition in one.get("status", {}).get("conditions", [])
+        if condition["type"] == "QuotaReserved" and condition["status"] == "False"
+    ]
+    return " ".join(conditions)
+
+
+def waits_for_a_file(name: str, milli: int) -> dict:
+    limits = {"sluice.dev/milli": str(milli), "sluice.dev/memory-mib": "64"}
+    words = ["/usr/bin/bash", "-c", "until [ -e /tmp/end ]; do sleep 0.1; done"]
+    main = {"name": "main", "image": images.TOOLS, "imagePullPolicy": "Never", "command": words, "resources": {"limits": limits}}
+    template = {"spec": {"containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}}
+    labels = {"kueue.x-k8s.io/queue-name": "gpus"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": {"suspend": True, "template": template}}
