@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -9,7 +11,10 @@ use anyhow::Context;
 const HIERARCHIES: [&str; 4] =
     ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup"];
 
-/// A folder of cgroups. They are removed when this is dropped, except those that still contain a process.
+/// How long removal waits for killed processes: the driver of a GPU frees their memory before they leave their cgroup.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A folder of cgroups. They are removed when this is dropped, except those that still contain a process after [`REMOVAL_LIMIT`].
 #[derive(Debug)]
 pub struct PodCgroups {
     root: PathBuf,
@@ -42,7 +47,12 @@ impl PodCgroups {
 
 impl Drop for PodCgroups {
     fn drop(&mut self) {
+        let begun = Instant::now();
         remove(&self.root);
+        while self.root.exists() && begun.elapsed() < REMOVAL_LIMIT {
+            thread::sleep(Duration::from_millis(20));
+            remove(&self.root);
+        }
     }
 }
 
