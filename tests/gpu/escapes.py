@@ -34,7 +34,7 @@ def main():
     for name, good in checks.items():
         rig.say("ok  " if good else "FAIL", name)
     ok = all(checks.values())
-    rig.write("escapes", {"gpu": options.gpu, "rows": rows, "false": false, "checks": checks, "ok": ok})
+    rig.write("escapes", {"gpu": options.gpu, "attempts": rows, "false": false, "checks": checks, "ok": ok})
     return 0 if ok else 1
 
 
