@@ -14,7 +14,7 @@ const HIERARCHIES: [&str; 4] =
 /// How long removal waits for killed processes: the driver of a GPU frees their memory before they leave their cgroup.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// A folder of cgroups. They are removed when this is dropped, except those that still contain a process after [`REMOVAL_LIMIT`].
+/// A folder of cgroups. They are removed when this is dropped, except those that still contain a process after ten seconds.
 #[derive(Debug)]
 pub struct PodCgroups {
     root: PathBuf,
