@@ -75,7 +75,7 @@ impl ThreadState {
 
     /// Whether `deadline` is ahead. `now` reads the clock, unless one of the thread's last launches found the same deadline far ahead.
     ///
-    /// So [`UNREAD_LAUNCHES`] launches at most may pass after a deadline: if they come so rarely that the deadline was far ahead
+    /// So 15 launches at most may pass after a deadline: if they come so rarely that the deadline was far ahead
     /// at the reading, and the tracker, which closes the gate at the deadline, is late.
     #[inline]
     pub fn is_ahead(&self, deadline: u64, now: impl FnOnce() -> u64) -> bool {
