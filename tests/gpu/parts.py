@@ -101,6 +101,7 @@ PARTS = {
     "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
     "nvml": Part(script("nvml.py"), 25, 120, sim=SHORT),
+    "ten-clients": Part(script("ten_clients.py"), 15, 150),
     "share": Part(script("share.py"), 260, 440),
     "hint": Part(script("hint.py"), 60, 120, quiet=True),
     "groups": Part(script("groups.py"), 60, 120),
@@ -127,5 +128,5 @@ PLANS = {
     "host-bound": ["launch-bound", "hook-cost", "decode-eager"],
     "services": ["two-services", "serve-auto"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
-    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "ten-clients", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
 }
