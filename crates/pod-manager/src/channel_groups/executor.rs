@@ -17,6 +17,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+/// Less than the time between two checks that are due.
+const LEAST_BETWEEN_CHECKS: Duration = Duration::from_millis(250);
+
 /// Identifies a control descriptor, through which any number of groups may be controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ControlDescriptorId(pub(crate) u64);
@@ -69,7 +72,8 @@ impl ControlExecutor {
         let wants_copies = escrow.is_some();
         let (descriptors, groups) = (HashMap::new(), HashMap::new());
         let disabled = DisabledGroups::new();
-        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices, disabled };
+        let checked = None;
+        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices, disabled, checked };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
     }
@@ -121,6 +125,8 @@ struct Worker {
     escrow: Option<EscrowClient>,
     sets_slices: bool,
     disabled: DisabledGroups,
+    /// When the last check ended. Checks that were requested while the thread waited for the driver are not made up for.
+    checked: Option<Instant>,
 }
 
 impl Worker {
@@ -161,6 +167,8 @@ impl Worker {
             let (group, descriptor, handles) = (group.0, descriptor.0, handles.clone());
             self.escrow(|escrow| escrow.send(EscrowMessage::Group { group, descriptor, handles }, None));
         }
+        // Its process may have enabled it itself while it was not connected.
+        self.disabled.forget(group, false);
         // Where slices are not set every group has the driver's default.
         let slice_us = (!self.sets_slices).then_some(DEFAULT_SLICE_US);
         let known = KnownSetting { enabled: None, slice_us };
@@ -193,6 +201,14 @@ impl Worker {
     }
 
     fn check(&mut self) {
+        if self.checked.is_some_and(|checked| checked.elapsed() < LEAST_BETWEEN_CHECKS) {
+            return;
+        }
+        self.check_all();
+        self.checked = Some(Instant::now());
+    }
+
+    fn check_all(&mut self) {
         for id in self.disabled.watched() {
             self.compare_switches(id);
         }

@@ -47,6 +47,8 @@ impl DisabledGroups {
 
     /// A group was disabled. Watches it if it is its turn.
     pub(super) fn disabled(&mut self, group: GroupId, switches: impl FnOnce() -> Option<u32>) {
+        // An earlier count may be of a time before the group ran again.
+        self.watched.remove(&group);
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let is_due = self.last.get(&group).is_none_or(|last| now.saturating_sub(*last) >= SAMPLE_INTERVAL_NS);
         if is_due

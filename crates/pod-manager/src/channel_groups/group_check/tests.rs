@@ -27,3 +27,11 @@ fn switches_of_a_disabled_group_are_a_finding_unless_they_are_late() {
     groups.disabled(GROUP, || Some(200));
     assert!(!groups.watches(GROUP), "a group is watched once in half a second");
 }
+
+#[test]
+fn group_that_ran_between_two_times_in_which_it_was_disabled_is_no_finding() {
+    let mut groups = DisabledGroups::new();
+    groups.disabled(GROUP, || Some(100));
+    groups.disabled(GROUP, || Some(200));
+    assert_eq!(groups.compare(GROUP, 201), None);
+}

@@ -113,10 +113,17 @@ pub(super) fn unless_exhausted<T>(result: io::Result<T>) -> io::Result<Option<T>
     }
 }
 
+impl<P> KernelDiscovery<P> {
+    /// Whether the operator has switched Sluice off.
+    fn is_switched_off(&self) -> bool {
+        self.switch.as_ref().is_some_and(|switch| switch.exists())
+    }
+}
+
 impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
     fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
-        if self.switch.as_ref().is_some_and(|switch| switch.exists()) {
+        if self.is_switched_off() {
             return Ok(candidates);
         }
         let pids = self.processes.in_pods(pods)?;
@@ -134,6 +141,9 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         requested: &HashSet<ProcessKey>,
         pods: &HashSet<String>,
     ) -> io::Result<Vec<Candidate>> {
+        if self.is_switched_off() {
+            return Ok(Vec::new());
+        }
         let mut candidates = Vec::new();
         self.counts.retain(|key, _| among.contains(key));
         for key in among.union(requested) {
