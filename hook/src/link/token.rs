@@ -1,41 +1,40 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::grant::GATE;
-use sluice_comm::page::{GrantView, NO_GRANT, ReportView, ReturnedGrant, WORDS};
-use sluice_comm::{Channel, HandOffStep, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::page::{GrantView, ReportView, ReturnedGrant, WORDS};
+use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
-use sluice_hook_core::deadline_polling::{DeadlinePolling, Step};
+use sluice_hook_core::deadline_polling::DeadlinePolling;
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::futex;
-use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
-use super::presence::{AnswerLimit, Wait};
-use super::socket::{Socket, is_unreadable, link_error};
-use super::{Address, ClientIdentity, Payload};
-use crate::channel_groups::Announcement;
+use super::presence::AnswerLimit;
+use super::socket::Socket;
+use super::{Address, ClientIdentity};
 use crate::clock::HostClock;
 use crate::wakeup_eventfd::WakeupEventfd;
+use grant_wait::GrantWait;
 
 type Words = [AtomicU64; WORDS];
 
 /// The grant page before there is one: no grant.
 static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
 
-/// Pause before a thread is woken again that may not have waited yet.
-const WAKE_INTERVAL: Duration = Duration::from_millis(1);
+mod attachment;
+mod gate_word;
+mod grant_wait;
 
 /// How long a thread sleeps that may not wait on a futex.
 const REFUSED_WAIT: Duration = Duration::from_micros(100);
@@ -98,56 +97,6 @@ impl TokenConnection {
         self.announcer.recovery.close_in_child();
     }
 
-    /// Reports what this process's stream gates stop ([`page::report::GATES_HOST`], [`page::report::GATES_DEVICE`] or 0).
-    pub(crate) fn report_stream_gates(&self, gates: u64) {
-        if let Some(report) = self.report_view() {
-            report.set_gates(gates);
-        }
-    }
-
-    /// Announces a request at `at_ns`, if this process is latency-critical: the manager then closes other clients' stream gates.
-    pub(crate) fn announce_request(&self, at_ns: u64) {
-        if self.critical_contenders().is_some()
-            && let Some(report) = self.report_view()
-        {
-            report.announce(at_ns);
-            self.wake_manager();
-        }
-    }
-
-    /// The word with which the manager requests and closes stream gates; `None` if the manager has no such word.
-    pub(crate) fn stream_gate_word(&self) -> Option<&'static AtomicU64> {
-        if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
-            return None;
-        }
-        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
-        unsafe { &*self.grant.load(Acquire) }.get(GATE)
-    }
-
-    /// Waits until the value of the gate word is not `value` any more, the connection has other pages, or the time is over. One thread at a
-    /// time.
-    pub(crate) fn wait_for_gate_change(
-        &self,
-        gate: &'static AtomicU64,
-        value: u32,
-        limit: Duration,
-    ) -> futex::Wake {
-        self.awaited_gate.store(std::ptr::from_ref(gate).cast_mut(), SeqCst);
-        let is_current = self.stream_gate_word().is_some_and(|current| std::ptr::eq(current, gate));
-        let waited =
-            if is_current { futex::wait_low(gate, value, Some(limit)) } else { futex::Wake::Changed };
-        self.awaited_gate.store(std::ptr::null_mut(), SeqCst);
-        waited
-    }
-
-    /// Ends the wait for the gate word of a page that was replaced: its manager writes it no more.
-    fn end_wait_for(&self, gate: &AtomicU64) {
-        while std::ptr::eq(self.awaited_gate.load(SeqCst), gate) && futex::wake_low(gate, u32::MAX) == 0 {
-            // The thread has not begun to wait yet, or has just been woken.
-            std::thread::sleep(WAKE_INTERVAL);
-        }
-    }
-
     /// Counts a bypassed call on the report page.
     pub(crate) fn count_bypass(&self, reason: Bypass) {
         if let Some(report) = self.report_view() {
@@ -171,99 +120,6 @@ impl TokenConnection {
     fn report_view(&self) -> Option<ReportView<'static>> {
         // SAFETY: the pointer is null or that of a page that is mapped and never unmapped.
         unsafe { self.report.load(Acquire).as_ref() }.map(ReportView::new)
-    }
-
-    fn attach(&self) -> Result<Attached, LinkError> {
-        let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
-        if is_unreadable(&attached) {
-            self.connect_after_refusal()?;
-            attached = self.attach_announced(ClientIdentity::with_contexts);
-        }
-        if is_unreadable(&attached) {
-            self.connect_after_refusal()?;
-            attached = self.socket.attach(&self.identity, Channel::Token, 0, &self.identity.plain());
-            self.announcer.refused();
-        }
-        let pages = match attached {
-            Err(refused @ (LinkError::NotAdmitted { .. } | LinkError::NoRoom)) => {
-                self.announcer.recovery.skip_recovery();
-                return Err(refused);
-            }
-            attached => attached?,
-        };
-        let [grant, report, more @ ..] = pages.as_slice() else { return Err(LinkError::Gone) };
-        self.wakeup.replace(more.first());
-        let grant = keep_mapped(SharedPage::map(grant.as_fd(), Access::ReadOnly).map_err(link_error)?);
-        let report = keep_mapped(SharedPage::map(report.as_fd(), Access::ReadWrite).map_err(link_error)?);
-        let view = GrantView::new(grant);
-        view.check().map_err(|_| LinkError::Gone)?;
-        ReportView::new(report).check().map_err(|_| LinkError::Gone)?;
-        ReportView::new(report).set_grant_address(grant.as_ptr().addr() as u64);
-        self.fail_closed.store(u8::from(view.fail_closed()), Release);
-        self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
-        self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
-        self.announcer.recovery.attached();
-        Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
-    }
-
-    /// Attaches with the present announcement, in the payload that `encode` makes of it.
-    fn attach_announced(
-        &self,
-        encode: impl FnOnce(&ClientIdentity, Announcement) -> Payload,
-    ) -> Result<Vec<OwnedFd>, LinkError> {
-        let payload = encode(&self.identity, self.announcer.first(&self.socket));
-        // The payload's copies of descriptors are closed before others are opened: the program may be near its limit.
-        self.socket.attach(&self.identity, Channel::Token, 0, &payload)
-    }
-
-    /// Connects again to a manager that refused the payload and closed the connection, so that it has changed no group.
-    fn connect_after_refusal(&self) -> Result<(), LinkError> {
-        self.announcer.recovery.skip_recovery();
-        self.socket.shut_down();
-        self.announcer.recovery.wait_until_recovered();
-        self.socket.connect(&self.address)
-    }
-
-    /// Attaches to a Gemini manager. It has no pages, so the hook keeps the deadline on a page of its own, and takes no announcements.
-    fn attach_gemini(&self) -> Result<Attached, LinkError> {
-        let mut calibration = lock(&self.calibration);
-        if calibration.is_none() && sluice_sys::tsc::invariant() {
-            *calibration = Calibration::measure();
-        }
-        if std::ptr::eq(self.grant.load(Acquire), &raw const NO_GRANT_PAGE) {
-            let page = keep_mapped(SharedPage::anonymous().map_err(link_error)?);
-            GrantView::new(page).init();
-            // Such a manager never reports whether other clients wait, so they are assumed to.
-            GrantView::new(page).set_contended(true);
-            self.grant.store(std::ptr::from_ref(page).cast_mut(), Release);
-        }
-        self.grant_view().close();
-        self.announcer.refused();
-        Ok(Attached { deadline_in_ticks: calibration.is_some(), accepts_yield: false })
-    }
-
-    /// The next step of a wait for a grant. One thread at a time waits.
-    fn step_of_wait(&self, begun_ns: u64, now: u64) -> Step {
-        let mut polling = lock(&self.answer_polling);
-        // A holder that does not return its grant in time may be followed by another one.
-        match self.grant_view().hand_off_ns() {
-            due if now < polling.end(due) => polling.next(due, now),
-            _ if matches!(self.address, Address::Tcp(..)) => Step::Sleep,
-            _ => polling.look(begun_ns, now),
-        }
-    }
-
-    fn open_own_page(&self, quota_ms: f64) {
-        let now = sluice_sys::clock::monotonic_ns();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day")]
-        let deadline_ns = now + (quota_ms.clamp(0.0, 86_400_000.0) * 1e6) as u64;
-        let mut calibration = lock(&self.calibration);
-        let deadline_ticks = calibration.as_mut().map_or(0, |calibration| {
-            calibration.refresh();
-            calibration.ticks_at(deadline_ns)
-        });
-        let view = self.grant_view();
-        view.open(deadline_ticks, deadline_ns, view.epoch() + 1);
     }
 }
 
@@ -482,33 +338,6 @@ impl TokenLink for TokenConnection {
     }
 }
 
-/// How the thread that waits for a grant waits.
-struct GrantWait<'c> {
-    connection: &'c TokenConnection,
-    begun_ns: u64,
-    prepare: &'c dyn Fn(),
-    polls: Cell<bool>,
-}
-
-impl Wait for GrantWait<'_> {
-    fn next_step(&self, now_ns: u64) -> Step {
-        let step = self.connection.step_of_wait(self.begun_ns, now_ns);
-        if step == Step::Poll && !self.polls.replace(true) {
-            HostClock.record_step(HandOffStep::LaunchPolls);
-            (self.prepare)();
-        }
-        step
-    }
-
-    /// The manager shows a grant before it sends the answer.
-    fn has_come(&self) -> bool {
-        let shown = self.connection.grant_view().try_grant();
-        shown.is_some_and(|grant| {
-            grant.deadline_ns != NO_GRANT && grant.epoch != self.connection.epoch_before.load(Relaxed)
-        })
-    }
-}
-
 /// Milliseconds of a report in nanoseconds; saturates.
 #[expect(
     clippy::cast_possible_truncation,
@@ -517,11 +346,6 @@ impl Wait for GrantWait<'_> {
 )]
 fn ns_of(ms: f64) -> u64 {
     (ms * 1e6) as u64
-}
-
-/// Keeps a page mapped for the rest of the process.
-fn keep_mapped(page: SharedPage) -> &'static Words {
-    Box::leak(Box::new(page)).words()
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 use sluice_comm::{Name, SILENCE_NS};
 
-use sluice_hook_core::deadline_polling::AROUND_NS;
+use sluice_hook_core::deadline_polling::{AROUND_NS, Step};
+use sluice_sys::page::SharedPage;
 
+use super::super::presence::Wait;
+use super::attachment::keep_mapped;
 use super::*;
 
 fn page() -> &'static Words {
