@@ -31,16 +31,13 @@ pub fn read(device: &Device<'_>) -> Result<Vec<ProcessMemory>, NvmlError> {
 /// The symbol by which the hook is recognised.
 const HOOK_MARKER: &CStr = c"sluice_hook_marker";
 
-/// The environment variable that disables the hook.
-const HOOK_DISABLED: &str = "SLUICE_DISABLE";
-
 /// Checks that NVML shows this process the whole GPU. Call it before NVML is initialised.
 ///
 /// # Errors
-/// The hook is loaded in this process, in words. The hook shows only the processes and the memory of one client.
+/// The hook is loaded in this process, in words. It shows only the processes and the memory of one client. `SLUICE_DISABLE` makes no
+/// difference here: beside the node's settings the hook ignores it.
 pub fn check_unfiltered() -> Result<(), String> {
-    let is_disabled = std::env::var_os(HOOK_DISABLED).is_some_and(|value| !value.is_empty() && value != "0");
-    if is_disabled { Ok(()) } else { check_absent(HOOK_MARKER) }
+    check_absent(HOOK_MARKER)
 }
 
 fn check_absent(marker: &CStr) -> Result<(), String> {
@@ -48,7 +45,7 @@ fn check_absent(marker: &CStr) -> Result<(), String> {
         return Ok(());
     }
     Err("Sluice's hook is loaded in this process (LD_PRELOAD or /etc/ld.so.preload) and filters what NVML shows: start it without the \
-         hook, or with SLUICE_DISABLE=1"
+         hook"
         .to_owned())
 }
 

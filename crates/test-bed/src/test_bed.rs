@@ -144,6 +144,20 @@ impl TestBed {
         self.dir.path()
     }
 
+    /// Copies the logs of all processes to another directory, which is made.
+    ///
+    /// # Errors
+    /// A file cannot be copied.
+    pub fn copy_logs(&self, to: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(self.path())?.flatten() {
+            if entry.path().extension().is_some_and(|kind| kind == "log") {
+                fs::copy(entry.path(), to.join(entry.file_name()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Socket of the simulated GPU's daemon.
     pub fn simulator_socket(&self) -> PathBuf {
         self.path().join("gpu.sock")

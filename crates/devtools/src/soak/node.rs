@@ -207,13 +207,7 @@ impl SoakNode {
 
     /// Copies all logs.
     pub(super) fn copy_logs(&self, to: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(to)?;
-        for entry in fs::read_dir(self.bed.path())?.flatten() {
-            if entry.path().extension().is_some_and(|kind| kind == "log") {
-                fs::copy(entry.path(), to.join(entry.file_name()))?;
-            }
-        }
-        Ok(())
+        self.bed.copy_logs(to)
     }
 }
 
