@@ -1,0 +1,1 @@
+//! The task queue of one process.

@@ -1,0 +1,1 @@
+"""Latency-critical and best-effort GPU tasks in one process."""
