@@ -1,0 +1,63 @@
+"""`python -m sluice.serve`: serves the models of a file by the open inference protocol (KServe v2), over HTTP and gRPC."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import pathlib
+import signal
+import sys
+
+from sluice.serve.config import ConfigError, load
+
+# Threads of the executor get Python's lock within so long, seconds: the default of 5 ms is longer than a request.
+SWITCH_INTERVAL = 0.0001
+GRACE_S = 5
+
+
+async def run(service, options: argparse.Namespace) -> None:
+    """Serves until a signal."""
+    from sluice.serve import grpc_api, http_api
+
+    runner, http_port = await http_api.serve(service, options.http)
+    server, grpc_port = await grpc_api.serve(service, options.grpc)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # Live at once, ready after the profile.
+    starting = asyncio.get_running_loop().run_in_executor(None, service.start)
+    starting.add_done_callback(lambda done: stop.set() if not done.cancelled() and done.exception() else print(f"ready http={http_port} grpc={grpc_port}", flush=True))
+    await stop.wait()
+    service.ready = False
+    await server.stop(GRACE_S)
+    await runner.cleanup()
+    await asyncio.get_running_loop().run_in_executor(None, service.close)
+    await starting
+
+
+def main() -> int:
+    """The exit status: 2 for a wrong configuration."""
+    parser = argparse.ArgumentParser(prog="python -m sluice.serve", description=__doc__)
+    parser.add_argument("--models", type=pathlib.Path, required=True, metavar="FILE", help="the models, see docs/serving.md")
+    parser.add_argument("--http", default="127.0.0.1:8000", metavar="HOST:PORT")
+    parser.add_argument("--grpc", default="127.0.0.1:8001", metavar="HOST:PORT")
+    parser.add_argument("--check", action="store_true", help="only check the file")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        config = load(options.models)
+    except ConfigError as error:
+        print(f"{options.models}:\n{error}", file=sys.stderr)
+        return 2
+    if options.check:
+        return 0
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    from sluice.serve.service import Service
+
+    asyncio.run(run(Service(config), options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What the executor needs of a GPU. `sim.py` and `torch_backend/` provide it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy
+
+from sluice.serve.config import Model, Tensor
+
+# The number of a split that stands for all SMs.
+WHOLE = 0
+
+
+class Mark(Protocol):
+    """A point in the work of a program."""
+
+    def wait(self) -> None:
+        """Returns when the GPU has passed it."""
+
+
+class Program(Protocol):
+    """A model at one batch size. One batch at a time runs from `begin` to `finish`, and each piece once, in order."""
+
+    pieces: int
+
+    def begin(self, rows: list[numpy.ndarray]) -> None:
+        """Copies the rows of a batch to the GPU."""
+
+    def launch(self, piece: int, split: int) -> None:
+        """Submits a piece for so many SMs, or for the whole GPU."""
+
+    def mark(self) -> Mark:
+        """A mark behind the last submitted piece."""
+
+    def finish(self) -> numpy.ndarray:
+        """Waits for the last piece. Returns the answer, which the next batch does not overwrite."""
+
+
+class Backend(Protocol):
+    """A GPU and the programs on it."""
+
+    # The numbers of SMs that best-effort programs can be limited to, ascending.
+    splits: tuple[int, ...]
+
+    def prepare(self, model: Model) -> tuple[dict[int, Program], Tensor]:
+        """The model's programs by batch size, and its output."""
+
+    def use_here(self) -> None:
+        """Prepares the calling thread."""

@@ -1,0 +1,63 @@
+"""The GPU through PyTorch and the CUDA driver: models as CUDA graphs, best effort limited to SMs by green contexts."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import torch
+
+from sluice.serve.config import BEST_EFFORT, PRIORITIES, PROFILE, Config, Model, Tensor
+from sluice.serve.cuda import networks
+from sluice.serve.cuda.driver import Driver, DriverError
+from sluice.serve.cuda.program import TORCH, Program
+
+log = logging.getLogger(__name__)
+CANDIDATES = (8, 16, 24, 32, 40, 48, 64, 80, 96)
+DTYPES = {kind: name for name, kind in TORCH.items()}
+
+
+class Backend:
+    """GPU 0. Real-time programs have a stream of the highest priority, best-effort ones of the lowest."""
+
+    def __init__(self, config: Config, candidates: tuple[int, ...] = CANDIDATES) -> None:
+        torch.backends.cudnn.benchmark = True
+        # Streams that share a hardware queue wait for each other. The driver reads this once, when it starts.
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+        torch.cuda.init()
+        # Without a split or a pause nothing happens between pieces.
+        self.pieced = config.split != PRIORITIES
+        self.driver = Driver()
+        self.use_here()
+        self.best_effort, self.real_time = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
+        wanted = candidates if config.split == PROFILE else (config.split,) if isinstance(config.split, int) else ()
+        self.contexts = self._contexts(wanted)
+        self.splits = tuple(sorted(self.contexts))
+
+    def _contexts(self, counts: tuple[int, ...]) -> dict:
+        """Green contexts; fewer, or none, where the driver has no more."""
+        contexts: dict = {}
+        try:
+            most = self.driver.sms().count
+            for count in counts:
+                if count < most:
+                    sms, context = self.driver.green_context(count)
+                    contexts.setdefault(sms, context)
+        except (DriverError, AttributeError) as error:
+            log.warning("green contexts not usable beyond count=%d error=%s", len(contexts), error)
+        return contexts
+
+    def use_here(self) -> None:
+        self.driver.use_here()
+
+    def prepare(self, model: Model) -> tuple[dict[int, Program], Tensor]:
+        limited = model.klass == BEST_EFFORT
+        network, stream = networks.load(model), self.best_effort if limited else self.real_time
+        programs = {
+            size: Program(self.driver, network, model.input.dtype, (size, *model.input.shape), stream, self.contexts if limited else {}, limited and self.pieced)
+            for size in model.batches}
+        if limited:
+            # A split counts only where every program has it.
+            self.splits = tuple(split for split in self.splits if all(split in program.executables for program in programs.values()))
+        answer = next(iter(programs.values())).answer
+        return programs, Tensor("output", DTYPES[answer.dtype], tuple(answer.shape[1:]))

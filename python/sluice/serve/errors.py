@@ -1,0 +1,42 @@
+"""Errors that a client sees, each with its gRPC status and HTTP status."""
+
+from __future__ import annotations
+
+
+class ServeError(Exception):
+    """A request that gets no answer. The message is sent to the client."""
+
+    grpc_status = "INTERNAL"
+    http_status = 500
+
+
+class InvalidRequest(ServeError):
+    """The request does not fit the model or the protocol."""
+
+    grpc_status = "INVALID_ARGUMENT"
+    http_status = 400
+
+
+class NotFound(ServeError):
+    """There is no model, or no version of it, with this name."""
+
+    grpc_status = "NOT_FOUND"
+    http_status = 404
+
+
+class QueueFull(ServeError):
+    """As many requests of the class wait as the configuration allows. The client may try again later."""
+
+    grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 429
+
+
+class Unavailable(ServeError):
+    """The server starts, ends, or has lost its GPU."""
+
+    grpc_status = "UNAVAILABLE"
+    http_status = 503
+
+
+class ModelFailed(ServeError):
+    """The model failed on the GPU."""

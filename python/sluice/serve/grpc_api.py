@@ -1,0 +1,102 @@
+"""The open inference protocol over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import numpy
+
+from sluice.serve import messages
+from sluice.serve.errors import InvalidRequest, ServeError
+from sluice.serve.service import MODEL_VERSION, Inference, Service
+from sluice.serve.tensors import check_shape, from_bytes, from_values
+
+log = logging.getLogger(__name__)
+# The field of InferTensorContents for each data type.
+CONTENTS = {
+    "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents", "UINT8": "uint_contents",
+    "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents",
+}
+
+
+def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
+    """The inputs of a ModelInferRequest."""
+    raw = request.raw_input_contents
+    if raw and len(raw) != len(request.inputs):
+        raise InvalidRequest(f"the request has {len(request.inputs)} inputs, but {len(raw)} raw contents")
+    found = []
+    for index, tensor in enumerate(request.inputs):
+        shape = check_shape(list(tensor.shape))
+        if raw:
+            if tensor.HasField("contents"):
+                raise InvalidRequest(f"input {tensor.name!r} has both raw and typed contents")
+            found.append((tensor.name, from_bytes(tensor.name, tensor.datatype, shape, raw[index])))
+            continue
+        if tensor.datatype not in CONTENTS:
+            raise InvalidRequest(f"input {tensor.name!r}: {tensor.datatype!r} needs raw contents, or is not supported")
+        found.append((tensor.name, from_values(tensor.name, tensor.datatype, shape, list(getattr(tensor.contents, CONTENTS[tensor.datatype])))))
+    return found
+
+
+class Methods:
+    """The methods of the service by name."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def ServerLive(self, request: Any) -> dict[str, Any]:
+        return {"live": True}
+
+    async def ServerReady(self, request: Any) -> dict[str, Any]:
+        return {"ready": self.service.is_ready}
+
+    async def ModelReady(self, request: Any) -> dict[str, Any]:
+        self.service.model(request.name, request.version)
+        return {"ready": self.service.is_ready}
+
+    async def ServerMetadata(self, request: Any) -> dict[str, Any]:
+        return self.service.server_metadata()
+
+    async def ModelMetadata(self, request: Any) -> dict[str, Any]:
+        return self.service.model_metadata(request.name, request.version)
+
+    async def ModelInfer(self, request: Any) -> dict[str, Any]:
+        inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
+        rows = await asyncio.wrap_future(self.service.submit(inference))
+        output = self.service.outputs[request.model_name]
+        return {
+            "model_name": request.model_name, "model_version": MODEL_VERSION, "id": request.id,
+            "outputs": [{"name": output.name, "datatype": output.dtype, "shape": rows.shape}], "raw_output_contents": [rows.tobytes()]}
+
+
+def handler(name: str, method: Callable) -> grpc.RpcMethodHandler:
+    """A method with the protocol's messages and errors."""
+    answers = messages.CLASSES[f"{name}Response"]
+
+    async def call(request: Any, context: grpc.aio.ServicerContext) -> Any:
+        try:
+            return answers(**await method(request))
+        except ServeError as error:
+            await context.abort(getattr(grpc.StatusCode, error.grpc_status), str(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("request failed method=%s", name)
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+
+    return grpc.unary_unary_rpc_method_handler(call, messages.CLASSES[f"{name}Request"].FromString, answers.SerializeToString)
+
+
+async def serve(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
+    """Starts the server; returns it and its port."""
+    most = service.config.max_body_mib << 20
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=4 * service.config.queue)
+    methods = Methods(service)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, {name: handler(name, getattr(methods, name)) for name in messages.METHODS}),))
+    port = server.add_insecure_port(address)
+    await server.start()
+    return server, port
