@@ -3,12 +3,16 @@
   reef_client.py URL     then `connect MODEL` and `run <JSON of sluice.client.Load>` lines; each is answered with one JSON line
 """
 
+import importlib.util
 import json
 import pathlib
 import sys
 
-PYTHON = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(PYTHON / "python"), str(PYTHON / ".gpu" / "python")]
+REPO = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPO / "python"))
+if not importlib.util.find_spec("tritonclient"):
+    # tests/gpu/README.md: installed for the GPU's machine, with what it needs.
+    sys.path.insert(0, str(REPO / ".gpu" / "python"))
 
 from sluice.client import Client, Load  # noqa: E402
 
