@@ -86,7 +86,7 @@ PARTS = {
     "two-services": Part(
         script("decode.py", "two-services", "--rate", 3, "--seconds", 8, "--slo", "2ms", "--name", "two-services"), 250, 360, quiet=True, sim=DECODE_SHORT),
     "reef-server": Part(script("reef_server.py"), 300, 390, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.5)),
-    "reef-mixes": Part(script("reef_mixes.py"), 110, 150, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 0.5)),
+    "reef-mixes": Part(script("reef_mixes.py"), 110, 150, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 0.5, "--split", 32)),
     "launch-bound": Part(script("launch_bound.py"), 150, 250, quiet=True, sim=(*SHORT, "--rounds", 3, "--tokens", 20, "--pairs", 2)),
     "hook-cost": Part(script("hook_cost.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--seconds", 0.3)),
     "lc-overhead": Part(

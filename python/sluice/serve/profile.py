@@ -14,8 +14,8 @@ from sluice.serve.load import measure
 from sluice.serve.queues import choose_split
 
 log = logging.getLogger(__name__)
-# Requests of a measurement, and the part of the time for which real-time work runs meanwhile.
-REQUESTS, DUTY = 60, 0.3
+# Requests of a measurement and its longest time in seconds, and the part of the time for which real-time work runs meanwhile.
+REQUESTS, LONGEST_S, DUTY = 60, 3.0, 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def profile(executor: Executor, models: Sequence[Model], splits: Sequence[int], 
 
 def slow(executor: Executor, model: Model, period: float, beside: Sequence[tuple[Model, int]]) -> float:
     """The 90th percentile of a model's latencies, seconds."""
-    latencies = sorted(measure(executor, REQUESTS * period, model, period, beside).latencies)
+    latencies = sorted(measure(executor, min(REQUESTS * period, LONGEST_S), model, period, beside).latencies)
     if not latencies:
         raise RuntimeError(f"model {model.name} answered no request of the profile")
     return latencies[int(0.9 * len(latencies))]
