@@ -15,8 +15,9 @@
 from sluice._config import Config, ConfigError
 from sluice._driver import CudaError
 from sluice._hook import Result, hint, request
-from sluice._scheduler import GPUScheduler, Priority, Task
+from sluice._scheduler import GPUScheduler
 from sluice._streams import current_stream
+from sluice._task import Priority, Task
 
 __all__ = [
     "Config", "ConfigError", "CudaError", "GPUScheduler", "Priority", "Result", "Task", "current_stream", "hint", "request",

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
-from typing import Optional
 
 NO_DEVICE, NON_BLOCKING = 100, 1
 
@@ -102,10 +101,3 @@ class Gpu:
         """Gives the context back."""
         self.call("cuDevicePrimaryCtxRelease_v2", self._device)
 
-
-def open_gpu(gpu_id: int) -> tuple[Optional[Gpu], Optional[str]]:
-    """The GPU, or the reason why there is none."""
-    try:
-        return Gpu(gpu_id), None
-    except NoGpu as none:
-        return None, str(none)
