@@ -39,12 +39,13 @@ class GPUScheduler:
     submission. No best-effort task starts while a latency-critical one waits or runs; the one that runs is preempted meanwhile, if
     libsluice.so is loaded. A future is resolved when the GPU has finished the task's work on its stream.
 
-    `config_file` is a YAML file with the keys of `Config`; `gpu_id` counts as CUDA does. Close the scheduler, or use it as a context
+    `config_file` is a YAML file with the keys of `Config`, or a `Config`; `gpu_id` counts as CUDA does. Close the scheduler, or use it as a context
     manager: at the end of `with` all submitted tasks have ended.
     """
 
-    def __init__(self, config_file: Union[str, os.PathLike[str], None] = None, gpu_id: int = 0) -> None:
-        self._backend = Backend(Config() if config_file is None else Config.from_file(config_file), gpu_id)
+    def __init__(self, config_file: Union[str, os.PathLike[str], Config, None] = None, gpu_id: int = 0) -> None:
+        config = Config() if config_file is None else config_file
+        self._backend = Backend(config if isinstance(config, Config) else Config.from_file(config), gpu_id)
         # Guards all below. It is also held while the best-effort stream is stopped or restored, so that the last of both applies.
         self._changed = threading.Condition()
         self._queue = TaskQueue(time.monotonic_ns())

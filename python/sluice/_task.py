@@ -31,7 +31,7 @@ class Task(Generic[R]):
         if slo_ms is not None and not (math.isfinite(slo_ms) and 0 < slo_ms <= 1e9):
             raise ValueError(f"slo_ms is {slo_ms!r}, expected a positive number of milliseconds, at most 1e9")
         #: The name in `GPUScheduler.get_metrics`.
-        self.name: str = getattr(function, "__qualname__", repr(function))
+        self.name: str = getattr(function, "__name__", repr(function))
         self.critical, self.priority = critical, int(priority)
         self.slo_ns = None if slo_ms is None else int(slo_ms * 1e6)
         self._function = function

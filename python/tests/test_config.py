@@ -29,3 +29,8 @@ def test_what_is_no_configuration_is_refused(text):
 def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         sluice.GPUScheduler(config_file=tmp_path / "missing.yaml")
+
+
+def test_values_given_in_the_program_are_checked_too():
+    with pytest.raises(sluice.ConfigError, match="hint_us is 1.5"):
+        sluice.Config(hint_us=1.5)

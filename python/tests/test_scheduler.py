@@ -72,7 +72,7 @@ def test_task_is_cancelled_before_its_start_and_not_after(scheduler):
     blocker.future.result(timeout=10)
     scheduler.close()
     assert ran == []
-    assert scheduler.get_metrics()["tasks"]["list.append"]["cancelled"] == 1
+    assert scheduler.get_metrics()["tasks"]["append"]["cancelled"] == 1
 
 
 def test_result_waits_no_longer_than_its_time_limit(scheduler):
