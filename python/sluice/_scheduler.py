@@ -18,7 +18,6 @@ from typing import Any, Optional, TypeVar, Union
 from sluice._backend import Backend
 from sluice._config import Config
 from sluice._hook import Result
-from sluice._native import TaskQueue
 from sluice._task import Priority, Task
 
 R = TypeVar("R")
@@ -44,6 +43,9 @@ class GPUScheduler:
     """
 
     def __init__(self, config_file: Union[str, os.PathLike[str], Config, None] = None, gpu_id: int = 0) -> None:
+        # Imported here, so that the rest of the package, such as `sluice.serve`, also runs from a source folder where nothing is compiled.
+        from sluice._native import TaskQueue
+
         config = Config() if config_file is None else config_file
         self._backend = Backend(config if isinstance(config, Config) else Config.from_file(config), gpu_id)
         # Guards all below. It is also held while the best-effort stream is stopped or restored, so that the last of both applies.
