@@ -7,6 +7,8 @@ Arms, in an order that changes from round to round:
   host, device    the best-effort stream is preempted at this level
   be-alone        the best-effort tasks without latency-critical ones
 
+Then tasks of PyTorch, CuPy and numba, where they are installed, and examples/cpp compiled by c++ and nvcc.
+
 Goal: at `device`, p99 is at most one kernel (1 ms) more than alone. The package is searched in .gpu/python and where Python finds it.
 Before packing:
 
@@ -16,7 +18,11 @@ Before packing:
 import argparse
 import json
 import os
+import pathlib
+import shutil
 import statistics
+import subprocess
+import tempfile
 
 import rig
 import rounds
@@ -49,13 +55,37 @@ def main():
             children[ARMS[arm]].ask(json.dumps({"requests": requests, "seconds": options.requests * 0.01, "beside": not arm.startswith("alone")}))
             seen[arm].append(children[ARMS[arm]].answer(120))
         rig.write("task-api", {"ok": False, **result(seen, order)}, quiet=True)
-    found = result(seen, order)
+    frameworks = rig.Child("frameworks", rig.python("task_frameworks.py"), environment).answer(120)
+    found = {**result(seen, order), "frameworks": frameworks, "cpp": cpp_example(environment, gpu)}
+    rig.say(found["frameworks"], found["cpp"])
     rig.say(found["numbers"])
     rig.say(found["goals"])
     # On the simulator the host's load decides about latencies; there it is checked that streams were preempted.
-    ok = found["preempted"] and (options.gpu == "sim" or all(goal["met"] for goal in found["goals"].values()))
+    ok = found["preempted"] and all(row.get("ok", True) for row in (*frameworks["seen"].values(), *found["cpp"].values())) and (options.gpu == "sim" or all(goal["met"] for goal in found["goals"].values()))
     rig.write("task-api", {"ok": ok, **found})
     return 0 if ok else 1
+
+
+def cpp_example(environment, gpu):
+    """The C++ example, compiled as a user does, by each compiler that this machine has."""
+    seen, driver = {}, rig.found_driver() if not gpu.simulated else [rig.BUILD / "libcuda.so"]
+    nvcc = shutil.which("nvcc") or next((str(path) for path in sorted(pathlib.Path("/usr/local").glob("cuda*/bin/nvcc"))), None)
+    for name, compiler in (("c++", ["c++", "-pthread"]), ("nvcc", nvcc and [nvcc, "-x", "cu", "-Xlinker", "--unresolved-symbols=ignore-all"])):
+        if compiler is None or (name == "nvcc" and gpu.simulated):
+            seen[name] = {"cannot": "there is no nvcc, or no GPU"}
+            continue
+        with tempfile.TemporaryDirectory(prefix="sluice-task-api-") as folder:
+            program = pathlib.Path(folder) / "tasks"
+            command = [*compiler, "-std=c++17", "-I", rig.REPO / "hook" / "include", rig.REPO / "examples" / "cpp" / "tasks.cpp", "-o", program, "-ldl"]
+            command += [word for path in driver for word in ("-Xlinker", path)] if name == "nvcc" else driver
+            built = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+            if built.returncode:
+                seen[name] = {"ok": False, "why": built.stderr[-600:]}
+                continue
+            ran = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=False)
+            printed = json.loads(ran.stdout) if ran.stdout.startswith("{") else {"why": ran.stderr[-600:]}
+            seen[name] = {"ok": ran.returncode == 0 and printed["preemptions"] > 0, **printed}
+    return seen
 
 
 def percentile(values, percent):
