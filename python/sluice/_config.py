@@ -32,6 +32,11 @@ class Config:
     #: Time after which a stopped best-effort stream continues although latency-critical work is not over, in milliseconds; 0: never.
     longest_stop_ms: int = 1000
 
+    def __post_init__(self) -> None:
+        mistakes = [mistake for key, value in dataclasses.asdict(self).items() for mistake in _mistakes(key, value)]
+        if mistakes:
+            raise ConfigError("; ".join(mistakes))
+
     @classmethod
     def from_file(cls, path: Union[str, os.PathLike[str]]) -> Config:
         """Reads a YAML file. Raises `ConfigError` with all its mistakes, and `OSError` if it cannot be read."""

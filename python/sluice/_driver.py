@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
-from typing import Optional
 
 NO_DEVICE, NON_BLOCKING = 100, 1
 
@@ -73,12 +72,13 @@ class Gpu:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Makes the context current in this thread."""
-        self.call("cuCtxPushCurrent_v2", self._context)
+        """Makes the context current in this thread. A failure shows in the next call of the driver."""
+        is_pushed = self._library.cuCtxPushCurrent_v2(self._context) == 0
         try:
             yield
         finally:
-            self.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+            if is_pushed:
+                self._library.cuCtxPopCurrent_v2(byref(c_void_p()))
 
     def create_stream(self, *, urgent: bool) -> int:
         """A stream of the highest or the lowest priority, which does not wait for the default stream."""
@@ -94,18 +94,10 @@ class Gpu:
         self.call("cuStreamSynchronize", stream)
 
     def destroy_stream(self, stream: int) -> None:
-        """Destroys a stream, which has to be idle."""
+        """Destroys a stream, which has to be idle. It ended with the context if that was lost to an error."""
         with self.current():
-            self.call("cuStreamDestroy_v2", stream)
+            self._library.cuStreamDestroy_v2(stream)
 
     def close(self) -> None:
         """Gives the context back."""
-        self.call("cuDevicePrimaryCtxRelease_v2", self._device)
-
-
-def open_gpu(gpu_id: int) -> tuple[Optional[Gpu], Optional[str]]:
-    """The GPU, or the reason why there is none."""
-    try:
-        return Gpu(gpu_id), None
-    except NoGpu as none:
-        return None, str(none)
+        self._library.cuDevicePrimaryCtxRelease_v2(self._device)

@@ -35,6 +35,11 @@ class Result(enum.IntEnum):
     ALREADY_ENABLED = 19
     INVALID_STREAM = 20
 
+    @classmethod
+    def _missing_(cls, value: object) -> Result:
+        """Numbers of a later libsluice.so."""
+        return cls.INTERNAL
+
 
 class _PreemptionConfig(ctypes.Structure):
     _fields_ = [

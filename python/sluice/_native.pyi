@@ -1,5 +1,8 @@
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Optional, final
 
+__all__ = ["TaskQueue"]
+
+@final
 class TaskQueue:
     """The order of waiting tasks, the two that run, and their figures. Times are nanoseconds of one monotonic clock."""
 
@@ -18,4 +21,5 @@ class TaskQueue:
         """Takes back the last "preempt", which could not be carried out."""
     def waiting(self) -> int: ...
     def running(self) -> int: ...
-    def metrics(self, now_ns: int) -> dict[str, Any]: ...
+    def metrics(self, now_ns: int) -> dict[str, Any]:
+        """The part of `GPUScheduler.get_metrics` about tasks and preemptions."""

@@ -52,7 +52,7 @@ class ClassStream:
         self._gpu.destroy_stream(self.handle)
 
     def _torch(self, stack: ExitStack) -> None:
-        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
         if not hasattr(cuda, "ExternalStream"):
             return
         if "torch" not in self._of_library:
@@ -61,7 +61,7 @@ class ClassStream:
             stack.enter_context(cuda.stream(self._of_library["torch"]))
 
     def _cupy(self, stack: ExitStack) -> None:
-        cuda = getattr(sys.modules.get("cupy"), "cuda", None)
+        cuda: Any = getattr(sys.modules.get("cupy"), "cuda", None)
         if not hasattr(cuda, "ExternalStream"):
             return
         stack.enter_context(cuda.Device(self._gpu.id))

@@ -35,7 +35,7 @@ class Simulator:
 
     def run(self, *command, hook, label=""):
         """The JSON line that a program prints last. Python programs are named by file."""
-        words = [sys.executable, HERE / command[0], *command[1:]] if command[0].endswith(".py") else command
+        words = [sys.executable, HERE / command[0], *command[1:]] if str(command[0]).endswith(".py") else command
         environment = {**self.environment(hook=hook), "SLUICE_SIM_LABEL": label}
         done = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{done.returncode}: {done.stderr}"

@@ -9,8 +9,7 @@ def test_file_sets_what_it_names(tmp_path):
     (tmp_path / "gpu.yaml").write_text("preemption: host\nlongest_stop_ms: 0\n")
     assert sluice.Config.from_file(tmp_path / "gpu.yaml") == sluice.Config(preemption="host", longest_stop_ms=0)
     (tmp_path / "empty.yaml").write_text("")
-    with sluice.GPUScheduler(config_file=tmp_path / "empty.yaml") as scheduler:
-        assert scheduler._config == sluice.Config()
+    assert sluice.Config.from_file(tmp_path / "empty.yaml") == sluice.Config()
 
 
 def test_all_mistakes_are_named_at_once():
@@ -30,3 +29,8 @@ def test_what_is_no_configuration_is_refused(text):
 def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         sluice.GPUScheduler(config_file=tmp_path / "missing.yaml")
+
+
+def test_values_given_in_the_program_are_checked_too():
+    with pytest.raises(sluice.ConfigError, match="hint_us is 1.5"):
+        sluice.Config(hint_us=1.5)

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 import sluice
-from sluice import _scheduler
+from sluice import _backend
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_task_is_cancelled_before_its_start_and_not_after(scheduler):
     blocker.future.result(timeout=10)
     scheduler.close()
     assert ran == []
-    assert scheduler.get_metrics()["tasks"]["list.append"]["cancelled"] == 1
+    assert scheduler.get_metrics()["tasks"]["append"]["cancelled"] == 1
 
 
 def test_result_waits_no_longer_than_its_time_limit(scheduler):
@@ -148,13 +148,15 @@ def test_what_is_no_task_is_refused(scheduler):
         scheduler.submit(int)
     with pytest.raises(TypeError, match="coroutine"):
         scheduler.best_effort()(coroutine)
+    with pytest.raises(ValueError, match="priority"):
+        scheduler.best_effort(priority=2**31)(int)
     for slo_ms in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="slo_ms"):
             scheduler.latency_critical(slo_ms=slo_ms)(int)
 
 
 def test_scheduler_without_a_gpu_says_so_once(caplog):
-    _scheduler._said.clear()
+    _backend._said.clear()
     with caplog.at_level(logging.WARNING, "sluice"):
         for _ in range(2):
             with sluice.GPUScheduler() as scheduler:

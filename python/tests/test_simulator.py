@@ -18,7 +18,7 @@ def test_ten_thousand_tasks_run_once_in_order_and_their_futures_resolve(simulato
         "threads_left": 0, "streams_left": 0,
     }
     assert simulator.ledger(f"many-{hook}")["kernels_completed"] == TASKS - cancelled
-    counts = [of_name for name, of_name in metrics["tasks"].items() if name.endswith("body")]
+    counts = [of_name for name, of_name in metrics["tasks"].items() if name == "body"]
     assert (sum(of["count"] for of in counts), sum(of["cancelled"] for of in counts)) == (TASKS - cancelled, cancelled)
     assert metrics["mode"] == ("preemptive" if hook else "priorities")
     assert (metrics["preemptions"] > 0) == hook
@@ -58,3 +58,12 @@ def test_gpu_that_does_not_exist_is_an_error(simulator):
 
 def test_error_of_a_kernel_reaches_the_future(simulator):
     assert simulator.run("programs/failing_kernel.py", hook=False) == {"error": "CudaError", "code": 700}
+
+
+@pytest.mark.parametrize("hook", [True, False])
+def test_example(simulator, hook):
+    metrics = simulator.run("../../examples/python/tasks.py", hook=hook, label=f"example-{hook}")
+    counts = {name: of_name["count"] for name, of_name in metrics["tasks"].items()}
+    assert counts == {"Spin": 1, "answer": 20, "train": 10}
+    assert simulator.ledger(f"example-{hook}")["kernels_completed"] == 20 * 5 + 10 * 20
+    assert (metrics["preemptions"] > 0) == hook

@@ -22,6 +22,8 @@ class Part:
     limit: int
     # The part measures latencies: no other part runs on this host meanwhile.
     quiet: bool = False
+    # The part uses all GPUs of the machine; otherwise it gets one of them. It is quiet, too.
+    every_gpu: bool = False
     # Further arguments on the simulator (None: cannot be rehearsed), and on the GPU.
     sim: tuple | None = None
     real: tuple = ()
@@ -95,11 +97,16 @@ PARTS = {
     "preempt": Part(
         preempt("full", "device", "host", "mps-gate"), 80, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
+    "task-api": Part(script("task_api.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--requests", 20)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),
     "escapes": Part(script("escapes.py"), 120, 240, sim=SHORT),
     "outside": Part(script("outside.py"), 70, 100, sim=(*SHORT, "--seconds", 2)),
     "doctor": Part(script("doctor.py"), 45, 110, sim=SHORT),
+    "coverage": Part(script("coverage.py"), 240, 300, quiet=True, sim=(*SHORT, "--rounds", 3, "--block", 0.1)),
+    "coverage-ddp": Part(
+        script("coverage.py", "--workloads", "ddp", "--name", "coverage-ddp"), 60, 100, quiet=True, every_gpu=True,
+        sim=(*SHORT, "--rounds", 3, "--block", 0.1)),
     "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
     "nvml": Part(script("nvml.py"), 25, 120, sim=SHORT),
@@ -131,5 +138,5 @@ PLANS = {
     "services": ["two-services", "serve-auto"],
     "reef": ["reef-server", "reef-mixes"],
     "bits": ["lc-overhead", "identical-api", "frameworks"],
-    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "ten-clients", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph"],
+    "rest": ["disturb", "outside", "doctor", "serve-random", "memory", "nvml", "ten-clients", "hint", "table", "gates", "waits", "calibrate", "share", "demo", "overhead-resnet50", "overhead-compiled", "overhead-graph", "coverage"],
 }

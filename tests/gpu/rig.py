@@ -43,6 +43,10 @@ def fail(message):
     sys.exit(2)
 
 
+class ChildFailed(Exception):
+    """A child process ended, or did not answer in time."""
+
+
 class Child:
     """A child process whose output lines can be waited for. It ends with this script."""
 
@@ -68,16 +72,23 @@ class Child:
         self.process.stdin.flush()
 
     def answer(self, timeout):
-        """The next line that is a JSON object. Other output is shown."""
+        """The next line that is a JSON object. Other output is shown. Without one this script ends."""
+        try:
+            return self.reply(timeout)
+        except ChildFailed as why:
+            return fail(why)
+
+    def reply(self, timeout):
+        """The same, but raises ChildFailed."""
         end = time.monotonic() + timeout
         while True:
             try:
                 _, line = self.lines.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 self.stop()
-                fail(f"{self.name} said nothing for {timeout:.0f} s\n{self.errors()}")
+                raise ChildFailed(f"{self.name} said nothing for {timeout:.0f} s\n{self.errors()}") from None
             if line is None:
-                fail(f"{self.name} ended with status {self.process.wait()}\n{self.errors()}")
+                raise ChildFailed(f"{self.name} ended with status {self.process.wait()}\n{self.errors()}")
             if line.startswith("{"):
                 return json.loads(line)
             say(f"{self.name}:", line)
@@ -173,9 +184,7 @@ class Manager:
         self.socket = folder / "manager.sock"
         text = "clients:\n" + "".join(f"  - {{ {', '.join(f'{k}: {v}' for k, v in c.items())} }}\n" for c in clients)
         (folder / "resources.yaml").write_text(text)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.metrics_at = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.metrics_at = free_address()
         command = [SLUICE, "pod-manager", "--socket", self.socket, "--resource-file", folder / "resources.yaml"]
         command += ["--metrics", self.metrics_at, *extra]
         self.child = Child("pod-manager", command)
@@ -187,10 +196,7 @@ class Manager:
 
     def metrics(self):
         """The samples of /metrics by name and labels, without histogram buckets."""
-        with urllib.request.urlopen(f"http://{self.metrics_at}/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        samples = [line.rpartition(" ") for line in lines if line.startswith("sluice_") and "_bucket{" not in line]
-        return {name: float(value) for name, _, value in samples}
+        return scrape(self.metrics_at)
 
     def grants(self, client):
         """Number of grants of a client; zero means that the hook was not active."""
@@ -200,6 +206,21 @@ class Manager:
     def stop(self):
         self.child.stop()
         self.folder.cleanup()
+
+
+def free_address():
+    """A loopback address with a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def scrape(address):
+    """The samples of a manager's /metrics by name and labels, without histogram buckets."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = [line.rpartition(" ") for line in lines if line.startswith("sluice_") and "_bucket{" not in line]
+    return {name: float(value) for name, _, value in samples}
 
 
 def wait_for_socket(path, child, seconds=10.0):

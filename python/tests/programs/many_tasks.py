@@ -78,7 +78,7 @@ def main():
             future.cancelled() or future.exception(timeout=60)
         counts = scheduler.submit(scheduler.latency_critical()(numbers.read)).result(timeout=60)
         metrics = scheduler.get_metrics()
-        handles = [stream.handle for stream in scheduler._streams.values()]
+        handles = [stream.handle for stream in scheduler._backend._streams.values()]
     cancelled = {index for index, future in enumerate(futures) if future.cancelled()}
     print(json.dumps({
         "in_order": in_order,
