@@ -25,6 +25,8 @@ class Program:
 
     def __init__(self, driver: Driver, network: torch.nn.Module, dtype: str, shape: tuple[int, ...], stream: torch.cuda.Stream, contexts: dict, pieced: bool) -> None:
         self.driver, self.stream, self.handle = driver, stream, stream.cuda_stream
+        # The graphs hold addresses only. Memory of weights that are collected is used again, or unmapped, when the next model is prepared.
+        self.network = network
         self.images = torch.zeros(shape, dtype=TORCH[dtype], device="cuda")
         self.staged = torch.zeros(shape, dtype=TORCH[dtype]).pin_memory()
         self.host_rows = self.staged.numpy()
