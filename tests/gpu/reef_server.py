@@ -42,7 +42,7 @@ class Stage:
         worker = lambda *models, split="priorities": rig.python("reef_worker.py", "--network", options.network, "--models", *models, "--split", split, "--bound", options.bound, *sim)  # noqa: E731
         wanted = {"one": (worker("rt", "be", split="profile"), self.gpu.plain())}
         for arm, names in TWO.items():
-            if arm == "mps" and self.gpu.simulated:
+            if not self.wanted(arm) or arm == "mps" and self.gpu.simulated:
                 continue
             env = self.attempt(arm, self.environment, arm, names)
             if env:
@@ -54,7 +54,11 @@ class Stage:
         for name in [name for name in self.children if name not in self.failed]:
             # One after the other: kernels are selected by timing, which has to be alone.
             self.ready[name] = self.attempt(name, self.build, name)
-        self.clients = self.attempt("triton", self.serve) or []
+        self.clients = self.wanted("triton") and self.attempt("triton", self.serve) or []
+
+    def wanted(self, arm):
+        """Whether the arm is one of those that were asked for."""
+        return not self.options.arms or arm in self.options.arms
 
     def attempt(self, what, function, *arguments):
         """The result of a function. On a failure its reason is kept, and `None` returned."""
@@ -113,10 +117,10 @@ class Stage:
         yield f"  - {{name: be, class: best-effort, source: {source}, input: {given}, batches: [1, 2, 4], delay_ms: 0.3}}"
 
     def arms(self):
-        """The arms that can run."""
+        """The wanted arms that can run."""
         found = [] if "one" in self.failed else ["alone", "alone2", "be-alone", "chosen", "pause", "priorities", *(f"split {count}" for count in self.ready["one"]["splits"])]
         found += [arm for arm, names in TWO.items() if all(self.ready.get(name) for name in names)]
-        return found + (["triton-alone", "triton-be-alone", "triton"] if self.clients else [])
+        return [arm for arm in found if self.wanted(arm)] + (["triton-alone", "triton-be-alone", "triton"] if self.clients else [])
 
     def warm(self):
         """Blocks that are not counted: clocks and caches settle, and the hook learns the service's times beside best effort."""
@@ -163,7 +167,8 @@ def main():
     parser.add_argument("--network", default="resnet152")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.4, help="of a block")
-    parser.add_argument("--bound", type=float, default=0.1, help="by how much the chosen split may slow the 90th percentile of RT")
+    parser.add_argument("--bound", type=float, default=0.1, help="by how much the chosen split may slow the slowest RT requests")
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="only these; `triton` stands for its three")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=390)
     parser.add_argument("--name", default="reef-server")

@@ -52,11 +52,12 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A whole file. `split`: the SMs of best-effort work while real-time work runs, or `pause`, `priorities`, or `profile`: as measured at the start."""
+    """A whole file. `split`: the SMs of best-effort work while real-time work runs, or `pause`, `priorities`, or `profile`: as measured at the start.
+    `bound`: by what part of its time alone best-effort work may then slow the slowest real-time requests."""
 
     models: tuple[Model, ...]
     split: Union[int, str] = PROFILE
-    bound: float = 0.05
+    bound: float = 0.1
     queue: int = 256
     max_body_mib: int = 64
 
@@ -162,7 +163,7 @@ def parse(text: str) -> Config:
         mistakes.append("models: simulated and real models cannot be mixed")
     split = fields.take("split", PROFILE, f"a number of SMs, {PAUSE}, {PRIORITIES} or {PROFILE}", lambda value: is_int(value) or value in (PAUSE, PRIORITIES, PROFILE))
     config = Config(
-        tuple(model for model in models if model), split, fields.take("bound", 0.05, "a number", is_number),
+        tuple(model for model in models if model), split, fields.take("bound", 0.1, "a number", is_number),
         fields.take("queue", 256, "an integer of at least 1", is_int), fields.take("max_body_mib", 64, "an integer of at least 1", is_int))
     fields.end()
     if mistakes:

@@ -1,21 +1,27 @@
-"""Chooses the SMs of best-effort work while a real-time model runs, from measurements at the start of the server."""
+"""Chooses the SMs of best-effort work while a real-time model runs, from measurements at the start of the server.
+
+The model alone and the model beside best effort in every split are measured in short blocks that take turns, so that clocks which rise
+meanwhile favour none. A block's figure is its longest latency, and a split's figure the median of its blocks: about the 99th percentile,
+and a block that something else disturbed does not count.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from sluice.serve.backend import WHOLE
 from sluice.serve.config import BEST_EFFORT, REAL_TIME, Model
 from sluice.serve.executor import Executor
 from sluice.serve.load import measure
-from sluice.serve.queues import choose_split
 
 log = logging.getLogger(__name__)
-# Requests of a measurement and its longest time in seconds, and the part of the time for which real-time work runs meanwhile.
-REQUESTS, LONGEST_S, DUTY = 60, 3.0, 0.3
+# Blocks of a split, requests of a block, the longest time of a block in seconds, and the part of it for which real-time work runs.
+BLOCKS, REQUESTS, LONGEST_S, DUTY = 5, 50, 1.0, 0.5
+ALONE = "alone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +33,7 @@ class Choice:
 
 
 def profile(executor: Executor, models: Sequence[Model], splits: Sequence[int], bound: float) -> dict[str, Choice]:
-    """For each real-time model the largest split with which its 90th percentile beside best effort is within the bound.
-
-    The executor uses it from then on.
-    """
+    """For each real-time model the largest split that slows it by at most the bound. The executor uses it from then on."""
     # Two requests of a full batch: the next batch waits when one ends.
     beside = [(model, model.max_batch) for model in models if model.klass == BEST_EFFORT for _ in range(2)]
     choices: dict[str, Choice] = {}
@@ -41,13 +44,17 @@ def profile(executor: Executor, models: Sequence[Model], splits: Sequence[int], 
         if not beside:
             choices[model.name] = Choice(None, {})
             continue
-        first = slow(executor, model, 0.02, [])
-        period = first / DUTY
-        alone = (slow(executor, model, period, []) + slow(executor, model, period, [])) / 2
-        slowdowns = {}
-        for split in (*splits, WHOLE):
-            executor.splits[model.name] = split
-            slowdowns[split] = slow(executor, model, period, beside) / alone
+        # The first requests are slower.
+        latencies(executor, model, 0.02, [])
+        period = statistics.median(latencies(executor, model, 0.02, [])) / DUTY
+        arms = [ALONE, *splits, WHOLE]
+        blocks: dict[object, list[float]] = {arm: [] for arm in arms}
+        for block in range(BLOCKS):
+            for arm in arms if block % 2 else reversed(arms):
+                executor.splits[model.name] = WHOLE if arm == ALONE else arm
+                blocks[arm].append(max(latencies(executor, model, period, [] if arm == ALONE else beside)))
+        alone = statistics.median(blocks.pop(ALONE))
+        slowdowns = {split: statistics.median(measured) / alone for split, measured in blocks.items()}
         chosen = executor.splits[model.name] = choose_split(slowdowns, bound)
         choices[model.name] = Choice(chosen, slowdowns)
         log.info(
@@ -56,9 +63,31 @@ def profile(executor: Executor, models: Sequence[Model], splits: Sequence[int], 
     return choices
 
 
-def slow(executor: Executor, model: Model, period: float, beside: Sequence[tuple[Model, int]]) -> float:
-    """The 90th percentile of a model's latencies, seconds."""
-    latencies = sorted(measure(executor, min(REQUESTS * period, LONGEST_S), model, period, beside).latencies)
-    if not latencies:
+def latencies(executor: Executor, model: Model, period: float, beside: Sequence[tuple[Model, int]]) -> list[float]:
+    """The latencies of a block, seconds."""
+    found = measure(executor, min(REQUESTS * period, LONGEST_S), model, period, beside).latencies
+    if not found:
         raise RuntimeError(f"model {model.name} answered no request of the profile")
-    return latencies[int(0.9 * len(latencies))]
+    return found
+
+
+def choose_split(slowdowns: Mapping[int, float], bound: float) -> Optional[int]:
+    """The largest split whose slowdown of real-time work is within the bound; `None`: best-effort work pauses.
+
+    More SMs for best effort do not make real-time work faster. If the measurements say so, their mean counts for both splits.
+    """
+    by_size = sorted(slowdowns, key=lambda split: (split == WHOLE, split))
+    fitting = [split for split, slowdown in zip(by_size, rising([slowdowns[split] for split in by_size])) if slowdown <= 1 + bound]
+    return fitting[-1] if fitting else None
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The sequence that never falls and is nearest to the values in the sum of squares: neighbours out of order get their mean."""
+    runs: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while runs and runs[-1][0] / runs[-1][1] > total / count:
+            before = runs.pop()
+            total, count = total + before[0], count + before[1]
+        runs.append((total, count))
+    return [total / count for total, count in runs for _ in range(count)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Optional
 
@@ -107,10 +106,3 @@ class Queues:
 def batch_size(model: Model, rows: int) -> int:
     """The smallest of the model's batch sizes that holds the rows."""
     return next(size for size in model.batches if size >= rows)
-
-
-def choose_split(slowdowns: Mapping[int, float], bound: float) -> Optional[int]:
-    """The largest split whose slowdown of real-time work is within the bound; `None`: best-effort work pauses. The whole GPU, which has
-    the number 0, is the largest."""
-    fitting = [split for split, slowdown in slowdowns.items() if slowdown <= 1 + bound]
-    return 0 if 0 in fitting else max(fitting, default=None)

@@ -13,7 +13,8 @@ from sluice.serve.cuda.driver import Driver, DriverError
 from sluice.serve.cuda.program import TORCH, Program
 
 log = logging.getLogger(__name__)
-CANDIDATES = (8, 16, 24, 32, 40, 48, 64, 80, 96)
+# On 132 SMs, fewer than 16 give best-effort work less than a pause does, and more than 64 hardly more than 64 do: docs/serving.md.
+CANDIDATES = (16, 24, 32, 40, 48, 64)
 DTYPES = {kind: name for name, kind in TORCH.items()}
 
 
