@@ -1,6 +1,6 @@
 """A client of the server through tritonclient, as a process that stays: its start would otherwise disturb the others.
 
-  reef_client.py URL     then `connect MODEL` and `run <JSON of sluice.client.Load>` lines; each is answered with one JSON line
+  reef_client.py URL     then `connect MODEL` and `run <JSON of sluice.serve.client.Load>` lines; each is answered with one JSON line
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ if not importlib.util.find_spec("tritonclient"):
     # tests/gpu/README.md: installed for the GPU's machine, with what it needs.
     sys.path.insert(0, str(REPO / ".gpu" / "python"))
 
-from sluice.client import Client, Load  # noqa: E402
+from sluice.serve.client import Client, Load  # noqa: E402
 
 
 def main():
