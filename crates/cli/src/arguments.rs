@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{check, demo, doctor, hold, load, pod_manager, sim};
+use crate::{check, demo, doctor, hold, load, pod_manager, serve as models_server, sim};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ enum Command {
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
     #[command(subcommand)]
     Load(load::Load),
+    /// Serve models of PyTorch in one process: starts `python3 -m sluice.serve`
+    Serve(models_server::Arguments),
     /// From inside a pod, check its GPU, its memory limit and the daemons
     Check(check::Arguments),
     /// Examine this machine and its driver: try each driver control and judge it by its effect
@@ -67,6 +69,7 @@ impl Arguments {
             Command::Webhook(arguments) => serve(|stop| sluice_scheduler::webhook::run(arguments, stop))?,
             Command::Sim(arguments) => sim::run(&arguments)?,
             Command::Load(generator) => load::run(&generator)?,
+            Command::Serve(arguments) => models_server::run(&arguments)?,
             Command::Check(arguments) => check::run(&arguments)?,
             Command::Hold(arguments) => hold::run(&arguments)?,
             Command::DoctorChild(part) => doctor::child::run(&part)?,

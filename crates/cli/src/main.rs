@@ -12,6 +12,7 @@ mod hold;
 mod load;
 mod pod_manager;
 mod quantity;
+mod serve;
 mod sim;
 
 use std::process::ExitCode;
