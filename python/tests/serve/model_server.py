@@ -1,14 +1,10 @@
 """A server on the simulated GPU of `sluice.serve.sim`, as a process of its own."""
 
-import pathlib
 import queue
 import re
 import subprocess
 import sys
-import tempfile
 import threading
-
-import pytest
 
 MODELS = """
 split: 32
@@ -38,11 +34,3 @@ class Server:
         """The exit status after a request to end."""
         self.process.terminate()
         return self.process.wait(timeout=60)
-
-
-@pytest.fixture(scope="session")
-def server():
-    with tempfile.TemporaryDirectory(prefix="sluice-serve-") as folder:
-        server = Server(pathlib.Path(folder), MODELS)
-        yield server
-        assert server.end() == 0
