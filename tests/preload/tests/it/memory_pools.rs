@@ -140,6 +140,10 @@ fn memory_that_a_pool_keeps_is_used_again_without_asking_the_manager() {
     let node = node();
     let counter = compiled("count_sends", Linking::Library, &[]);
     let mut program = node.tenant("main", "pools").arguments("steady").preload_before(&counter).start();
-    assert_eq!(program.line(), "0 1", "messages for 100 allocations from the pool, and for one outside of it");
+    assert_eq!(
+        program.line(),
+        "0 1",
+        "messages for 100 allocations from the pool, and for one outside of it"
+    );
     program.finish().expect_success();
 }
