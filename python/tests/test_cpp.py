@@ -1,0 +1,46 @@
+"""sluice/scheduler.hpp: its rules, and the example as a user builds it, on the simulated GPU."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from conftest import BUILD, HERE
+
+REPOSITORY = HERE.parent.parent
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The example, built by CMake's package."""
+    built = tmp_path_factory.mktemp("cpp")
+    run("cmake", "-S", REPOSITORY / "examples" / "cpp", "-B", built, f"-Dsluice_DIR={REPOSITORY / 'hook' / 'cmake'}", f"-DCUDA_DRIVER={BUILD / 'libcuda.so'}")
+    run("cmake", "--build", built)
+    return built / "tasks"
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    program = tmp_path_factory.mktemp("rules") / "scheduler"
+    flags = "-std=c++17 -O1 -Wall -Wextra -Wpedantic -Wshadow -Werror -pthread".split()
+    run("c++", *flags, "-I", REPOSITORY / "hook" / "include", HERE / "programs" / "scheduler.cpp", "-o", program, "-ldl")
+    return program
+
+
+@pytest.mark.parametrize("hook", [True, False], ids=["preemptive", "priorities"])
+def test_example_answers_while_the_training_runs(simulator, example, hook):
+    seen = simulator.run(pathlib.Path(example), hook=hook)
+    assert (seen["mode"], seen["training"], seen["training_continues"]) == (2 if hook else 1, 200, 1)
+    assert (seen["preemptions"] > 0) == hook
+
+
+@pytest.mark.parametrize("hook", [True, False], ids=["preemptive", "priorities"])
+def test_ten_thousand_tasks_run_once_in_order_and_their_futures_resolve(simulator, rules, hook):
+    assert simulator.run(pathlib.Path(rules), hook=hook) == {
+        "in_order": 1, "once": 1, "wrong": 0, "cancelled": 1, "all": 1, "refused_late": 10_000, "violations": 1,
+    }
