@@ -91,7 +91,7 @@ def run(options):
     checks = {f"{name}: {check}": good for name, row in result["rows"].items() for check, good in row.get("checks", {"it runs": False}).items()}
     checks |= {"inspection finds a program without the hook": inspected, "sluice_violations_total is zero": not violations}
     checks["NVML was read"] = len(node.failed_readings) == 0
-    result |= {"violations": violations, "violation_log": node.log("violation", "WARN", "ERROR")[-40:], "failed_readings": node.failed_readings[:5], "checks": checks}
+    result |= {"violations": violations, "violation_log": node.log("violation", "WARN", "ERROR")[-80:], "failed_readings": node.failed_readings[:5], "checks": checks}
     result["ok"] = all(checks.values())
     node.stop()
     rig.write(options.name, result)
@@ -105,8 +105,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", choices=("real", "sim"), default="real")
     parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=[*WORKLOADS, "ddp"], metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--block", type=float, default=0.5, help="seconds of one block")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--block", type=float, default=0.4, help="seconds of one block")
     parser.add_argument("--gib", type=int, default=6, help="memory limit of each workload")
     parser.add_argument("--limit", type=int, default=300, help="seconds after which everything is ended")
     parser.add_argument("--name", default="coverage", help="the result is $OUT/NAME.json")

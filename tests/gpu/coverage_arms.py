@@ -15,6 +15,16 @@ ALLOCATORS = {"expandable": "expandable_segments:True", "malloc-async": "backend
 LABELS = ("u1", "h", "u2")
 
 
+def pin(pid, cores):
+    """Has a process, its threads and its children run on these cores only, with all that they start later."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        # A thread or child may end meanwhile; Linux without the list of children has only the process itself pinned.
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(int(task), cores)
+            for child in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                pin(child, cores)
+
+
 class ArmFailed(Exception):
     """A process of an arm ended, or did not answer. The text has the last lines of its output."""
 
@@ -75,6 +85,11 @@ class Arm:
         child.stop()
         lines = [line for line in child.errors().splitlines() if line.strip()]
         return ArmFailed("\n".join([str(why).splitlines()[0], *lines[-8:]]))
+
+    def pin(self, cores):
+        for child in self.children:
+            with contextlib.suppress(OSError):
+                pin(child.process.pid, cores)
 
     def do(self, line, patience=ANSWER):
         self.ask(line)

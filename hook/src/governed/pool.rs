@@ -124,18 +124,16 @@ fn charged_pool(
     }
 }
 
-/// Reserves `bytes`. Returns the bytes reserved: 0 if the limit is reached and the pool has memory that may be used again. `None`: refused.
+/// Bytes to reserve before the driver is called: 0 if the pool has as much memory that may be used again, for which it is charged already.
+/// `None`: refused.
 ///
 /// The driver decides whether it uses that memory: it does so in the stream that has freed it. It may make the pool larger instead, which
 /// [`settle`] finds. No further allocation relies on such memory until the pool is within the limit again.
 fn reserve_or_reuse(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Option<u64> {
     managed.track();
     note_pools();
-    match managed.memory.reserve(bytes) {
-        Outcome::Refused if !lock(&POOLS).is_in_excess(id) && unused_bytes(id) >= bytes => Some(0),
-        Outcome::Refused => reserve_all(managed, id, bytes),
-        outcome => begin(id, bytes, outcome),
-    }
+    let reuses = !lock(&POOLS).is_in_excess(id) && unused_bytes(id) >= bytes;
+    if reuses { Some(0) } else { reserve_all(managed, id, bytes) }
 }
 
 /// Reserves `bytes`, and returns them. `None`: refused.

@@ -59,7 +59,7 @@ class Cluster:
         while self._left:
             name = self._left.pop()
             self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=90s")
-            self.kubectl("delete", "namespace", name, "--wait=false")
+            self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
     def create(self, namespace: str, *objects: dict) -> None:
         """Creates objects in this namespace with kubectl."""

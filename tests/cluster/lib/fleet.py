@@ -46,11 +46,16 @@ def stop_agent(node: str, resource: str) -> None:
     _patch(f"{node}/status", {"status": {"allocatable": {resource: "0"}}})
 
 
-def start_agent(node: str, resource: str, gpus: int) -> None:
-    """What an agent publishes when it starts: the inventory, the amounts and, through kubelet, the device slots."""
+def start_agent(node: str, resource: str, gpus: int, is_process: bool = False) -> None:
+    """What an agent publishes when it starts: the inventory, the amounts and, through kubelet, the device slots. If it is a process, only
+    kubelet's part is left."""
     new = _node(node, resource, True, gpus)
-    _patch(node, {"metadata": {"annotations": new["metadata"]["annotations"]}})
-    _patch(f"{node}/status", {"status": {"allocatable": new["status"]["allocatable"]}})
+    allocatable = new["status"]["allocatable"]
+    if is_process:
+        allocatable = {resource: allocatable[resource]}
+    else:
+        _patch(node, {"metadata": {"annotations": new["metadata"]["annotations"]}})
+    _patch(f"{node}/status", {"status": {"allocatable": allocatable}})
 
 
 def _patch(path: str, change: dict) -> None:
@@ -86,18 +91,22 @@ def _node(name: str, resource: str, healthy: bool, gpus: int) -> dict:
     }
 
 
+def uuids(node: str, gpus: int) -> list[str]:
+    return [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node}')}" for index in range(gpus)]
+
+
 def _inventory(name: str, healthy: bool, gpus: int) -> dict:
-    uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{name}')}" for index in range(gpus)]
+    own = uuids(name, gpus)
     gpus = [
         {
-            "uuid": own,
+            "uuid": one,
             "index": index,
             "model": "NVIDIA H200",
             "memory_bytes": MEMORY_BYTES,
             "pci": f"0000:{index + 1:02x}:00.0",
-            "nvlink": [other for other in uuids if other != own],
+            "nvlink": [other for other in own if other != one],
             "healthy": healthy,
         }
-        for index, own in enumerate(uuids)
+        for index, one in enumerate(own)
     ]
     return {"version": 1, "seats_per_gpu": SLOTS_PER_GPU, "gpus": gpus}

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from lib.settings import ADDRESS, HERE, STATE
+from lib.settings import ADDRESS, HERE, MINOR, STATE
 
 INIT = HERE / "lib/init.py"
 CGROUPS = Path("/sys/fs/cgroup")
@@ -63,12 +63,13 @@ def entering() -> list[str]:
 
 
 def mark_up() -> None:
-    (STATE / "up").touch()
+    (STATE / "up").write_text(MINOR)
 
 
 def is_up() -> bool:
-    """Whether the cluster was started completely."""
-    return first_process() is not None and (STATE / "up").exists()
+    """Whether the cluster was started completely, with the Kubernetes that is wanted now."""
+    mark = STATE / "up"
+    return first_process() is not None and mark.exists() and mark.read_text() == MINOR
 
 
 def end() -> None:

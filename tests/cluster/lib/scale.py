@@ -1,4 +1,4 @@
-"""Two schedulers over the same thousand nodes: the stock one with a plain resource, and ours with the extender."""
+"""Schedulers over the same thousand nodes: the stock one with a plain resource, and ours with the extender."""
 
 import contextlib
 import json
@@ -6,9 +6,9 @@ import re
 import ssl
 import time
 import urllib.request
-from pathlib import Path
+from dataclasses import dataclass
 
-from lib import api, controlplane, fleet
+from lib import api, controlplane, costs, fleet
 from lib.namespaces import until
 from lib.processes import Program
 from lib.settings import BIN, KUBECONFIG, REPOSITORY, SIMULATION, STATE
@@ -16,19 +16,31 @@ from lib.settings import BIN, KUBECONFIG, REPOSITORY, SIMULATION, STATE
 CHART = REPOSITORY / "charts/sluice"
 RESOURCE = "sluice.dev/gpu"
 PORT = 10269
-CONFIGURATION = STATE / "scale-scheduler.yaml"
-WITH_EXTENDER = Program(
-    "scale-kube-scheduler",
-    [
-        BIN / "kube-scheduler",
-        f"--config={CONFIGURATION}",
-        f"--secure-port={PORT}",
-        f"--authentication-kubeconfig={KUBECONFIG}",
-        f"--authorization-kubeconfig={KUBECONFIG}",
-    ],
-)
+
+
+def _configuration(name: str):
+    return STATE / f"scale-{name}.yaml"
+
+
+def _kube_scheduler(name: str) -> Program:
+    flags = {"config": _configuration(name), "secure-port": PORT, "authentication-kubeconfig": KUBECONFIG, "authorization-kubeconfig": KUBECONFIG}
+    return Program(f"scale-kube-scheduler-{name}", [BIN / "kube-scheduler", *(f"--{flag}={value}" for flag, value in flags.items())])
+
+
+# Two examine all nodes, as the chart has it. Two have kube-scheduler's default, by which they examine 42 % of a thousand nodes.
+SCHEDULERS = {name: _kube_scheduler(name) for name in ("extender", "plain", "extender_sampled", "plain_sampled")}
+WITH_EXTENDER = SCHEDULERS["extender"]
 # Nothing in it waits for a pod's IP or a lease: there is one of each.
 EXTENDER = Program("scale-extender", [SIMULATION / "sluice", "scheduler", "--lease=none", "--metrics-listen=127.0.0.1:9401"])
+
+
+@dataclass(frozen=True)
+class Round:
+    """One burst of pods: pods placed per second, and what each pod cost."""
+
+    rate: float
+    cpu_ms: dict[str, float]
+    requests: dict[str, float]
 
 
 def remove_releases() -> None:
@@ -38,16 +50,21 @@ def remove_releases() -> None:
 
 
 def write_configuration() -> None:
-    """The chart's own, without leader election and with the stock scheduler's limits of requests."""
+    """The chart's own, without leader election and with the stock scheduler's limits of requests. Variants: without the extender, and with the
+    default percentage of nodes."""
     limits = [f"scheduler.kubeScheduler.clientConnection.{name}=5000" for name in ("qps", "burst")]
     values = [word for limit in limits for word in ("--set", limit)]
     text = api.helm("template", "sluice", CHART, "-n", "sluice-system", *values, "-s", "templates/scheduler/configmap.yaml")
     config = json.loads(api.kubectl("create", "--dry-run=client", "-o", "json", "-f", "-", stdin=text))["data"]["config.yaml"]
     config = config.replace("leaderElect: true", "leaderElect: false")
-    CONFIGURATION.write_text(re.sub(r"(clientConnection:\n)", rf"\1  kubeconfig: {KUBECONFIG}\n", config))
+    config = re.sub(r"(clientConnection:\n)", rf"\1  kubeconfig: {KUBECONFIG}\n", config)
+    plain = config.partition("extenders:\n")[0].replace("sluice-scheduler", "default-scheduler")
+    for name, text in (("extender", config), ("plain", plain)):
+        _configuration(name).write_text(text)
+        _configuration(f"{name}_sampled").write_text(text.replace("percentageOfNodesToScore: 100\n", ""))
 
 
-def pods(namespace: str, count: int, plain: bool):
+def pods(namespace: str, count: int, plain: bool, prefix: str = "p"):
     """Pods that differ only in the resource and in the scheduler."""
     asked = fleet.PLAIN if plain else RESOURCE
     annotations = {} if plain else {"sluice.dev/quota": "0.2", "sluice.dev/memory": "8Gi"}
@@ -60,30 +77,44 @@ def pods(namespace: str, count: int, plain: bool):
         "automountServiceAccountToken": False,
     }
     for number in range(count):
-        metadata = {"name": f"p{number}", "namespace": namespace, "annotations": annotations}
+        metadata = {"name": f"{prefix}{number}", "namespace": namespace, "annotations": annotations}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def rate(namespace: str, count: int, plain: bool) -> float:
-    """Pods placed per second, from the first to the last, of pods that all wait before the scheduler starts."""
-    programs = [controlplane.SCHEDULER] if plain else [EXTENDER, WITH_EXTENDER]
-    for program in programs:
+def burst(namespace: str, count: int, which: str) -> Round:
+    """From the first placed pod to the last, of pods that all wait before their scheduler starts. No other scheduler runs."""
+    scheduler, is_plain = SCHEDULERS[which], which.startswith("plain")
+    stop()
+    # The API server deletes a collection by the names of its objects, so a name is not used twice.
+    prefix = f"{which.replace('_', '-')}-{time.monotonic_ns()}-"
+    api.many("POST", f"/api/v1/namespaces/{namespace}/pods", pods(namespace, count, is_plain, prefix))
+    if not is_plain:
+        start_extender()
+    requests = costs.api_requests()
+    scheduler.start()
+    began, before = until("first pod", 60, lambda: scheduler.check() or _begun())
+    cpu = _cpu(scheduler)
+    ended, after = until("all pods", 300, lambda: _reached(count), every=0.1)
+    placed = after - before
+    cpu_ms = {name: round((seconds - cpu[name]) * 1000 / placed, 2) for name, seconds in _cpu(scheduler).items() if seconds > cpu[name]}
+    per_pod = {name: round(number / count, 2) for name, number in (costs.api_requests() - requests).items()}
+    return Round(placed / (ended - began), cpu_ms, {name: number for name, number in per_pod.items() if number >= 0.05})
+
+
+def start_extender() -> None:
+    EXTENDER.start()
+    until("extender", 60, lambda: EXTENDER.check() or answers("http://127.0.0.1:9401/readyz"))
+
+
+def stop() -> None:
+    for program in (controlplane.SCHEDULER, *SCHEDULERS.values(), EXTENDER):
         program.stop()
-    api.many("POST", f"/api/v1/namespaces/{namespace}/pods", pods(namespace, count, plain))
-    if not plain:
-        EXTENDER.start()
-        until("extender", 60, lambda: EXTENDER.check() or answers("http://127.0.0.1:9401/readyz"))
-    programs[-1].start()
-    port = 10259 if plain else PORT
-    began, before = until("first pod", 60, lambda: programs[-1].check() or _begun(port))
-    ended, after = until("all pods", 300, lambda: _reached(port, count), every=0.1)
-    return (after - before) / (ended - began)
 
 
-def peak_memory(program: Program) -> int:
-    """Bytes, since it started."""
-    lines = Path(f"/proc/{program.pid()}/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) * 1024
+def _cpu(scheduler: Program) -> dict[str, float]:
+    programs = {"etcd": controlplane.ETCD, "API server": controlplane.APISERVER, "controllers": controlplane.CONTROLLERS, "kwok": fleet.KWOK}
+    programs |= {"kube-scheduler": scheduler, "extender": EXTENDER}
+    return {name: costs.cpu_seconds(program) for name, program in programs.items()}
 
 
 def clear(namespace: str) -> None:
@@ -101,8 +132,8 @@ def answers(url: str) -> bool:
     return True
 
 
-def _placed(port: int) -> float:
-    asked = urllib.request.Request(f"https://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer token-admin"})
+def _placed() -> float:
+    asked = urllib.request.Request(f"https://127.0.0.1:{PORT}/metrics", headers={"Authorization": "Bearer token-admin"})
     unchecked = ssl._create_unverified_context()  # kube-scheduler makes itself a certificate
     try:
         with urllib.request.urlopen(asked, timeout=10, context=unchecked) as answer:
@@ -113,9 +144,9 @@ def _placed(port: int) -> float:
     return sum(map(float, found))
 
 
-def _begun(port: int) -> tuple[float, float] | None:
-    return (time.monotonic(), placed) if (placed := _placed(port)) else None
+def _begun() -> tuple[float, float] | None:
+    return (time.monotonic(), placed) if (placed := _placed()) else None
 
 
-def _reached(port: int, count: int) -> tuple[float, float] | None:
-    return (time.monotonic(), placed) if (placed := _placed(port)) >= count else None
+def _reached(count: int) -> tuple[float, float] | None:
+    return (time.monotonic(), placed) if (placed := _placed()) >= count else None

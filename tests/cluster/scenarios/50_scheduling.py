@@ -85,6 +85,21 @@ def test_whole_gpus(cluster):
         cluster.until("two", 60, lambda: "two" in product.assigned(ns))
 
 
+def test_latency_critical_pods_share_no_gpu_while_another_one_is_without(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        # The best-effort pod is on one of the GPUs, where a latency-critical one does not mind it.
+        product.create(ns, quiet("batch", quota="0.5", memory="64Mi"))
+        cluster.until("batch assigned", 60, lambda: "batch" in product.assigned(ns))
+        for number in range(len(GPUS)):
+            product.create(ns, quiet(f"service-{number}", quota="0.1", memory="64Mi", priority="latency-critical"))
+        services = lambda: [gpu for pod, gpu in product.assigned(ns).items() if pod.startswith("service")]
+        cluster.until("services assigned", 60, lambda: len(services()) == len(GPUS))
+        assert sorted(services()) == sorted(GPUS)
+        product.create(ns, quiet("service-more", quota="0.1", memory="64Mi", priority="latency-critical"))
+        cluster.until("it shares one", 60, lambda: len(services()) == len(GPUS) + 1)
+
+
 def test_d15_limit_and_request_are_not_swapped(cluster):
     """A pod alone may use its limit, not just its request."""
     product.need()

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from lib import api, devices, images, product
+from lib import api, devices, images, product, toolkit
 from lib.devices import GPUS
 from lib.namespaces import until
 from lib.settings import NODE
@@ -144,6 +144,21 @@ def test_auto_uses_nri_where_the_node_has_it_and_the_runtime_elsewhere(cluster):
             assert cluster.get("pod", "a", ns)["spec"]["runtimeClassName"] == "nvidia"
             assert cluster.exec(ns, "a", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", container="main").strip() == "void"
         cluster.until("the runtime in force", 60, lambda: path() == ["runtime"])
+
+
+def test_specification_of_nvidias_toolkit_is_used_and_stays_the_only_one(cluster):
+    product.need()
+    with toolkit.cdi(), installed(injection="auto"), cluster.namespace() as ns:
+        before = toolkit.files()
+        assert list(before) == [str(devices.CDI)]
+        cluster.until("NRI in force", 60, lambda: path() == ["nri"])
+        product.create(ns, tenant(ns, "a", GPUS[1]))
+        governed(cluster, ns, "a", GPUS[1])
+        # The toolkit's hook has made the link. The second GPU's device node is there, and the first one's is not.
+        assert cluster.exec(ns, "a", "sh", "-c", "cd /dev; echo nvidia*", container="main").split() == ["nvidia1", "nvidiactl"]
+        assert cluster.exec(ns, "a", "readlink", "-f", "/usr/lib/x86_64-linux-gnu/libcuda.so", container="main").strip().endswith(toolkit.VERSION)
+        assert cluster.exec(ns, "a", "sh", "-c", "cd /dev; echo nvidia*", container="side").split() == ["nvidia*"]
+        assert toolkit.files() == before, "the agent writes no specification beside the toolkit's"
 
 
 def notes_of_the_path(cluster) -> list[str]:

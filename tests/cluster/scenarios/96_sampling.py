@@ -1,7 +1,6 @@
 """The scheduler misses no free GPU of a large cluster: kube-scheduler asks the extender about every node."""
 
 from lib import api, fleet, scale
-from lib.namespaces import until
 
 SECONDS = 300
 NODES = 300
@@ -15,8 +14,7 @@ def test_the_only_free_gpu_of_three_hundred_nodes_is_found_at_the_first_attempt(
     *_, last = fleet.start(NODES, scale.RESOURCE, healthy=range(NODES - 1, NODES))
     try:
         with cluster.namespace() as ns:
-            scale.EXTENDER.start()
-            until("extender", 60, lambda: scale.EXTENDER.check() or scale.answers("http://127.0.0.1:9401/readyz"))
+            scale.start_extender()
             scale.WITH_EXTENDER.start()
             for pod in scale.pods(ns, 2, plain=False):
                 name = pod["metadata"]["name"]

@@ -1,18 +1,21 @@
 """Random pods of all shapes and PriorityClasses on fifty nodes, while schedulers and agents restart.
 
-An oracle checks each state of the pods that the API server had, and each eviction."""
+The agents of three nodes are processes, which end and start. Of the other agents only what they publish goes and returns. An oracle checks each state of the pods that the API server had, and each eviction."""
 
-import json
 import random
+import signal
 import time
 from collections import defaultdict
 
 from lib import api, fleet, scale
+from lib.agents import Agent
 from lib.history import History
 from lib.namespaces import until
+from lib.oracle import check_gpus, fits, memories, on_gpus
 
 SECONDS = 900
 NODES, GPUS, PODS, BATCH = 50, 2, 200, 20
+PROCESSES = 3
 # Values of the PriorityClasses; None: pods without a class.
 CLASSES = {None: 0, "test-random-high": 100, "test-random-highest": 200}
 
@@ -27,19 +30,28 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
     for name, value in classes.items():
         cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
     nodes = fleet.start(NODES, scale.RESOURCE, gpus=GPUS)
+    agents = [Agent(node, GPUS, number) for number, node in enumerate(nodes[:PROCESSES])]
     try:
+        for agent in agents:
+            agent.start()
+        sizes = memories()
         with cluster.namespace() as ns, History(ns) as history:
             start()
             for first in range(0, PODS, BATCH):
                 for number in range(first, first + BATCH):
                     api.request("POST", f"/api/v1/namespaces/{ns}/pods", pod(chance, ns, f"p{number}"))
-                restart_some(chance, nodes)
-            until("no pod that waits fits on a GPU", 300, lambda: is_settled(ns), every=1)
+                restart_some(chance, nodes, agents)
+            until("no pod that waits fits on a GPU", 300, lambda: is_settled(ns, sizes), every=1)
             events = history.until_now()
-            check_gpus(events)
+            check_gpus(events, sizes)
             check_evictions(cluster, ns, events)
+            for agent in agents:
+                until(f"the agent of {agent.node} serves its pods", 30, lambda: agent.clients() == bound_to(ns, agent.node))
+            cluster.record("pods_of_agents_that_are_processes", sum(len(agent.clients()) for agent in agents))
             scale.clear(ns)
     finally:
+        for agent in agents:
+            agent.stop()
         scale.WITH_EXTENDER.stop()
         scale.EXTENDER.stop()
         fleet.stop()
@@ -47,22 +59,28 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
             cluster.delete("priorityclass", name)
 
 
-def restart_some(chance: random.Random, nodes: list[str]) -> None:
-    """Restarts each program with a probability of 0.3, and the agents of five nodes while kube-scheduler goes on."""
-    agents = chance.sample(nodes, 5)
-    for node in agents:
+def restart_some(chance: random.Random, nodes: list[str], agents: list[Agent]) -> None:
+    """Restarts each scheduler program with a probability of 0.3, and the agents of some nodes while kube-scheduler goes on. An agent that
+    is a process ends as in an update or as in a crash."""
+    published = chance.sample(nodes[len(agents) :], 5)
+    ended = [agent for agent in agents if chance.random() < 0.5]
+    for node in [*published, *(agent.node for agent in ended)]:
         fleet.stop_agent(node, scale.RESOURCE)
+    for agent in ended:
+        agent.program.stop(chance.choice([signal.SIGTERM, signal.SIGKILL]))
     for program in (scale.EXTENDER, scale.WITH_EXTENDER):
         if chance.random() < 0.3:
             program.stop()
     start()
-    for node in agents:
+    for node in published:
         fleet.start_agent(node, scale.RESOURCE, GPUS)
+    for agent in ended:
+        agent.start()
+        fleet.start_agent(agent.node, scale.RESOURCE, GPUS, is_process=True)
 
 
 def start() -> None:
-    scale.EXTENDER.start()
-    until("extender", 60, lambda: scale.EXTENDER.check() or scale.answers("http://127.0.0.1:9401/readyz"))
+    scale.start_extender()
     scale.WITH_EXTENDER.start()
 
 
@@ -94,73 +112,29 @@ def found(ns: str) -> list[dict]:
     return api.request("GET", f"/api/v1/namespaces/{ns}/pods")["items"]
 
 
-def amounts(pod: dict) -> tuple[bool, int, int]:
-    """Whether it takes whole GPUs, thousandths and bytes on each of its GPUs."""
-    annotations = pod["metadata"]["annotations"]
-    quota = float(annotations.get("sluice.dev/quota", 0))
-    milli = round(1000 * min(quota, 1))
-    memory = annotations.get("sluice.dev/memory")
-    bytes_ = int(memory.removesuffix("Gi")) << 30 if memory else fleet.MEMORY_BYTES * milli // 1000
-    return quota > 1, milli, bytes_
+def bound_to(ns: str, node: str) -> set[str]:
+    return {name(one) for one in found(ns) if one["spec"].get("nodeName") == node}
 
 
-def on_gpus(pods: list[dict]) -> dict[str, list[tuple[bool, int, int]]]:
-    """The amounts of the bound pods on each GPU. No GPU has more than it holds."""
-    holds = defaultdict(list)
-    for one in pods:
-        if one["spec"].get("nodeName"):
-            for gpu in one["metadata"]["annotations"]["sluice.dev/assigned-gpu"].split(","):
-                holds[gpu].append(amounts(one))
-    for gpu, held in holds.items():
-        assert sum(milli for _, milli, _ in held) <= 1000, (gpu, held)
-        assert sum(memory for _, _, memory in held) <= fleet.MEMORY_BYTES, (gpu, held)
-        assert len(held) == 1 or not any(whole for whole, _, _ in held), (gpu, held)
-    return holds
-
-
-def check_gpus(events: list[tuple[str, dict]]) -> None:
-    """No GPU had more than it holds at any time."""
-    bound = {}
-    for kind, one in events:
-        if kind == "DELETED":
-            bound.pop(one["metadata"]["uid"], None)
-        elif one["spec"].get("nodeName"):
-            if one["metadata"]["uid"] not in bound:
-                on_gpus([*bound.values(), one])
-            bound[one["metadata"]["uid"]] = one
-
-
-def is_settled(ns: str) -> bool:
+def is_settled(ns: str, sizes: dict) -> bool:
     """Nothing ends, and no pod that waits fits on a node."""
     pods = found(ns)
     if any("deletionTimestamp" in one["metadata"] for one in pods):
         return False
-    holds = on_gpus(pods)
-    nodes = {}
-    for node in api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]:
-        gpus = json.loads(node["metadata"]["annotations"]["sluice.dev/gpus"])["gpus"]
-        nodes[node["metadata"]["name"]] = [holds[gpu["uuid"]] for gpu in gpus]
+    holds = on_gpus(pods, sizes)
     cpus = defaultdict(int)
     for one in pods:
         cpus[one["spec"].get("nodeName")] += cpu(one)
     waiting = [one for one in pods if not one["spec"].get("nodeName")]
-    return not any(fits(one, gpus) and cpus[node] + cpu(one) <= 256 for one in waiting for node, gpus in nodes.items())
+    return not any(
+        cpus[node] + cpu(one) <= 256 and fits(one, [(size, holds[gpu]) for gpu, size in of_node.items()])
+        for one in waiting
+        for node, of_node in sizes.items()
+    )
 
 
 def cpu(pod: dict) -> int:
     return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-
-
-def fits(pod: dict, gpus: list[list[tuple[bool, int, int]]]) -> bool:
-    whole, milli, memory = amounts(pod)
-    if whole:
-        return sum(not held for held in gpus) >= int(pod["metadata"]["annotations"]["sluice.dev/quota"])
-    return any(
-        not any(other for other, _, _ in held)
-        and sum(one for _, one, _ in held) + milli <= 1000
-        and sum(one for _, _, one in held) + memory <= fleet.MEMORY_BYTES
-        for held in gpus
-    )
 
 
 def check_evictions(cluster, ns: str, events: list[tuple[str, dict]]) -> None:

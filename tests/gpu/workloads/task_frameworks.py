@@ -26,6 +26,9 @@ def cupy_task():
 
 def numba_task():
     import numpy
+    if not hasattr(numpy, "row_stack"):
+        # numba-cuda 0.30 uses it, NumPy 2.5 has no more than its other name.
+        numpy.row_stack = numpy.vstack
     from numba import cuda
 
     # numba has no current stream: the program passes it.

@@ -16,7 +16,8 @@ pub(super) struct Nomination {
     /// Pods that have to end first, as far as they are known.
     victims: Vec<Arc<str>>,
     demand: Arc<Demand>,
-    /// When a proposal ends that kube-scheduler did not accept. `None`: the pod is nominated.
+    /// When the room ends of a proposal that kube-scheduler did not accept, or of a nomination that it cleared. `None`: the pod
+    /// is nominated.
     deadline_ns: Option<u64>,
     /// Until when the pod waits for its node, since kube-scheduler did not propose the node.
     waits_until_ns: Option<u64>,
@@ -77,14 +78,31 @@ impl Index {
         self.nominations.entry(name).or_default().insert(Arc::from(pod), nomination);
     }
 
-    /// The pod is not nominated (any more). Its proposals stay: they may be later than what the caller has read.
-    pub fn withdraw_nomination(&mut self, pod: &str) {
-        self.remove_nominations(pod, |one| one.deadline_ns.is_none());
+    /// The pod is not nominated (any more). Its room stays until the deadline if victims of its nomination are still bound: they
+    /// end, and a nomination that kube-scheduler clears before says nothing about the room. The pod's proposals stay too:
+    /// they may be later than what the caller has read.
+    pub fn withdraw_nomination(&mut self, pod: &str, deadline_ns: u64) {
+        self.end_nominations(|other| other == pod, deadline_ns);
     }
 
     /// Withdraws every nomination whose pod is not nominated according to the caller.
-    pub fn retain_nominated(&mut self, is_nominated: impl Fn(&str) -> bool) {
-        self.retain_nominations(|pod, one| one.deadline_ns.is_some() || is_nominated(pod));
+    pub fn retain_nominated(&mut self, is_nominated: impl Fn(&str) -> bool, deadline_ns: u64) {
+        self.end_nominations(|pod| !is_nominated(pod), deadline_ns);
+    }
+
+    fn end_nominations(&mut self, of: impl Fn(&str) -> bool, deadline_ns: u64) {
+        let bound = &self.pods;
+        self.nominations.retain(|_, pods| {
+            pods.retain(|pod, one| {
+                let ends = one.deadline_ns.is_none() && of(pod);
+                let awaits_victims = one.victims.iter().any(|victim| bound.contains_key(victim));
+                if ends && awaits_victims {
+                    one.deadline_ns = Some(deadline_ns);
+                }
+                !ends || awaits_victims
+            });
+            !pods.is_empty()
+        });
     }
 
     /// Chooses GPUs for nominated pods that have none yet, as if the pods that are ending had ended.

@@ -166,7 +166,7 @@ fn proposal_that_is_not_accepted_ends_at_its_deadline_and_a_withdrawn_nomination
     let proposed =
         |node: &str| ProposedNode { node: node.into(), gpus: vec![uuid("a", 0).into()], victims: Vec::new() };
     index.propose_nominations("urgent", &urgent, vec![proposed("a")], 100);
-    index.withdraw_nomination("urgent");
+    index.withdraw_nomination("urgent", u64::MAX);
     assert!(index.best("", &lower, ["a"].into_iter(), 1).is_empty());
     index.expire(100);
     assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
@@ -181,8 +181,34 @@ fn proposal_that_is_not_accepted_ends_at_its_deadline_and_a_withdrawn_nomination
         "an old event does not end a new proposal"
     );
     index.nominate("urgent", "a", &urgent);
-    index.withdraw_nomination("urgent");
+    index.withdraw_nomination("urgent", u64::MAX);
     assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
+}
+
+#[test]
+fn withdrawn_nomination_keeps_its_room_until_the_deadline_if_a_victim_is_still_bound() {
+    let urgent = of_priority(URGENT, share(1000, None));
+    let lower = share(400, Some(GIB));
+    for relists in [false, true] {
+        let mut index = occupied(1, &[("victim", 600, 0, 0)]);
+        let victims = vec!["victim".into()];
+        let proposed = ProposedNode { node: "a".into(), gpus: vec![uuid("a", 0).into()], victims };
+        index.propose_nominations("urgent", &urgent, vec![proposed], 100);
+        index.nominate("urgent", "a", &urgent);
+        if relists {
+            index.retain_nominated(|_| false, 200);
+        } else {
+            index.withdraw_nomination("urgent", 200);
+        }
+        // A repetition does not prolong it.
+        index.withdraw_nomination("urgent", 300);
+        assert!(index.nominated_node("urgent").is_none() && index.has_proposals("urgent"));
+        index.release("victim");
+        index.expire(199);
+        assert!(index.best("", &lower, ["a"].into_iter(), 1).is_empty());
+        index.expire(200);
+        assert_eq!(index.best("", &lower, ["a"].into_iter(), 1).len(), 1);
+    }
 }
 
 #[test]
@@ -210,6 +236,6 @@ fn nominated_pods_of_another_replica_get_different_gpus() {
     index.nominate("two", "a", &urgent);
     index.place_nominated(|pod| pod == "a" || pod == "b");
     assert!(index.best("", &share(100, Some(GIB)), ["a"].into_iter(), 1).is_empty());
-    index.retain_nominated(|pod| pod == "two");
+    index.retain_nominated(|pod| pod == "two", u64::MAX);
     assert_eq!(index.best("", &share(100, Some(GIB)), ["a"].into_iter(), 1).len(), 1);
 }

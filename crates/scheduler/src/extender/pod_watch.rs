@@ -81,7 +81,7 @@ impl Sink for Pods<'_> {
         let Some(node) = pod.node() else {
             // An event from before the bind contains nothing new about a pod that is known to be bound.
             if !is_bound(&state, uid)
-                && nominate(&mut state, uid, pod)
+                && nominate(self.extender, &mut state, uid, pod)
                 && let Some(listed) = &mut self.listed
             {
                 listed.nominated.insert(uid.to_owned());
@@ -123,7 +123,7 @@ impl Sink for Pods<'_> {
         state.index.retain_confirmed(|uid| bound.contains(uid) || state.unobserved_binds.contains(uid));
         state.deleting.retain(|uid, _| bound.contains(uid));
         state.occupants.retain(|uid, _| bound.contains(uid));
-        state.index.retain_nominated(|uid| nominated.contains(uid));
+        state.index.retain_nominated(|uid| nominated.contains(uid), room_deadline_ns(self.extender));
     }
 }
 
@@ -132,13 +132,20 @@ fn is_bound(state: &PlacementState, uid: &str) -> bool {
 }
 
 /// Keeps room for a waiting pod on the node that kube-scheduler has nominated. Returns whether there is one.
-fn nominate(state: &mut PlacementState, uid: &str, pod: &Pod) -> bool {
-    let (Some(node), Ok(demand)) = (pod.nominated_node(), demand_of(pod)) else {
-        state.index.withdraw_nomination(uid);
-        return false;
-    };
-    state.index.nominate(uid, node, &demand);
-    true
+fn nominate(extender: &Extender, state: &mut PlacementState, uid: &str, pod: &Pod) -> bool {
+    if let (Some(node), Ok(demand)) = (pod.nominated_node(), demand_of(pod)) {
+        state.index.nominate(uid, node, &demand);
+        return true;
+    }
+    let is_waiting = !pod.is_being_deleted();
+    let deadline_ns = if is_waiting { room_deadline_ns(extender) } else { extender.clock.now_ns() };
+    state.index.withdraw_nomination(uid, deadline_ns);
+    false
+}
+
+/// Until when a pod keeps the room of its victims after its nomination was cleared.
+fn room_deadline_ns(extender: &Extender) -> u64 {
+    extender.clock.in_ns(extender.policy.reservation)
 }
 
 /// What a bound pod was assigned. If this version cannot read its request, its GPUs count as completely used, so that

@@ -1,5 +1,6 @@
 //! Stream-ordered memory: a pool is charged by what it has on the GPU, not by what the program holds of it.
 
+use sluice_preload_tests::compiled_programs::{Linking, compiled};
 use sluice_preload_tests::{MIB, Node, Tenant, shared};
 
 const LIMIT: u64 = 1024 * MIB;
@@ -130,4 +131,19 @@ fn memory_of_pools_outlives_the_primary_context_and_stays_charged() {
 #[test]
 fn waits_ask_for_no_sizes_unless_memory_was_freed_or_a_graph_was_launched() {
     assert_eq!(printed("quiet"), "0 0");
+}
+
+/// PyTorch with `cudaMallocAsync` allocates some hundred times in each step of a training: a round trip each would triple the step's time.
+#[test]
+fn memory_that_a_pool_keeps_is_used_again_without_asking_the_manager() {
+    let _lock = shared();
+    let node = node();
+    let counter = compiled("count_sends", Linking::Library, &[]);
+    let mut program = node.tenant("main", "pools").arguments("steady").preload_before(&counter).start();
+    assert_eq!(
+        program.line(),
+        "0 1",
+        "messages for 100 allocations from the pool, and for one outside of it"
+    );
+    program.finish().expect_success();
 }

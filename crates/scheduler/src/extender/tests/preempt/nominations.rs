@@ -59,6 +59,27 @@ async fn pod_that_asks_again_before_its_nomination_is_known_evicts_no_others() {
 }
 
 #[tokio::test]
+async fn room_is_kept_when_kube_scheduler_clears_the_nomination_while_the_victims_are_ending() {
+    let (api, cluster) = two_nodes().await;
+    let cleared = urgent("1");
+    assert_eq!(answered(&cluster, &cleared, &[("a", "victim")]).await, ["a"]);
+    let mut nominated = cleared.clone();
+    nominated["status"]["nominatedNodeName"] = json!("a");
+    api.put(PODS, nominated);
+    let is_known = |extender: &Extender| extender.state().index.nominated_node("urgent-uid").is_some();
+    cluster.until("the nomination is known", is_known).await;
+    // kube-scheduler waits only for pods that it has evicted. If a user has deleted them, it finds none to wait for.
+    api.put(PODS, cleared.clone());
+    cluster.until("the nomination is cleared", |extender| !is_known(extender)).await;
+    assert!(answered(&cluster, &cleared, &[("b", "other")]).await.is_empty(), "no second set of victims");
+    api.delete(PODS, "default/victim");
+    cluster.until("the victim has ended", |extender| extender.state().index.counts() == (0, 1)).await;
+    let lower = pod("lower", &[("quota", "0.4"), ("memory", "1Gi")]);
+    assert!(names(&cluster.filter(&lower, &["a"]).await).is_empty(), "its room is kept");
+    assert_eq!(names(&cluster.filter(&cleared, &["a"]).await), ["a"]);
+}
+
+#[tokio::test]
 async fn pod_evicts_elsewhere_only_when_its_nominated_node_stays_away() {
     let (_api, cluster) = two_nodes().await;
     let mut urgent = urgent("1");

@@ -1,0 +1,70 @@
+"""What pods hold of GPUs, counted without the product's code."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lib import api
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a pod takes of each of its GPUs."""
+
+    whole: bool
+    milli: int
+    memory_bytes: int
+
+    @staticmethod
+    def of(pod: dict, gpu_bytes: int) -> "Held":
+        annotations = pod["metadata"]["annotations"]
+        quota = float(annotations.get("sluice.dev/quota", 0))
+        milli = round(1000 * min(quota, 1))
+        memory = annotations.get("sluice.dev/memory")
+        return Held(quota > 1, milli, int(memory.removesuffix("Gi")) << 30 if memory else gpu_bytes * milli // 1000)
+
+
+def memories() -> dict[str, dict[str, int]]:
+    """Bytes of each GPU of each node."""
+    nodes = api.request("GET", "/api/v1/nodes?labelSelector=type%3Dkwok")["items"]
+    gpus = {node["metadata"]["name"]: json.loads(node["metadata"]["annotations"]["sluice.dev/gpus"])["gpus"] for node in nodes}
+    return {node: {gpu["uuid"]: gpu["memory_bytes"] for gpu in of_node} for node, of_node in gpus.items()}
+
+
+def on_gpus(pods: list[dict], sizes: dict[str, dict[str, int]]) -> dict[str, list[Held]]:
+    """What the bound pods take of each GPU. No GPU has more than it holds."""
+    bytes_of = {gpu: size for of_node in sizes.values() for gpu, size in of_node.items()}
+    holds = defaultdict(list)
+    for one in pods:
+        if one["spec"].get("nodeName"):
+            for gpu in one["metadata"]["annotations"]["sluice.dev/assigned-gpu"].split(","):
+                holds[gpu].append(Held.of(one, bytes_of[gpu]))
+    for gpu, held in holds.items():
+        assert sum(one.milli for one in held) <= 1000, (gpu, held)
+        assert sum(one.memory_bytes for one in held) <= bytes_of[gpu], (gpu, held)
+        assert len(held) == 1 or not any(one.whole for one in held), (gpu, held)
+    return holds
+
+
+def check_gpus(events: list[tuple[str, dict]], sizes: dict) -> None:
+    """No GPU had more than it holds at any time."""
+    bound = {}
+    for kind, one in events:
+        if kind == "DELETED":
+            bound.pop(one["metadata"]["uid"], None)
+        elif one["spec"].get("nodeName"):
+            if one["metadata"]["uid"] not in bound:
+                on_gpus([*bound.values(), one], sizes)
+            bound[one["metadata"]["uid"]] = one
+
+
+def fits(pod: dict, gpus: list[tuple[int, list[Held]]]) -> bool:
+    """Whether the GPUs of a node, each with its bytes and what pods hold of it, take the pod."""
+    if Held.of(pod, 0).whole:
+        return sum(not held for _, held in gpus) >= int(pod["metadata"]["annotations"]["sluice.dev/quota"])
+    for size, held in gpus:
+        wanted = Held.of(pod, size)
+        is_shared = not any(one.whole for one in held)
+        if is_shared and sum(one.milli for one in held) + wanted.milli <= 1000 and sum(one.memory_bytes for one in held) + wanted.memory_bytes <= size:
+            return True
+    return False
