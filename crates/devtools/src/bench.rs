@@ -76,7 +76,7 @@ pub(crate) enum Benchmark {
     /// The process that runs `preempt`'s kernels
     #[command(hide = true)]
     PreemptBe(preempt::BeArguments),
-    /// Processor time of a pod-manager with many attached processes, with and without their inspection, on a simulated GPU
+    /// Processor time of a pod-manager with many attached processes, with and without their inspection
     Inspection(inspection::Arguments),
     /// The process in which `hook` measures
     #[command(hide = true)]
