@@ -82,7 +82,7 @@ pub(crate) unsafe fn observe_ioctl(
     };
     INSIDE.set(false);
     if changed {
-        ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel);
+        count_change();
         // A context in the making is announced when it is complete.
         if CREATING.get().is_none() {
             wake_trackers();
@@ -90,12 +90,25 @@ pub(crate) unsafe fn observe_ioctl(
     }
 }
 
-/// Stops observing after a panic: the registry may be wrong from here on. So nothing is announced any more, and the manager is announcement to
-/// release what was announced.
+/// Counts a change of the groups and reports it on every device's page: until it is announced, a manager that finds the groups from outside
+/// knows that this hook has seen them.
+fn count_change() {
+    let change = ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel) + 1;
+    // The pages are the parent's.
+    if process::has_forked() {
+        return;
+    }
+    for managed in process::devices() {
+        managed.device.link.report_unannounced(change);
+    }
+}
+
+/// Stops observing after a panic: the registry may be wrong from here on. So nothing is announced any more, and the manager releases what
+/// was announced.
 pub(crate) fn disable_after_panic() {
     process::COUNTERS.panics.fetch_add(1, Relaxed);
     STOPPED.store(true, Release);
-    ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel);
+    count_change();
     INSIDE.set(false);
     wake_trackers();
 }
@@ -132,9 +145,11 @@ pub(crate) struct Announcement {
     /// The groups and their channels. If it is equal, nothing has changed.
     pub(crate) state: AnnouncementKey,
     pub(crate) fds: Vec<OwnedFd>,
+    /// The process has no other groups on the device.
+    pub(crate) is_complete: bool,
 }
 
-/// All groups of a device, or none if not all of them can be controlled. Does not call the driver.
+/// All groups of a device, or none if not all of them can be controlled; then the announcement is not complete. Does not call the driver.
 pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementError> {
     if STOPPED.load(Acquire) {
         return Ok(Announcement::default());
@@ -145,7 +160,7 @@ pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementErr
     // If the program has closed a descriptor, its groups cannot be controlled.
     let Some(fds) = fds else { return Ok(Announcement::default()) };
     let state = AnnouncementKey { numbers: announcement.numbers, contexts: announcement.contexts };
-    Ok(Announcement { state, fds })
+    Ok(Announcement { state, fds, is_complete: true })
 }
 
 pub(crate) fn log() {

@@ -74,8 +74,8 @@ pub(crate) struct Arguments {
     /// Whether the manager disables, enables and slices the channel groups of processes that announce them [default: auto]
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
-    /// Whether the manager discovers processes of the clients' pods that run without the hook and schedules their channel groups.
-    /// Needs --control, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
+    /// Whether the manager inspects attached processes, and with --control discovers processes of the clients' pods that run without the
+    /// hook and schedules their channel groups. Needs --gpu-uuid, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
     #[arg(long, value_enum)]
     adopt: Option<UnhookedChoice>,
     /// Result of `sluice self-test` on this GPU: used instead of the driver's version while driver and boot are the same

@@ -130,6 +130,8 @@ pub mod report {
     /// The address at which the process has mapped its grant page; 0: unknown. The manager compares the page that is mapped there with the one
     /// that it has sent.
     pub const GRANT_ADDRESS: usize = 29;
+    /// Not 0 while the process has, or may have, channel groups that it has not announced: the number of their last change.
+    pub const UNANNOUNCED: usize = 30;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

@@ -5,6 +5,7 @@ mod disturb;
 mod flood;
 mod hand_off;
 mod hook;
+mod inspection;
 mod launch_worker;
 mod preempt;
 mod provenance;
@@ -75,6 +76,8 @@ pub(crate) enum Benchmark {
     /// The process that runs `preempt`'s kernels
     #[command(hide = true)]
     PreemptBe(preempt::BeArguments),
+    /// Processor time of a pod-manager with many attached processes, with and without their inspection
+    Inspection(inspection::Arguments),
     /// The process in which `hook` measures
     #[command(hide = true)]
     HookWorker(launch_worker::Arguments),
@@ -120,6 +123,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> anyhow::Result<ExitCode> {
         Benchmark::PreemptBe(flags) => preempt::run_be(flags)?,
         Benchmark::HookWorker(flags) => launch_worker::run(flags)?,
         Benchmark::RequestWorker(flags) => request_worker::run(flags)?,
+        Benchmark::Inspection(flags) => inspection::measure(flags, &Interrupts::block()?)?,
         Benchmark::HandOff(flags) => hand_off::measure(flags, &Interrupts::block()?)?,
         Benchmark::HandOffProgram(flags) => hand_off::program::run(flags)?,
         Benchmark::TokenPeer(flags) => token::run_peer(flags)?,

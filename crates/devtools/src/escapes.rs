@@ -21,6 +21,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use sluice_test_bed::Interrupts;
 
+pub(crate) use bed::uuid_of_first_gpu;
 use outcome::{Row, Verdict};
 use programs::Programs;
 

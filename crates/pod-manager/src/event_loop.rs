@@ -302,7 +302,7 @@ impl EventLoop {
             self.stream_gates.next_deadline(),
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
-            self.unhooked.next_deadline(&self.shared.clients),
+            self.unhooked.next_deadline(&self.shared),
             self.measured_memory.next_deadline(&self.shared),
             self.heartbeat.next_deadline(),
         ];
@@ -324,7 +324,9 @@ impl EventLoop {
 
     /// A process announces its groups.
     fn announce(&mut self, id: ProcessId, announcement: Announcement) {
-        if self.shared.processes.get(id).is_some_and(|process| process.misannounced) {
+        if let Some(process) = self.shared.processes.get(id).filter(|process| process.misannounced) {
+            self.channel_groups.record_announced(id, &announcement);
+            process.key.into_iter().for_each(|key| self.unhooked.inspect_next(key));
             return;
         }
         let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);

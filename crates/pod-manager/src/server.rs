@@ -82,13 +82,17 @@ fn escrow_socket() -> std::io::Result<OwnedFd> {
     }
 }
 
-/// The search for processes without the hook. Only processes of pods are recognised from outside, by their cgroups.
+/// The search for processes without the hook, and the inspection of attached ones. Only processes of pods are recognised from outside, by
+/// their cgroups: with a resource file, attached processes alone are looked at.
 fn process_discovery(config: &Config) -> Option<Box<dyn ProcessDiscovery>> {
-    let ClientSource::Agent(agent) = &config.clients else { return None };
+    let gpu_uuid = match &config.clients {
+        ClientSource::Agent(agent) => agent.gpu_uuid.as_str(),
+        ClientSource::File { .. } => config.gpu_uuid.as_deref().unwrap_or_default(),
+    };
     let simulated = config.controls == Controls::Simulated;
     // The hook looks for it beside the socket, too.
     let switch = config.socket.parent().map(|folder| folder.join("disable"));
-    config.unhooked.then(|| Box::new(KernelDiscovery::new(&agent.gpu_uuid, simulated, switch)) as _)
+    config.unhooked.then(|| Box::new(KernelDiscovery::new(gpu_uuid, simulated, switch)) as _)
 }
 
 fn nvrm(simulated: bool, allows: UsableControls) -> Option<Box<dyn ControlDriver>> {

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use sluice_comm::page::ReportView;
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::LinkError;
 
@@ -23,6 +24,8 @@ struct AnnouncementState {
     /// [`channel_groups::announcement_changes`] at the last announcement.
     changes: u64,
     state: AnnouncementKey,
+    /// The last announcement had all groups of the process on the device.
+    is_complete: bool,
     /// The manager does not understand announcements.
     refused: bool,
     /// The reason for which nothing is announced has been logged.
@@ -68,6 +71,16 @@ impl Announcer {
         Ok((before != last.state).then_some(announced))
     }
 
+    /// Reports whether the announcement that was sent last has all groups. Changes since then stay reported.
+    pub(super) fn report(&self, page: ReportView<'_>) {
+        let last = lock(&self.last);
+        if last.is_complete {
+            page.report_announced(last.changes);
+        } else {
+            page.report_unannounced(last.changes.max(1));
+        }
+    }
+
     /// Records that the manager takes no announcements.
     pub(super) fn refused(&self) {
         *lock(&self.last) = AnnouncementState { refused: true, ..AnnouncementState::default() };
@@ -95,6 +108,7 @@ impl Announcer {
             Announcement::default()
         };
         last.state.clone_from(&announced.state);
+        last.is_complete = announced.is_complete;
         announced
     }
 }

@@ -104,6 +104,13 @@ impl TokenConnection {
         }
     }
 
+    /// Reports that change number `change` of the process's channel groups is not announced yet.
+    pub(crate) fn report_unannounced(&self, change: u64) {
+        if let Some(report) = self.report_view() {
+            report.report_unannounced(change);
+        }
+    }
+
     /// Counts the GPU time of a hold kernel on the report page.
     pub(crate) fn count_hold(&self, ns: u64) {
         if let Some(report) = self.report_view() {
@@ -165,9 +172,14 @@ impl TokenLink for TokenConnection {
         if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
             return Ok(());
         }
-        let Some(announced) = self.announcer.next(&self.socket)? else { return Ok(()) };
-        let body = RequestBody::Contexts { version: ATTACH_VERSION };
-        self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced)).map(drop)
+        if let Some(announced) = self.announcer.next(&self.socket)? {
+            let body = RequestBody::Contexts { version: ATTACH_VERSION };
+            self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced))?;
+        }
+        if let Some(report) = self.report_view() {
+            self.announcer.report(report);
+        }
+        Ok(())
     }
 
     fn is_alive(&self) -> bool {

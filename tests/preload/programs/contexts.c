@@ -61,7 +61,7 @@ static long foreign(void) {
 }
 
 int main(void) {
-    CUcontext more[16];
+    CUcontext more[80];
     int count = 0;
     char line[64];
     static char buffer[4096];
@@ -78,7 +78,7 @@ int main(void) {
         if (!strncmp(line, "go", 2)) {
             if (pthread_create(&thread, NULL, keep_going, NULL)) return EXIT_BROKEN;
             SAY("going");
-        } else if (!strncmp(line, "more", 4) && count < 16) {
+        } else if (!strncmp(line, "more", 4) && count < 80) {
             DO(cuCtxCreate_v2(&more[count++], 0, gpu.device));
             DO(cuCtxSetCurrent(gpu.context));
             SAY("made");

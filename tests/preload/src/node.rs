@@ -64,8 +64,12 @@ impl NodeOptions {
     ///
     /// # Panics
     /// When a process does not start.
-    pub fn start(self) -> Node {
+    pub fn start(mut self) -> Node {
         let artifacts = artifacts::built();
+        // Where channel groups are controlled, attached processes are inspected, as on a cluster.
+        if self.manager_arguments.join(" ").contains("--controls simulated") {
+            self.manager_arguments.push("--adopt=auto".to_owned());
+        }
         let options = TestBedOptions {
             simulated: true,
             simulator_flags: self.simulator_arguments,

@@ -17,7 +17,7 @@ pub(super) const UNMEASURED: &str = "needs the host's pid namespace and a driver
      cover the hook's charges only, not contexts and modules";
 pub(super) const UNSEEN: &str = "channel-group scheduling works without it, but its cost is not measured";
 pub(super) const TRACE: &str = "needs CAP_SYS_PTRACE and the host's pid namespace; without it a process without the hook can \
-     only be stopped by the driver's lock";
+     only be stopped by the driver's lock, and the channel groups that other processes announce are not checked";
 pub(super) const LOCK: &str = "needs driver 570 or newer, the host's pid namespace, CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; without it a \
      process without the hook cannot be stopped";
 pub(super) const MEMORY_OPS: &str = "update the driver: stream memory operations are on by default since 525. Until then submitted work \

@@ -132,6 +132,24 @@ impl<'a> ReportView<'a> {
         self.0[report::GRANT_ADDRESS].store(address, Ordering::Release);
     }
 
+    /// Whether the process states that it may have channel groups that it has not announced: it is making a context, or it cannot
+    /// announce them.
+    pub fn has_unannounced_groups(&self) -> bool {
+        read(self.0, report::UNANNOUNCED) != 0
+    }
+
+    /// Reports change number `change` (at least 1) of the process's groups, which is not announced yet.
+    pub fn report_unannounced(&self, change: u64) {
+        self.0[report::UNANNOUNCED].fetch_max(change, Ordering::AcqRel);
+    }
+
+    /// Reports that all groups up to change number `change` are announced. A later change stays reported.
+    pub fn report_announced(&self, change: u64) {
+        let is_announced = |reported: u64| (reported <= change).then_some(0);
+        // No value is written where a later change is reported.
+        let _ = self.0[report::UNANNOUNCED].fetch_update(Ordering::AcqRel, Ordering::Acquire, is_announced);
+    }
+
     /// Whether best-effort clients should have the driver's default time slices beside this process.
     pub fn wants_default_slices(&self) -> bool {
         read(self.0, report::WANTS_DEFAULT_SLICES) == 1

@@ -59,10 +59,24 @@ fn report_page_has_the_layout_of_version_3() {
     page.set_service_ns(7700);
     page.set_postponed(true);
     page.add_postponed_ns(7800);
+    page.set_grant_address(7850);
+    page.report_unannounced(7900);
     let magic = u64::from_le_bytes(*b"SLUICERP");
     let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500), (26, 7600), (27, 7700), (28, 1)];
-    let rest = [(32, 1000), (35, 7800), (64, 1), (95, 1)];
+    let rest = [(29, 7850), (30, 7900), (32, 1000), (35, 7800), (64, 1), (95, 1)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
+}
+
+#[test]
+fn groups_stay_reported_as_unannounced_until_their_last_change_is_announced() {
+    let words = words();
+    let page = ReportView::new(&words);
+    page.report_unannounced(5);
+    page.report_unannounced(4);
+    page.report_announced(4);
+    assert!(page.has_unannounced_groups(), "change 5 is not announced");
+    page.report_announced(5);
+    assert!(!page.has_unannounced_groups());
 }
 
 #[test]

@@ -157,7 +157,8 @@ impl EscapeBed {
     }
 }
 
-fn uuid_of_first_gpu() -> anyhow::Result<String> {
+/// The UUID of this machine's first GPU, by NVML.
+pub(crate) fn uuid_of_first_gpu() -> anyhow::Result<String> {
     let nvml = nvml_wrapper::Nvml::init().context("cannot load NVML")?;
     nvml.device_by_index(0).and_then(|gpu| gpu.uuid()).context("NVML names no GPU")
 }

@@ -31,8 +31,8 @@ pub(super) const SINGLE_SCAN: u32 = 1 << 22;
 /// The least number of queries that one open file receives from a continued search.
 pub(super) const MIN_CONTINUED: u32 = 1 << 12;
 
-/// Scans (one a second) after which a file without any client is searched again from the newest number.
-pub(super) const SCANS_BEFORE_RESTART: u64 = 600;
+/// Scans (four a second) after which a file without any client is searched again from the newest number.
+pub(super) const SCANS_BEFORE_RESTART: u64 = 2_400;
 
 /// Queries about the objects of one process: one second of a real driver.
 pub(super) const OBJECT_QUERIES: u32 = 1 << 20;

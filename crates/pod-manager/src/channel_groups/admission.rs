@@ -46,7 +46,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Effects {
         self.postponed.remove(&id);
-        self.announced.insert(id, announcement.contexts.iter().map(handles_of).collect());
+        self.record_announced(id, &announcement);
         match self.admit(id, &announcement.contexts, shared) {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {
@@ -99,7 +99,9 @@ impl ChannelGroups {
         others.any(|group| announced.contains(&handles_of(&group.context)))
     }
 
+    /// Refuses an announcement. Its groups count as unannounced.
     fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
+        self.announced.remove(&id);
         shared.io.metrics.channel_groups.announcements_refused.inc();
         let cause = shared.processes.client_of(id).into();
         if shared.io.may_log("claim", cause).is_some() {

@@ -3,7 +3,7 @@
 //! It owns the control descriptors and closes them. One control is in flight at a time: the event loop requests the next one after the
 //! report of the last.
 
-use super::group_check::{DisabledGroups, compare_slice};
+use super::group_check::{DisabledGroups, compare_slice, next_in_turn};
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::io::Closer;
 use crate::message::{Message, Remote};
@@ -72,8 +72,18 @@ impl ControlExecutor {
         let wants_copies = escrow.is_some();
         let (descriptors, groups) = (HashMap::new(), HashMap::new());
         let disabled = DisabledGroups::new();
-        let checked = None;
-        let worker = Worker { descriptors, groups, remote, closer, escrow, sets_slices, disabled, checked };
+        let (checked, last_slice_read) = (None, GroupId(0));
+        let worker = Worker {
+            descriptors,
+            groups,
+            remote,
+            closer,
+            escrow,
+            sets_slices,
+            disabled,
+            checked,
+            last_slice_read,
+        };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
     }
@@ -127,6 +137,8 @@ struct Worker {
     disabled: DisabledGroups,
     /// When the last check ended. Checks that were requested while the thread waited for the driver are not made up for.
     checked: Option<Instant>,
+    /// The group whose time slice was read back last.
+    last_slice_read: GroupId,
 }
 
 impl Worker {
@@ -212,11 +224,14 @@ impl Worker {
         for id in self.disabled.watched() {
             self.compare_switches(id);
         }
-        for (id, group) in &self.groups {
-            let control = self.descriptors.get_mut(&group.descriptor).filter(|_| self.sets_slices);
+        let has_set_slice = |group: &ControlledGroup| self.sets_slices && group.known.slice_us.is_some();
+        let ids = self.groups.iter().filter(|(_, group)| has_set_slice(group)).map(|(id, _)| *id);
+        for id in next_in_turn(ids, self.last_slice_read) {
+            self.last_slice_read = id;
+            let Some(group) = self.groups.get(&id) else { continue };
+            let control = self.descriptors.get_mut(&group.descriptor);
             let (Some(control), Some(set_us)) = (control, group.known.slice_us) else { continue };
-            let finding =
-                control.slice_us(&group.handles).and_then(|found| compare_slice(*id, found, set_us));
+            let finding = control.slice_us(&group.handles).and_then(|found| compare_slice(id, found, set_us));
             if let Some(finding) = finding {
                 self.remote.send(Message::GroupFinding(finding));
                 // A failed control leaves the slice unknown, as it is.

@@ -17,6 +17,8 @@ const SAMPLE_INTERVAL_NS: u64 = 500_000_000;
 /// Switches that a disabled group may show: a switch while it is being disabled is counted afterwards. A group that runs beside another one
 /// with the driver's slices of 2 ms is switched out twelve times in a quantum of 50 ms.
 const LATE_SWITCHES: u32 = 4;
+/// Groups whose time slices one check reads back. Each read-back takes the driver's locks, and a control waits until the check has ended.
+pub(super) const SLICES_PER_CHECK: usize = 32;
 /// A driver may make slices as long as this in place of shorter ones.
 const LONGEST_SHORT_SLICE_US: u64 = 1_000;
 
@@ -89,6 +91,16 @@ impl DisabledGroups {
             self.last.remove(&group);
         }
     }
+}
+
+/// The groups whose time slices the next check reads back, after the one that was read last.
+pub(super) fn next_in_turn(groups: impl Iterator<Item = GroupId>, last: GroupId) -> Vec<GroupId> {
+    let mut all: Vec<GroupId> = groups.collect();
+    all.sort_unstable();
+    let after = all.partition_point(|group| *group <= last);
+    all.rotate_left(after);
+    all.truncate(SLICES_PER_CHECK);
+    all
 }
 
 /// Compares a group's time slice with the one that was set. Only a longer one takes time from others.

@@ -58,7 +58,7 @@ pub(crate) struct ChannelGroups {
     /// How many groups each client may still announce.
     announcement_limits: HashMap<ClientId, RateLimiter>,
     postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
-    /// What each process announced last, whether it was accepted or not.
+    /// What each process announced last, unless it was refused.
     announced: HashMap<ProcessId, HashSet<(u32, u32)>>,
     /// When the groups are checked next.
     next_check: u64,
@@ -126,6 +126,11 @@ impl ChannelGroups {
         if shared.io.now() >= self.unchecked_until {
             shared.record_violation(client, pid, finding.kind, &finding.what);
         }
+    }
+
+    /// Records which groups a process announces.
+    pub(crate) fn record_announced(&mut self, id: ProcessId, announcement: &Announcement) {
+        self.announced.insert(id, announcement.contexts.iter().map(handles_of).collect());
     }
 
     /// The groups that a process announced last; `None` while an announcement of it is postponed.

@@ -26,8 +26,8 @@ pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
 pub(crate) struct Process {
     /// It runs without the hook, and its groups were found from outside. It has neither connections nor pages.
     pub(crate) unhooked: bool,
-    /// It has attached and has other channel groups than it announced. It is scheduled as a process without the hook: its announcements and
-    /// the activity that it reports do not count.
+    /// It has attached and has other channel groups than it announced. It is scheduled as a process without the hook: its announcements are
+    /// only compared, and the activity that it reports does not count.
     pub(crate) misannounced: bool,
     pub(crate) client: ClientId,
     /// For logs.
@@ -128,6 +128,11 @@ impl Process {
         self.pages
             .as_ref()
             .is_some_and(|pages| pages.reports_activity() && pages.report().wants_default_slices())
+    }
+
+    /// Whether its hook reports that it may have channel groups that are not announced.
+    pub(crate) fn has_unannounced_groups(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.report().has_unannounced_groups())
     }
 
     /// Whether it has announced work since that was last read.

@@ -1,6 +1,6 @@
 //! Checks a configuration. All mistakes are reported at once.
 
-use super::{ClientSource, Config};
+use super::{ClientSource, Config, Controls};
 use sluice_comm::HOOK_TIMEOUT;
 use std::time::Duration;
 
@@ -28,6 +28,10 @@ impl Config {
         match &self.clients {
             ClientSource::File { path, .. } => {
                 expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+                // Groups of other GPUs would count as unannounced.
+                let knows_gpu = self.gpu_uuid.is_some() || self.controls == Controls::Simulated;
+                let expected = "the GPU's uuid, for --adopt auto";
+                expect(knows_gpu || !self.unhooked, "gpu_uuid", "none".into(), expected);
             }
             ClientSource::Agent(agent) => {
                 let path = agent.control.as_os_str().len();

@@ -1,17 +1,30 @@
 //! Attached processes: the groups that are found from outside must be those that the process has announced.
 //!
 //! A second driver library in the process, or a program that has only sent an ATTACH, has groups that no hook announces. Such a process is
-//! scheduled as one without the hook from then on, so it stays within its client's share.
+//! scheduled as one without the hook from then on, so it stays within its client's share. It is a violation unless the hook itself reports
+//! that it has groups which are not announced: it makes a context, or it cannot announce all groups. A false report gains nothing, because
+//! the process is scheduled from outside in both cases. A process whose announcement is complete again is scheduled by its page again.
 
 use super::Unhooked;
 use super::scanning::{Candidate, ControlDescriptor, Obstacle, ObstacleKind, ProcessKey};
 use crate::channel_groups::ChannelGroups;
+use crate::party::Party;
 use crate::shared::Shared;
 use crate::violations::ViolationKind;
+use sluice_core::ProcessId;
+use sluice_rate_limiter::Backoff;
 use std::collections::HashSet;
+use std::time::Duration;
+use tracing::info;
 
-/// How long a group may be unannounced: the driver makes a context in some 200 ms, and the hook announces it afterwards.
+/// How long a group may be unannounced without a report of the hook: a group exists before its ioctl returns to the hook, and the hook
+/// withdraws its report when it has sent the announcement, which the manager may not have read yet.
 const UNANNOUNCED_FOR_NS: u64 = 250_000_000;
+/// The first and the longest time for which a process is scheduled from outside after it had unannounced groups. A process could otherwise
+/// have them for half a second again and again.
+const OUTSIDE_FOR: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
+/// After this time without unannounced groups the next time outside is the first one again.
+const FORGOTTEN_AFTER_NS: u64 = 64_000_000_000;
 
 /// Groups that a process has not announced, and when they were first seen.
 #[derive(Debug)]
@@ -30,51 +43,88 @@ impl Unhooked {
         groups: &ChannelGroups,
         shared: &mut Shared,
     ) {
-        let Some(id) = shared.processes.find(found.key) else { return };
-        let Some(client) = shared.processes.client_of(id) else { return };
+        let (key, now) = (found.key, shared.io.now());
+        let Some(id) = shared.processes.find(key) else { return };
         let (kind, what) = match result {
-            Ok(descriptors) => {
+            Ok(_) => {
                 let Some(announced) = groups.announced(id) else { return };
-                let of_others = super::groups::handles_of_others(Some(id), client, groups, shared);
-                let handles = descriptors.iter().flat_map(ControlDescriptor::handles);
-                let extra: HashSet<(u32, u32)> = handles
-                    .filter(|group| !announced.contains(group) && !of_others.contains(group))
-                    .collect();
-                let now = shared.io.now();
-                if extra.is_empty() {
-                    self.suspected.remove(&found.key);
+                let mut extra = found_groups(id, result, groups, shared).unwrap_or_default();
+                extra.retain(|group| !announced.contains(group));
+                let (count, announced) = (extra.len(), announced.len());
+                if !self.is_suspicion_confirmed(key, extra, now) {
                     return;
                 }
-                let suspicion = self
-                    .suspected
-                    .entry(found.key)
-                    .or_insert_with(|| Suspicion { since: now, groups: extra.clone() });
-                if suspicion.groups.is_disjoint(&extra) {
-                    *suspicion = Suspicion { since: now, groups: extra };
-                    return;
-                }
-                if now.saturating_sub(suspicion.since) < UNANNOUNCED_FOR_NS {
-                    return;
-                }
-                let (extra, announced) = (extra.len(), announced.len());
                 let what = format!(
-                    "the process has {extra} channel groups beside the {announced} that it announced"
+                    "the process has {count} channel groups beside the {announced} that it announced"
                 );
                 (ViolationKind::UnannouncedGroups, what)
             }
-            Err(obstacle) if obstacle.kind == ObstacleKind::TooMany && self.overfull.insert(found.key) => {
+            Err(obstacle) if obstacle.kind == ObstacleKind::TooMany && !self.overfull.contains(&key) => {
                 (ViolationKind::TooManyDescriptors, obstacle.text.clone())
             }
             Err(_) => return,
         };
-        self.suspected.remove(&found.key);
-        shared.record_violation(client, Some(found.key.0), kind, &what);
+        let Some(process) = shared.processes.get(id) else { return };
+        let (client, is_reported) = (process.client, process.has_unannounced_groups());
+        if !is_reported {
+            if result.is_err() {
+                self.overfull.insert(key);
+            }
+            shared.record_violation(client, Some(key.0), kind, &what);
+        } else if shared.io.may_log("unannounced", Party::Client(client)).is_some() {
+            let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
+            info!(
+                client,
+                peer, "process is scheduled from outside, as its hook cannot announce all groups: {what}"
+            );
+        }
         // Without the lock, the groups that it has announced stay under control.
         let is_controllable = result.is_ok() || self.can_lock(client, &shared.clients);
         if let Some(process) = shared.processes.get_mut(id).filter(|_| is_controllable) {
             process.misannounced = true;
-            self.inspect_again(found.key, shared.io.now());
+            let [first, longest] = OUTSIDE_FOR;
+            let outside = self.outside.entry(key).or_insert_with(|| Backoff::new(first, longest));
+            if now.saturating_sub(outside.ready_at()) > FORGOTTEN_AFTER_NS {
+                outside.succeeded();
+            }
+            outside.failed(now);
+            self.inspect_again(key, now);
         }
+    }
+
+    /// Whether one of these unannounced groups was there in an earlier search, long enough ago. The next search looks again.
+    fn is_suspicion_confirmed(&mut self, key: ProcessKey, extra: HashSet<(u32, u32)>, now: u64) -> bool {
+        let before = self.suspected.remove(&key).filter(|before| !before.groups.is_disjoint(&extra));
+        let since = before.map_or(now, |before| before.since);
+        let is_confirmed = !extra.is_empty() && now.saturating_sub(since) >= UNANNOUNCED_FOR_NS;
+        if !extra.is_empty() && !is_confirmed {
+            self.suspected.insert(key, Suspicion { since, groups: extra });
+        }
+        is_confirmed
+    }
+
+    /// A process that is scheduled from outside counts as attached again if it has announced exactly the groups that were found, and all of
+    /// them are under control. Returns the process.
+    pub(super) fn end_misannounced(
+        &mut self,
+        key: ProcessKey,
+        result: &Result<Vec<ControlDescriptor>, Obstacle>,
+        groups: &ChannelGroups,
+        shared: &mut Shared,
+    ) -> Option<ProcessId> {
+        let id = shared.processes.find(key)?;
+        let found = found_groups(id, result, groups, shared)?;
+        let is_complete = groups.announced(id)? == found && groups.handles(id) == found;
+        let now = shared.io.now();
+        let is_over = self.outside.get(&key).is_none_or(|outside| outside.is_ready(now));
+        let process = shared.processes.get_mut(id).filter(|process| process.is_attached())?;
+        if !process.misannounced || process.has_unannounced_groups() || !is_complete || !is_over {
+            return None;
+        }
+        (process.misannounced, process.unhooked) = (false, false);
+        // What was found may be some seconds old.
+        self.inspect_next.insert(key);
+        Some(id)
     }
 
     /// Records that a process maps another page in place of its grant page. It may have attached anew while the page was looked for, so that
@@ -95,4 +145,22 @@ impl Unhooked {
             shared.record_violation(client, Some(key.0), ViolationKind::GrantPage, &what);
         }
     }
+}
+
+/// Handles of the groups that were found in a process, without those of the client's other processes. `None`: an obstacle hides them.
+fn found_groups(
+    id: ProcessId,
+    result: &Result<Vec<ControlDescriptor>, Obstacle>,
+    groups: &ChannelGroups,
+    shared: &Shared,
+) -> Option<HashSet<(u32, u32)>> {
+    let descriptors = match result {
+        Ok(descriptors) => descriptors.as_slice(),
+        Err(obstacle) if obstacle.kind == ObstacleKind::NoGroups => &[],
+        Err(_) => return None,
+    };
+    let client = shared.processes.client_of(id)?;
+    let of_others = super::groups::handles_of_others(Some(id), client, groups, shared);
+    let handles = descriptors.iter().flat_map(ControlDescriptor::handles);
+    Some(handles.filter(|group| !of_others.contains(group)).collect())
 }

@@ -9,15 +9,16 @@ pub(crate) mod ownership;
 pub mod scanning;
 
 use crate::channel_groups::ChannelGroups;
-use crate::clients::{Clients, Process, Processes};
+use crate::clients::{Process, Processes};
 use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::scanning::{
-    DriverLocks, GrantPageMapping, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult,
+    DriverLocks, GrantPageMapping, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, Scope,
     UnhookedScanner,
 };
 use sluice_core::ClientId;
+use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use tracing::warn;
@@ -43,8 +44,12 @@ pub(crate) struct Unhooked {
     overfull: HashSet<ProcessKey>,
     /// Attached processes that map another page than their grant page, and how often that was found.
     other_pages: HashMap<ProcessKey, (GrantPageMapping, u32)>,
-    /// Processes to be inspected by the next search, whether they have changed or not.
+    /// How long each process that had unannounced groups is scheduled from outside.
+    outside: HashMap<ProcessKey, Backoff>,
+    /// Processes to be inspected at once, whether they have changed or not.
     inspect_again: HashSet<ProcessKey>,
+    /// The same, by the next search.
+    inspect_next: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
     unscheduled: BTreeMap<ProcessKey, (ClientId, ObstacleKind)>,
     /// Ownership checks requested so far.
@@ -58,28 +63,31 @@ impl Unhooked {
         Self { search, locks: lock_program.map(DriverLocks::with_helper), ..Self::default() }
     }
 
-    /// When the next search is due, if there is a pod to search.
-    pub(crate) fn next_deadline(&self, clients: &Clients) -> Option<u64> {
-        let may_search = self.search.is_some() && !self.is_searching && clients.pods().next().is_some();
+    /// When the next search is due, if there is a pod or a process to search.
+    pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<u64> {
+        let is_something = || shared.clients.pods().next().is_some() || !shared.processes.is_empty();
+        let may_search = self.search.is_some() && !self.is_searching && is_something();
         may_search.then_some(self.next_search)
     }
 
     /// Begins a search if one is due.
     pub(crate) fn search_if_due(&mut self, shared: &Shared) {
         let now = shared.io.now();
-        let is_due = self.next_deadline(&shared.clients).is_some_and(|next| next <= now);
+        let is_due = self.next_deadline(shared).is_some_and(|next| next <= now);
         if let Some(search) = self.search.as_ref().filter(|_| is_due) {
-            let pods = shared.clients.pods().cloned().collect();
+            let scope = scope(shared);
             let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
             self.suspected.retain(|key, _| attached.contains(key));
             self.other_pages.retain(|key, _| attached.contains(key));
             self.overfull.retain(|key| attached.contains(key));
+            self.outside.retain(|key, _| shared.processes.find(*key).is_some());
             let mut requested = std::mem::take(&mut self.inspect_again);
+            requested.extend(self.inspect_next.drain());
             requested.extend(self.suspected.keys());
             let only_changed = !self.searches.is_multiple_of(COMPLETE_EVERY);
             self.searches += 1;
             let pages = shared.processes.grant_pages();
-            search.request_scan(ScanRequest { now, pods, attached, requested, pages, only_changed });
+            search.request_scan(ScanRequest { now, scope, attached, requested, pages, only_changed });
             self.is_searching = true;
         }
     }
@@ -88,6 +96,11 @@ impl Unhooked {
     pub(crate) fn inspect_again(&mut self, key: ProcessKey, now: u64) {
         self.inspect_again.insert(key);
         self.next_search = now;
+    }
+
+    /// Has a process inspected by the next search: it is scheduled from outside, and has announced its groups anew.
+    pub(crate) fn inspect_next(&mut self, key: ProcessKey) {
+        self.inspect_next.insert(key);
     }
 
     /// Applies the result of a search.
@@ -112,11 +125,12 @@ impl Unhooked {
             shared.io.closer.close(result);
         }
         for (found, result) in result.inspected {
-            let Some(client) = shared.clients.find_by_pod(&found.pod.uid) else {
+            let process = shared.processes.find(found.key).and_then(|id| shared.processes.get(id));
+            let of_process = || process.map(|process| process.client).filter(|of| is_named(*of, shared));
+            let Some(client) = shared.clients.find_by_pod(&found.pod.uid).or_else(of_process) else {
                 shared.io.closer.close(result);
                 continue;
             };
-            let process = shared.processes.find(found.key).and_then(|id| shared.processes.get(id));
             // It has attached meanwhile, or it is the process of a client that was removed.
             let attached = |process: &Process| process.is_attached() && !process.misannounced;
             if process.is_some_and(|process| attached(process) || process.client != client) {
@@ -124,7 +138,14 @@ impl Unhooked {
                 self.unscheduled.remove(&found.key);
                 continue;
             }
-            let (key, command, is_known) = (found.key, found.command.clone(), process.is_some());
+            let is_known = process.is_some();
+            if let Some(id) = self.end_misannounced(found.key, &result, groups, shared) {
+                shared.io.closer.close(result);
+                self.unscheduled.remove(&found.key);
+                effects.push(Effect::SchedulingChanged(id));
+                continue;
+            }
+            let (key, command) = (found.key, found.command.clone());
             let taken = match result {
                 Ok(descriptors) => self.take_groups(client, found, descriptors, groups, shared, &mut effects),
                 Err(obstacle) => {
@@ -213,4 +234,21 @@ impl Unhooked {
 pub(crate) fn scheduled(client: ClientId, processes: &Processes, groups: &ChannelGroups) -> usize {
     let its = processes.of_client(client);
     its.filter(|(id, process)| process.unhooked && groups.scheduler.has_controlled_groups(*id)).count()
+}
+
+/// What the next search looks at.
+fn scope(shared: &Shared) -> Scope {
+    let attached = shared.processes.iter().filter(|(_, process)| process.is_attached());
+    let named = attached.filter(|(_, process)| is_named(process.client, shared));
+    let named =
+        named.filter_map(|(_, process)| Some((process.key?, shared.clients.name(process.client).to_owned())));
+    Scope { pods: shared.clients.pods().cloned().collect(), named: named.collect() }
+}
+
+/// Whether a client is known by its name in the resource file, so that it has no pod.
+fn is_named(client: ClientId, shared: &Shared) -> bool {
+    shared
+        .clients
+        .get(client)
+        .is_some_and(|client| !client.removed && client.definition.key.pod_uid().is_none())
 }

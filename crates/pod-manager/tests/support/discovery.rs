@@ -6,7 +6,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::unhooked::scanning::{
     Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
-    ProcessDiscovery, ProcessKey, Walk,
+    ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 struct Unhooked {
     pod: String,
     end: EventFd,
+    descriptors: Vec<i32>,
     /// Its control descriptor with the groups behind it, or why it cannot be controlled.
     open: Result<(OwnedFd, Vec<u32>), ObstacleKind>,
 }
@@ -29,6 +30,8 @@ struct State {
     fails: bool,
     /// Driver queries of one inspection, by process id; 1 otherwise.
     queries: BTreeMap<i32, u32>,
+    /// Attached processes whose number of descriptors has changed since the last search.
+    changed: HashSet<ProcessKey>,
     /// Processes with a client that the continued search has newly found.
     found: HashSet<ProcessKey>,
     /// Processes that map another page than their grant page.
@@ -57,7 +60,7 @@ impl FakeDiscovery {
 
     fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), ObstacleKind>) {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
-        let process = Unhooked { pod: pod.to_owned(), end, open };
+        let process = Unhooked { pod: pod.to_owned(), end, descriptors: vec![3], open };
         self.0.lock().unwrap().processes.insert((pid, 7), process);
     }
 
@@ -65,6 +68,15 @@ impl FakeDiscovery {
     pub fn set_groups(&self, pid: i32, groups: &[u32]) {
         let mut state = self.0.lock().unwrap();
         state.processes.get_mut(&(pid, 7)).unwrap().open.as_mut().unwrap().1 = groups.to_vec();
+    }
+
+    /// A process has one more descriptor of the driver, without groups of its own.
+    pub fn open_descriptor(&self, pid: i32) {
+        let mut state = self.0.lock().unwrap();
+        let state = &mut *state;
+        let process = state.processes.get_mut(&(pid, 7)).unwrap();
+        process.descriptors.push(3 + i32::try_from(process.descriptors.len()).unwrap());
+        state.changed.insert((pid, 7));
     }
 
     /// Makes a process uncontrollable.
@@ -120,19 +132,19 @@ impl FakeDiscovery {
 }
 
 impl ProcessDiscovery for FakeDiscovery {
-    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
+    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
         let mut state = self.0.lock().unwrap();
         state.scans += 1;
         if state.fails {
             return Err(io::Error::other("/proc: too many open files"));
         }
-        let in_pods = state.processes.iter().filter(|(_, process)| pods.contains(&process.pod));
+        let in_pods = state.processes.iter().filter(|(_, process)| scope.pods.contains(&process.pod));
         let candidate = |(key, process): (&ProcessKey, &Unhooked)| Candidate {
             key: *key,
             command: "raw".into(),
             pod: PodCgroup { uid: process.pod.clone(), container: Some(container(&process.pod)) },
             pidfd: process.end.as_fd().try_clone_to_owned().unwrap(),
-            descriptors: vec![3],
+            descriptors: process.descriptors.clone(),
         };
         Ok(in_pods.map(candidate).collect())
     }
@@ -141,12 +153,14 @@ impl ProcessDiscovery for FakeDiscovery {
         &mut self,
         among: &HashSet<ProcessKey>,
         requested: &HashSet<ProcessKey>,
-        pods: &HashSet<String>,
+        scope: &Scope,
     ) -> io::Result<Vec<Candidate>> {
         let scans = self.scans();
-        let mut candidates = self.candidates(pods)?;
+        let mut candidates = self.candidates(scope)?;
         self.0.lock().unwrap().scans = scans;
-        candidates.retain(|candidate| among.union(requested).any(|key| *key == candidate.key));
+        let changed = std::mem::take(&mut self.0.lock().unwrap().changed);
+        let is_changed = |key: &ProcessKey| among.contains(key) && changed.contains(key);
+        candidates.retain(|Candidate { key, .. }| requested.contains(key) || is_changed(key));
         Ok(candidates)
     }
 
@@ -168,7 +182,7 @@ impl ProcessDiscovery for FakeDiscovery {
         Inspection { result, queries }
     }
 
-    fn continue_search(&mut self, _: &[Candidate]) -> HashSet<ProcessKey> {
+    fn continue_search(&mut self, _: &[Candidate], _: u32) -> HashSet<ProcessKey> {
         std::mem::take(&mut self.0.lock().unwrap().found)
     }
 

@@ -42,6 +42,7 @@ impl TokenConnection {
         view.check().map_err(|_| LinkError::Gone)?;
         ReportView::new(report).check().map_err(|_| LinkError::Gone)?;
         ReportView::new(report).set_grant_address(grant.as_ptr().addr() as u64);
+        self.announcer.report(ReportView::new(report));
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
         self.report.store(std::ptr::from_ref(report).cast_mut(), Release);

@@ -140,6 +140,34 @@ fn groups_of_other_gpus_and_programs_of_unknown_pods_are_not_scheduled() {
     drop((first, second));
 }
 
+/// An announcement takes 64 contexts. The hook reports that it has announced none, so the manager finds what there is; the test bed fails
+/// if it counts that as a violation.
+#[test]
+fn a_program_with_more_contexts_than_an_announcement_takes_is_scheduled_from_outside() {
+    let _lock = shared();
+    let Some(bed) = PodBed::start(&[(1, BestEffort, 30), (2, BestEffort, 70)], "") else { return };
+    let mut first = bed.tenant(1, "contexts").start();
+    first.expect("ready");
+    for _ in 0..64 {
+        first.send("more");
+        first.expect("made");
+    }
+    first.send("go");
+    first.expect("going");
+    let second = hooked(&bed, 2, DEEP);
+    bed.when_scheduled_without_hook(1, 1.0);
+    let window = bed.node.window(bed.node.let_pass(3000 * MS));
+    let share = window.share_of_busy(first.pid());
+    assert!((0.2..0.4).contains(&share), "{share}");
+    for _ in 0..2 {
+        first.send("less");
+        first.expect("destroyed");
+    }
+    // All groups are announced now, so its page counts again.
+    bed.when_scheduled_without_hook(1, 0.0);
+    second.finish().expect_success();
+}
+
 #[test]
 fn a_program_without_discoverable_groups_is_scheduled_by_the_drivers_lock_and_survives_the_manager() {
     let _lock = shared();

@@ -14,6 +14,22 @@ fn only_a_longer_slice_is_a_finding() {
 }
 
 #[test]
+fn checks_read_back_a_bounded_number_of_groups_and_take_turns() {
+    let groups = || (1..=70).rev().map(GroupId);
+    let mut last = GroupId(0);
+    let mut read = Vec::new();
+    for _ in 0..3 {
+        let round = next_in_turn(groups(), last);
+        assert!(round.len() <= SLICES_PER_CHECK);
+        last = *round.last().unwrap();
+        read.extend(round);
+    }
+    let all: Vec<GroupId> = (1..=70).map(GroupId).collect();
+    assert_eq!(read[..70], all);
+    assert_eq!(next_in_turn([GROUP].into_iter(), GROUP), [GROUP], "one group is read each time");
+}
+
+#[test]
 fn switches_of_a_disabled_group_are_a_finding_unless_they_are_late() {
     let mut groups = DisabledGroups::new();
     groups.disabled(GROUP, || Some(100));

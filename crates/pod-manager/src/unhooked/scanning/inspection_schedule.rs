@@ -11,14 +11,17 @@ use std::time::Duration;
 const ATTACH_GRACE_NS: u64 = 2_000_000_000;
 /// The first and the longest delay between two inspections of a process in which nothing changes.
 const DELAYS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(8)];
-/// The same for a process that has attached: 50 of them cost 3 ms each, so that all take 0.5 % of a processor.
-const ATTACHED_DELAYS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(32)];
+/// The same for a process that has attached, also after its descriptors have changed: a driver library opens the driver some time before it
+/// makes its channel groups. Without a new descriptor a process could only make groups by ioctls of its own, so the longest delay is long.
+const ATTACHED_DELAYS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(256)];
 
 #[derive(Debug)]
 struct State {
     /// When the next inspection is due.
     due: u64,
     delay: Backoff,
+    /// It has attached, and `delay` is that of an attached process.
+    is_attached: bool,
     descriptors: Vec<RawFd>,
     /// The result of the last inspection; `None` before the first.
     last: Option<LastInspection>,
@@ -55,17 +58,30 @@ impl InspectionSchedule {
         let state = self.0.entry(key).or_insert_with(|| State {
             due: now.saturating_add(grace),
             delay: Backoff::new(first, longest),
+            is_attached,
             descriptors: descriptors.to_vec(),
             last: None,
         });
+        if std::mem::replace(&mut state.is_attached, is_attached) != is_attached {
+            state.delay = Backoff::new(first, longest);
+            state.due = state.due.min(now.saturating_add(grace));
+        }
         if state.descriptors != descriptors {
             state.descriptors = descriptors.to_vec();
             // Descriptors opened before the first inspection do not shorten the time to attach.
             if state.last.is_some() || is_attached {
                 state.due = state.due.min(now);
             }
+            if is_attached {
+                state.delay.succeeded();
+            }
         }
         (now >= state.due).then_some(state.due)
+    }
+
+    /// The attached processes of which an inspection is due.
+    pub(super) fn due_attached(&self, now: u64) -> impl Iterator<Item = ProcessKey> {
+        self.0.iter().filter(move |(_, state)| state.is_attached && now >= state.due).map(|(key, _)| *key)
     }
 
     /// Makes an inspection due now.
@@ -123,9 +139,11 @@ impl PodQueryLimits {
         }
     }
 
-    /// Whether a process of this pod may be inspected.
-    pub(super) fn allows(&self, pod: &str, now: u64) -> bool {
-        self.0.get(pod).is_some_and(|limiter| limiter.available(now) > 0)
+    /// Whether a process of this pod may be inspected. A pod that has come since the last division has the least rate.
+    pub(super) fn allows(&mut self, pod: &str, now: u64) -> bool {
+        let least = Rate::per_second(MIN_QUERIES_PER_POD, MIN_QUERIES_PER_POD);
+        let limiter = self.0.entry(pod.to_owned()).or_insert_with(|| RateLimiter::full(least));
+        limiter.available(now) > 0
     }
 
     /// Charges queries to a pod.

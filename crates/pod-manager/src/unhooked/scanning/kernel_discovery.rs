@@ -3,7 +3,7 @@
 use super::pod_processes::PodProcesses;
 use super::{
     Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
-    ProcessDiscovery, ProcessKey, Walk,
+    ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
@@ -14,12 +14,21 @@ use sluice_nvrm::discovery::{
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// Driver queries that the continued search of one scan may make: an eighth of a second of a real driver, so that all numbers take eight
-/// scans.
-const CONTINUED_SEARCH: u32 = 1 << 17;
+/// Time of one search in which descriptors of known processes are listed: a process decides how many it has. The others are listed by the
+/// next searches; until then they count as unchanged. Four searches a second take 0.6 % of a processor at most.
+const LISTED_WITHIN: Duration = Duration::from_micros(1_500);
+
+/// Whether the descriptors of a known process are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Always,
+    /// If the search has time left; else they are those of the last search.
+    WithinTime,
+}
 
 /// A short walk ends after so many handles without an object. libcuda numbers its objects one by one, and a new driver library's first
 /// context has its groups among the first hundred.
@@ -39,6 +48,11 @@ pub struct KernelDiscovery<P = KernelProc> {
     opened: BTreeSet<ProcessKey>,
     /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
     counts: HashMap<ProcessKey, u64>,
+    /// The descriptors of each known process that may lead to the driver, when they were last listed.
+    listed: HashMap<ProcessKey, Vec<RawFd>>,
+    /// The process that was listed last, and when the current search began.
+    last_listed: i32,
+    search_began: Instant,
     groups: GroupDiscovery,
 }
 
@@ -61,13 +75,16 @@ impl<P: ProcFs> KernelDiscovery<P> {
             switch: None,
             opened: BTreeSet::new(),
             counts: HashMap::new(),
+            listed: HashMap::new(),
+            last_listed: 0,
+            search_began: Instant::now(),
             groups: GroupDiscovery::new(simulated),
         }
     }
 
-    /// The candidate with this process id. `None`: it is in none of these pods, never had the driver open, or has ended.
+    /// The candidate with this process id. `None`: it is not in this scope, never had the driver open, or has ended.
     /// Errors: the manager has no descriptors or memory left.
-    fn candidate(&mut self, pid: i32, pods: &HashSet<String>) -> io::Result<Option<Candidate>> {
+    fn candidate(&mut self, pid: i32, scope: &Scope, listing: Listing) -> io::Result<Option<Candidate>> {
         let has_opened = self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some();
         if !has_opened && !self.processes.may_have_opened(pid) {
             return Ok(None);
@@ -75,10 +92,13 @@ impl<P: ProcFs> KernelDiscovery<P> {
         // What is read under this id belongs to the process of the pidfd if that process is alive afterwards.
         let Some(process) = unless_exhausted(pidfd::open(pid))? else { return Ok(None) };
         let Some(stat) = unless_exhausted(self.processes.files().read(pid, "stat"))? else { return Ok(None) };
-        let pod = self.pod_now(pid)?.filter(|pod| pods.contains(&pod.uid));
-        let (Some(pod), Some(start)) = (pod, start_in(&stat)) else { return Ok(None) };
-        let key = (pid, start);
-        let descriptors = match discovery::driver_descriptors(pid, self.simulated) {
+        let Some(key) = start_in(&stat).map(|start| (pid, start)) else { return Ok(None) };
+        let pod = match scope.named.get(&key) {
+            Some(name) => Some(PodCgroup { uid: name.clone(), container: None }),
+            None => self.pod_now(pid)?.filter(|pod| scope.pods.contains(&pod.uid)),
+        };
+        let Some(pod) = pod else { return Ok(None) };
+        let descriptors = match self.descriptors(key, listing) {
             Ok(descriptors) if descriptors.is_empty() && !self.opened.contains(&key) => return Ok(None),
             Ok(descriptors) => descriptors,
             // The inspection fails in the same way, and its obstacle is reported.
@@ -94,6 +114,20 @@ impl<P: ProcFs> KernelDiscovery<P> {
             self.opened.insert(key);
         }
         Ok(is_alive.then_some(Candidate { key, command, pod, pidfd: process, descriptors }))
+    }
+
+    /// The descriptors of a process that may lead to the driver.
+    fn descriptors(&mut self, key: ProcessKey, listing: Listing) -> io::Result<Vec<RawFd>> {
+        if listing == Listing::WithinTime
+            && self.search_began.elapsed() >= LISTED_WITHIN
+            && let Some(listed) = self.listed.get(&key)
+        {
+            return Ok(listed.clone());
+        }
+        self.last_listed = key.0;
+        let descriptors = discovery::driver_descriptors(key.0, self.simulated)?;
+        self.listed.insert(key, descriptors.clone());
+        Ok(descriptors)
     }
 
     fn pod_now(&mut self, pid: i32) -> io::Result<Option<PodCgroup>> {
@@ -121,15 +155,24 @@ impl<P> KernelDiscovery<P> {
 }
 
 impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
-    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>> {
+    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
         if self.is_switched_off() {
             return Ok(candidates);
         }
-        let pids = self.processes.in_pods(pods)?;
+        let mut pids =
+            if scope.pods.is_empty() { Vec::new() } else { self.processes.in_pods(&scope.pods)? };
+        pids.extend(scope.named.keys().map(|(pid, _)| *pid));
+        pids.sort_unstable();
+        pids.dedup();
+        self.search_began = Instant::now();
+        self.listed.retain(|(pid, _), _| pids.binary_search(pid).is_ok());
         self.opened.retain(|(pid, _)| pids.binary_search(pid).is_ok());
+        // The processes that the last search had no time for come first.
+        let next = pids.partition_point(|pid| *pid <= self.last_listed);
+        pids.rotate_left(next);
         for pid in pids {
-            candidates.extend(self.candidate(pid, pods)?);
+            candidates.extend(self.candidate(pid, scope, Listing::WithinTime)?);
         }
         self.groups.begin_scan(&candidates.iter().map(|candidate| candidate.key).collect());
         Ok(candidates)
@@ -139,20 +182,31 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         &mut self,
         among: &HashSet<ProcessKey>,
         requested: &HashSet<ProcessKey>,
-        pods: &HashSet<String>,
+        scope: &Scope,
     ) -> io::Result<Vec<Candidate>> {
         if self.is_switched_off() {
             return Ok(Vec::new());
         }
         let mut candidates = Vec::new();
         self.counts.retain(|key, _| among.contains(key));
-        for key in among.union(requested) {
-            let count = self.processes.descriptor_count(key.0);
-            let is_unchanged = self.counts.insert(*key, count) == Some(count) && count > 0;
-            if is_unchanged && !requested.contains(key) {
+        self.search_began = Instant::now();
+        let mut keys: Vec<ProcessKey> = among.union(requested).copied().collect();
+        keys.sort_unstable();
+        let next = keys.partition_point(|(pid, _)| *pid <= self.last_listed);
+        keys.rotate_left(next);
+        for key in &keys {
+            let is_requested = requested.contains(key);
+            if !is_requested && self.search_began.elapsed() >= LISTED_WITHIN {
                 continue;
             }
-            candidates.extend(self.candidate(key.0, pods)?.filter(|candidate| candidate.key == *key));
+            let count = self.processes.descriptor_count(key.0);
+            let is_unchanged = self.counts.insert(*key, count) == Some(count);
+            if is_unchanged && !is_requested {
+                continue;
+            }
+            candidates.extend(
+                self.candidate(key.0, scope, Listing::Always)?.filter(|candidate| candidate.key == *key),
+            );
         }
         self.groups.continue_scan();
         Ok(candidates)
@@ -182,9 +236,9 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         (is_same && !maps.is_empty()).then(|| maps_page(&maps, page))
     }
 
-    fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey> {
+    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> HashSet<ProcessKey> {
         let processes: Vec<ScannedProcess<'_>> = candidates.iter().map(scanned).collect();
-        self.groups.continue_search(&processes, &QueryBudget::new(CONTINUED_SEARCH))
+        self.groups.continue_search(&processes, &QueryBudget::new(queries))
     }
 
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {

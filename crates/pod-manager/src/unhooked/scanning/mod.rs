@@ -20,7 +20,7 @@ pub(crate) use scanner::{ScanRequest, ScanResult, UnhookedScanner};
 
 use sluice_comm::attach::ContextHandles;
 use sluice_core::pod_cgroup::PodCgroup;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
@@ -29,18 +29,19 @@ pub use sluice_nvrm::discovery::ProcessKey;
 
 /// Finds unhooked processes and their control descriptors. The scanner's thread calls it, so it may block.
 pub trait ProcessDiscovery: Send {
-    /// The processes of these pods (by UID) that have the driver open, had it open in an earlier call, or cannot be inspected.
+    /// The processes in this scope that have the driver open, had it open in an earlier call, or cannot be inspected.
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
-    fn candidates(&mut self, pods: &HashSet<String>) -> io::Result<Vec<Candidate>>;
+    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>>;
 
     /// The requested processes, and those of `among` whose number of descriptors has changed since the last call, as far as they are
-    /// processes of these pods. Between two complete lists this costs one system call a process.
+    /// in this scope. Between two complete lists this costs one system call a process. Kernels before Linux 6.2 report no number: there, only
+    /// the requested ones.
     /// Errors: as [`Self::candidates`].
     fn changed(
         &mut self,
         among: &HashSet<ProcessKey>,
         requested: &HashSet<ProcessKey>,
-        pods: &HashSet<String>,
+        scope: &Scope,
     ) -> io::Result<Vec<Candidate>>;
 
     /// Finds the channel groups that a process has on this GPU now.
@@ -49,12 +50,21 @@ pub trait ProcessDiscovery: Send {
     /// Whether a process maps this page where it says. `None`: that cannot be decided.
     fn maps_page(&mut self, process: ProcessKey, page: &GrantPageMapping) -> Option<bool>;
 
-    /// Continues the search for clients that no inspection has found, within its own query budget. Returns the processes with newly found
+    /// Continues the search for clients that no inspection has found, with at most this many queries. Returns the processes with newly found
     /// clients.
-    fn continue_search(&mut self, candidates: &[Candidate]) -> HashSet<ProcessKey>;
+    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> HashSet<ProcessKey>;
 
     /// Whether a process owns the clients that it has announced, or why that cannot be decided.
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
+}
+
+/// The processes that a scan looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// All processes of these pods, by UID.
+    pub pods: HashSet<String>,
+    /// Attached processes of clients that are no pods, and the names of their clients. No process without the hook belongs to such a client.
+    pub named: HashMap<ProcessKey, String>,
 }
 
 /// How far an inspection walks through the handles of a client.
@@ -73,7 +83,7 @@ pub struct Candidate {
     pub key: ProcessKey,
     /// Its command name; used only in messages.
     pub command: String,
-    /// Its pod, read after the pidfd was opened.
+    /// Its pod, read after the pidfd was opened; for a process of [`Scope::named`] its client's name in place of the UID.
     pub pod: PodCgroup,
     /// Readable when the process ends.
     pub pidfd: OwnedFd,

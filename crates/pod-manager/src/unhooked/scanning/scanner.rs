@@ -2,7 +2,8 @@
 
 use super::inspection_schedule::{InspectionSchedule, PodQueryLimits};
 use super::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey, Walk,
+    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey,
+    Scope, Walk,
 };
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
@@ -19,8 +20,8 @@ use tracing::warn;
 pub(crate) struct ScanRequest {
     /// The manager's clock, nanoseconds.
     pub(crate) now: u64,
-    /// The clients' pods, by UID.
-    pub(crate) pods: HashSet<String>,
+    /// Which processes are looked at.
+    pub(crate) scope: Scope,
     /// Processes that have attached. Their groups are found too, and compared with those that they have announced.
     pub(crate) attached: HashSet<ProcessKey>,
     /// The grant pages of attached processes.
@@ -96,8 +97,15 @@ struct Scanner {
     last_page: ProcessKey,
 }
 
-/// Time of one scan for the checks of grant pages: 0.6 % of a processor.
-const PAGES_WITHIN: Duration = Duration::from_millis(2);
+/// Driver queries that the continued search of one complete scan may make: an eighth of a second of a real driver, so that all numbers of one
+/// file take eight scans.
+const CONTINUED_SEARCH: u32 = 1 << 17;
+/// The same for attached processes, whose announced clients are known: 0.4 % of a processor. What is left to find is a client older than the
+/// attachment.
+const CONTINUED_ATTACHED_SEARCH: u32 = 1 << 12;
+
+/// Time of one scan for the checks of grant pages: 0.2 % of a processor. One page is checked in any case.
+const PAGES_WITHIN: Duration = Duration::from_micros(500);
 
 impl Scanner {
     fn serve(mut self, tasks: &Receiver<Task>) {
@@ -116,9 +124,11 @@ impl Scanner {
 
     fn scan(&mut self, request: &ScanRequest) -> ScanResult {
         let listed = if request.only_changed {
-            self.discovery.changed(&request.attached, &request.requested, &request.pods)
+            let mut requested = request.requested.clone();
+            requested.extend(self.schedule.due_attached(request.now));
+            self.discovery.changed(&request.attached, &requested, &request.scope)
         } else {
-            self.discovery.candidates(&request.pods)
+            self.discovery.candidates(&request.scope)
         };
         let candidates = match listed {
             Ok(candidates) => candidates,
@@ -135,17 +145,18 @@ impl Scanner {
             let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
             self.limits.begin_scan(&pods, request.now);
         }
-        let mut inspected = self.inspect_due(&candidates, request);
-        // A client found by the continued search is inspected in the same scan.
-        if !request.only_changed {
-            let found = self.discovery.continue_search(&candidates);
-            if !found.is_empty() {
-                found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
-                inspected.extend(self.inspect_due(&candidates, request));
-            }
-        }
         let (attached, unhooked): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|candidate| request.attached.contains(&candidate.key));
+        let mut inspected = self.inspect_due(attached.iter().chain(&unhooked), request);
+        // A client found by the continued search is inspected in the same scan.
+        if !request.only_changed {
+            let mut found = self.discovery.continue_search(&unhooked, CONTINUED_SEARCH);
+            found.extend(self.discovery.continue_search(&attached, CONTINUED_ATTACHED_SEARCH));
+            if !found.is_empty() {
+                found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
+                inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
+            }
+        }
         let present = unhooked.iter().map(|candidate| candidate.key).collect();
         let mut result_of = |candidate: Candidate| {
             let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
@@ -167,12 +178,12 @@ impl Scanner {
         let first = pages.iter().position(|(key, _)| *key > self.last_page).unwrap_or(0);
         let mut found = Vec::new();
         for (key, page) in pages.iter().cycle().skip(first).take(pages.len()) {
-            if begun.elapsed() >= PAGES_WITHIN {
-                break;
-            }
             self.last_page = *key;
             if self.discovery.maps_page(*key, page) == Some(false) {
                 found.push(*key);
+            }
+            if begun.elapsed() >= PAGES_WITHIN {
+                break;
             }
         }
         found
@@ -180,9 +191,9 @@ impl Scanner {
 
     /// Inspects the candidates that are due or requested. The one that has waited longest comes first; candidates of a pod that has used up
     /// its queries wait for the next scan.
-    fn inspect_due(
+    fn inspect_due<'a>(
         &mut self,
-        candidates: &[Candidate],
+        candidates: impl Iterator<Item = &'a Candidate>,
         request: &ScanRequest,
     ) -> HashMap<ProcessKey, Vec<ControlDescriptor>> {
         let now = request.now;

@@ -6,6 +6,7 @@ use crate::support::agent::uid;
 use crate::support::driver::context;
 use crate::support::group_processes::quiet;
 use crate::support::until;
+use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -62,6 +63,101 @@ fn group_that_is_announced_soon_after_it_was_found_is_no_violation() {
     node.wait_for_ownership_checks();
     pass(&node, 5000);
     assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+/// For example a context of another API beside CUDA on several GPUs, or more contexts than an announcement takes.
+#[test]
+fn groups_that_the_hook_reports_as_unannounced_share_its_quanta_without_a_violation() {
+    let node = Harness::new();
+    let (mut hook, _descriptor) = node.hooked(1, 1);
+    let (_other, _its) = node.hooked(2, 2);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
+    hook.report().report_unannounced(1);
+    hook.token.announce(&[], &[]);
+    until("the process is scheduled from outside", || {
+        pass(&node, 100);
+        node.unhooked(1) == 1.0
+    });
+    let enabled = node.enabled_ms([11, 2]);
+    assert!(enabled.iter().all(|ms| (4000..=6000).contains(ms)), "{enabled:?}");
+    assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+#[test]
+fn process_whose_announcement_becomes_complete_is_scheduled_by_its_page_again() {
+    let node = Harness::new();
+    let (mut hook, descriptor) = node.hooked(1, 1);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
+    hook.report().report_unannounced(1);
+    until("the process is scheduled from outside", || {
+        pass(&node, 100);
+        node.unhooked(1) == 1.0
+    });
+    hook.token.announce(&[1, 11].map(context), &[descriptor.sent.as_fd()]);
+    pass(&node, 3000);
+    assert_eq!(node.unhooked(1), 1.0, "the hook still reports other groups");
+    hook.report().report_announced(1);
+    until("its page counts again", || {
+        pass(&node, 100);
+        node.unhooked(1) == 0.0
+    });
+    assert_eq!(hook.page().deadline_ns(), UNLIMITED, "its groups stay under control");
+    assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+/// Otherwise a process could have other groups for a moment again and again.
+#[test]
+fn process_that_repeats_a_violation_is_scheduled_from_outside_for_longer_each_time() {
+    let node = Harness::new();
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
+    let mut waited = Vec::new();
+    for count in 1..=7 {
+        node.discovery.set_groups(hook.process.pid, &[1, 11]);
+        until("the violation is counted", || {
+            pass(&node, 100);
+            node.violations(1, "unannounced_groups") == f64::from(count)
+        });
+        node.discovery.set_groups(hook.process.pid, &[1]);
+        let begun = node.world.clock.now();
+        until("it is trusted again", || {
+            pass(&node, 100);
+            node.unhooked(1) == 0.0
+        });
+        waited.push(node.world.clock.now() - begun);
+    }
+    assert!(waited[6] > 8 * waited[0], "{waited:?}");
+}
+
+#[test]
+fn groups_of_a_refused_announcement_count_as_unannounced() {
+    let node = Harness::new();
+    let process = node.world.peers.process_of(&uid(1));
+    node.discovery.set_ownership(process.pid, Ok(false));
+    let _same = node.discovery.add_process(process.pid, &uid(1), &[1]);
+    let (_hook, _descriptor) = node.announce(process, 1);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "unannounced_groups") == 1.0
+    });
+    until("it is scheduled from outside", || {
+        pass(&node, 100);
+        node.unhooked(1) == 1.0
+    });
+}
+
+#[test]
+fn second_driver_library_is_a_violation_within_a_second() {
+    let node = Harness::new();
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
+    pass(&node, 5000);
+    // It opens the driver, and its groups are there some time later.
+    node.discovery.open_descriptor(hook.process.pid);
+    pass(&node, 500);
+    node.discovery.set_groups(hook.process.pid, &[1, 11]);
+    pass(&node, 1000);
+    assert_eq!(node.violations(1, "unannounced_groups"), 1.0);
 }
 
 #[test]

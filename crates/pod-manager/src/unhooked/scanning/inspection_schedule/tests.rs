@@ -28,6 +28,26 @@ fn first_inspection_follows_the_grace_time_and_later_ones_after_doubling_delays(
     assert!(schedule.is_due(KEY, &[3, 4], 43 * S), "the last inspection found another group");
 }
 
+/// A second driver library makes its groups some time after it has opened the driver.
+#[test]
+fn attached_process_is_inspected_again_soon_after_its_descriptors_have_changed() {
+    const MS: u64 = 1_000_000;
+    let mut schedule = InspectionSchedule::default();
+    assert_eq!(schedule.due_since(KEY, &[3], false, 0), None, "it may attach");
+    assert!(schedule.due_since(KEY, &[3], true, 500 * MS).is_some(), "it has attached");
+    let mut inspections = Vec::new();
+    for quarter in 2..200 {
+        let (now, descriptors): (_, &[RawFd]) =
+            (quarter * 250 * MS, if quarter < 160 { &[3] } else { &[3, 4] });
+        if schedule.due_since(KEY, descriptors, true, now).is_some() {
+            assert_eq!(schedule.due_attached(now).collect::<Vec<_>>(), [KEY]);
+            inspections.push(quarter);
+            schedule.record(KEY, vec![(1, 1)], None, now);
+        }
+    }
+    assert_eq!(inspections, [2, 3, 5, 9, 17, 33, 65, 129, 160, 161, 163, 167, 175, 191]);
+}
+
 #[test]
 fn process_that_was_absent_has_the_grace_time_again() {
     let mut schedule = InspectionSchedule::default();
@@ -89,7 +109,16 @@ fn unused_queries_are_not_saved_and_a_new_pod_has_its_part() {
     let mut limits = PodQueryLimits::default();
     (0..9).for_each(|second| limits.begin_scan(&HashSet::from(["one"]), second * S));
     limits.charge("one", 1 << 18, 8 * S);
-    assert!(!limits.allows("one", 8 * S) && !limits.allows("another", 8 * S));
+    assert!(!limits.allows("one", 8 * S));
     limits.begin_scan(&HashSet::from(["another"]), 8 * S);
     assert!(limits.allows("another", 8 * S));
+}
+
+#[test]
+fn pod_that_comes_between_two_complete_scans_is_inspected_by_the_next_scan() {
+    let mut limits = PodQueryLimits::default();
+    limits.begin_scan(&HashSet::from(["first"]), 0);
+    assert!(limits.allows("second", 1));
+    limits.charge("second", u32::MAX, 1);
+    assert!(!limits.allows("second", S / 4), "what its inspections cost is charged to it");
 }

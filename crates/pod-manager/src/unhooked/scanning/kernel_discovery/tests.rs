@@ -30,7 +30,7 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     let mut discovery = KernelDiscovery::with_proc(InPod(pid), None, true);
-    let pods = HashSet::from([POD.to_owned()]);
+    let pods = Scope { pods: HashSet::from([POD.to_owned()]), ..Scope::default() };
     let first = discovery.candidates(&pods).unwrap();
     writeln!(ours, "go").unwrap();
     let mut line = String::new();
@@ -46,6 +46,20 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
     assert_eq!((descriptors(&first), descriptors(&second)), (vec![vec![0]], vec![vec![]]));
     assert_eq!(found, Some(Ok(0)));
     assert!(discovery.candidates(&pods).unwrap().is_empty(), "the process has ended");
+}
+
+/// Before Linux 6.2 the kernel does not report the number.
+#[test]
+fn process_whose_number_of_descriptors_is_unknown_is_listed_by_complete_scans_only() {
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let start = start_in(&KernelProc.read(pid, "stat").unwrap()).unwrap();
+    let mut discovery = KernelDiscovery::with_proc(InPod(pid), None, true);
+    discovery.processes = PodProcesses::new("/nonexistent", InPod(pid));
+    let (us, _socket) = (HashSet::from([(pid, start)]), UnixStream::pair().unwrap());
+    let pods = Scope { pods: HashSet::from([POD.to_owned()]), ..Scope::default() };
+    let mut listed = |requested| discovery.changed(&us, requested, &pods).unwrap().len();
+    let none = HashSet::new();
+    assert_eq!([listed(&none), listed(&none), listed(&us), listed(&none)], [1, 0, 1, 0]);
 }
 
 #[test]
