@@ -11,7 +11,9 @@ impl ChannelGroupScheduler {
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
         tokens.set_default_slices(self.default_slices());
-        tokens.set_working(|id| self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped));
+        tokens.set_working(|id| {
+            self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped)
+        });
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
         let control_earned = now >= self.control_ready_at();
         for id in ids {

@@ -1,6 +1,7 @@
 //! Checks a configuration. All mistakes are reported at once.
 
 use super::{ClientSource, Config};
+use crate::violations::ViolationPolicy;
 use sluice_comm::HOOK_TIMEOUT;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ impl Config {
         match &self.clients {
             ClientSource::File { path, .. } => {
                 expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");
+                let evicts = self.violation_policy == ViolationPolicy::Evict;
+                expect(!evicts, "violation_policy", "evict".into(), "another one without --control");
             }
             ClientSource::Agent(agent) => {
                 let path = agent.control.as_os_str().len();
