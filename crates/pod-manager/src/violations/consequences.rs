@@ -15,6 +15,8 @@ use tracing::{info, warn};
 
 /// The policy applies to a violation that follows one of the same kind by the same process within this time.
 const REPEATED_WITHIN_NS: u64 = 10_000_000_000;
+/// Findings within this time are of one check: a program may change the slices of all its groups once.
+const ONE_CHECK_NS: u64 = 200_000_000;
 /// How long a client's process is stopped for the first time. Each further time takes twice as long as the one before.
 const FIRST_STOP_NS: u64 = 10_000_000_000;
 const LONGEST_STOP_NS: u64 = 600_000_000_000;
@@ -31,7 +33,7 @@ struct Stop {
 pub(crate) struct Consequences {
     policy: ViolationPolicy,
     remote: Remote,
-    /// When each process was last found to do something.
+    /// When a check last found each process to do something.
     found: HashMap<(ProcessId, ViolationKind), u64>,
     stopped: BTreeMap<ProcessId, Stop>,
     /// How often processes of a client were stopped.
@@ -58,8 +60,7 @@ impl Consequences {
             groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
             return shared.record(client, pid, (*kind, what), Consequence::Report);
         }
-        let before = self.found.insert((id, *kind), now);
-        let is_repeated = before.is_some_and(|before| now.saturating_sub(before) <= REPEATED_WITHIN_NS);
+        let is_repeated = self.is_repeated(id, *kind, now);
         let definition = shared.clients.get(client).map(|client| &client.definition).filter(|_| is_repeated);
         let consequence = definition.map_or(Consequence::Report, |of| self.policy.consequence(of.spec.limit));
         let stops = consequence == Consequence::Stop
@@ -74,6 +75,15 @@ impl Consequences {
         self.stopped.insert(id, Stop { until: now.saturating_add(duration), threads });
         let what = format!("{what}; the process is stopped for {} s", duration / 1_000_000_000);
         shared.record(client, pid, (*kind, &what), consequence);
+    }
+
+    /// Whether a finding follows one of an earlier check. It is noted for later ones.
+    fn is_repeated(&mut self, id: ProcessId, kind: ViolationKind, now: u64) -> bool {
+        let before = self.found.get(&(id, kind)).map(|before| now.saturating_sub(*before));
+        if before.is_none_or(|ago| ago > ONE_CHECK_NS) {
+            self.found.insert((id, kind), now);
+        }
+        before.is_some_and(|ago| (ONE_CHECK_NS..=REPEATED_WITHIN_NS).contains(&ago))
     }
 
     fn stop_threads(&self, id: ProcessId, shared: &Shared) -> Option<StoppedThreads> {
@@ -148,3 +158,6 @@ impl Consequences {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
