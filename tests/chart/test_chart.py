@@ -19,6 +19,7 @@ REFUSED = [
     ("nodeAgent.controls=simulated", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
     ("nodeAgent.gates=ajar", "'/nodeAgent/gates': value must be one of 'auto', 'always', 'off'"),
     ("nodeAgent.adopt=all", "'/nodeAgent/adopt': value must be one of 'auto', 'off'"),
+    ("nodeAgent.violationPolicy=kill", "'/nodeAgent/violationPolicy': value must be one of 'auto', 'report', 'stop', 'evict'"),
     ("nodeAgent.turnMs=20", "'/nodeAgent/turnMs': minimum"),
     ("nodeAgent.selfTest=twice", "'/nodeAgent/selfTest': value must be one of 'once', 'off'"),
     ("nodeAgent.gpuLookEveryMs=1", "'/nodeAgent/gpuLookEveryMs': minimum"),
@@ -63,6 +64,8 @@ class Values(unittest.TestCase):
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),
             ("nodeAgent.controls=false", "node-agent", "--controls=off"),
             ("nodeAgent.gates=always", "node-agent", "--gates=always"),
+            ("nodeAgent.violationPolicy=stop", "node-agent", "--violation-policy=stop"),
+            ("nodeAgent.violationPolicy=evict", "node-agent", "--violation-policy=evict"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
             ("nodeAgent.selfTest=off", "node-agent", "--self-test=off"),
             ("nodeAgent.selfTest=false", "node-agent", "--self-test=off"),
@@ -100,6 +103,13 @@ class Rights(unittest.TestCase):
         bound = {one["roleRef"]["name"] for one in of_kind(objects, "ClusterRoleBinding").values()}
         system = {name for name in bound if not name.startswith("sluice-")}
         self.assertEqual(system, {"system:kube-scheduler", "system:volume-scheduler"})
+
+    def test_only_to_evict_gives_the_agent_the_right_to_evict_pods(self):
+        right = ("", "pods/eviction", "create", False)
+        for policy in ("auto", "report", "stop"):
+            self.assertNotIn(right, rules(render(f"nodeAgent.violationPolicy={policy}"), "node-agent"), policy)
+        self.assertNotIn(right, rules(render(), "node-agent"))
+        self.assertIn(right, rules(render("nodeAgent.violationPolicy=evict"), "node-agent"))
 
     def test_secrets_and_webhooks_are_writable_by_name_alone_and_by_the_webhook_alone(self):
         objects = render()

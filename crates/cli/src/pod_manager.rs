@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use sluice_core::share::Share;
-use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss};
+use sluice_pod_manager::{ClientSource, Config, Controls, GatedProcesses, OnManagerLoss, ViolationPolicy};
 
 /// Flags of `sluice pod-manager`.
 #[derive(Debug, Args)]
@@ -78,6 +78,10 @@ pub(crate) struct Arguments {
     /// hook and schedules their channel groups. Needs --gpu-uuid, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
     #[arg(long, value_enum)]
     adopt: Option<UnhookedChoice>,
+    /// What follows if a process enables its disabled channel groups or sets time slices again and again: `stop` and `evict` concern all
+    /// clients, `auto` stops processes of clients with a limit below 1. `evict` needs --control [default: auto]
+    #[arg(long, value_enum)]
+    violation_policy: Option<Violations>,
     /// Result of `sluice self-test` on this GPU: used instead of the driver's version while driver and boot are the same
     #[arg(long, value_name = "FILE")]
     self_test: Option<PathBuf>,
@@ -161,6 +165,18 @@ enum UnhookedChoice {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Violations {
+    /// `stop` for clients with a limit below 1, `report` for others
+    Auto,
+    /// They are counted, logged and reported
+    Report,
+    /// The process is stopped for 10 s, then twice as long each time
+    Stop,
+    /// The node agent evicts the pod
+    Evict,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Gates {
     /// Processes whose channel groups are not controlled
     Auto,
@@ -219,6 +235,13 @@ impl Arguments {
                 Some(ControlsOf::Off) => Controls::Off,
             },
             unhooked: matches!(self.adopt, Some(UnhookedChoice::Auto)),
+            violation_policy: match self.violation_policy {
+                None => d.violation_policy,
+                Some(Violations::Auto) => ViolationPolicy::Auto,
+                Some(Violations::Report) => ViolationPolicy::Report,
+                Some(Violations::Stop) => ViolationPolicy::Stop,
+                Some(Violations::Evict) => ViolationPolicy::Evict,
+            },
             lock_program: std::env::current_exe().ok(),
             self_test: self.self_test.clone(),
             escrow: self.custody,

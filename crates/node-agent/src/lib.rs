@@ -89,8 +89,17 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     };
     // Loaded at the first use, so the agent also starts on a node without a driver.
     let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
+    let client = serving_client().await?;
     let environment = wiring::Environment { client, gpus, program, listeners };
     wiring::serve(config, environment, stop).await
+}
+
+/// The client of the serving agent. Each of its parts repeats its requests by itself, and a refused eviction (429) is reported at once: the
+/// client library would repeat it for minutes.
+async fn serving_client() -> anyhow::Result<kube::Client> {
+    let mut config = kube::Config::infer().await.context("cannot find the API server")?;
+    config.default_retry = false;
+    kube::Client::try_from(config).context("cannot create a client of the API server")
 }
 
 async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -9,7 +9,7 @@ use anyhow::Context;
 use kube::Client;
 use prometheus::Registry;
 use sluice_daemon::ProcessCollector;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -23,7 +23,7 @@ use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_pod};
-use crate::node::{health_events, node_object, violation_events};
+use crate::node::{evictions, health_events, node_object, violation_events};
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
@@ -121,15 +121,26 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
     tasks.spawn_abortable(
         "node object",
-        node_object::reconcile(client, node.clone(), gpus.clone(), capacity.clone()),
+        node_object::reconcile(client.clone(), node.clone(), gpus.clone(), capacity.clone()),
     );
     tasks.spawn_abortable(
         "self-test events",
         health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
     );
+    let (evictions_wanted, evictions) = mpsc::unbounded_channel();
     tasks.spawn_abortable(
         "violation events",
-        violation_events::publish(command.clone(), statuses.watch(), pods.clone(), event_queue.clone()),
+        violation_events::publish(
+            command.clone(),
+            statuses.watch(),
+            pods.clone(),
+            event_queue.clone(),
+            evictions_wanted,
+        ),
+    );
+    tasks.spawn_abortable(
+        "evictions",
+        evictions::serve(client.clone(), pods.clone(), event_queue.clone(), evictions),
     );
     tasks.spawn_abortable(
         "health events",

@@ -44,7 +44,7 @@ use crate::stalled::StalledProcesses;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
-use crate::violations::Violations;
+use crate::violations::{Consequences, Violations};
 use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
@@ -95,6 +95,7 @@ pub(crate) struct EventLoop {
     deadlines: Deadlines,
     stalled: StalledProcesses,
     unhooked: Unhooked,
+    consequences: Consequences,
     measured_memory: MeasuredMemory,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
@@ -132,6 +133,7 @@ impl EventLoop {
         let search = search.attempt("start the thread that searches for processes without the hook")?;
         let measured_memory = MeasuredMemory::new(inputs.memory, remote.clone())
             .attempt("start the thread that reads the memory of processes")?;
+        let consequences = Consequences::new(config.violation_policy, remote.clone());
         let executor = ControlExecutor::start(remote, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let scheduler =
@@ -154,6 +156,7 @@ impl EventLoop {
             deadlines: Deadlines::default(),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
+            consequences,
             measured_memory,
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
@@ -240,7 +243,12 @@ impl EventLoop {
                 Message::Snapshot(done) => {
                     self.refresh_gauges();
                     let (pending, groups) = (self.connections.pending.len(), &self.channel_groups);
-                    let snapshot = self.agent_api.snapshot(pending, groups, &self.unhooked, &self.shared);
+                    let snapshot = self.agent_api.snapshot(
+                        pending,
+                        groups,
+                        (&self.unhooked, &self.consequences),
+                        &self.shared,
+                    );
                     drop(done.send(snapshot));
                 }
                 Message::Violations(after, answer) => self.shared.violations.ask(after, answer),
@@ -253,7 +261,14 @@ impl EventLoop {
                     self.carry_out(effects);
                 }
                 Message::GroupFinding(finding) => {
-                    self.channel_groups.record_finding(&finding, &mut self.shared)
+                    if let Some(id) = self.channel_groups.violator(&finding, &self.shared) {
+                        let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
+                        self.consequences.violated(id, &finding, groups, shared);
+                    }
+                }
+                Message::ThreadsStopped(id, result) => {
+                    let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
+                    self.consequences.threads_stopped(id, result, groups, shared);
                 }
                 Message::ScanResult(result) => {
                     let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
@@ -303,6 +318,7 @@ impl EventLoop {
             self.deadlines.next_deadline(),
             self.stalled.next_deadline(&self.shared),
             self.unhooked.next_deadline(&self.shared),
+            self.consequences.next_deadline(),
             self.measured_memory.next_deadline(&self.shared),
             self.heartbeat.next_deadline(),
         ];
@@ -317,6 +333,7 @@ impl EventLoop {
         }
         self.unhooked.search_if_due(&self.shared);
         self.channel_groups.check_if_due(now);
+        self.consequences.release_due(&mut self.channel_groups, &mut self.shared);
         self.measured_memory.read_if_due(&self.shared);
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);

@@ -26,7 +26,7 @@
 //! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | processes that run without the hook |
-//! | `violations` | what processes were found to do against their limits |
+//! | `violations` | what processes were found to do against their limits, and what follows |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
@@ -66,3 +66,4 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use server::{Handle, Parts, run, start, start_with};
+pub use violations::ViolationPolicy;

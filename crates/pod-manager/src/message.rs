@@ -7,6 +7,7 @@ use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::unhooked::ownership::OwnershipProof;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::ProcessId;
 use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,6 +36,8 @@ pub(crate) enum Message {
     Controlled(ControlReport),
     /// A check of a channel group has found something else than the manager has set.
     GroupFinding(GroupFinding),
+    /// All threads of a process that is to be stopped have stopped, or why they cannot be.
+    ThreadsStopped(ProcessId, Result<(), String>),
     /// The result of a search for processes without the hook.
     ScanResult(ScanResult),
     /// The result of an ownership check.

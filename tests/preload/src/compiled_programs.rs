@@ -7,6 +7,9 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What a program may include of another folder.
+const ESCAPES: [&str; 2] = ["../../escapes/programs/escape.h", "../../escapes/programs/own_ioctls.c"];
+
 /// How a program gets at the CUDA driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linking {
@@ -32,8 +35,11 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     let is_reef = linking == Linking::Reef;
     let sources = if is_reef { root.join("../../examples/reef") } else { root.join("programs") };
     let source = sources.join(format!("{name}.{}", if is_reef { "cpp" } else { "c" }));
-    let beside: &[&str] =
-        if is_reef { &["driver.h"] } else { &["common.h", "cu.h", "kernels.h", "memory.h", "preempt.h"] };
+    let beside: &[&str] = if is_reef {
+        &["driver.h"]
+    } else {
+        &["common.h", "cu.h", "kernels.h", "memory.h", "preempt.h", ESCAPES[0], ESCAPES[1]]
+    };
     let mut hasher = DefaultHasher::new();
     (linking, with).hash(&mut hasher);
     let beside = beside.iter().map(|file| sources.join(file));
@@ -59,6 +65,7 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     cc.arg(if is_reef { "-std=c++17" } else { "-std=gnu11" });
     cc.args(["-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-I"])
         .arg(&headers);
+    cc.arg("-iquote").arg(&sources);
     cc.arg("-o").arg(&unique).arg(&source);
     cc.args(with);
     for library in with {

@@ -27,6 +27,7 @@ nodeAffinity:
 {{- range $flag, $value := dict "controls" $own.controls "gates" $own.gates "adopt" $own.adopt "self-test" $own.selfTest }}
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}
+{{- include "sluice.flag" (list "violation-policy" $own.violationPolicy) }}
 {{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}
 {{- include "sluice.flag" (list "gpu-look-every-ms" $own.gpuLookEveryMs) }}
 {{- include "sluice.flag" (list "gpu-good-looks" $own.gpuGoodLooks) }}

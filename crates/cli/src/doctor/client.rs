@@ -22,6 +22,8 @@ struct SliceDecision {
     default_in_force: bool,
     /// Violations of the client's limits so far.
     violations: f64,
+    /// Its processes that are stopped because of violations.
+    stopped: f64,
 }
 
 /// Prints the decision for a client.
@@ -52,6 +54,7 @@ impl SliceDecision {
             default_ms: median_ms("default")?,
             default_in_force: metrics.sum("sluice_default_slices", &[])? > 0.0,
             violations: metrics.sum("sluice_violations_total", &[one, other]).unwrap_or(0.0),
+            stopped: metrics.sum("sluice_stopped_processes", &[one, other]).unwrap_or(0.0),
         })
     }
 
@@ -60,8 +63,12 @@ impl SliceDecision {
         if violations == 0.0 {
             return slices;
         }
+        let stopped = match self.stopped {
+            0.0 => String::new(),
+            count => format!("\n  processes stopped because of them: {count}"),
+        };
         format!(
-            "{slices}\n  violations of its limits: {violations} (by kind: sluice_violations_total; docs/security.md)"
+            "{slices}\n  violations of its limits: {violations} (by kind: sluice_violations_total; docs/security.md){stopped}"
         )
     }
 

@@ -37,6 +37,7 @@ impl ChannelGroupScheduler {
             limited: tokens.is_limited(client),
             groups: Vec::new(),
             on_probation,
+            stopped: false,
             activity: Activity::UNKNOWN,
             wants_default_slices: false,
             worked_since_ns: 0,

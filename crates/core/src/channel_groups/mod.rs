@@ -34,6 +34,7 @@ mod release_sequence;
 mod scheduler;
 mod slices;
 mod stalled;
+mod stop;
 #[cfg(test)]
 mod tests;
 

@@ -54,6 +54,8 @@ pub(super) struct Process {
     pub(super) groups: Vec<GroupId>,
     /// A control of it has failed: its groups are set free and not relied on.
     pub(super) on_probation: bool,
+    /// Its groups stay disabled, whatever it reports.
+    pub(super) stopped: bool,
     pub(super) activity: Activity,
     /// It reports that it is host-bound.
     pub(super) wants_default_slices: bool,

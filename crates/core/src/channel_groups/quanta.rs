@@ -11,13 +11,16 @@ impl ChannelGroupScheduler {
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
         tokens.set_default_slices(self.default_slices());
-        tokens.set_working(|id| self.processes.get(&id).is_none_or(|process| process.activity.busy));
+        tokens.set_working(|id| {
+            self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped)
+        });
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
         let control_earned = now >= self.control_ready_at();
         for id in ids {
             let Some(process) = self.processes.get(&id) else { continue };
             let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
             let returns = match process.quantum {
+                QuantumState::Granted if process.stopped => disabled,
                 QuantumState::Granted => {
                     let idle = process.idle_for(now);
                     control_earned && idle.is_some_and(|idle| idle >= self.allowed_idle_ns(id))
@@ -32,7 +35,8 @@ impl ChannelGroupScheduler {
                 process.quantum = QuantumState::Idle;
             }
             let busy = process.activity.busy;
-            let wants = busy || control_earned && disabled && now >= process.probe_at(&self.policy);
+            let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
+            let wants = !process.stopped && (busy || is_probed);
             if process.quantum == QuantumState::Idle
                 && wants
                 && tokens.request(id, now, GrantRequest::default()).is_ok()
@@ -94,6 +98,7 @@ impl ChannelGroupScheduler {
                 let left = process.idle_for(now).map(|idle| allowed.saturating_sub(idle).max(unearned));
                 Some(now.saturating_add(left.unwrap_or(poll).max(self.policy.window_poll_ns)))
             }
+            QuantumState::Idle if process.stopped => None,
             QuantumState::Idle => {
                 let poll = now.saturating_add(self.policy.idle_poll_ns);
                 let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));

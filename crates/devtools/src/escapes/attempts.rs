@@ -35,6 +35,8 @@ pub(super) struct Attempt {
     pub(super) start: Start,
     pub(super) neighbour: Neighbour,
     pub(super) expect: Verdict,
+    /// Its pod has a limit as high as its request.
+    pub(super) is_limited: bool,
     /// The manager first has to find the process by its search.
     pub(super) is_searched: bool,
     /// It applies to a real GPU too. The others need the simulated driver's ioctls or its ledger, or more memory than may be used.
@@ -44,7 +46,8 @@ pub(super) struct Attempt {
 impl Attempt {
     const fn new(name: &'static str, program: &'static str, expect: Verdict) -> Self {
         let (arguments, start, neighbour): (&[&str], _, _) = (&[], Start::Hooked, Neighbour::Busy);
-        Self { name, program, arguments, start, neighbour, expect, is_searched: false, on_real: true }
+        let (is_limited, is_searched, on_real) = (false, false, true);
+        Self { name, program, arguments, start, neighbour, expect, is_limited, is_searched, on_real }
     }
 
     const fn with(self, arguments: &'static [&'static str]) -> Self {
@@ -53,6 +56,10 @@ impl Attempt {
 
     const fn started(self, start: Start) -> Self {
         Self { start, ..self }
+    }
+
+    const fn limited(self) -> Self {
+        Self { is_limited: true, ..self }
     }
 
     const fn searched(self) -> Self {
@@ -91,9 +98,16 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("process stops itself with the GPU", "stopped_holder", Blocked),
     Attempt::new("persistent kernel", "persistent_kernel", Blocked),
     Attempt::new("open capture", "open_capture", Blocked),
-    Attempt::new("own ioctl enables channels", "own_ioctls", Detected).with(&["enable"]).simulated_only(),
-    Attempt::new("own ioctl sets a time slice", "own_ioctls", Detected)
+    Attempt::new("own ioctl enables channels", "own_ioctls", Blocked)
+        .with(&["enable"])
+        .limited()
+        .simulated_only(),
+    Attempt::new("own ioctl enables channels, no limit", "own_ioctls", Detected)
+        .with(&["enable"])
+        .simulated_only(),
+    Attempt::new("own ioctl sets a time slice", "own_ioctls", Blocked)
         .with(&["slice"])
+        .limited()
         .beside(Neighbour::Critical)
         .simulated_only(),
     Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "2147483648"]).simulated_only(),

@@ -15,7 +15,7 @@ use sluice_test_bed::{
 };
 use tonic::transport::Endpoint;
 
-use super::attempts::{MEMORY_LIMIT, Neighbour, Start};
+use super::attempts::{Attempt, MEMORY_LIMIT, Neighbour, Start};
 use super::programs::Programs;
 
 /// The simulated GPU.
@@ -38,7 +38,7 @@ impl EscapeBed {
     /// Starts it.
     pub(super) fn start(
         programs: &Programs,
-        neighbour: Neighbour,
+        attempt: &Attempt,
         manager_flags: &str,
         interrupts: &Interrupts,
     ) -> anyhow::Result<Self> {
@@ -60,14 +60,14 @@ impl EscapeBed {
         let gpu = if is_simulated { GPU.to_owned() } else { uuid_of_first_gpu()? };
         let metrics = http::free_address()?;
         let mut node = Self { manager: None, cgroups, metrics, gpu, is_simulated, bed };
-        node.start_manager(manager_flags, neighbour, interrupts)?;
+        node.start_manager(manager_flags, attempt, interrupts)?;
         Ok(node)
     }
 
     fn start_manager(
         &mut self,
         flags: &str,
-        neighbour: Neighbour,
+        attempt: &Attempt,
         interrupts: &Interrupts,
     ) -> anyhow::Result<()> {
         let control = self.bed.path().join("control.sock");
@@ -89,7 +89,7 @@ impl EscapeBed {
             interrupts.pause()?;
         }
         self.manager = Some(manager);
-        send_clients(&control, clients(neighbour))
+        send_clients(&control, clients(attempt))
     }
 
     /// A process of pod `n`, whose ledger row is `label`.
@@ -168,22 +168,26 @@ fn uid(n: usize) -> String {
     format!("e5ca4e00-6a4e-4f0b-0000-{:08}{n:04}", std::process::id())
 }
 
-fn clients(neighbour: Neighbour) -> Vec<Client> {
-    let client = |n, class: Class, quota_ppm, memory_bytes| Client {
+fn clients(attempt: &Attempt) -> Vec<Client> {
+    let client = |n, class: Class, quota_ppm, limit_ppm, memory_bytes| Client {
         pod_uid: uid(n),
         namespace: "ml".into(),
         pod: format!("pod-{n}"),
         class: class.into(),
         quota_ppm,
-        limit_ppm: 1_000_000,
+        limit_ppm,
         memory_bytes,
         slo_ns: 0,
     };
-    let (class, quota_ppm) = match neighbour {
+    let (class, quota_ppm) = match attempt.neighbour {
         Neighbour::Busy => (Class::BestEffort, 700_000),
         Neighbour::Critical => (Class::LatencyCritical, 200_000),
     };
-    vec![client(1, Class::BestEffort, 300_000, MEMORY_LIMIT), client(2, class, quota_ppm, 8 << 30)]
+    let limit_ppm = if attempt.is_limited { 300_000 } else { 1_000_000 };
+    vec![
+        client(1, Class::BestEffort, 300_000, limit_ppm, MEMORY_LIMIT),
+        client(2, class, quota_ppm, 1_000_000, 8 << 30),
+    ]
 }
 
 fn send_clients(control: &Path, clients: Vec<Client>) -> anyhow::Result<()> {

@@ -40,7 +40,7 @@ pub(super) fn run(
     interrupts: &Interrupts,
 ) -> anyhow::Result<Option<Row>> {
     let (victim, program) = (programs.compiled("victim")?, programs.compiled(attempt.program)?);
-    let node = EscapeBed::start(programs, attempt.neighbour, &flags.manager, interrupts)?;
+    let node = EscapeBed::start(programs, attempt, &flags.manager, interrupts)?;
     let load: &[&str] = match attempt.neighbour {
         // 0.1 s of submitted work, so that a busy machine does not leave the GPU idle.
         Neighbour::Busy => &["2000", "50", "0", "count"],

@@ -16,6 +16,10 @@ pub struct Flags {
     /// their cgroups, and their channel groups scheduled like those of other processes: off by default
     #[arg(long, value_enum)]
     adopt: Option<UnhookedDiscovery>,
+    /// What follows if a process of a pod enables its disabled channel groups or sets time slices again and again: `auto` by
+    /// default
+    #[arg(long, value_enum)]
+    violation_policy: Option<ViolationPolicy>,
     /// Length of a quantum where the GPU enforces quanta, in milliseconds, 30 to 100: 50 by default
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(30..=100))]
     turn_ms: Option<u64>,
@@ -63,6 +67,19 @@ pub enum UnhookedDiscovery {
     Off,
 }
 
+/// What follows from violations of pods' limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ViolationPolicy {
+    /// `stop` for pods with a limit below 1, `report` for others
+    Auto,
+    /// They are counted, logged, and shown as events
+    Report,
+    /// The process is stopped for 10 s, then twice as long each time
+    Stop,
+    /// The pod is evicted. The agent needs the right to create `pods/eviction`
+    Evict,
+}
+
 /// Whose stream gates are closed for latency-critical pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Gates {
@@ -95,6 +112,8 @@ impl Flags {
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![format!("--controls={}", word(self.controls))];
         arguments.extend(self.adopt.map(|adopt| format!("--adopt={}", word(adopt))));
+        let policy = self.violation_policy;
+        arguments.extend(policy.map(|policy| format!("--violation-policy={}", word(policy))));
         arguments.extend(self.turn_ms.map(|ms| format!("--turn-ms={ms}")));
         arguments.extend(self.gates.map(|gates| format!("--gates={}", word(gates))));
         arguments.into_iter().map(OsString::from).collect()

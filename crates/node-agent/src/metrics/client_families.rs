@@ -88,6 +88,11 @@ pub(super) fn add(
                 "Unhooked processes whose channel groups are scheduled by the manager",
                 f64::from(usage.adopted_processes),
             ),
+            (
+                "sluice_client_stopped_processes",
+                "Processes that the manager has stopped because of violations",
+                f64::from(usage.stopped_processes),
+            ),
         ],
     )?;
     for (reason, launches) in &usage.bypassed {

@@ -39,6 +39,10 @@ pub enum Reason {
     InjectionUnavailable,
     /// A process of a pod did something against the pod's limits.
     LimitViolated,
+    /// A pod was evicted because of a violation.
+    EvictedForViolation,
+    /// A pod is to be evicted because of a violation, and the API server does not do it yet.
+    EvictionRefused,
     /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
     GpuMemoryLimitReached,
     /// A container was created without what the agent gives to it.
@@ -56,6 +60,8 @@ impl Reason {
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
+            Self::EvictedForViolation => (EventType::Warning, "EvictedForViolation", "Evict"),
+            Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
         }

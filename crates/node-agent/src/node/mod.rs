@@ -1,6 +1,7 @@
 //! What the agent publishes about its node in the cluster.
 
 pub mod events;
+pub mod evictions;
 pub mod health_events;
 mod node_metadata;
 pub mod node_object;

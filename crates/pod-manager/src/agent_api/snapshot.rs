@@ -6,7 +6,7 @@ use crate::clients::{Client, ClientKey};
 use crate::shared::Shared;
 use crate::unhooked::scanning::ObstacleKind;
 use crate::unhooked::{Unhooked, scheduled};
-use crate::violations::ViolationKind;
+use crate::violations::{Consequences, ViolationKind};
 use sluice_core::ClientId;
 use sluice_core::ledger::Class;
 use sluice_proto::control::{self, ClientUsage, SnapshotResponse, Steering};
@@ -17,10 +17,10 @@ impl AgentApi {
         &self,
         pending: usize,
         groups: &ChannelGroups,
-        unhooked: &Unhooked,
+        outside: (&Unhooked, &Consequences),
         shared: &Shared,
     ) -> SnapshotResponse {
-        let usage = shared.clients.iter().map(|(id, client)| usage_of(id, client, groups, unhooked, shared));
+        let usage = shared.clients.iter().map(|(id, client)| usage_of(id, client, groups, outside, shared));
         let mut clients: Vec<ClientUsage> = usage.collect();
         clients.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         let metrics = &shared.io.metrics;
@@ -47,7 +47,7 @@ fn usage_of(
     id: ClientId,
     client: &Client,
     groups: &ChannelGroups,
-    unhooked: &Unhooked,
+    (unhooked, consequences): (&Unhooked, &Consequences),
     Shared { clients, processes, io, .. }: &Shared,
 ) -> ClientUsage {
     let account = clients.memory.client(id).unwrap_or_default();
@@ -84,6 +84,7 @@ fn usage_of(
             .filter(|(_, counter)| counter.get() > 0)
             .map(|(kind, counter)| ((*kind).to_owned(), counter.get()))
             .collect(),
+        stopped_processes: consequences.stopped_processes(id, processes),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
         adopted_processes: u32::try_from(scheduled(id, processes, groups)).unwrap_or(u32::MAX),

@@ -118,14 +118,13 @@ impl ChannelGroups {
         self.executor.request(ControlRequest::ForgetChecks);
     }
 
-    /// Records what a check has found. A process that has closed its channel has enabled its groups itself, as its hook does then.
-    pub(crate) fn record_finding(&self, finding: &GroupFinding, shared: &mut Shared) {
-        let owner = self.groups.get(&finding.group).and_then(|group| shared.processes.get(group.process));
-        let owner = owner.filter(|process| process.is_attached() || process.unhooked);
-        let Some((client, pid)) = owner.map(|process| (process.client, process.pid)) else { return };
-        if shared.io.now() >= self.unchecked_until {
-            shared.record_violation(client, pid, finding.kind, &finding.what);
-        }
+    /// The process that a finding is a violation of. A process that has closed its channel has enabled its groups itself, as its hook does
+    /// then.
+    pub(crate) fn violator(&self, finding: &GroupFinding, shared: &Shared) -> Option<ProcessId> {
+        let id = self.groups.get(&finding.group)?.process;
+        let process = shared.processes.get(id)?;
+        let counts = process.is_attached() || process.unhooked;
+        (counts && shared.io.now() >= self.unchecked_until).then_some(id)
     }
 
     /// Records which groups a process announces.

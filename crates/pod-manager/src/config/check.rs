@@ -1,6 +1,7 @@
 //! Checks a configuration. All mistakes are reported at once.
 
 use super::{ClientSource, Config, Controls};
+use crate::violations::ViolationPolicy;
 use sluice_comm::HOOK_TIMEOUT;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ impl Config {
                 let knows_gpu = self.gpu_uuid.is_some() || self.controls == Controls::Simulated;
                 let expected = "the GPU's uuid, for --adopt auto";
                 expect(knows_gpu || !self.unhooked, "gpu_uuid", "none".into(), expected);
+                let evicts = self.violation_policy == ViolationPolicy::Evict;
+                expect(!evicts, "violation_policy", "evict".into(), "another one without --control");
             }
             ClientSource::Agent(agent) => {
                 let path = agent.control.as_os_str().len();

@@ -6,6 +6,7 @@ mod policies;
 pub use check::ConfigMistakes;
 pub(crate) use policies::nanos;
 
+use crate::violations::ViolationPolicy;
 use sluice_comm::SILENCE_NS;
 use sluice_core::share::Share;
 use sluice_core::stream_gates::GatePolicy;
@@ -53,6 +54,8 @@ pub struct Config {
     /// resource file there is no search, because only the claim of a process would tell its client. Default: no, because that was tested
     /// on simulated GPUs only.
     pub unhooked: bool,
+    /// What follows from violations of clients' limits. Default: processes of clients with a limit are stopped.
+    pub violation_policy: ViolationPolicy,
     /// The `sluice` program, which takes the driver's locks for processes whose groups cannot be controlled (`sluice hold --locks`).
     /// Default: none; then such processes are not scheduled.
     pub lock_program: Option<PathBuf>,
@@ -138,6 +141,7 @@ impl Config {
             limit_period: Duration::from_millis(200),
             controls: Controls::default(),
             unhooked: false,
+            violation_policy: ViolationPolicy::default(),
             lock_program: None,
             self_test: None,
             escrow: false,

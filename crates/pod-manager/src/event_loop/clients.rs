@@ -127,6 +127,7 @@ impl EventLoop {
         for connection in process.connections() {
             self.close_for_removal(connection);
         }
+        self.consequences.forget_process(id);
         self.channel_groups.release(id, &mut self.shared);
         self.stream_gates.process_changed(id);
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
@@ -142,6 +143,7 @@ impl EventLoop {
         if self.shared.clients.is_removed(id) && !self.shared.processes.has_client(id) {
             self.shared.clients.forget(id);
             self.channel_groups.forget_client(id);
+            self.consequences.forget_client(id);
         }
     }
 
@@ -162,6 +164,7 @@ impl EventLoop {
         let now = self.shared.io.now();
         self.shared.read_usage(id);
         let Some(mut process) = self.shared.processes.remove(id) else { return };
+        self.consequences.forget_process(id);
         self.channel_groups.release(id, &mut self.shared);
         self.stream_gates.forget(id);
         self.shared.grants.ledger.process_gone(id, now);

@@ -57,6 +57,7 @@ impl EventLoop {
         self.shared.refresh_shares();
         self.shared.clients.refresh_gauges(&self.shared.processes);
         self.channel_groups.refresh_gauges(&self.shared);
+        self.consequences.refresh_gauges(&self.shared);
         self.unhooked.refresh_gauges(&self.channel_groups, &self.shared);
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct ClientMetrics {
     pub(crate) unscheduled: [IntGauge; ObstacleKind::LABELS.len()],
     /// Violations by [`ViolationKind::index`].
     pub(crate) violations: [IntCounter; ViolationKind::LABELS.len()],
+    /// Processes that are stopped because of violations.
+    pub(crate) stopped: IntGauge,
     collectors: Vec<Box<dyn Collector>>,
 }
 
@@ -152,6 +154,7 @@ impl ClientMetrics {
         let unscheduled = "Processes without the hook that are not scheduled, by reason";
         let unscheduled =
             IntGaugeVec::new(series.opts("sluice_unsteered_processes", unscheduled), &["reason"]);
+        let stopped = "Processes that are stopped because of violations";
         let violations = "Violations of the client's limits by its processes, by kind";
         let violations = IntCounterVec::new(series.opts("sluice_violations_total", violations), &["kind"]);
         Ok(Self {
@@ -167,6 +170,7 @@ impl ClientMetrics {
             unhooked: series.gauge("sluice_adopted_processes", unhooked)?,
             unscheduled: series.by_value(unscheduled, ObstacleKind::LABELS)?,
             violations: series.by_value(violations, ViolationKind::LABELS)?,
+            stopped: series.gauge("sluice_stopped_processes", stopped)?,
             collectors: series.collectors,
         })
     }

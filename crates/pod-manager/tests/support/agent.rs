@@ -6,7 +6,7 @@ use sluice_pod_manager::ClientSource;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
     Class, Client, ClientUsage, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
-    SnapshotRequest, SnapshotResponse,
+    SnapshotRequest, SnapshotResponse, Violation, ViolationsRequest,
 };
 use std::path::{Path, PathBuf};
 use tonic::Status;
@@ -81,6 +81,12 @@ impl Agent {
 
     pub fn snapshot(&mut self) -> SnapshotResponse {
         self.runtime.block_on(self.client.snapshot(SnapshotRequest {})).unwrap().into_inner()
+    }
+
+    /// The violations after a number; there is one.
+    pub fn violations(&mut self, after: u64) -> Vec<Violation> {
+        let answer = self.runtime.block_on(self.client.violations(ViolationsRequest { after }));
+        answer.unwrap().into_inner().violations
     }
 
     /// Sends a reading of the memory of processes.

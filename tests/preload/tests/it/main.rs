@@ -38,4 +38,5 @@ mod stream_gates;
 mod streams;
 mod time_shares;
 mod unhooked_processes;
+mod violations;
 mod whole_requests;

@@ -34,8 +34,10 @@ fn client_without_processes_or_series_has_no_decision() {
 #[test]
 fn violations_of_a_pod_are_printed() {
     let of_pod = METRICS.replace("client=\"lc\"", "namespace=\"ml\",pod=\"a\"");
-    let text =
-        of_pod + "sluice_violations_total{kind=\"time_slice\",namespace=\"ml\",pod=\"a\",pod_uid=\"1\"} 3\n";
+    let labels = "namespace=\"ml\",pod=\"a\",pod_uid=\"1\"";
+    let violations = format!("sluice_violations_total{{kind=\"time_slice\",{labels}}} 3\n");
+    let text = format!("{of_pod}{violations}sluice_stopped_processes{{{labels}}} 1\n");
     let decision = SliceDecision::read(&Metrics::parse(&text), "ml/a").unwrap();
     assert!(decision.text().contains("violations of its limits: 3 "), "{}", decision.text());
+    assert!(decision.text().ends_with("stopped because of them: 1"), "{}", decision.text());
 }

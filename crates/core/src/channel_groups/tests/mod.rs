@@ -12,3 +12,4 @@ mod shares;
 mod simulation;
 mod slices;
 mod stalled;
+mod stopped;

@@ -28,6 +28,9 @@ fn every_flag_reaches_the_managers_unchanged() {
     for adopt in ["--adopt=auto", "--adopt=off"] {
         assert_eq!(parse(&[adopt]).unwrap().arguments(), ["--controls=auto", adopt]);
     }
+    for policy in ["auto", "report", "stop", "evict"].map(|policy| format!("--violation-policy={policy}")) {
+        assert_eq!(parse(&[&policy]).unwrap().arguments(), ["--controls=auto", policy.as_str()]);
+    }
     for gates in ["--gates=auto", "--gates=always", "--gates=off"] {
         assert_eq!(parse(&[gates]).unwrap().arguments(), ["--controls=auto", gates]);
     }
@@ -42,9 +45,15 @@ fn gpus_are_tested_unless_controls_or_tests_are_off() {
 
 #[test]
 fn invalid_values_are_refused_with_the_flag() {
-    for wrong in
-        ["--controls=maybe", "--adopt=all", "--gates=ajar", "--turn-ms=29", "--turn-ms=101", "--turn-ms=long"]
-    {
+    for wrong in [
+        "--controls=maybe",
+        "--adopt=all",
+        "--violation-policy=kill",
+        "--gates=ajar",
+        "--turn-ms=29",
+        "--turn-ms=101",
+        "--turn-ms=long",
+    ] {
         let message = parse(&[wrong]).unwrap_err().to_string();
         assert!(message.contains(wrong.split('=').next().unwrap()), "{message}");
     }

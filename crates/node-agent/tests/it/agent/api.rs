@@ -36,6 +36,8 @@ struct Inner {
     /// Watches from before this version get the answer that it is gone.
     compacted: u64,
     away: bool,
+    /// So many requests for evictions are refused.
+    refused_evictions: u32,
     watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
 }
 
@@ -43,6 +45,8 @@ struct Inner {
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
     pub events: Vec<Value>,
+    /// Requests for evictions: path and body.
+    pub evictions: Vec<(String, Value)>,
     /// Requests refused while the server was unavailable.
     pub turned_away: usize,
 }
@@ -59,7 +63,10 @@ impl Api {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+        let mut config = kube::Config::new(url.parse().unwrap());
+        // As the agent's own client.
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).unwrap();
         let api = Self {
             inner: Arc::default(),
             seen: Arc::new(watch::Sender::default()),
@@ -109,6 +116,11 @@ impl Api {
         let mut inner = self.lock();
         inner.away = false;
         inner.compacted = inner.version;
+    }
+
+    /// Refuses the next requests for evictions.
+    pub fn refuse_evictions(&self, count: u32) {
+        self.lock().refused_evictions = count;
     }
 
     pub fn seen(&self) -> watch::Receiver<Seen> {
@@ -198,6 +210,22 @@ async fn answer(
             let event: Value = serde_json::from_slice(&body).unwrap();
             api.seen.send_modify(|seen| seen.events.push(event.clone()));
             axum::Json(event).into_response()
+        }
+        Method::POST if path.ends_with("/eviction") => {
+            let body = serde_json::from_slice(&body).unwrap();
+            api.seen.send_modify(|seen| seen.evictions.push((path.to_owned(), body)));
+            let mut inner = api.lock();
+            let status = |code, message| {
+                axum::Json(
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "code": code, "message": message}),
+                )
+            };
+            if inner.refused_evictions > 0 {
+                inner.refused_evictions -= 1;
+                let why = "it would violate the pod's disruption budget";
+                return (StatusCode::TOO_MANY_REQUESTS, status(429, why)).into_response();
+            }
+            (StatusCode::CREATED, status(201, "")).into_response()
         }
         _ => StatusCode::NOT_FOUND.into_response(),
     }

@@ -187,5 +187,6 @@ fn usage(client: Client) -> ClientUsage {
         unsteered_processes: [("not_permitted".to_owned(), 33)].into(),
         violations: [("time_slice".to_owned(), 37)].into(),
         memory_overhead_bytes: 38,
+        stopped_processes: 39,
     }
 }

@@ -63,6 +63,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
     assert_eq!(unsteered, Some(33.0));
     assert_eq!(value(&text, "sluice_client_violations_total", &with(&["kind=\"time_slice\""])), Some(37.0));
+    assert_eq!(value(&text, "sluice_client_stopped_processes", &with(&[])), Some(39.0));
     assert_eq!(
         value(&text, "sluice_client_info", &with(&["class=\"high\"", "priority=\"high\""])),
         Some(1.0)
@@ -247,6 +248,7 @@ async fn violation_becomes_an_event_on_its_pod() {
         kind: "time_slice".into(),
         pid: 41,
         note: "a slice of 1000000 \u{b5}s".into(),
+        evict: false,
     };
     // A pod that has ended meanwhile is left out.
     node.managers[1].find_violation(violation("other"));
@@ -255,5 +257,35 @@ async fn violation_becomes_an_event_on_its_pod() {
     assert_eq!((&event["regarding"]["uid"], &event["type"]), (&json!("uid-train"), &json!("Warning")));
     let note = event["note"].as_str().unwrap();
     assert!(note.contains("time_slice") && note.contains(&uuid(1)) && note.contains("process 41"), "{note}");
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allows_it() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    for pod in ["train", "serve"] {
+        node.put(pod, &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
+    }
+    last_set(&mut node.managers[0].received(), "both clients", |set| set.clients.len() == 2).await;
+    let (kind, note) = ("stopped_group_ran".to_owned(), "it ran".to_owned());
+    let violation = Violation { pod_uid: "uid-train".into(), kind, pid: 41, note, evict: true };
+    // As a PodDisruptionBudget does.
+    node.api.refuse_evictions(1);
+    node.managers[0].find_violation(violation.clone());
+    let refused = of_reason(&mut node.api.seen(), "EvictionRefused", 1).await.remove(0);
+    assert!(refused["note"].as_str().unwrap().contains("disruption budget"), "{refused}");
+    // While it is being evicted.
+    node.managers[0].find_violation(violation);
+    let evicted = of_reason(&mut node.api.seen(), "EvictedForViolation", 1).await.remove(0);
+    assert_eq!(evicted["regarding"]["uid"], json!("uid-train"));
+    let reason = evicted["note"].as_str().unwrap();
+    assert!(reason.contains("stopped_group_ran") && reason.contains("it ran"), "{reason}");
+    let asked = node.api.seen().borrow().evictions.clone();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (path, body) in asked {
+        assert_eq!(path, "/api/v1/namespaces/ml/pods/train/eviction");
+        assert_eq!(body["deleteOptions"]["preconditions"]["uid"], json!("uid-train"));
+    }
     agent.end().await;
 }

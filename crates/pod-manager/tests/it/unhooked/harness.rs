@@ -8,6 +8,7 @@ use crate::support::hook::Hook;
 use crate::support::peers::FakeProcess;
 use crate::support::{MS, World, until};
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
+use sluice_pod_manager::{Config, ViolationPolicy};
 use sluice_proto::control::Client;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -33,7 +34,16 @@ impl Harness {
 
     /// As [`Self::with`], with this program as lock helper.
     pub(crate) fn with_locks(clients: &[Client], program: Option<PathBuf>) -> Self {
-        let mut world = World::for_agent(|config| config.lock_program = program);
+        Self::with_config(clients, |config| config.lock_program = program)
+    }
+
+    /// As [`Self::with`], with this policy.
+    pub(crate) fn with_policy(clients: &[Client], policy: ViolationPolicy) -> Self {
+        Self::with_config(clients, |config| config.violation_policy = policy)
+    }
+
+    fn with_config(clients: &[Client], change: impl FnOnce(&mut Config)) -> Self {
+        let mut world = World::for_agent(change);
         world.stop();
         let discovery = FakeDiscovery::default();
         world.discovery = Some(discovery.clone());

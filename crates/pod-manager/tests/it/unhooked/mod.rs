@@ -2,6 +2,7 @@
 
 mod announced;
 mod attached;
+mod consequences;
 mod harness;
 mod locked;
 mod scans;

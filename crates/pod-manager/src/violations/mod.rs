@@ -1,8 +1,16 @@
 //! Violations: what processes of a client were found to do against its limits. Each is counted by kind, logged, and kept for the node
-//! agent, which writes an Event on the pod.
+//! agent, which writes an Event on the pod. What else follows is decided in [`consequences`].
+
+mod consequences;
+mod policy;
+mod stopped_threads;
+
+pub(crate) use consequences::Consequences;
+pub use policy::ViolationPolicy;
 
 use crate::party::Party;
 use crate::shared::Shared;
+use policy::Consequence;
 use sluice_core::ClientId;
 use sluice_proto::control::{Violation, ViolationsResponse};
 use std::collections::{HashMap, VecDeque};
@@ -43,7 +51,7 @@ impl ViolationKind {
 
 /// Violations that are kept for an agent that has not asked for them yet.
 const KEPT: usize = 256;
-/// The agent learns of violations of one client and kind at most this often; the counter has all of them.
+/// The agent learns of violations of one client, kind and consequence at most this often; the counter has all of them.
 const REPORTED_EVERY_NS: u64 = 10_000_000_000;
 
 /// The violations that the node agent may ask for, and its questions that wait for the next one.
@@ -52,7 +60,7 @@ pub(crate) struct Violations {
     /// Each with its number, oldest first.
     kept: VecDeque<(u64, Violation)>,
     last: u64,
-    reported: HashMap<(ClientId, ViolationKind), u64>,
+    reported: HashMap<(ClientId, ViolationKind, Consequence), u64>,
     waiting: Vec<(u64, oneshot::Sender<ViolationsResponse>)>,
 }
 
@@ -86,13 +94,23 @@ impl Violations {
 }
 
 impl Shared {
-    /// Records a violation by a process of this client.
+    /// Records a violation by a process of this client that has no further consequence.
     pub(crate) fn record_violation(
         &mut self,
         client: ClientId,
         pid: Option<i32>,
         kind: ViolationKind,
         what: &str,
+    ) {
+        self.record(client, pid, (kind, what), Consequence::Report);
+    }
+
+    fn record(
+        &mut self,
+        client: ClientId,
+        pid: Option<i32>,
+        (kind, what): (ViolationKind, &str),
+        consequence: Consequence,
     ) {
         let Some(of) = self.clients.get_mut(client) else { return };
         of.metrics.violations[kind.index()].inc();
@@ -101,11 +119,12 @@ impl Shared {
         if let Some(dropped) = self.io.may_log("violation", Party::Client(client)) {
             warn!(client = name, pid, reason, dropped, "violation: {what}");
         }
-        let reported = self.violations.reported.get(&(client, kind));
+        let reported = self.violations.reported.get(&(client, kind, consequence));
         if reported.is_none_or(|at| now.saturating_sub(*at) >= REPORTED_EVERY_NS) {
-            self.violations.reported.insert((client, kind), now);
+            self.violations.reported.insert((client, kind, consequence), now);
             let (kind, pid) = (reason.to_owned(), pid.unwrap_or(0));
-            self.violations.add(Violation { pod_uid, kind, pid, note: what.to_owned() });
+            let evict = consequence == Consequence::Evict;
+            self.violations.add(Violation { pod_uid, kind, pid, note: what.to_owned(), evict });
         }
     }
 }

@@ -1,0 +1,93 @@
+//! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+use serde_json::{Value, json};
+use sluice_rate_limiter::Backoff;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::events::{EventQueue, Reason, about_pod};
+use crate::pods::{PodView, PodsWatch};
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A pod to be evicted.
+#[derive(Debug)]
+pub struct Eviction {
+    /// The pod.
+    pub pod: Arc<PodView>,
+    /// What it did, for its event.
+    pub reason: String,
+}
+
+/// Evicts pods until there is no sender. A pod that is being evicted is not evicted again.
+pub async fn serve(
+    client: Client,
+    pods: PodsWatch,
+    events: EventQueue,
+    mut requests: UnboundedReceiver<Eviction>,
+) {
+    let mut running = JoinSet::new();
+    let mut uids = BTreeSet::new();
+    loop {
+        tokio::select! {
+            request = requests.recv() => {
+                let Some(eviction) = request else { return };
+                if uids.insert(eviction.pod.uid.clone()) {
+                    running.spawn(evict(client.clone(), eviction, pods.clone(), events.clone()));
+                }
+            }
+            Some(Ok(uid)) = running.join_next() => drop(uids.remove(&uid)),
+        }
+    }
+}
+
+/// Asks until the pod is evicted or gone, then waits until it is gone. Returns its uid.
+async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: EventQueue) -> String {
+    let Eviction { pod, reason } = eviction;
+    let api: Api<Pod> = Api::namespaced(client, &pod.namespace);
+    // Another pod may have this name by now. (`Api::evict` of kube 5 misspells the field of these options.)
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "name": pod.name, "namespace": pod.namespace },
+        "deleteOptions": { "preconditions": { "uid": pod.uid } },
+    });
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut was_refused = false;
+    while pods.borrow().as_ref().is_some_and(|pods| pods.contains_key(&pod.uid)) {
+        let answer: Result<Value, Error> =
+            api.create_subresource("eviction", &pod.name, &PostParams::default(), &body).await;
+        match answer {
+            Ok(_) => {
+                info!(namespace = pod.namespace, pod = pod.name, "pod is evicted: {reason}");
+                events.publish(about_pod(&pod), Reason::EvictedForViolation, format!("evicted: {reason}"));
+                break;
+            }
+            Err(Error::Api(why)) if why.code == 404 => break,
+            Err(why) => {
+                if !was_refused {
+                    warn!(namespace = pod.namespace, pod = pod.name, %why, "pod cannot be evicted, trying again");
+                    let note = format!("not evicted yet ({why}), tried again: {reason}");
+                    events.publish(about_pod(&pod), Reason::EvictionRefused, note);
+                }
+                was_refused = true;
+                tokio::time::sleep(backoff.next_delay()).await;
+            }
+        }
+    }
+    // An error means that the agent ends.
+    let is_gone = |pods: &Option<_>| {
+        pods.as_ref().is_some_and(|pods: &Arc<crate::pods::Pods>| !pods.contains_key(&pod.uid))
+    };
+    let _ = pods.wait_for(is_gone).await;
+    pod.uid.clone()
+}

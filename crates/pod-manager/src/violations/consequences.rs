@@ -1,0 +1,163 @@
+//! What follows from violations after which a limit does not hold by itself: a process enables its disabled groups, or sets a time slice.
+//!
+//! A single finding may be the effect of a race. So the policy applies when a process does the same again.
+
+use super::ViolationKind;
+use super::policy::{Consequence, ViolationPolicy};
+use super::stopped_threads::StoppedThreads;
+use crate::channel_groups::{ChannelGroups, GroupFinding};
+use crate::clients::Processes;
+use crate::message::Remote;
+use crate::shared::Shared;
+use sluice_core::{ClientId, ProcessId};
+use std::collections::{BTreeMap, HashMap};
+use tracing::{info, warn};
+
+/// The policy applies to a violation that follows one of the same kind by the same process within this time.
+const REPEATED_WITHIN_NS: u64 = 10_000_000_000;
+/// Findings within this time are of one check: a program may change the slices of all its groups once.
+const ONE_CHECK_NS: u64 = 200_000_000;
+/// How long a client's process is stopped for the first time. Each further time takes twice as long as the one before.
+const FIRST_STOP_NS: u64 = 10_000_000_000;
+const LONGEST_STOP_NS: u64 = 600_000_000_000;
+
+/// A stopped process.
+#[derive(Debug)]
+struct Stop {
+    until: u64,
+    /// `None`: only its groups are disabled.
+    threads: Option<StoppedThreads>,
+}
+
+/// The policy, and the processes that are stopped by it.
+pub(crate) struct Consequences {
+    policy: ViolationPolicy,
+    remote: Remote,
+    /// When a check last found each process to do something.
+    found: HashMap<(ProcessId, ViolationKind), u64>,
+    stopped: BTreeMap<ProcessId, Stop>,
+    /// How often processes of a client were stopped.
+    stops: HashMap<ClientId, u32>,
+}
+
+impl Consequences {
+    pub(crate) fn new(policy: ViolationPolicy, remote: Remote) -> Self {
+        let (found, stopped, stops) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+        Self { policy, remote, found, stopped, stops }
+    }
+
+    /// Records the violation of a process, and lets the policy follow.
+    pub(crate) fn violated(
+        &mut self,
+        id: ProcessId,
+        GroupFinding { kind, what, .. }: &GroupFinding,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) {
+        let Some(process) = shared.processes.get(id) else { return };
+        let (client, pid, now) = (process.client, process.pid, shared.io.now());
+        if self.stopped.contains_key(&id) {
+            groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
+            return shared.record(client, pid, (*kind, what), Consequence::Report);
+        }
+        let is_repeated = self.is_repeated(id, *kind, now);
+        let definition = shared.clients.get(client).map(|client| &client.definition).filter(|_| is_repeated);
+        let consequence = definition.map_or(Consequence::Report, |of| self.policy.consequence(of.spec.limit));
+        let stops = consequence == Consequence::Stop
+            && groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
+        if !stops {
+            return shared.record(client, pid, (*kind, what), consequence);
+        }
+        let times = self.stops.entry(client).or_default();
+        let duration = FIRST_STOP_NS.saturating_mul(1 << (*times).min(10)).min(LONGEST_STOP_NS);
+        *times += 1;
+        let threads = self.stop_threads(id, shared);
+        self.stopped.insert(id, Stop { until: now.saturating_add(duration), threads });
+        let what = format!("{what}; the process is stopped for {} s", duration / 1_000_000_000);
+        shared.record(client, pid, (*kind, &what), consequence);
+    }
+
+    /// Whether a finding follows one of an earlier check. It is noted for later ones.
+    fn is_repeated(&mut self, id: ProcessId, kind: ViolationKind, now: u64) -> bool {
+        let before = self.found.get(&(id, kind)).map(|before| now.saturating_sub(*before));
+        if before.is_none_or(|ago| ago > ONE_CHECK_NS) {
+            self.found.insert((id, kind), now);
+        }
+        before.is_some_and(|ago| (ONE_CHECK_NS..=REPEATED_WITHIN_NS).contains(&ago))
+    }
+
+    fn stop_threads(&self, id: ProcessId, shared: &Shared) -> Option<StoppedThreads> {
+        let process = shared.processes.get(id)?;
+        let pidfd = process.pidfd.as_ref()?.try_clone().ok()?;
+        StoppedThreads::begin(id, process.pid?, pidfd, self.remote.clone()).ok()
+    }
+
+    /// The threads of a process have stopped, so its groups stay as they are set from now on; or they could not be stopped.
+    pub(crate) fn threads_stopped(
+        &mut self,
+        id: ProcessId,
+        result: Result<(), String>,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) {
+        let Some(stop) = self.stopped.get_mut(&id) else { return };
+        let now = shared.io.now();
+        if let Err(why) = result {
+            stop.threads = None;
+            let client = shared.processes.client_of(id);
+            if shared.io.may_log("stop", client.into()).is_some() {
+                let (client, peer) = (shared.clients.name_or_removed(client), shared.processes.label(id));
+                warn!(
+                    client,
+                    peer, "only the channel groups of the process are disabled, its threads run: {why}"
+                );
+            }
+        }
+        groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
+    }
+
+    /// When the next process is to be released.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.stopped.values().map(|stop| stop.until).min()
+    }
+
+    /// Releases the processes whose time is over.
+    pub(crate) fn release_due(&mut self, groups: &mut ChannelGroups, shared: &mut Shared) {
+        let now = shared.io.now();
+        for (id, _) in self.stopped.extract_if(.., |_, stop| stop.until <= now) {
+            groups.scheduler.resume_process(id);
+            let client = shared.processes.client_of(id);
+            if let Some(dropped) = shared.io.may_log("stop", client.into()) {
+                let (client, peer) = (shared.clients.name_or_removed(client), shared.processes.label(id));
+                info!(client, peer, dropped, "the stopped process is released");
+            }
+        }
+    }
+
+    /// A process has left, or its client was removed: its threads run again.
+    pub(crate) fn forget_process(&mut self, id: ProcessId) {
+        self.stopped.remove(&id);
+        self.found.retain(|(of, _), _| *of != id);
+    }
+
+    /// Forgets a client that will not come back.
+    pub(crate) fn forget_client(&mut self, id: ClientId) {
+        self.stops.remove(&id);
+    }
+
+    /// How many processes of a client are stopped.
+    pub(crate) fn stopped_processes(&self, client: ClientId, processes: &Processes) -> u32 {
+        let its = self.stopped.keys().filter(|id| processes.client_of(**id) == Some(client));
+        u32::try_from(its.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Updates the gauges of stopped processes.
+    pub(crate) fn refresh_gauges(&self, shared: &Shared) {
+        for (id, client) in shared.clients.iter() {
+            client.metrics.stopped.set(i64::from(self.stopped_processes(id, &shared.processes)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use crate::message::{Inbox, pair};
+use nix::sys::signal::{Signal, kill};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// Makes the test below compute for ever.
+const COMPUTES: &str = "SLUICE_TEST_COMPUTES";
+
+/// The program of [`Program`].
+#[test]
+fn compute_in_three_threads() {
+    let compute = || while std::env::var_os(COMPUTES).is_some() {};
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(compute))));
+}
+
+/// A process with at least four threads, of which three compute. Its parent is a shell, as that of a tenant's program is not the tracer.
+struct Program {
+    shell: Child,
+    pid: i32,
+}
+
+impl Program {
+    fn start() -> Self {
+        let (_crate, module) = module_path!().split_once("::").unwrap();
+        let mut shell = Command::new("sh")
+            .args(["-c", "\"$@\" >/dev/null & echo $!; wait", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("{module}::compute_in_three_threads")])
+            .env(COMPUTES, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let program = Self { shell, pid: line.trim().parse().unwrap() };
+        until(|| threads_of(program.pid).unwrap().len() >= 4);
+        program
+    }
+
+    fn stop(&self, number: i32) -> (StoppedThreads, Result<(), String>) {
+        let (remote, inbox) = pair().unwrap();
+        let pidfd = sluice_sys::pidfd::open(self.pid).unwrap();
+        let stopped = StoppedThreads::begin(ProcessId(7), number, pidfd, remote).unwrap();
+        (stopped, answer(&inbox))
+    }
+
+    fn stands(&self) -> bool {
+        threads_of(self.pid).unwrap().into_iter().all(|tid| is_stopped(self.pid, tid))
+    }
+
+    /// Kills the process and waits until its parent knows.
+    fn end(mut self) {
+        kill(Pid::from_raw(self.pid), Signal::SIGKILL).unwrap();
+        self.shell.wait().unwrap();
+    }
+}
+
+fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn answer(inbox: &Inbox) -> Result<(), String> {
+    loop {
+        if let Some(Message::ThreadsStopped(ProcessId(7), result)) = inbox.take().pop() {
+            return result;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn all_threads_stand_until_they_are_released_whatever_signal_comes() {
+    let program = Program::start();
+    let (stopped, result) = program.stop(program.pid);
+    assert_eq!(result, Ok(()));
+    assert!(program.stands());
+    kill(Pid::from_raw(program.pid), Signal::SIGCONT).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(program.stands());
+    drop(stopped);
+    until(|| !program.stands());
+    program.end();
+}
+
+#[test]
+fn stopped_process_can_be_killed() {
+    let program = Program::start();
+    let (_stopped, result) = program.stop(program.pid);
+    assert_eq!(result, Ok(()));
+    program.end();
+}
+
+#[test]
+fn process_of_another_number_than_that_of_the_descriptor_is_not_stopped() {
+    let (program, other) = (Program::start(), Program::start());
+    let (_stopped, result) = program.stop(other.pid);
+    assert_eq!(result, Err("the process has ended".into()));
+    assert!(!other.stands() && !program.stands());
+    program.end();
+    other.end();
+}
