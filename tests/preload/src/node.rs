@@ -88,7 +88,15 @@ impl NodeOptions {
             .unwrap_or_else(|error| panic!("starting the node: {error:#}"));
         let stepped = self.stepped.then(|| SteppedClock::of(bed.gpu()));
         let simulator = bed.simulator_socket();
-        Node { artifacts, gpu: bed.gpu(), stepped, simulator, started: Cell::new(0), bed }
+        Node {
+            artifacts,
+            gpu: bed.gpu(),
+            stepped,
+            simulator,
+            started: Cell::new(0),
+            violation: Cell::new(None),
+            bed,
+        }
     }
 }
 
@@ -117,6 +125,8 @@ pub struct Node {
     stepped: Option<SteppedClock>,
     simulator: PathBuf,
     started: Cell<u32>,
+    /// The kind of violation that the test causes.
+    violation: Cell<Option<&'static str>>,
 }
 
 impl Node {
@@ -392,6 +402,16 @@ impl Node {
         })
     }
 
+    /// Waits until the manager has counted a violation of this kind. Others are mistakes of the manager.
+    ///
+    /// # Panics
+    /// When it never counts one.
+    #[track_caller]
+    pub fn expect_violation(&self, kind: &'static str) {
+        self.logged(&["violation: ", kind]);
+        self.violation.set(Some(kind));
+    }
+
     /// The pod-manager's metrics.
     ///
     /// # Panics
@@ -429,9 +449,10 @@ impl Drop for Node {
         if std::thread::panicking() {
             return self.print_logs();
         }
-        // No program of these tests avoids the limits, so each violation is a mistake of the manager.
+        // A violation that the test does not expect is a mistake of the manager.
         let log = self.manager_log();
-        let violation = log.lines().find(|line| line.contains("violation: "));
+        let is_expected = |line: &&str| self.violation.get().is_some_and(|kind| line.contains(kind));
+        let violation = log.lines().find(|line| line.contains("violation: ") && !is_expected(line));
         assert_eq!(violation, None, "the manager counted a violation");
     }
 }
