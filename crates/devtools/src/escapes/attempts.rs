@@ -1,9 +1,9 @@
 //! The attempts.
 
-use super::outcome::Verdict::{self, Blocked, Detected, Open};
+use super::outcome::Verdict::{self, Blocked, Detected};
 
 /// Memory limit of the pod in which the attempts run.
-pub(super) const MEMORY_LIMIT: u64 = 1 << 30;
+pub(super) const MEMORY_LIMIT: u64 = 2 << 30;
 
 /// How the program of an attempt begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(super) enum Start {
     With(&'static str, &'static str),
     /// Without the hook.
     Unhooked,
+    /// Without the hook, in a pod that has the same program under the hook already.
+    Joining,
 }
 
 /// The tenant beside it.
@@ -83,6 +85,7 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("driver's own functions after attaching", "elf_walk_attached", Blocked),
     Attempt::new("second copy of libcuda", "second_copy", Blocked).with(&["copy-of-libcuda.so"]),
     Attempt::new("dlmopen after attaching", "dlmopen", Blocked).searched(),
+    Attempt::new("kubectl exec", "busy_tenant", Blocked).started(Start::Joining).searched(),
     Attempt::new("fork after initialisation", "fork_after_init", Blocked).searched(),
     Attempt::new("forged attach", "forged_attach", Blocked).started(Start::Unhooked).searched(),
     Attempt::new("descriptors closed", "descriptors_closed", Blocked).searched(),
@@ -90,13 +93,22 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("hook's threads stopped", "tracker_stuck", Blocked),
     Attempt::new("process stops itself with the GPU", "stopped_holder", Blocked),
     Attempt::new("persistent kernel", "persistent_kernel", Blocked),
+    Attempt::new("device-side graph", "device_graph", Blocked).simulated_only(),
     Attempt::new("open capture", "open_capture", Blocked),
     Attempt::new("own ioctl enables channels", "own_ioctls", Detected).with(&["enable"]).simulated_only(),
     Attempt::new("own ioctl sets a time slice", "own_ioctls", Detected)
         .with(&["slice"])
         .beside(Neighbour::Critical)
         .simulated_only(),
-    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "2147483648"]).simulated_only(),
-    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "2147483648"]).simulated_only(),
-    Attempt::new("forged memory frames", "forged_memory", Open).with(&["939524096"]).simulated_only(),
+    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "4294967296"]).simulated_only(),
+    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "4294967296"]).simulated_only(),
+    Attempt::new("IPC import", "ipc_import", Blocked).simulated_only(),
+    Attempt::new("modules' global variables", "module_globals", Detected)
+        .with(&["3221225472"])
+        .simulated_only(),
+    Attempt::new("memory without the hook", "memory", Detected)
+        .with(&["pool", "4294967296"])
+        .started(Start::Unhooked)
+        .simulated_only(),
+    Attempt::new("forged memory frames", "forged_memory", Detected).with(&["1073741824"]).simulated_only(),
 ];
