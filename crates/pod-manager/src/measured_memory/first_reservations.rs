@@ -79,7 +79,7 @@ impl FirstReservations {
         self.waiting.extract_if(.., is_due).map(|(_, reservation)| reservation).collect()
     }
 
-    /// Takes out all: no reading comes.
+    /// No reading comes: all are due.
     pub(super) fn give_up(&mut self) {
         self.waiting.iter_mut().for_each(|(since, _)| *since = 0);
     }

@@ -176,6 +176,10 @@ impl MeasuredMemory {
 
     /// Counts a violation when a client begins to have more memory than its limit.
     fn check_excess(&mut self, id: ClientId, sum: &Sum, shared: &mut Shared) {
+        // The limit of a removed client is 0, and its processes may still run.
+        if shared.clients.get(id).is_none_or(|client| client.removed) {
+            return;
+        }
         let excess = shared.clients.memory.excess(id);
         let has_room = shared.clients.memory.client(id).is_some_and(|of| of.overhead < of.limit);
         let tolerated = if has_room { LATE_MODULES } else { CONTEXT_AND_MODULES * sum.processes };
