@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     pub(super) expect: Verdict,
     /// The manager first has to find the process by its search.
     pub(super) is_searched: bool,
+    /// It takes memory and no GPU time.
+    pub(super) is_of_memory: bool,
     /// It applies to a real GPU too. The others need the simulated driver's ioctls or its ledger, or more memory than may be used.
     pub(super) on_real: bool,
 }
@@ -46,7 +48,17 @@ pub(super) struct Attempt {
 impl Attempt {
     const fn new(name: &'static str, program: &'static str, expect: Verdict) -> Self {
         let (arguments, start, neighbour): (&[&str], _, _) = (&[], Start::Hooked, Neighbour::Busy);
-        Self { name, program, arguments, start, neighbour, expect, is_searched: false, on_real: true }
+        Self {
+            name,
+            program,
+            arguments,
+            start,
+            neighbour,
+            expect,
+            is_searched: false,
+            is_of_memory: false,
+            on_real: true,
+        }
     }
 
     const fn with(self, arguments: &'static [&'static str]) -> Self {
@@ -59,6 +71,11 @@ impl Attempt {
 
     const fn searched(self) -> Self {
         Self { is_searched: true, ..self }
+    }
+
+    /// On the simulated GPU only: no more memory is taken on a real one than its owner allows.
+    const fn of_memory(self) -> Self {
+        Self { is_of_memory: true, on_real: false, ..self }
     }
 
     const fn simulated_only(self) -> Self {
@@ -100,15 +117,13 @@ pub(super) const ALL: &[Attempt] = &[
         .with(&["slice"])
         .beside(Neighbour::Critical)
         .simulated_only(),
-    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "4294967296"]).simulated_only(),
-    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "4294967296"]).simulated_only(),
-    Attempt::new("IPC import", "ipc_import", Blocked).simulated_only(),
-    Attempt::new("modules' global variables", "module_globals", Detected)
-        .with(&["3221225472"])
-        .simulated_only(),
+    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "4294967296"]).of_memory(),
+    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "4294967296"]).of_memory(),
+    Attempt::new("IPC import", "ipc_import", Blocked).of_memory(),
+    Attempt::new("modules' global variables", "module_globals", Detected).with(&["3221225472"]).of_memory(),
     Attempt::new("memory without the hook", "memory", Detected)
         .with(&["pool", "4294967296"])
         .started(Start::Unhooked)
-        .simulated_only(),
-    Attempt::new("forged memory frames", "forged_memory", Detected).with(&["1073741824"]).simulated_only(),
+        .of_memory(),
+    Attempt::new("forged memory frames", "forged_memory", Detected).with(&["1073741824"]).of_memory(),
 ];

@@ -19,7 +19,7 @@ const DETECTED_WITHIN: Duration = Duration::from_secs(1);
 const SETTLED_AFTER: Duration = Duration::from_millis(1_500);
 /// How long a search may take: a process without the hook has two seconds to attach, and the search comes once a second.
 const FOUND_WITHIN: Duration = Duration::from_millis(4_500);
-/// How long the GPU's use is measured.
+/// How long the GPU's use is measured; not at all for an attempt that takes no GPU time.
 const MEASURED: Duration = Duration::from_millis(1_500);
 /// Share of the pod of the attempt, and how much more it may measure.
 const ENTITLED: f64 = 0.3;
@@ -91,7 +91,8 @@ fn measure(
         thread::sleep(Duration::from_millis(20));
     }
     let gain = match alone {
-        None => Gain::by_ledger(node)?,
+        None if attempt.is_of_memory => Gain::by_ledger(node, Duration::ZERO)?,
+        None => Gain::by_ledger(node, MEASURED)?,
         // A real GPU has no ledger: what the neighbour lacks is the attempt's.
         Some(alone) => Gain { gpu_share: 1.0 - rate(node)? / alone.max(1.0), ..Gain::default() },
     };
@@ -130,9 +131,9 @@ struct Gain {
 
 impl Gain {
     /// What the simulator's ledger counts from now on.
-    fn by_ledger(node: &EscapeBed) -> anyhow::Result<Self> {
+    fn by_ledger(node: &EscapeBed, measured: Duration) -> anyhow::Result<Self> {
         let before = Counted::in_ledger(&node.gpu().ledger()?)?;
-        thread::sleep(MEASURED);
+        thread::sleep(measured);
         let after = Counted::in_ledger(&node.gpu().ledger()?)?;
         let used = after.busy_ns - before.busy_ns;
         let kernels = after.kernels - before.kernels;
