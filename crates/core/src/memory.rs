@@ -81,6 +81,12 @@ impl ClientAccount {
         self.account.overhead = self.account.overhead.saturating_sub(bytes);
     }
 
+    /// Bytes above the limit. What a limit that was lowered below the charges takes away is no excess.
+    fn excess(&self) -> u64 {
+        let counted = self.accepted.saturating_add(self.account.overhead);
+        if self.accepted > self.account.limit { 0 } else { counted.saturating_sub(self.account.limit) }
+    }
+
     /// The account with the overhead beyond all used bytes, also beyond those that are not accepted.
     fn shown(&self) -> Account {
         let overhead = self.account.overhead.saturating_sub(self.account.used.saturating_sub(self.accepted));
@@ -196,6 +202,12 @@ impl MemoryLedger {
         let (least, most) =
             (measured.saturating_sub(*charged.end()), measured.saturating_sub(*charged.start()));
         account.overhead = account.overhead.clamp(least, most);
+    }
+
+    /// Bytes by which accepted charges and overhead exceed a client's limit, by its last reading; 0 if the limit was lowered below the
+    /// charges.
+    pub fn excess(&self, client: ClientId) -> u64 {
+        self.clients.get(&client).map_or(0, ClientAccount::excess)
     }
 
     /// Whether a client has overhead, so that a reading may find less.

@@ -7,6 +7,7 @@ mod attempts;
 mod bed;
 mod outcome;
 mod programs;
+mod readings;
 mod trial;
 
 #[cfg(test)]

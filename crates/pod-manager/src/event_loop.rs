@@ -284,6 +284,7 @@ impl EventLoop {
                     let answer = self.measured_memory.reported(&reading, &mut self.shared);
                     drop(done.send(answer));
                 }
+                Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted),
                 Message::Stop => self.stopping = true,
             }
         }
@@ -335,6 +336,7 @@ impl EventLoop {
         self.channel_groups.check_if_due(now);
         self.consequences.release_due(&mut self.channel_groups, &mut self.shared);
         self.measured_memory.read_if_due(&self.shared);
+        self.decide_first_reservations();
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);
     }

@@ -46,6 +46,8 @@ pub(crate) enum Message {
     MemoryRead(ReadingResult),
     /// A reading of the node agent's. The event loop answers which clients' limits it exceeds.
     MemoryReport(MemoryReading, oneshot::Sender<ReportMemoryResponse>),
+    /// Asks for an answer as soon as a reservation waits for a reading.
+    NextReading(oneshot::Sender<()>),
     /// Stop serving.
     Stop,
 }

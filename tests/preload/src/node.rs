@@ -26,16 +26,9 @@ pub struct NodeOptions {
     without_manager: bool,
     measures_memory: bool,
     stepped: bool,
-    has_violations: bool,
 }
 
 impl NodeOptions {
-    /// A program of this node avoids the limits.
-    pub fn with_violations(mut self) -> Self {
-        self.has_violations = true;
-        self
-    }
-
     /// More arguments of `sluice pod-manager`, separated by blanks.
     pub fn manager_arguments(mut self, arguments: &str) -> Self {
         self.manager_arguments.extend(arguments.split_whitespace().map(str::to_owned));
@@ -99,8 +92,15 @@ impl NodeOptions {
             .unwrap_or_else(|error| panic!("starting the node: {error:#}"));
         let stepped = self.stepped.then(|| SteppedClock::of(bed.gpu()));
         let simulator = bed.simulator_socket();
-        let (started, has_violations) = (Cell::new(0), self.has_violations);
-        Node { artifacts, gpu: bed.gpu(), stepped, simulator, started, has_violations, bed }
+        Node {
+            artifacts,
+            gpu: bed.gpu(),
+            stepped,
+            simulator,
+            started: Cell::new(0),
+            violation: Cell::new(None),
+            bed,
+        }
     }
 }
 
@@ -129,7 +129,8 @@ pub struct Node {
     stepped: Option<SteppedClock>,
     simulator: PathBuf,
     started: Cell<u32>,
-    has_violations: bool,
+    /// The kind of violation that the test causes.
+    violation: Cell<Option<&'static str>>,
 }
 
 impl Node {
@@ -405,6 +406,16 @@ impl Node {
         })
     }
 
+    /// Waits until the manager has counted a violation of this kind. Others are mistakes of the manager.
+    ///
+    /// # Panics
+    /// When it never counts one.
+    #[track_caller]
+    pub fn expect_violation(&self, kind: &'static str) {
+        self.logged(&["violation: ", kind]);
+        self.violation.set(Some(kind));
+    }
+
     /// The pod-manager's metrics.
     ///
     /// # Panics
@@ -442,12 +453,10 @@ impl Drop for Node {
         if std::thread::panicking() {
             return self.print_logs();
         }
-        if self.has_violations {
-            return;
-        }
-        // No program of the other tests avoids the limits, so each violation is a mistake of the manager.
+        // A violation that the test does not expect is a mistake of the manager.
         let log = self.manager_log();
-        let violation = log.lines().find(|line| line.contains("violation: "));
+        let is_expected = |line: &&str| self.violation.get().is_some_and(|kind| line.contains(kind));
+        let violation = log.lines().find(|line| line.contains("violation: ") && !is_expected(line));
         assert_eq!(violation, None, "the manager counted a violation");
     }
 }

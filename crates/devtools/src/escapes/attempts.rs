@@ -1,9 +1,9 @@
 //! The attempts.
 
-use super::outcome::Verdict::{self, Blocked, Detected, Open};
+use super::outcome::Verdict::{self, Blocked, Detected};
 
 /// Memory limit of the pod in which the attempts run.
-pub(super) const MEMORY_LIMIT: u64 = 1 << 30;
+pub(super) const MEMORY_LIMIT: u64 = 2 << 30;
 
 /// How the program of an attempt begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(super) enum Start {
     With(&'static str, &'static str),
     /// Without the hook.
     Unhooked,
+    /// Without the hook, in a pod that has the same program under the hook already.
+    Joining,
 }
 
 /// The tenant beside it.
@@ -39,6 +41,8 @@ pub(super) struct Attempt {
     pub(super) is_limited: bool,
     /// The manager first has to find the process by its search.
     pub(super) is_searched: bool,
+    /// It takes memory and no GPU time.
+    pub(super) is_of_memory: bool,
     /// It applies to a real GPU too. The others need the simulated driver's ioctls or its ledger, or more memory than may be used.
     pub(super) on_real: bool,
 }
@@ -46,8 +50,18 @@ pub(super) struct Attempt {
 impl Attempt {
     const fn new(name: &'static str, program: &'static str, expect: Verdict) -> Self {
         let (arguments, start, neighbour): (&[&str], _, _) = (&[], Start::Hooked, Neighbour::Busy);
-        let (is_limited, is_searched, on_real) = (false, false, true);
-        Self { name, program, arguments, start, neighbour, expect, is_limited, is_searched, on_real }
+        Self {
+            name,
+            program,
+            arguments,
+            start,
+            neighbour,
+            expect,
+            is_limited: false,
+            is_searched: false,
+            is_of_memory: false,
+            on_real: true,
+        }
     }
 
     const fn with(self, arguments: &'static [&'static str]) -> Self {
@@ -64,6 +78,11 @@ impl Attempt {
 
     const fn searched(self) -> Self {
         Self { is_searched: true, ..self }
+    }
+
+    /// On the simulated GPU only: no more memory is taken on a real one than its owner allows.
+    const fn of_memory(self) -> Self {
+        Self { is_of_memory: true, on_real: false, ..self }
     }
 
     const fn simulated_only(self) -> Self {
@@ -90,6 +109,7 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("driver's own functions after attaching", "elf_walk_attached", Blocked),
     Attempt::new("second copy of libcuda", "second_copy", Blocked).with(&["copy-of-libcuda.so"]),
     Attempt::new("dlmopen after attaching", "dlmopen", Blocked).searched(),
+    Attempt::new("kubectl exec", "busy_tenant", Blocked).started(Start::Joining).searched(),
     Attempt::new("fork after initialisation", "fork_after_init", Blocked).searched(),
     Attempt::new("forged attach", "forged_attach", Blocked).started(Start::Unhooked).searched(),
     Attempt::new("descriptors closed", "descriptors_closed", Blocked).searched(),
@@ -97,6 +117,7 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("hook's threads stopped", "tracker_stuck", Blocked),
     Attempt::new("process stops itself with the GPU", "stopped_holder", Blocked),
     Attempt::new("persistent kernel", "persistent_kernel", Blocked),
+    Attempt::new("device-side graph", "device_graph", Blocked).simulated_only(),
     Attempt::new("open capture", "open_capture", Blocked),
     Attempt::new("own ioctl enables channels", "own_ioctls", Blocked)
         .with(&["enable"])
@@ -110,7 +131,13 @@ pub(super) const ALL: &[Attempt] = &[
         .limited()
         .beside(Neighbour::Critical)
         .simulated_only(),
-    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "2147483648"]).simulated_only(),
-    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "2147483648"]).simulated_only(),
-    Attempt::new("forged memory frames", "forged_memory", Open).with(&["939524096"]).simulated_only(),
+    Attempt::new("memory from pools", "memory", Blocked).with(&["pool", "4294967296"]).of_memory(),
+    Attempt::new("managed memory", "memory", Blocked).with(&["managed", "4294967296"]).of_memory(),
+    Attempt::new("IPC import", "ipc_import", Blocked).of_memory(),
+    Attempt::new("modules' global variables", "module_globals", Detected).with(&["3221225472"]).of_memory(),
+    Attempt::new("memory without the hook", "memory", Detected)
+        .with(&["pool", "4294967296"])
+        .started(Start::Unhooked)
+        .of_memory(),
+    Attempt::new("forged memory frames", "forged_memory", Detected).with(&["1073741824"]).of_memory(),
 ];

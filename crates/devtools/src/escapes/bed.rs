@@ -17,14 +17,19 @@ use tonic::transport::Endpoint;
 
 use super::attempts::{Attempt, MEMORY_LIMIT, Neighbour, Start};
 use super::programs::Programs;
+use super::readings::MemoryReports;
 
 /// The simulated GPU.
 const GPU: &str = "GPU-e5ca4e00-89ab-cdef-0123-456789abcdef";
+/// Labels of the pods' processes in the simulator's ledger.
+pub(super) const ATTEMPT: &str = "attempt";
+pub(super) const NEIGHBOUR: &str = "neighbour";
 /// How long a daemon or a program may take until it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running node. Processes are dropped before the bed's directory.
 pub(super) struct EscapeBed {
+    reports: Option<MemoryReports>,
     manager: Option<Process>,
     cgroups: PodCgroups,
     metrics: SocketAddr,
@@ -59,7 +64,7 @@ impl EscapeBed {
         let is_simulated = programs.are_simulated();
         let gpu = if is_simulated { GPU.to_owned() } else { uuid_of_first_gpu()? };
         let metrics = http::free_address()?;
-        let mut node = Self { manager: None, cgroups, metrics, gpu, is_simulated, bed };
+        let mut node = Self { reports: None, manager: None, cgroups, metrics, gpu, is_simulated, bed };
         node.start_manager(manager_flags, attempt, interrupts)?;
         Ok(node)
     }
@@ -89,7 +94,12 @@ impl EscapeBed {
             interrupts.pause()?;
         }
         self.manager = Some(manager);
-        send_clients(&control, clients(attempt))
+        send_clients(&control, clients(attempt))?;
+        if self.is_simulated {
+            let pods = [(ATTEMPT, uid(1)), (NEIGHBOUR, uid(2))];
+            self.reports = Some(MemoryReports::begin(&control, self.bed.gpu(), pods.into())?);
+        }
+        Ok(())
     }
 
     /// A process of pod `n`, whose ledger row is `label`.
@@ -105,7 +115,7 @@ impl EscapeBed {
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", cgroup.display());
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh", "env"]);
-        if start != Start::Unhooked {
+        if !matches!(start, Start::Unhooked | Start::Joining) {
             command.arg(format!("LD_PRELOAD={}", self.bed.hook().display()));
         }
         if let Start::With(name, value) = start {
@@ -143,12 +153,14 @@ impl EscapeBed {
         self.bed.gpu()
     }
 
-    /// Violations that the manager has counted for pod `n`.
-    pub(super) fn violations(&self, n: usize) -> f64 {
+    /// Whether the manager has counted a violation of pod `n`, or schedules a process of it from outside.
+    pub(super) fn is_detected(&self, n: usize) -> bool {
         let pod = format!("pod_uid=\"{}\"", uid(n));
         // A manager that the machine does not run in time answers the next scrape.
         let metrics = Metrics::scrape(self.metrics).unwrap_or_default();
-        metrics.sum("sluice_violations_total", &[&pod]).unwrap_or(0.0)
+        ["sluice_violations_total", "sluice_adopted_processes"]
+            .iter()
+            .any(|name| metrics.sum(name, &[&pod]).is_some_and(|value| value > 0.0))
     }
 
     /// Copies all logs.

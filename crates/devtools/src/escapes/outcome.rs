@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// The program gained something, and no violation was counted within a second.
+    /// The program gained something, and the manager did not detect it within a second.
     Open,
-    /// The manager counted a violation within a second.
+    /// The manager counted a violation within a second, or scheduled a process from outside.
     Detected,
     /// The program gained nothing.
     Blocked,
@@ -22,11 +22,11 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) expect: Verdict,
     pub(super) result: Verdict,
-    /// Time from the attempt to the first violation of its client in the manager's metrics.
+    /// Time from the attempt until the manager had counted a violation of its client, or scheduled a process of it from outside.
     pub(super) detected_ms: Option<u64>,
     /// Part of the GPU's used time that the program had.
     pub(super) gpu_share: f64,
-    /// Device memory beyond the limit of the program's pod.
+    /// Memory beyond the limit of the program's pod, as NVML reports it.
     pub(super) memory_over_bytes: u64,
 }
 

@@ -9,17 +9,17 @@ use sluice_test_bed::{Interrupts, Process};
 
 use super::Arguments;
 use super::attempts::{Attempt, MEMORY_LIMIT, Neighbour, Start};
-use super::bed::EscapeBed;
+use super::bed::{ATTEMPT, EscapeBed, NEIGHBOUR};
 use super::outcome::{Row, Verdict};
 use super::programs::Programs;
 
-/// A violation that is counted later than this after the attempt does not count as detected.
+/// What is found later than this after the attempt does not count as detected.
 const DETECTED_WITHIN: Duration = Duration::from_secs(1);
-/// How long after the attempt the measurement begins.
+/// How long after the attempt the measurement begins, and if the process is searched, after it was found.
 const SETTLED_AFTER: Duration = Duration::from_millis(1_500);
-/// The same if the process is searched: a process without the hook has two seconds to attach, and the search comes once a second.
-const SEARCHED_AFTER: Duration = Duration::from_millis(4_500);
-/// How long the GPU's use is measured.
+/// How long a search may take: a process without the hook has two seconds to attach, and the search comes once a second.
+const FOUND_WITHIN: Duration = Duration::from_millis(4_500);
+/// How long the GPU's use is measured; not at all for an attempt that takes no GPU time.
 const MEASURED: Duration = Duration::from_millis(1_500);
 /// Share of the pod of the attempt, and how much more it may measure.
 const ENTITLED: f64 = 0.3;
@@ -28,9 +28,6 @@ const TOLERANCE: f64 = 0.1;
 const CRITICAL_WAIT_NS: u64 = 2_000_000;
 /// Memory beyond the limit that counts as none: rounding of the driver.
 const MEMORY_TOLERANCE: u64 = 2 << 20;
-
-/// The label of the attempt's processes in the ledger.
-const LABEL: &str = "attempt";
 
 /// Runs an attempt. `None`: the program ended by itself before its attempt, because this GPU's driver does not allow it.
 pub(super) fn run(
@@ -46,10 +43,14 @@ pub(super) fn run(
         Neighbour::Busy => &["2000", "50", "0", "count"],
         Neighbour::Critical => &["100", "1", "5", "count"],
     };
-    let mut neighbour = node.process(2, "neighbour", &victim, load, Start::Hooked)?;
+    let mut neighbour = node.process(2, NEIGHBOUR, &victim, load, Start::Hooked)?;
     node.wait_for_line(&mut neighbour, "ready")?;
     let alone = if node.is_simulated() { None } else { Some(rate(&node)?) };
-    let mut process = node.process(1, LABEL, &program, attempt.arguments, attempt.start)?;
+    let mut hooked = (attempt.start == Start::Joining)
+        .then(|| node.process(1, ATTEMPT, &program, attempt.arguments, Start::Hooked))
+        .transpose()?;
+    hooked.iter_mut().try_for_each(|hooked| node.wait_for_line(hooked, "attempt"))?;
+    let mut process = node.process(1, ATTEMPT, &program, attempt.arguments, attempt.start)?;
     match node.wait_for_line(&mut process, "attempt") {
         Err(_) if !node.is_simulated() => return Ok(None),
         other => other?,
@@ -77,16 +78,21 @@ fn measure(
 ) -> anyhow::Result<Row> {
     let begun = Instant::now();
     let mut detected = None;
-    let settled_after = if attempt.is_searched { SEARCHED_AFTER } else { SETTLED_AFTER };
-    while begun.elapsed() < settled_after {
-        if detected.is_none() && node.violations(1) > 0.0 {
+    let settled_after = |detected: Option<Duration>| match detected {
+        _ if !attempt.is_searched => SETTLED_AFTER,
+        Some(after) => after + SETTLED_AFTER,
+        None => FOUND_WITHIN,
+    };
+    while begun.elapsed() < settled_after(detected) {
+        if detected.is_none() && node.is_detected(1) {
             detected = Some(begun.elapsed());
         }
         interrupts.check()?;
         thread::sleep(Duration::from_millis(20));
     }
     let gain = match alone {
-        None => Gain::by_ledger(node)?,
+        None if attempt.is_of_memory => Gain::by_ledger(node, Duration::ZERO)?,
+        None => Gain::by_ledger(node, MEASURED)?,
         // A real GPU has no ledger: what the neighbour lacks is the attempt's.
         Some(alone) => Gain { gpu_share: 1.0 - rate(node)? / alone.max(1.0), ..Gain::default() },
     };
@@ -119,15 +125,15 @@ struct Gain {
     gpu_share: f64,
     /// Mean time that a kernel of the neighbour waited for the GPU.
     critical_waited_ns: u64,
-    /// Device memory of its processes.
+    /// Device memory of its processes as NVML reports it.
     memory_bytes: u64,
 }
 
 impl Gain {
     /// What the simulator's ledger counts from now on.
-    fn by_ledger(node: &EscapeBed) -> anyhow::Result<Self> {
+    fn by_ledger(node: &EscapeBed, measured: Duration) -> anyhow::Result<Self> {
         let before = Counted::in_ledger(&node.gpu().ledger()?)?;
-        thread::sleep(MEASURED);
+        thread::sleep(measured);
         let after = Counted::in_ledger(&node.gpu().ledger()?)?;
         let used = after.busy_ns - before.busy_ns;
         let kernels = after.kernels - before.kernels;
@@ -151,12 +157,13 @@ struct Counted {
 
 impl Counted {
     fn in_ledger(ledger: &Ledger) -> anyhow::Result<Self> {
-        let attempt = ledger.labels.get(LABEL).context("the ledger has no row of the attempt")?;
-        let neighbour = ledger.by_label("neighbour").context("the ledger has no row of the neighbour")?;
+        let attempt = ledger.labels.get(ATTEMPT).context("the ledger has no row of the attempt")?;
+        let processes = ledger.processes.iter().filter(|row| row.label == ATTEMPT && !row.ended);
+        let neighbour = ledger.by_label(NEIGHBOUR).context("the ledger has no row of the neighbour")?;
         Ok(Self {
             busy_ns: ledger.gpu.busy_ns,
             attempt_ns: attempt.gpu_ns,
-            memory_bytes: attempt.memory_bytes,
+            memory_bytes: processes.map(|row| row.reported_bytes).sum(),
             waited_ns: neighbour.waited_ns,
             kernels: neighbour.kernels_completed,
         })

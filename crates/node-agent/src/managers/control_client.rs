@@ -7,8 +7,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
-    ExceededLimit, ReportMemoryRequest, SetClientsRequest, SnapshotRequest, SnapshotResponse,
-    ViolationsRequest, ViolationsResponse,
+    ExceededLimit, NextReadingRequest, ReportMemoryRequest, SetClientsRequest, SnapshotRequest,
+    SnapshotResponse, ViolationsRequest, ViolationsResponse,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -52,11 +52,12 @@ pub async fn snapshot(socket: &Path, deadline: Duration) -> Result<SnapshotRespo
     .await
 }
 
+/// For questions that the manager answers after 20 s at the latest.
+const NEXT_DEADLINE: Duration = Duration::from_secs(25);
+
 /// The violations after number `after`, as soon as there is one, or an empty answer after 20 s.
 pub(crate) async fn violations(socket: &Path, after: u64) -> Result<ViolationsResponse, ControlError> {
-    /// The manager answers after 20 s at the latest.
-    const DEADLINE: Duration = Duration::from_secs(25);
-    within(DEADLINE, async {
+    within(NEXT_DEADLINE, async {
         let mut manager = connect(socket).await?;
         let answer = manager.violations(ViolationsRequest { after }).await;
         answer.map(tonic::Response::into_inner).map_err(|status| ControlError::Refused(Box::new(status)))
@@ -91,6 +92,18 @@ pub(crate) async fn report_memory(
         let answer = manager.report_memory(request).await;
         answer
             .map(|answer| answer.into_inner().exceeded)
+            .map_err(|status| ControlError::Refused(Box::new(status)))
+    })
+    .await
+}
+
+/// Returns `true` as soon as a process waits for a reading of its memory, `false` after 20 s.
+pub(crate) async fn next_reading(socket: &Path) -> Result<bool, ControlError> {
+    within(NEXT_DEADLINE, async {
+        let mut manager = connect(socket).await?;
+        let answer = manager.next_reading(NextReadingRequest {}).await;
+        answer
+            .map(|answer| answer.into_inner().wanted)
             .map_err(|status| ControlError::Refused(Box::new(status)))
     })
     .await

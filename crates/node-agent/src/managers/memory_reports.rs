@@ -19,6 +19,8 @@ use crate::pods::PodsWatch;
 
 /// Time between two readings.
 const READ_EVERY: Duration = Duration::from_millis(400);
+/// The same if a process waits for a reading. A tenant may start any number of processes, and a reading takes locks of the driver.
+const READ_SPACING: Duration = Duration::from_millis(20);
 /// How long a manager may take to apply a reading. Later the reading is outdated.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
@@ -48,8 +50,18 @@ impl MemoryReports {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut published = PublishedLimits::default();
         let mut failure = None;
+        // Without an answer the manager has its readings all the same.
+        let mut wanted = std::pin::pin!(control_client::next_reading(&socket));
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                answer = &mut wanted => {
+                    wanted.set(control_client::next_reading(&socket));
+                    if !matches!(answer, Ok(true)) {
+                        ticks.tick().await;
+                    }
+                }
+            }
             let begun = Instant::now();
             let read = self.read(&gpu).await;
             let is_failed = read.is_err();
@@ -66,6 +78,7 @@ impl MemoryReports {
             {
                 self.publish(published.update(&request, &exceeded));
             }
+            tokio::time::sleep(READ_SPACING.saturating_sub(begun.elapsed())).await;
         }
     }
 

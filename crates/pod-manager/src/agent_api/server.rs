@@ -7,8 +7,8 @@ use crate::message::{Message, Outdated, Remote};
 use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
-    SnapshotResponse, ViolationsRequest, ViolationsResponse,
+    NextReadingRequest, NextReadingResponse, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
+    SetClientsResponse, SnapshotRequest, SnapshotResponse, ViolationsRequest, ViolationsResponse,
 };
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -20,8 +20,8 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 
-/// How long a question for the next violation waits.
-const NEXT_VIOLATION_WITHIN: Duration = Duration::from_secs(20);
+/// How long a question for the next violation, or for a reading that is wanted, waits.
+const NEXT_WITHIN: Duration = Duration::from_secs(20);
 
 /// Serves on a socket that is published once the event loop has answered for the first time.
 pub(crate) fn start(socket: UnixSocket, remote: Remote) -> Result<SideThread> {
@@ -75,6 +75,20 @@ impl Service {
         let answer = self.remote.ask(question).await;
         answer.ok_or_else(|| Status::unavailable("the event loop does not answer"))
     }
+
+    /// Asks a question that is answered when something happens; `None`: nothing has.
+    async fn ask_next<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<T>) -> Message,
+    ) -> Result<Option<T>, Status> {
+        let (sender, answer) = oneshot::channel();
+        self.remote.send(question(sender));
+        match tokio::time::timeout(NEXT_WITHIN, answer).await {
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(_)) => Err(Status::unavailable("the event loop has ended")),
+            Err(_) => Ok(None),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -101,13 +115,9 @@ impl PodManager for Service {
         request: Request<ViolationsRequest>,
     ) -> Result<Response<ViolationsResponse>, Status> {
         let after = request.into_inner().after;
-        let (sender, answer) = oneshot::channel();
-        self.remote.send(Message::Violations(after, sender));
-        match tokio::time::timeout(NEXT_VIOLATION_WITHIN, answer).await {
-            Ok(Ok(violations)) => Ok(Response::new(violations)),
-            Ok(Err(_)) => Err(Status::unavailable("the event loop has ended")),
-            Err(_) => Ok(Response::new(ViolationsResponse { last: after, violations: Vec::new() })),
-        }
+        let next = self.ask_next(|answer| Message::Violations(after, answer)).await?;
+        let none = || ViolationsResponse { last: after, violations: Vec::new() };
+        Ok(Response::new(next.unwrap_or_else(none)))
     }
 
     async fn snapshot(
@@ -123,5 +133,13 @@ impl PodManager for Service {
     ) -> Result<Response<ReportMemoryResponse>, Status> {
         let reading = request.into_inner().into();
         Ok(Response::new(self.ask(|answer| Message::MemoryReport(reading, answer)).await?))
+    }
+
+    async fn next_reading(
+        &self,
+        _request: Request<NextReadingRequest>,
+    ) -> Result<Response<NextReadingResponse>, Status> {
+        let wanted = self.ask_next(Message::NextReading).await?.is_some();
+        Ok(Response::new(NextReadingResponse { wanted }))
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Process {
     /// The connection that carries grants; for a peer of the old protocol the only one.
     pub(crate) token: Option<ConnectionId>,
     pub(crate) memory: Option<ConnectionId>,
+    /// Its first reservation of memory has come.
+    pub(crate) has_reserved: bool,
     /// QUOTA requests not answered yet.
     pub(crate) unanswered: Vec<i32>,
     /// Only attached processes have pages.
@@ -69,6 +71,7 @@ impl Process {
             pidfd: None,
             token: None,
             memory: None,
+            has_reserved: false,
             unanswered: Vec::new(),
             pages: None,
             wakeups: Wakeups::default(),

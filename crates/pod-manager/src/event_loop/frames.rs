@@ -5,6 +5,7 @@ use crate::channel_groups::Announcement;
 use crate::clients::{MAX_UNANSWERED, Process};
 use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
+use crate::measured_memory::Reservation;
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
@@ -92,7 +93,28 @@ impl EventLoop {
                 let own = self.is_own_process(process, pid);
                 self.connections.answer(id, request.id, ResponseBody::OwnProcess { own })
             }
+            RequestBody::MemUpdate { bytes, allocate: true } => {
+                let reservation = Reservation { connection: id, request: request.id, process, bytes };
+                if self.measured_memory.delay_first(reservation, &mut self.shared) {
+                    return Ok(());
+                }
+                self.handle_common(id, process, request)
+            }
             _ => self.handle_common(id, process, request),
+        }
+    }
+
+    /// Decides the first reservations whose wait for a reading has ended.
+    pub(super) fn decide_first_reservations(&mut self) {
+        for Reservation { connection, request, process, bytes } in
+            self.measured_memory.take_due_reservations(self.shared.io.now())
+        {
+            let client = self.shared.processes.client_of(process);
+            let granted = self.shared.clients.update_memory(process, client, bytes, true);
+            let answer = ResponseBody::MemUpdate { granted };
+            if let Err(reason) = self.connections.answer(connection, request, answer) {
+                self.close(connection, &reason);
+            }
         }
     }
 

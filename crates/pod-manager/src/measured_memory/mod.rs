@@ -3,10 +3,13 @@
 //! The difference is the client's overhead (`sluice_core::memory`). With a resource file a thread of this manager reads NVML
 //! ([`MemoryReader`]). On a node the agent reads NVML for all managers and sends the readings over the control API.
 
+mod first_reservations;
 mod nvml;
 mod reading;
 mod reading_thread;
 
+use first_reservations::FirstReservations;
+pub(crate) use first_reservations::Reservation;
 pub use nvml::NvmlReader;
 pub(crate) use reading::MemoryReading;
 use reading::Sum;
@@ -17,17 +20,30 @@ pub use sluice_process_memory::ProcessMemory;
 use crate::message::Remote;
 use crate::metrics::ReadingOutcome;
 use crate::shared::Shared;
+use crate::violations::ViolationKind;
 use sluice_core::ClientId;
 use sluice_proto::control::{ExceededLimit, ReportMemoryResponse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 /// Time between two readings.
 const READ_INTERVAL_NS: u64 = 400_000_000;
+/// The same if a first reservation waits. A tenant may start any number of processes, and a reading takes locks of the driver.
+const READ_SPACING_NS: u64 = 20_000_000;
+/// Memory above a limit that is no violation: a client that has filled its limit may still load modules, 8 MiB for each of PyTorch's
+/// libraries (H200, docs/benchmarks.md).
+const LATE_MODULES: u64 = 64 << 20;
+/// The same for each process if the limit is below the client's overhead: PyTorch's context and modules took 824 MiB (H200). Such a limit
+/// is reported as too small.
+const CONTEXT_AND_MODULES: u64 = 1 << 30;
 
 /// Reads the memory that each process has on the GPU. A thread of its own calls it, so it may block.
 pub trait MemoryReader: Send {
+    /// Does what takes long and needs to be done once, before the first reading.
+    fn prepare(&mut self) {}
+
     /// All processes on the GPU.
     /// Errors: why there is no reading, in words.
     fn read(&mut self) -> Result<Vec<ProcessMemory>, String>;
@@ -41,6 +57,9 @@ pub(crate) struct MeasuredMemory {
     /// A reading has not ended yet.
     is_reading: bool,
     next_reading: u64,
+    first_reservations: FirstReservations,
+    /// Clients with more memory than their limit, as far as that was counted as a violation.
+    above_limit: BTreeSet<ClientId>,
     /// Clients whose overhead reaches their limit, as far as that was logged.
     exceeded: BTreeSet<ClientId>,
     /// The last failure, as logged.
@@ -53,22 +72,54 @@ impl MeasuredMemory {
         Ok(Self { thread, ..Self::default() })
     }
 
-    /// When the next reading is due. Without processes and without overhead a reading would change nothing.
+    /// When a reading or the end of a reservation's wait is due.
     pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<u64> {
+        self.next_reading(shared).into_iter().chain(self.first_reservations.next_deadline()).min()
+    }
+
+    /// When the next reading is due. Without processes and without overhead a reading would change nothing.
+    fn next_reading(&self, shared: &Shared) -> Option<u64> {
         let may_read = self.thread.is_some() && !self.is_reading;
         let is_needed = !shared.processes.is_empty() || shared.clients.memory.has_overhead();
-        (may_read && is_needed).then_some(self.next_reading)
+        let is_urgent = !self.first_reservations.is_empty();
+        let early = if is_urgent { READ_INTERVAL_NS - READ_SPACING_NS } else { 0 };
+        (may_read && is_needed).then_some(self.next_reading.saturating_sub(early))
     }
 
     /// Begins a reading if one is due.
     pub(crate) fn read_if_due(&mut self, shared: &Shared) {
         let now = shared.io.now();
-        let is_due = self.next_deadline(shared).is_some_and(|next| next <= now);
+        let is_due = self.next_reading(shared).is_some_and(|next| next <= now);
         if let Some(thread) = self.thread.as_ref().filter(|_| is_due) {
             thread.request(now);
             self.is_reading = true;
             self.next_reading = now.saturating_add(READ_INTERVAL_NS);
         }
+    }
+
+    /// Makes a reservation wait if it is the first one of its process and readings come. Returns whether it waits.
+    pub(crate) fn delay_first(&mut self, reservation: Reservation, shared: &mut Shared) -> bool {
+        let now = shared.io.now();
+        let Some(process) = shared.processes.get_mut(reservation.process) else { return false };
+        let is_first = !std::mem::replace(&mut process.has_reserved, true);
+        let reads = match &self.thread {
+            Some(_) => self.failure.is_none(),
+            None => self.first_reservations.agent_reads(now),
+        };
+        if is_first && reads {
+            self.first_reservations.add(reservation, now);
+        }
+        is_first && reads
+    }
+
+    /// The reservations that wait no longer.
+    pub(crate) fn take_due_reservations(&mut self, now: u64) -> Vec<Reservation> {
+        self.first_reservations.take_due(now)
+    }
+
+    /// The agent asks for an answer as soon as a reservation waits for a reading.
+    pub(crate) fn next_wanted(&mut self, question: oneshot::Sender<()>) {
+        self.first_reservations.ask(question);
     }
 
     /// Applies the result of a reading by this manager.
@@ -82,6 +133,7 @@ impl MeasuredMemory {
             }
             Err(why) => {
                 shared.io.metrics.memory_readings.count(ReadingOutcome::Failed);
+                self.first_reservations.give_up();
                 if self.failure.as_ref() != Some(&why) {
                     info!("memory of processes cannot be read, limits cover charges only: {why}");
                     self.failure = Some(why);
@@ -99,6 +151,7 @@ impl MeasuredMemory {
     fn apply(&mut self, reading: &MemoryReading, shared: &mut Shared) -> Vec<ExceededLimit> {
         if reading.is_failed {
             shared.io.metrics.memory_readings.count(ReadingOutcome::Failed);
+            self.first_reservations.give_up();
             return Vec::new();
         }
         let now = shared.io.now();
@@ -108,14 +161,34 @@ impl MeasuredMemory {
         shared.io.metrics.memory_readings.count(outcome);
         let clients: Vec<ClientId> = shared.clients.iter().map(|(id, _)| id).collect();
         self.exceeded.retain(|client| shared.clients.get(*client).is_some());
+        self.above_limit.retain(|client| shared.clients.get(*client).is_some());
+        self.first_reservations.reading_applied(reading.taken_ns(now));
         let none = || Sum::empty(reading.taken_ns(now));
         let measured = clients.into_iter().map(|id| (id, sums.remove(&id).unwrap_or_else(none)));
         let measured: BTreeMap<ClientId, Sum> = measured.filter(|(_, sum)| sum.is_complete).collect();
         let exceeded = measured.iter().filter_map(|(id, sum)| {
             shared.clients.memory.measure(*id, &sum.reading, now);
+            self.check_excess(*id, sum, shared);
             self.check_limit(*id, sum, shared)
         });
         exceeded.collect()
+    }
+
+    /// Counts a violation when a client begins to have more memory than its limit.
+    fn check_excess(&mut self, id: ClientId, sum: &Sum, shared: &mut Shared) {
+        // The limit of a removed client is 0, and its processes may still run.
+        if shared.clients.get(id).is_none_or(|client| client.removed) {
+            return;
+        }
+        let excess = shared.clients.memory.excess(id);
+        let has_room = shared.clients.memory.client(id).is_some_and(|of| of.overhead < of.limit);
+        let tolerated = if has_room { LATE_MODULES } else { CONTEXT_AND_MODULES * sum.processes };
+        if excess <= tolerated {
+            self.above_limit.remove(&id);
+        } else if self.above_limit.insert(id) {
+            let what = format!("the GPU has {} MiB more of the client's memory than its limit", excess >> 20);
+            shared.record_violation(id, Some(sum.largest.0), ViolationKind::MemoryLimit, &what);
+        }
     }
 
     /// Logs once that a client's overhead alone reaches its limit, so that no allocation succeeds.

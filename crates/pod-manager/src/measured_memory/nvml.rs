@@ -1,4 +1,4 @@
-//! Readings by NVML. The library is loaded at the first reading, so a machine without a driver yields errors and no crash.
+//! Readings by NVML. The library is loaded when it is first needed, so a machine without a driver yields errors and no crash.
 
 use super::{MemoryReader, ProcessMemory};
 use nvml_wrapper::error::NvmlError;
@@ -53,6 +53,12 @@ fn device<'a>(library: &'a Nvml, gpu: Option<&str>) -> Result<Device<'a>, String
 }
 
 impl MemoryReader for NvmlReader {
+    /// Loads the library: a first reservation waits for the first reading. A failure is reported by the first reading, which tries again.
+    fn prepare(&mut self) {
+        let _ = self.library();
+        self.load_failure = None;
+    }
+
     fn read(&mut self) -> Result<Vec<ProcessMemory>, String> {
         let gpu = self.gpu.clone();
         let library = self.library()?;

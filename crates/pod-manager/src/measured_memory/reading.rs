@@ -39,6 +39,8 @@ pub(super) struct Sum {
     pub(super) reading: Reading,
     /// Whether the driver has reported the memory of each process.
     pub(super) is_complete: bool,
+    /// Number of processes.
+    pub(super) processes: u64,
     /// The process with the most memory: its pid and its bytes.
     pub(super) largest: (i32, u64),
 }
@@ -47,10 +49,11 @@ impl Sum {
     /// The client has no process on the GPU.
     pub(super) fn empty(taken_ns: u64) -> Self {
         let reading = Reading { taken_ns, ..Reading::default() };
-        Self { reading, is_complete: true, largest: (0, 0) }
+        Self { reading, is_complete: true, processes: 0, largest: (0, 0) }
     }
 
     fn add(&mut self, memory: ProcessMemory, process: Option<ProcessId>) {
+        self.processes += 1;
         let Some(bytes) = memory.bytes else {
             self.is_complete = false;
             return;

@@ -25,6 +25,7 @@ impl ReadingThread {
     pub(super) fn start(mut reader: Box<dyn MemoryReader>, remote: Remote) -> io::Result<Self> {
         let (sender, requests) = channel::<u64>();
         let read = move || {
+            reader.prepare();
             for taken_ns in requests {
                 remote.send(Message::MemoryRead(ReadingResult { taken_ns, processes: reader.read() }));
             }

@@ -31,12 +31,21 @@ pub(crate) enum ViolationKind {
     TimeSlice,
     /// The page that an attached process maps as its grant page is not the one that the manager has sent.
     GrantPage,
+    /// The client's processes have more memory on the GPU than its limit: charges that were released falsely, memory of processes without
+    /// the hook, large global variables, or contexts that began near the limit.
+    MemoryLimit,
 }
 
 impl ViolationKind {
     /// All labels, in the order of [`Self::index`].
-    pub(crate) const LABELS: [&'static str; 5] =
-        ["unannounced_groups", "too_many_descriptors", "stopped_group_ran", "time_slice", "grant_page"];
+    pub(crate) const LABELS: [&'static str; 6] = [
+        "unannounced_groups",
+        "too_many_descriptors",
+        "stopped_group_ran",
+        "time_slice",
+        "grant_page",
+        "memory_limit",
+    ];
 
     /// Index in [`Self::LABELS`].
     pub(crate) const fn index(self) -> usize {

@@ -3,7 +3,7 @@
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::hook::{Hook, Line};
 use crate::support::memory::FakeMemory;
-use crate::support::{GIB, MS, World, until};
+use crate::support::{GIB, MIB, MS, World, until};
 use sluice_comm::RequestBody;
 use sluice_proto::control::{ProcessMemory, ReportMemoryRequest};
 
@@ -14,6 +14,14 @@ fn measuring() -> (World, FakeMemory) {
     world.memory = Some(memory.clone());
     world.start();
     (world, memory)
+}
+
+/// A process of a client, whose attach is no longer the cause of a reading.
+fn process(world: &World, client: &str) -> Hook {
+    let process = world.process(client);
+    world.settle();
+    world.advance(20 * MS);
+    process
 }
 
 fn readings(world: &World, outcome: &str) -> f64 {
@@ -38,7 +46,7 @@ fn pid(hook: &Hook) -> i32 {
 #[test]
 fn memory_beyond_the_charges_counts_towards_the_limit_and_is_shown_as_used() {
     let (world, memory) = measuring();
-    let mut process = world.process("be-a");
+    let mut process = process(&world, "be-a");
     assert!(process.reserve(GIB));
     memory.set(pid(&process), Some(3 * GIB));
     read(&world, "complete");
@@ -50,9 +58,105 @@ fn memory_beyond_the_charges_counts_towards_the_limit_and_is_shown_as_used() {
 }
 
 #[test]
+fn first_reservation_of_a_process_counts_its_context() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "lc");
+    let readings = memory.readings();
+    memory.set(pid(&process), Some(GIB / 2));
+    assert!(!process.reserve(GIB / 2 + 1), "the limit is 1 GiB");
+    assert!(process.reserve(GIB / 2));
+    assert_eq!(memory.readings(), readings + 1);
+}
+
+#[test]
+fn first_reservation_waits_for_a_reading_that_began_after_it() {
+    let (world, memory) = measuring();
+    let (mut first, mut second) = (process(&world, "be-a"), process(&world, "lc"));
+    assert!(first.reserve(1));
+    memory.set(pid(&second), Some(GIB));
+    world.advance(MS);
+    second.memory.send(RequestBody::MemUpdate { bytes: 1, allocate: true });
+    world.settle();
+    assert!(second.memory.is_silent(), "readings keep a distance of 20 ms");
+    world.advance(19 * MS);
+    assert!(!second.granted_memory());
+}
+
+#[test]
+fn first_reservation_waits_100_ms_for_a_driver_that_does_not_answer() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "lc");
+    memory.set(pid(&process), Some(GIB));
+    memory.block(true);
+    process.memory.send(RequestBody::MemUpdate { bytes: GIB, allocate: true });
+    world.settle();
+    world.advance(99 * MS);
+    world.settle();
+    assert!(process.memory.is_silent());
+    world.advance(MS);
+    assert!(process.granted_memory());
+    memory.block(false);
+}
+
+#[test]
+fn first_reservation_waits_for_the_reading_that_the_agent_is_asked_for() {
+    let world = World::for_agent(|_| {});
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1))]);
+    assert_eq!(report(&mut agent, &[]), []);
+    let mut process = world.process_of(&uid(1));
+    world.advance(10 * MS);
+    process.memory.send(RequestBody::MemUpdate { bytes: GIB, allocate: true });
+    assert!(agent.next_reading());
+    assert!(process.memory.is_silent());
+    assert_eq!(report(&mut agent, &[(process.process.pid, &uid(1), GIB / 2)]), []);
+    assert!(process.memory.is_silent(), "that reading began 10 ms ago, before the reservation came");
+    world.advance(20 * MS);
+    assert_eq!(report(&mut agent, &[(process.process.pid, &uid(1), GIB / 2)]), []);
+    assert!(!process.granted_memory());
+}
+
+fn violations(world: &World, client: &str) -> f64 {
+    let series = format!("sluice_violations_total{{client=\"{client}\",kind=\"memory_limit\"}}");
+    world.metric(&series).unwrap()
+}
+
+#[test]
+fn memory_above_the_limit_is_a_violation_once() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "be-a");
+    assert!(process.reserve(8 * GIB));
+    for (bytes, expected) in [
+        // Modules that are loaded late.
+        (8 * GIB + 64 * MIB, 0.0),
+        (9 * GIB, 1.0),
+        (10 * GIB, 1.0),
+        (8 * GIB, 1.0),
+        (9 * GIB, 2.0),
+    ] {
+        memory.set(pid(&process), Some(bytes));
+        read(&world, "complete");
+        read(&world, "complete");
+        assert_eq!(violations(&world, "be-a"), expected, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn context_above_a_small_limit_is_no_violation() {
+    let (world, memory) = measuring();
+    let process = process(&world, "lc");
+    memory.set(pid(&process), Some(2 * GIB));
+    read(&world, "complete");
+    assert_eq!(violations(&world, "lc"), 0.0, "1 GiB above the limit of 1 GiB");
+    memory.set(pid(&process), Some(2 * GIB + MIB));
+    read(&world, "complete");
+    assert_eq!(violations(&world, "lc"), 1.0);
+}
+
+#[test]
 fn memory_that_was_released_falsely_is_found_by_the_second_reading() {
     let (world, memory) = measuring();
-    let mut process = world.process("lc");
+    let mut process = process(&world, "lc");
     assert!(process.reserve(GIB));
     memory.set(pid(&process), Some(GIB));
     read(&world, "complete");
@@ -71,7 +175,7 @@ fn memory_that_was_released_falsely_is_found_by_the_second_reading() {
 #[test]
 fn process_of_which_the_driver_reports_no_memory_keeps_the_overhead_of_its_client() {
     let (world, memory) = measuring();
-    let mut process = world.process("be-a");
+    let mut process = process(&world, "be-a");
     memory.set(pid(&process), Some(GIB));
     read(&world, "complete");
     memory.set(pid(&process), None);
@@ -85,7 +189,7 @@ fn process_of_which_the_driver_reports_no_memory_keeps_the_overhead_of_its_clien
 #[test]
 fn overhead_of_a_process_ends_with_it() {
     let (world, memory) = measuring();
-    let (first, mut second) = (world.process("be-a"), world.process("be-a"));
+    let (first, mut second) = (process(&world, "be-a"), process(&world, "be-a"));
     memory.set(pid(&first), Some(2 * GIB));
     memory.set(pid(&second), Some(GIB));
     read(&world, "complete");
@@ -106,7 +210,7 @@ fn memory_is_not_read_while_there_is_no_process() {
 #[test]
 fn overhead_without_a_process_ends_with_the_next_reading() {
     let (world, memory) = measuring();
-    let mut process = world.process("be-a");
+    let mut process = process(&world, "be-a");
     memory.set(pid(&process), Some(2 * GIB));
     read(&world, "complete");
     assert!(process.reserve(GIB));
@@ -127,7 +231,7 @@ fn overhead_without_a_process_ends_with_the_next_reading() {
 #[test]
 fn memory_of_an_attached_process_is_not_counted_for_a_client_that_a_connection_of_it_names() {
     let (world, memory) = measuring();
-    let mut process = world.process("be-a");
+    let mut process = process(&world, "be-a");
     let mut raw = Line::open(&world.socket(), &process.process, "be-b").unwrap();
     raw.ask(RequestBody::MemLimit);
     memory.set(pid(&process), Some(GIB));
@@ -136,6 +240,7 @@ fn memory_of_an_attached_process_is_not_counted_for_a_client_that_a_connection_o
     assert_eq!(process.account().0, GIB);
 }
 
+/// Reports a reading that began 10 ms ago. Returns the limits that it exceeds.
 fn report(agent: &mut Agent, processes: &[(i32, &str, u64)]) -> Vec<(String, i32, u64)> {
     let processes = processes.iter().map(|(pid, pod_uid, bytes)| ProcessMemory {
         pid: *pid,
@@ -191,7 +296,11 @@ fn limit_below_the_cost_of_a_context_is_reported_with_the_process() {
     assert_eq!(report(&mut agent, &[(pid, &uid, GIB - 1)]), []);
     let exceeded = vec![(uid.clone(), pid, GIB)];
     assert_eq!(report(&mut agent, &[(pid, &uid, GIB)]), exceeded);
-    assert!(!process.reserve(1));
+    process.memory.send(RequestBody::MemUpdate { bytes: 1, allocate: true });
+    world.settle();
+    // No further reading comes.
+    world.advance(100 * MS);
+    assert!(!process.granted_memory());
     assert_eq!(report(&mut agent, &[(pid, &uid, GIB / 2)]), []);
     assert!(process.reserve(GIB / 2));
 }

@@ -5,8 +5,8 @@ use super::{World, until};
 use sluice_pod_manager::ClientSource;
 use sluice_proto::control::pod_manager_client::PodManagerClient;
 use sluice_proto::control::{
-    Class, Client, ClientUsage, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
-    SnapshotRequest, SnapshotResponse, Violation, ViolationsRequest,
+    Class, Client, ClientUsage, NextReadingRequest, ReportMemoryRequest, ReportMemoryResponse,
+    SetClientsRequest, SnapshotRequest, SnapshotResponse, Violation, ViolationsRequest,
 };
 use std::path::{Path, PathBuf};
 use tonic::Status;
@@ -92,6 +92,11 @@ impl Agent {
     /// Sends a reading of the memory of processes.
     pub fn report_memory(&mut self, request: ReportMemoryRequest) -> ReportMemoryResponse {
         self.runtime.block_on(self.client.report_memory(request)).unwrap().into_inner()
+    }
+
+    /// Asks whether a reading is wanted. Returns once it is.
+    pub fn next_reading(&mut self) -> bool {
+        self.runtime.block_on(self.client.next_reading(NextReadingRequest {})).unwrap().into_inner().wanted
     }
 
     /// What a pod has had; `None` if it is no client.

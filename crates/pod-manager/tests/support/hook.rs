@@ -274,7 +274,13 @@ impl Hook {
     }
 
     fn update(&mut self, bytes: u64, allocate: bool) -> bool {
-        match self.memory.ask(RequestBody::MemUpdate { bytes, allocate }) {
+        self.memory.send(RequestBody::MemUpdate { bytes, allocate });
+        self.granted_memory()
+    }
+
+    /// The answer to a reservation or a release.
+    pub fn granted_memory(&mut self) -> bool {
+        match self.memory.receive(RequestKind::MemUpdate).unwrap().body {
             ResponseBody::MemUpdate { granted } => granted,
             other => panic!("{other:?}"),
         }

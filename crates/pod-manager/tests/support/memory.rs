@@ -9,6 +9,7 @@ struct State {
     processes: BTreeMap<i32, Option<u64>>,
     readings: u64,
     fails: bool,
+    blocks: bool,
 }
 
 /// Reports the processes that the test has set.
@@ -25,6 +26,11 @@ impl FakeMemory {
         self.0.lock().unwrap().fails = fails;
     }
 
+    /// Whether readings do not return.
+    pub fn block(&self, blocks: bool) {
+        self.0.lock().unwrap().blocks = blocks;
+    }
+
     /// Readings so far.
     pub fn readings(&self) -> u64 {
         self.0.lock().unwrap().readings
@@ -35,6 +41,11 @@ impl MemoryReader for FakeMemory {
     fn read(&mut self) -> Result<Vec<ProcessMemory>, String> {
         let mut state = self.0.lock().unwrap();
         state.readings += 1;
+        while state.blocks {
+            drop(state);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            state = self.0.lock().unwrap();
+        }
         if state.fails {
             return Err("the test fails it".into());
         }

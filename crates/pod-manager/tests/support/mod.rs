@@ -27,6 +27,7 @@ use tempfile::TempDir;
 /// One millisecond in nanoseconds.
 pub const MS: u64 = 1_000_000;
 /// One gibibyte.
+pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
 /// Most tests advance the clock in one step, which is not to count as a stop of the manager.

@@ -1,6 +1,6 @@
 //! Arrays and mipmapped arrays: memory that is addressed by elements.
 
-pub(crate) use super::vmm::*;
+pub(crate) use super::ipc::*;
 
 use crate::border::{Ptr, Span, Status};
 use crate::state::array::{Array, Mipmap, Shape};

@@ -29,10 +29,18 @@ fn add_graph(out: Ptr<CUgraph>, nodes: Vec<GraphNode>) -> Status {
     out.write_handle(driver()?.graphs.add(|handle| GraphObject { handle, nodes: Mutex::new(nodes) }).handle)
 }
 
-fn instantiate(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>) -> Status {
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`.
+const DEVICE_LAUNCH: u64 = 4;
+
+/// Kernels of the simulated GPU have no code that could launch a graph. So a graph that the device may launch is one that launches itself.
+fn instantiate(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, flags: u64) -> Status {
     let context = current()?;
     let nodes = lock(&graph(of)?.nodes).clone();
-    let mut made = Exec::new(0, &context, nodes)?;
+    let relaunches = flags & DEVICE_LAUNCH != 0;
+    if relaunches && nodes.iter().any(|node| matches!(node.body, Body::Host(_))) {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    let mut made = Exec::new(0, &context, nodes, relaunches)?;
     let exec = driver()?.execs.add(|handle| {
         made.handle = handle;
         made
@@ -103,7 +111,7 @@ pub(crate) fn cuGraphInstantiate_v2(
     _log: Ptr<c_char>,
     _log_len: usize,
 ) -> Status {
-    instantiate(handle, of)
+    instantiate(handle, of, 0)
 }
 
 fn launch(exec: &Exec, stream: &Arc<Stream>) -> Status {
@@ -125,7 +133,7 @@ with_twin! {
     fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, _params: Ptr<CUDA_GRAPH_INSTANTIATE_PARAMS>
     ) |_null|
-        = instantiate(handle, of);
+        = instantiate(handle, of, 0);
 }
 
 fn begin(on: Ptr<CUstream_st>, null: Null, mode: CUstreamCaptureMode) -> Status {
@@ -206,8 +214,8 @@ functions! {
     fn cuGraphClone(handle: Ptr<CUgraph>, of: Ptr<CUgraph_st>) = add_graph(handle, lock(&graph(of)?.nodes).clone());
     fn cuGraphDestroy(of: Ptr<CUgraph_st>)
         = driver()?.graphs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_VALUE);
-    fn cuGraphInstantiateWithFlags(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, _flags: u64)
-        = instantiate(handle, of);
+    fn cuGraphInstantiateWithFlags(handle: Ptr<CUgraphExec>, of: Ptr<CUgraph_st>, flags: u64)
+        = instantiate(handle, of, flags);
     fn cuGraphExecDestroy(of: Ptr<CUgraphExec_st>)
         = driver()?.execs.remove(of.address()).map(drop).ok_or(CUresult::ERROR_INVALID_HANDLE);
 }

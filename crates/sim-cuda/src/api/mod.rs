@@ -11,6 +11,7 @@ mod copy2d;
 mod device;
 mod fallback;
 mod graph;
+mod ipc;
 mod launch;
 mod memop;
 mod memory;

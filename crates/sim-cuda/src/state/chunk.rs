@@ -44,6 +44,7 @@ impl Memory {
             flags: 0,
             mapping: Some(mapping),
             is_backed: false.into(),
+            exported: Default::default(),
         });
         Ok(address)
     }

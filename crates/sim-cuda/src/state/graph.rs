@@ -10,6 +10,7 @@ use sluice_sim::client;
 use sluice_sim::client::StreamCommand;
 use sluice_sim::engine::{Node, Work};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone)]
@@ -54,7 +55,13 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    pub(crate) fn new(handle: usize, context: &Context, nodes: Vec<GraphNode>) -> Result<Self, CUresult> {
+    /// `relaunches`: its device part begins again at its end.
+    pub(crate) fn new(
+        handle: usize,
+        context: &Context,
+        nodes: Vec<GraphNode>,
+        relaunches: bool,
+    ) -> Result<Self, CUresult> {
         let device = context.device.clone();
         let mut parts = Vec::new();
         let mut begin = 0;
@@ -62,7 +69,7 @@ impl Exec {
             let is_host = |node: &GraphNode| matches!(node.body, Body::Host(_));
             let end = nodes[begin..].iter().position(is_host).map_or(nodes.len(), |offset| begin + offset);
             if end > begin {
-                parts.push(device_part(&device, &nodes, begin, end)?);
+                parts.push(device_part(&device, &nodes, begin..end, relaunches)?);
             }
             if let Some(Body::Host(call)) = nodes.get(end).map(|node| &node.body) {
                 parts.push(Part::Host(*call));
@@ -89,7 +96,12 @@ impl Exec {
     }
 }
 
-fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -> Result<Part, CUresult> {
+fn device_part(
+    device: &Device,
+    nodes: &[GraphNode],
+    Range { start: begin, end }: Range<usize>,
+    relaunches: bool,
+) -> Result<Part, CUresult> {
     let mut known: Vec<Node> = Vec::new();
     let mut effects = Vec::new();
     for (index, node) in nodes[begin..end].iter().enumerate() {
@@ -100,7 +112,7 @@ fn device_part(device: &Device, nodes: &[GraphNode], begin: usize, end: usize) -
             known[dependency - begin].successors.push(index);
         }
     }
-    let graph = device.gpu.add_graph(known).map_err(status_of)?;
+    let graph = device.gpu.add_graph(known, relaunches).map_err(status_of)?;
     Ok(Part::Device { graph, effects })
 }
 

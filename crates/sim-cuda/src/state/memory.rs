@@ -9,6 +9,7 @@ use super::{lock, status_of};
 use crate::border::{Span, Status};
 use sluice_driver_api::CUresult;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +39,8 @@ pub(crate) enum Origin {
     Registered,
     /// cuMemAddressReserve: addresses into which chunks are mapped.
     Reserved,
+    /// cuIpcOpenMemHandle: memory of another process.
+    Imported,
     /// The memory of an array or a mipmapped array; the program does not know its address.
     Array,
 }
@@ -76,6 +79,8 @@ pub(crate) struct Piece {
     pub(super) mapping: Option<Mapping>,
     /// Whether memory of a graph is counted.
     pub(super) is_backed: AtomicBool,
+    /// The file that has its memory since it was exported to other processes.
+    pub(super) exported: Mutex<Option<File>>,
 }
 
 impl Piece {
@@ -151,6 +156,7 @@ impl Memory {
             flags,
             mapping: Some(mapping),
             is_backed: AtomicBool::new(false),
+            exported: Mutex::default(),
         });
         Ok(address)
     }
@@ -189,6 +195,7 @@ impl Memory {
             flags,
             mapping: None,
             is_backed,
+            exported: Mutex::default(),
         });
         Ok(())
     }

@@ -9,6 +9,7 @@ pub(crate) mod graph;
 pub(crate) mod groups;
 pub(crate) mod host;
 pub(crate) mod ioctl;
+pub(crate) mod ipc;
 pub(crate) mod limits;
 pub(crate) mod mapping;
 pub(crate) mod memory;

@@ -178,9 +178,9 @@ impl Gpu {
         usize::try_from(number).map_err(|_| GpuError::Exhausted)
     }
 
-    /// Registers a graph, in topological order, and returns its number.
-    pub fn add_graph(&self, nodes: Vec<Node>) -> Result<u64, GpuError> {
-        self.ask_number(&Request::AddGraph { nodes })
+    /// Registers a graph, in topological order, and returns its number. `relaunches`: once launched it begins again at its end, for ever.
+    pub fn add_graph(&self, nodes: Vec<Node>, relaunches: bool) -> Result<u64, GpuError> {
+        self.ask_number(&Request::AddGraph { nodes, relaunches })
     }
 
     /// Removes a graph. It must not be launched again.

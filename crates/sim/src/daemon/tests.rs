@@ -196,7 +196,7 @@ fn graph_runs_as_one_command_and_counts_its_kernels() {
         Node { work, successors: vec![2] },
         Node { work, successors: vec![] },
     ];
-    let graph = process.gpu.add_graph(nodes).unwrap();
+    let graph = process.gpu.add_graph(nodes, false).unwrap();
     for _ in 0..10 {
         stream.submit(StreamCommand::Graph(graph), None).unwrap();
     }
@@ -205,7 +205,26 @@ fn graph_runs_as_one_command_and_counts_its_kernels() {
     // Two of the three kernels run side by side.
     assert_eq!((row.kernels_completed, row.gpu_ns, row.kernel_ns), (30, 1_000_000, 1_500_000));
     let backwards = vec![Node { work, successors: vec![0] }];
-    assert!(matches!(process.gpu.add_graph(backwards), Err(GpuError::Refused(_))));
+    assert!(matches!(process.gpu.add_graph(backwards, false), Err(GpuError::Refused(_))));
+}
+
+#[test]
+fn graph_that_relaunches_itself_runs_until_its_process_ends() {
+    let bench = daemon();
+    let process = bench.process("me");
+    let stream = process.stream(StreamKind::Blocking);
+    let work = Work::Kernel { ns: 50_000, sms: 66, name: process.name };
+    let nodes = vec![Node { work, successors: vec![1] }, Node { work, successors: vec![] }];
+    let graph = process.gpu.add_graph(nodes, true).unwrap();
+    stream.submit(StreamCommand::Graph(graph), None).unwrap();
+    while bench.row("me").kernels_completed < 20 {
+        std::thread::yield_now();
+    }
+    let empty = vec![Node { work: Work::Empty, successors: vec![] }];
+    let ends = process.gpu.add_graph(empty, true).unwrap();
+    let other = process.stream(StreamKind::NonBlocking);
+    other.submit(StreamCommand::Graph(ends), None).unwrap();
+    process.gpu.wait_for(other.mark()).unwrap();
 }
 
 #[test]

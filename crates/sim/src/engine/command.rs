@@ -152,11 +152,14 @@ pub struct Graph {
     pub(super) indegrees: Vec<usize>,
     longest_ns: u64,
     kernels: u64,
+    /// Begins again at its end, for ever.
+    pub(super) relaunches: bool,
 }
 
 impl Graph {
-    /// A graph of nodes in topological order; `None` if a successor does not come later than its node.
-    pub fn new(nodes: Vec<Node>) -> Option<Self> {
+    /// A graph of nodes in topological order; `None` if a successor does not come later than its node. `relaunches`: its last kernel launches
+    /// the graph again, as one can that is instantiated for launches by the device. A graph without kernels has none that could.
+    pub fn new(nodes: Vec<Node>, relaunches: bool) -> Option<Self> {
         let mut indegrees = vec![0usize; nodes.len()];
         let mut begins = vec![0u64; nodes.len()];
         let mut longest_ns = 0;
@@ -172,7 +175,7 @@ impl Graph {
             }
         }
         let kernels = nodes.iter().filter(|node| node.work.is_kernel()).count() as u64;
-        Some(Self { nodes, indegrees, longest_ns, kernels })
+        Some(Self { nodes, indegrees, longest_ns, kernels, relaunches: relaunches && kernels > 0 })
     }
 }
 

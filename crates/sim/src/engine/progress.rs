@@ -174,6 +174,11 @@ impl Engine {
     pub(super) fn complete_if_done(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let done = |op: &mut Op| matches!(op.progress, Progress::Begun { left: 0, .. });
+        let relaunches =
+            |op: &mut Op| matches!(&op.command, Command::Graph(graph) if graph.relaunches) && done(op);
+        if stream.queue.front_mut().is_some_and(relaunches) {
+            return self.begin(id);
+        }
         let Some(op) = stream.queue.pop_front_if(done) else { return };
         stream.completed = op.seq;
         self.advanced.push(Advanced { stream: id, seq: op.seq });

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// Version of everything between client and daemon; the two are built together.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The longest message, in bytes.
 pub(crate) const LONGEST: usize = 64 << 20;
 
@@ -36,8 +36,8 @@ pub(crate) enum Request {
     Memory,
     /// Queries the index of a kernel's name.
     Name { name: String },
-    /// Registers a graph, by its nodes in topological order. The answer is its number.
-    AddGraph { nodes: Vec<Node> },
+    /// Registers a graph, by its nodes in topological order. The answer is its number. `relaunches`: it begins again at its end.
+    AddGraph { nodes: Vec<Node>, relaunches: bool },
     /// Removes a graph.
     DropGraph { graph: u64 },
     /// Queries the properties of the GPU.

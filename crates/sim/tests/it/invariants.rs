@@ -120,7 +120,7 @@ impl World {
                 let copy = Work::Copy { engine: CopyEngine::ToHost, bytes };
                 let nodes =
                     vec![node(half, vec![2]), node(half, vec![2]), node(half, vec![]), node(copy, vec![])];
-                Command::Graph(Arc::new(Graph::new(nodes).expect("successors come later")))
+                Command::Graph(Arc::new(Graph::new(nodes, false).expect("successors come later")))
             }
         };
         let own_last = self.last(index);

@@ -108,7 +108,8 @@ fn copy_then_graph(lead_us: u64, same_stream: bool, holds: u32) -> f64 {
         work: kernel,
         successors: if index < 19 { vec![index + 1] } else { Vec::new() },
     });
-    let graph = Arc::new(sluice_sim::engine::Graph::new(nodes.collect()).expect("successors come later"));
+    let graph =
+        Arc::new(sluice_sim::engine::Graph::new(nodes.collect(), false).expect("successors come later"));
     let mut latencies = Vec::new();
     for ticket in 1..=100 {
         let at = u64::from(ticket) * 10 * MS;

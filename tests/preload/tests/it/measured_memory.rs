@@ -53,6 +53,22 @@ fn global_variables_of_a_module_count_towards_the_limit_and_end_with_the_process
     wait_for_overhead(&node, "globals", 0);
 }
 
+/// Nothing of the process was read before its first allocation.
+#[test]
+fn program_that_fills_its_limit_at_once_does_not_exceed_it_by_its_context() {
+    let _lock = shared();
+    let limit = 1024 * MIB;
+    let node = measuring(&[("filler", limit)]).start();
+    let mut tenant = node.tenant("filler", "tenant").start();
+    tenant.expect("ready");
+    let mut taken = 0;
+    while tenant.ask(&format!("take alloc {}", 30 * MIB)).starts_with("took") {
+        taken += 1;
+    }
+    assert_eq!(taken, 17, "510 MiB beside a context");
+    assert!(node.row(&tenant).reported_bytes <= limit + 2 * MIB);
+}
+
 #[test]
 fn contexts_of_ten_clients_do_not_exhaust_the_gpu() {
     let _lock = shared();
@@ -77,8 +93,7 @@ fn limit_below_the_cost_of_a_context_is_logged_with_the_process() {
     let node = measuring(&[("small", 256 * MIB)]).start();
     let mut tenant = node.tenant("small", "tenant").start();
     tenant.expect("ready");
-    // Before the first reading nothing is known of the context.
-    eventually("a refusal", || (tenant.ask("take alloc 1") == REFUSED).then_some(()));
+    assert_eq!(tenant.ask("take alloc 1"), REFUSED);
     let line = node.logged(&["memory limit is reached", "small"]);
     assert!(line.contains(&tenant.pid().to_string()) && line.contains(&(256 * MIB).to_string()), "{line}");
     assert_eq!(tenant.ask("take alloc 1"), REFUSED);
@@ -115,6 +130,7 @@ fn tenant_that_releases_its_charge_and_keeps_its_memory_is_refused_more() {
     eventually("a refusal", || (!update(1, true) || !update(1, false)).then_some(()));
     assert!(readings(&node) <= before + 4.0, "a reading or two after the forgery show it");
     wait_for_overhead(&node, "forger", taken * MIB);
+    node.expect_violation("memory_limit");
 }
 
 /// NVML reports the memory as it was 150 ms before. The program allocates all that its limit allows, frees it and allocates it again,

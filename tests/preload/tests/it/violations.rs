@@ -10,12 +10,12 @@ fn program_that_enables_its_channels_is_stopped_and_the_others_have_their_shares
     // How often the program enables its channels, and the checks, follow the real clock.
     let _lock = exclusive();
     let clients = "clients:\n  - { name: limited, request: 0.3, limit: 0.5, memory: 2Gi }\n  - { name: other, request: 0.7, memory: 1Gi }\n";
-    let node = Node::with(clients).manager_arguments("--controls simulated").with_violations().start();
+    let node = Node::with(clients).manager_arguments("--controls simulated").start();
     // An honest process of the same client, and another client.
     let tenants = tenant::busy(&node, &["limited", "other"], "2000 50");
     let mut violator = node.tenant("limited", "own_ioctls").arguments("enable").start();
     violator.expect("attempt");
-    node.logged(&["violation: ", "stopped_group_ran"]);
+    node.expect_violation("stopped_group_ran");
     let line = node.logged(&["violation: ", "the process is stopped for 10 s"]);
     assert!(line.contains(&format!("pid={}", violator.pid())), "{line}");
     assert_eq!(node.metric("sluice_stopped_processes", "limited"), 1.0);

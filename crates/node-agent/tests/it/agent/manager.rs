@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, Preemptions, Process,
-    ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest,
-    SnapshotResponse, Steering, Violation, ViolationsRequest, ViolationsResponse,
+    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, NextReadingRequest,
+    NextReadingResponse, Preemptions, Process, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
+    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering, Violation, ViolationsRequest,
+    ViolationsResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -33,6 +34,9 @@ pub struct Manager {
     /// The last reading of memory, and the answer to each.
     reading: Arc<watch::Sender<ReportMemoryRequest>>,
     exceeded: Arc<watch::Sender<Vec<ExceededLimit>>>,
+    /// Questions for the next reading so far, and how many of them may be answered.
+    asked: Arc<watch::Sender<usize>>,
+    wanted: Arc<watch::Sender<usize>>,
     behaviour: Arc<AtomicU8>,
     violations: Arc<watch::Sender<Vec<Violation>>>,
 }
@@ -45,6 +49,8 @@ impl Manager {
             received: Arc::new(watch::Sender::default()),
             reading: Arc::new(watch::Sender::default()),
             exceeded: Arc::new(watch::Sender::default()),
+            asked: Arc::new(watch::Sender::default()),
+            wanted: Arc::new(watch::Sender::default()),
             behaviour: Arc::default(),
             violations: Arc::new(watch::Sender::default()),
         };
@@ -57,6 +63,14 @@ impl Manager {
 
     pub fn received(&self) -> watch::Receiver<Received> {
         self.received.subscribe()
+    }
+
+    /// Answers one more question for the next reading. Returns once the agent asks again.
+    pub async fn want_reading(&self) {
+        let mut asked = self.asked.subscribe();
+        let number = *asked.wait_for(|asked| *asked > 0).await.unwrap();
+        self.wanted.send_replace(number);
+        let _ = asked.wait_for(|asked| *asked > number).await.unwrap();
     }
 
     /// The last reading of the memory of processes.
@@ -120,6 +134,19 @@ impl PodManager for Manager {
         self.behave().await?;
         self.reading.send_replace(request.into_inner());
         Ok(Response::new(ReportMemoryResponse { exceeded: self.exceeded.borrow().clone() }))
+    }
+
+    async fn next_reading(
+        &self,
+        _: Request<NextReadingRequest>,
+    ) -> Result<Response<NextReadingResponse>, Status> {
+        let mut number = 0;
+        self.asked.send_modify(|asked| {
+            *asked += 1;
+            number = *asked;
+        });
+        let _ = self.wanted.subscribe().wait_for(|wanted| *wanted >= number).await.unwrap();
+        Ok(Response::new(NextReadingResponse { wanted: true }))
     }
 
     async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<SnapshotResponse>, Status> {

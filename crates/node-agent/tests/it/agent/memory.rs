@@ -30,6 +30,12 @@ async fn memory_of_processes_is_reported_by_pod_and_a_limit_that_it_reaches_beco
     assert_eq!(rows, [(12, POD, Some(480 << 20))], "the others are in no pod, or have ended");
     assert!(!read.failed);
 
+    // Each question of the agent's is answered at once: it reads, and asks again.
+    for _ in 0..3 {
+        soon("the next question", node.managers[0].want_reading()).await;
+        soon("its reading", reading.changed()).await.unwrap();
+    }
+
     let (limit_bytes, overhead_bytes) = (256 << 20, 480 << 20);
     let exceeded =
         ExceededLimit { pod_uid: POD.into(), limit_bytes, overhead_bytes, pid: 12, process_bytes: 480 << 20 };

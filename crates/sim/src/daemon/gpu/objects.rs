@@ -68,14 +68,19 @@ impl Gpu {
     }
 
     /// Registers a graph; `None` if it is not in topological order, or has a kernel without a name.
-    pub(in crate::daemon) fn add_graph(&mut self, key: u64, nodes: Vec<Node>) -> Option<u64> {
+    pub(in crate::daemon) fn add_graph(
+        &mut self,
+        key: u64,
+        nodes: Vec<Node>,
+        relaunches: bool,
+    ) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         let names = self.engine.account().names(tenant.owner);
         let is_known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
         if !nodes.iter().all(is_known) {
             return None;
         }
-        let graph = Arc::new(Graph::new(nodes)?);
+        let graph = Arc::new(Graph::new(nodes, relaunches)?);
         tenant.next_graph += 1;
         tenant.graphs.insert(tenant.next_graph, graph);
         Some(tenant.next_graph)

@@ -150,9 +150,9 @@ impl Server {
             }
             Request::CloseContext { group } if self.gpu.close_context(key, group) => Answer::Done,
             Request::CloseContext { .. } => refused("the process has no such context"),
-            Request::AddGraph { nodes } => self
+            Request::AddGraph { nodes, relaunches } => self
                 .gpu
-                .add_graph(key, nodes)
+                .add_graph(key, nodes, relaunches)
                 .map_or_else(|| refused("no graph of known kernels in topological order"), Answer::Number),
             Request::DropGraph { graph } => {
                 self.gpu.drop_graph(key, graph);
