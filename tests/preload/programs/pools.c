@@ -19,6 +19,8 @@
  *   waiting   memory of cuMemAlloc is freed in a preempted stream, behind a kernel that waits in it -> the same
  *   emptied   a pool is destroyed behind such a free of its memory -> the same
  *   reset     the primary context is reset while two pools, one of them destroyed, have memory -> MiB free before and after
+ *   fragments a pool keeps 500 MiB that allocations of 300 and 400 MiB cannot use -> the results, and MiB of the
+ *             pool
  *   steady    a pool that keeps 900 MiB serves 100 allocations of 1 MiB, each of which is freed again -> the messages that the hook sent
  *   quiet     waits after a captured allocation, without a launch of its graph -> the driver's calls for sizes in them */
 #include "preempt.h"
@@ -299,6 +301,22 @@ static void reset(void) {
     SAY("%zu %zu", before >> 20, free_bytes() >> 20);
 }
 
+/* The simulated driver uses freed memory again for the same size only. */
+static void fragments(void) {
+    static const size_t sizes[] = {300, 400};
+    CUmemoryPool pool;
+    CUdeviceptr data;
+    uint64_t most = UINT64_MAX;
+    int results[2];
+    DO(cuDeviceGetDefaultMemPool(&pool, gpu.device));
+    DO(cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, &most));
+    DO(cuMemAllocAsync(&data, (size_t)500 << 20, NULL));
+    DO(cuMemFreeAsync(data, NULL));
+    DO(cuCtxSynchronize());
+    for (int i = 0; i < 2; i++) results[i] = cuMemAllocAsync(&data, sizes[i] << 20, NULL);
+    SAY("%d %d %d", results[0], results[1], (int)pool_mib());
+}
+
 /* With the library `count_sends` before the hook. */
 static void steady(void) {
     enum { TIMES = 100 };
@@ -352,6 +370,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "waiting")) waiting();
     if (!strcmp(what, "emptied")) emptied();
     if (!strcmp(what, "reset")) reset();
+    if (!strcmp(what, "fragments")) fragments();
     if (!strcmp(what, "steady")) steady();
     if (!strcmp(what, "quiet")) quiet();
     while (getchar() != EOF) {}

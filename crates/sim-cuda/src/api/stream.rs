@@ -206,7 +206,7 @@ pub(crate) fn cuEventQuery(of: Ptr<CUevent_st>) -> Status {
 pub(crate) fn cuEventSynchronize(of: Ptr<CUevent_st>) -> Status {
     match recorded(of)? {
         Recorded::At { context, mark } => {
-            context.device.gpu.wait_for(mark).map_err(status_of)?;
+            context.device.wait_for(mark)?;
             context.healthy()
         }
         _ => Ok(()),

@@ -44,6 +44,14 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// Waits until the GPU has reached the mark. From then on pools can give back what was freed before it.
+    pub(crate) fn wait_for(&self, mark: Mark) -> Status {
+        self.gpu.wait_for(mark).map_err(status_of)?;
+        self.gpu.apply_effects();
+        driver()?.memory.observe_frees();
+        Ok(())
+    }
+
     pub(super) fn connect(ordinal: usize, socket: &Path, label: &str) -> Result<Self, CUresult> {
         let gpu = Gpu::connect(socket, label).map_err(|_| CUresult::ERROR_NO_DEVICE)?;
         Ok(Self {
@@ -196,9 +204,9 @@ impl Context {
             .chain(lock(&self.closing).iter().copied())
             .collect();
         self.draining.fetch_add(1, Ordering::Relaxed);
-        let waited = marks.into_iter().try_for_each(|mark| self.device.gpu.wait_for(mark));
+        let waited = marks.into_iter().try_for_each(|mark| self.device.wait_for(mark));
         self.draining.fetch_sub(1, Ordering::Relaxed);
-        waited.map_err(status_of)?;
+        waited?;
         lock(&self.closing).retain(|mark| !self.device.gpu.is_done(*mark));
         Ok(())
     }

@@ -14,6 +14,9 @@ pub(super) struct Freed {
     stream: Option<usize>,
     /// Tells this free from another one of the same piece.
     number: usize,
+    /// A wait of the host has ended since the stream reached the free. A query of the stream is not enough (measured on an H200, driver
+    /// 580.159: `cuMemPoolTrimTo` gives back nothing before).
+    is_observed: bool,
 }
 
 /// Bytes of the pieces that were not freed.
@@ -55,7 +58,7 @@ impl Memory {
         state.next_handle += 1;
         let number = state.next_handle;
         if state.pieces.get(&address).is_some_and(|piece| matches!(piece.origin, Origin::Pool(_))) {
-            state.freed.insert(address, Freed { stream: Some(stream), number });
+            state.freed.insert(address, Freed { stream: Some(stream), number, is_observed: false });
         }
         number
     }
@@ -73,13 +76,20 @@ impl Memory {
                     .get(&id)
                     .and_then(|pool| pool.attributes.get(&CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).copied());
                 if pool_reserved(&state, id) as u64 <= threshold.unwrap_or(0) {
-                    state.freed.insert(address, Freed { stream: None, number });
+                    state.freed.insert(address, Freed { stream: None, number, is_observed: false });
                     return;
                 }
             }
         }
         // A second free of the same memory has no effect, as with the real driver's pools.
         let _ = self.release(address, Origin::is_freed_by_address);
+    }
+
+    /// A wait of the host has ended: pools can give back what streams have freed before.
+    pub(crate) fn observe_frees(&self) {
+        for freed in lock(&self.0).freed.values_mut() {
+            freed.is_observed = freed.stream.is_none();
+        }
     }
 
     /// A graph that allocates this piece is launched: the first launch counts the memory, which the device keeps for later launches.
@@ -99,7 +109,7 @@ impl Memory {
         backed.filter(|piece| piece.device.ordinal == device).map(|piece| piece.len).sum()
     }
 
-    /// Releases freed memory of a pool until it has at most `keep` bytes.
+    /// Releases freed memory of a pool, of which a wait of the host has shown the free, until it has at most `keep` bytes.
     pub(crate) fn trim(&self, id: PoolId, keep: usize) {
         loop {
             let address = {
@@ -108,7 +118,7 @@ impl Memory {
                     let piece = state.pieces.get(address);
                     piece.is_some_and(|piece| piece.origin == Origin::Pool(id))
                 };
-                let mut unused = state.freed.iter().filter(|(_, freed)| freed.stream.is_none());
+                let mut unused = state.freed.iter().filter(|(_, freed)| freed.is_observed);
                 match unused.find(|(address, _)| is_unused(address)) {
                     Some((address, _)) if pool_reserved(&state, id) > keep => *address,
                     _ => return,

@@ -106,7 +106,7 @@ impl Stream {
 
     pub(crate) fn synchronize(&self) -> Status {
         self.context.check()?;
-        self.context.device.gpu.wait_for(self.sim.mark()).map_err(status_of)?;
+        self.context.device.wait_for(self.sim.mark())?;
         self.context.healthy()
     }
 

@@ -19,9 +19,19 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(
 /// Has a pool give back the memory that was allocated in the stream and freed again. `false` if the GPU does not reach the free in time:
 /// then the pool stays above the limit until it does.
 pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -> bool {
-    let is_reached = sync::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream)));
+    let is_reached =
+        sync::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream) && synchronize(stream)));
     trim(id);
     settle_by_size(id, 0).is_none_or(|correction| correct(managed, id, correction)) && is_reached
+}
+
+/// Waits for a stream that has no work left, so without delay. The driver gives back only memory whose free a wait of the host has shown; a
+/// query is not enough (H200, driver 580.159).
+fn synchronize((stream, per_thread): OnStream) -> bool {
+    let table = real::table();
+    let wait = if per_thread { table.cuStreamSynchronize_ptsz } else { table.cuStreamSynchronize };
+    // SAFETY: the program is using the stream in this call, so it is alive.
+    wait.is_some_and(|wait| unsafe { wait(preempt::stands_for(stream, per_thread)) } == CUresult::SUCCESS)
 }
 
 /// Waits until the GPU has reached the end of the stream; `false` if that takes too long, or if a query could end a capture.

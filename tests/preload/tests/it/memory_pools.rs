@@ -133,6 +133,12 @@ fn waits_ask_for_no_sizes_unless_memory_was_freed_or_a_graph_was_launched() {
     assert_eq!(printed("quiet"), "0 0");
 }
 
+/// The second allocation makes the pool larger than the limit. The driver gives that memory back once a wait has shown that it was freed.
+#[test]
+fn pool_above_the_limit_gives_back_what_it_cannot_use() {
+    assert_eq!(printed("fragments"), "0 0 700", "CUDA_SUCCESS twice, and the pool has what is allocated");
+}
+
 /// PyTorch with `cudaMallocAsync` allocates some hundred times in each step of a training: a round trip each would triple the step's time.
 #[test]
 fn memory_that_a_pool_keeps_is_used_again_without_asking_the_manager() {
