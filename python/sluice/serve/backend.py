@@ -1,4 +1,4 @@
-"""What the executor needs of a GPU. `sim.py` and `torch_backend/` provide it."""
+"""What the executor needs of a GPU. `sim.py` and `cuda/` provide it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class Program(Protocol):
 
     pieces: int
 
+    def allows(self, split: int) -> bool:
+        """Whether its pieces can be submitted for so many SMs. The driver refuses some kernels where a group of SMs is incomplete."""
+
     def begin(self, rows: list[numpy.ndarray]) -> None:
         """Copies the rows of a batch to the GPU."""
 
@@ -40,7 +43,7 @@ class Program(Protocol):
 class Backend(Protocol):
     """A GPU and the programs on it."""
 
-    # The numbers of SMs that best-effort programs can be limited to, ascending.
+    # The numbers of SMs that some best-effort program can be limited to, ascending.
     splits: tuple[int, ...]
 
     def prepare(self, model: Model) -> tuple[dict[int, Program], Tensor]:

@@ -1,7 +1,7 @@
 """Runs the requests: one thread submits real-time requests, another one best-effort batches in pieces.
 
 A piece is submitted for the whole GPU while there is no real-time work. Otherwise it is submitted for the split that belongs to the
-real-time model, or not before the real-time work is done. Pieces that have been submitted run to their end: nothing runs twice.
+real-time model; if there is none, or the program cannot be limited to it, not before the real-time work is done. Pieces that have been submitted run to their end: nothing runs twice.
 """
 
 from __future__ import annotations
@@ -134,20 +134,20 @@ class Executor:
         for piece in range(program.pieces):
             if len(submitted) == DEPTH:
                 submitted.popleft().wait()
-            split, is_limited = self._place()
+            split, is_limited = self._place(program)
             # A preemption is the begin of a limitation, or of a pause, within a batch.
             self.preemptions += is_limited and not limited
             limited = is_limited
             program.launch(piece, split)
             submitted.append(program.mark())
 
-    def _place(self) -> tuple[int, bool]:
-        """The split for the next piece, and whether real-time work limits it. Waits while best effort pauses."""
+    def _place(self, program: Program) -> tuple[int, bool]:
+        """The split for the next piece, and whether real-time work limits it. Waits while best effort, or this program, pauses."""
         with self.changed:
             model, paused = self.queues.real_time_model, False
             while model is not None and not self.broken:
                 split = self.splits.get(model, WHOLE)
-                if split is not None:
+                if split is not None and (split == WHOLE or program.allows(split)):
                     return split, split != WHOLE or paused
                 paused = True
                 self.changed.wait()

@@ -33,7 +33,7 @@ class Backend:
         self.best_effort, self.real_time = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
         wanted = candidates if config.split == PROFILE else (config.split,) if isinstance(config.split, int) else ()
         self.contexts = self._contexts(wanted)
-        self.splits = tuple(sorted(self.contexts))
+        self.splits: tuple[int, ...] = ()
 
     def _contexts(self, counts: tuple[int, ...]) -> dict:
         """Green contexts; fewer, or none, where the driver has no more."""
@@ -58,7 +58,6 @@ class Backend:
             size: Program(self.driver, network, model.input.dtype, (size, *model.input.shape), stream, self.contexts if limited else {}, limited and self.pieced)
             for size in model.batches}
         if limited:
-            # A split counts only where every program has it.
-            self.splits = tuple(split for split in self.splits if all(split in program.executables for program in programs.values()))
+            self.splits = tuple(sorted({*self.splits, *(split for program in programs.values() for split in self.contexts if program.allows(split))}))
         answer = next(iter(programs.values())).answer
         return programs, Tensor("output", DTYPES[answer.dtype], tuple(answer.shape[1:]))

@@ -66,6 +66,9 @@ class Program:
             log.warning("split not usable sms=%d error=other answer", split)
             del self.executables[split]
 
+    def allows(self, split: int) -> bool:
+        return split in self.executables
+
     def run(self, split: int) -> numpy.ndarray:
         """One batch of fixed random rows in that split."""
         chance = numpy.random.default_rng(0)

@@ -1,0 +1,80 @@
+"""Where best-effort pieces go while real-time work runs."""
+
+import queue
+import threading
+
+import numpy
+import pytest
+
+from sluice.serve.backend import WHOLE
+from sluice.serve.config import BEST_EFFORT, REAL_TIME, Model, Tensor
+from sluice.serve.executor import Executor
+from sluice.serve.queues import Request
+
+PATIENCE = 60
+
+
+class Recorded:
+    """A program of pieces that are complete at once. A real-time one runs until it is released."""
+
+    def __init__(self, pieces, splits, released=None):
+        self.pieces, self.splits, self.released = pieces, splits, released
+        self.launched, self.steps = queue.Queue(), threading.Semaphore(0)
+
+    def allows(self, split):
+        return split in self.splits
+
+    def begin(self, rows):
+        self.rows = rows[0]
+
+    def launch(self, piece, split):
+        self.launched.put((piece, split))
+        if self.released is None:
+            assert self.steps.acquire(timeout=PATIENCE)
+
+    def mark(self):
+        return self
+
+    def wait(self):
+        pass
+
+    def finish(self):
+        if self.released is not None:
+            assert self.released.wait(PATIENCE)
+        return self.rows
+
+    def use_here(self):
+        pass
+
+
+def model(name, klass):
+    return Model(name, klass, ("sim", {}), Tensor("input", "FP32", (1,)), (1,), 0.0)
+
+
+@pytest.mark.parametrize("splits, while_real_time_runs", [((32,), [(1, 32)]), ((16,), [])])
+def test_program_that_cannot_be_limited_to_the_split_pauses(splits, while_real_time_runs):
+    released = threading.Event()
+    best_effort, real_time = Recorded(3, splits), Recorded(1, (), released)
+    executor = Executor(best_effort, {"be": {1: best_effort}, "rt": {1: real_time}}, 10)
+    executor.splits["rt"] = 32
+    executor.start()
+    requests = [Request(model("be", BEST_EFFORT), numpy.zeros((1, 1)), 0.0), Request(model("rt", REAL_TIME), numpy.zeros((1, 1)), 0.0)]
+    executor.submit(requests[0])
+    assert best_effort.launched.get(timeout=PATIENCE) == (0, WHOLE)
+    executor.submit(requests[1])
+    assert real_time.launched.get(timeout=PATIENCE) == (0, WHOLE)
+    # The first piece ends, and so may the second one, if it is submitted.
+    best_effort.steps.release()
+    seen = [best_effort.launched.get(timeout=PATIENCE) for _ in while_real_time_runs]
+    assert seen == while_real_time_runs
+    if not while_real_time_runs:
+        with pytest.raises(queue.Empty):
+            best_effort.launched.get(timeout=0.3)
+    released.set()
+    best_effort.steps.release(3)
+    for request in requests:
+        request.future.result(PATIENCE)
+    left = [best_effort.launched.get(timeout=PATIENCE) for _ in range(2 - len(seen))]
+    assert [piece for piece, _ in seen + left] == [1, 2]
+    assert left[-1] == (2, WHOLE) or seen
+    executor.close()
