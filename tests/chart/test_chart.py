@@ -64,6 +64,8 @@ class Values(unittest.TestCase):
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),
             ("nodeAgent.controls=false", "node-agent", "--controls=off"),
             ("nodeAgent.gates=always", "node-agent", "--gates=always"),
+            ("nodeAgent.adopt=auto", "node-agent", "--adopt=auto"),
+            ("nodeAgent.adopt=off", "node-agent", "--adopt=off"),
             ("nodeAgent.violationPolicy=stop", "node-agent", "--violation-policy=stop"),
             ("nodeAgent.violationPolicy=evict", "node-agent", "--violation-policy=evict"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
@@ -144,20 +146,16 @@ class Rights(unittest.TestCase):
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):
             context = one["securityContext"]
-            # What the agent adds: test_only_inspection_gives_the_agent_capabilities.
-            self.assertEqual(context["capabilities"]["drop"], ["ALL"], one["name"])
+            self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, one["name"])
             self.assertTrue(context["readOnlyRootFilesystem"], one["name"])
             self.assertFalse(context["allowPrivilegeEscalation"], one["name"])
             self.assertNotIn("privileged", context)
             if one["name"] not in ("node-agent", "clean", "stay"):
                 self.assertTrue(context["runAsNonRoot"] and context["runAsUser"] > 0, one["name"])
 
-    def test_only_inspection_gives_the_agent_capabilities(self):
-        inspects = ["DAC_OVERRIDE", "DAC_READ_SEARCH", "SYS_PTRACE"]
-        for values, flag, added in [([], ["--adopt=auto"], inspects), (["nodeAgent.adopt=off"], ["--adopt=off"], []), (["nodeAgent.adopt=null"], [], [])]:
-            flags = [argument for one in workloads(render(*values))["sluice-node-agent"]["containers"] for argument in one.get("args", [])]
-            self.assertEqual([argument for argument in flags if argument.startswith("--adopt")], flag)
-            for one in containers(render(*values)):
+    def test_only_to_adopt_gives_the_agent_capabilities(self):
+        for value, added in [("nodeAgent.adopt=auto", ["DAC_OVERRIDE", "DAC_READ_SEARCH", "SYS_PTRACE"]), ("nodeAgent.adopt=off", [])]:
+            for one in containers(render(value)):
                 capabilities = one["securityContext"]["capabilities"]
                 self.assertEqual(capabilities["drop"], ["ALL"], one["name"])
                 self.assertEqual(sorted(capabilities.get("add", [])), added if one["name"] == "node-agent" else [], one["name"])

@@ -87,7 +87,7 @@ fn treatment(entry: &Entry) -> Option<(Treatment, &'static str)> {
 }
 
 const HEAD: &str = "\
-# Compatibility: the driver functions under the hook
+# Compatibility: driver functions and frameworks under the hook
 
 Written by `cargo run -p sluice-driver-api --example print_compatibility > docs/compatibility.md`; a test compares it. The functions are
 those of the CUDA driver API that [the table](../tools/driver-api/README.md) knows. A name covers all its versions and per-thread variants.
@@ -104,12 +104,15 @@ What a user sees of memory that the hook does not charge: [memory](design/memory
 
 ";
 
+/// Frameworks that were run under the hook. Written by hand from the named results.
+const WORKLOADS: &str = include_str!("workloads.md");
+
 /// The whole document.
 pub(crate) fn text() -> String {
     let mut names: Vec<&Entry> = ENTRIES.iter().collect();
     names.dedup_by_key(|entry| entry.name);
     let known: Vec<_> = names.iter().filter_map(|entry| Some((entry.name, treatment(entry)?))).collect();
-    let mut text = HEAD.to_owned();
+    let mut text = HEAD.to_owned() + WORKLOADS;
     let count = |which| known.iter().filter(|(_, (treatment, _))| *treatment == which).count();
     let counts = [Treatment::Governed, Treatment::Charged, Treatment::Bypassed, Treatment::Forwarded]
         .map(|which| format!("{} {}", count(which), which.word()));
