@@ -75,7 +75,8 @@ class Backend:
         assert self._hook is not None
         result, level = self._hook.preempt(self._streams[False].handle)
         self._level = level or self._level
-        return result == Result.OK
+        # After TIMEOUT the stream stays preempted and stops when its work permits.
+        return result in (Result.OK, Result.TIMEOUT)
 
     def restore(self) -> None:
         """Lets the best-effort stream continue."""

@@ -31,11 +31,12 @@ class Task(Generic[R]):
         if slo_ms is not None and not (math.isfinite(slo_ms) and 0 < slo_ms <= 1e9):
             raise ValueError(f"slo_ms is {slo_ms!r}, expected a positive number of milliseconds, at most 1e9")
         #: The name in `GPUScheduler.get_metrics`.
-        self.name: str = getattr(function, "__name__", repr(function))
+        self.name: str = getattr(function, "__name__", type(function).__name__)
         self.critical, self.priority = critical, int(priority)
         self.slo_ns = None if slo_ms is None else int(slo_ms * 1e6)
         self._function = function
-        functools.update_wrapper(self, function)
+        # Without the function's own attributes: those of a task would replace these.
+        functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *arguments: Any, **keywords: Any) -> R:
         return self._function(*arguments, **keywords)

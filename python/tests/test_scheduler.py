@@ -198,3 +198,10 @@ def test_no_thread_is_left():
         with sluice.GPUScheduler() as scheduler:
             scheduler.submit(scheduler.best_effort()(int))
     assert threading.active_count() == before
+
+
+def test_task_made_from_a_task_has_its_own_class(scheduler):
+    answer = scheduler.latency_critical(priority=3, slo_ms=5)(lambda: 1)
+    background = scheduler.best_effort()(answer)
+    assert (background.critical, background.priority, background.slo_ns) == (False, 0, None)
+    assert scheduler.submit(background).result(60) == 1

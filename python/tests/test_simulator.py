@@ -67,3 +67,7 @@ def test_example(simulator, hook):
     assert counts == {"Spin": 1, "answer": 20, "train": 10}
     assert simulator.ledger(f"example-{hook}")["kernels_completed"] == 20 * 5 + 10 * 20
     assert (metrics["preemptions"] > 0) == hook
+
+
+def test_best_effort_task_whose_copy_delays_the_stop_continues(simulator):
+    assert simulator.run("programs/pageable_copies.py", hook=True) == {"ended": True, "preempted": True}

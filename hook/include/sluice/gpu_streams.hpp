@@ -91,8 +91,12 @@ public:
         const auto hint = hook<sluice_result(unsigned)>("sluice_hint");
         if (mode_ != Mode::UNPRIORITISED && hint != nullptr && hint_us_ != 0) hint(hint_us_);
     }
-    /* Stops the best-effort stream, if that is possible now. Only in Mode::PREEMPTIVE. */
-    bool preempt() { return preempt_(best_effort_, 0, nullptr) == SLUICE_OK; }
+    /* Stops the best-effort stream, if that is possible now. Only in Mode::PREEMPTIVE. After SLUICE_TIMEOUT the stream stays
+     * preempted and stops when its work permits. */
+    bool preempt() {
+        const sluice_result result = preempt_(best_effort_, 0, nullptr);
+        return result == SLUICE_OK || result == SLUICE_TIMEOUT;
+    }
     void restore() { restore_(best_effort_); }
 
 private:

@@ -87,7 +87,8 @@ class RealTime:
 
     def run(self, until: float) -> None:
         """Sends requests until that time. A request that is due before the last one is answered is sent after it."""
-        due = time.perf_counter() + self.period * self.chance.uniform(0, 1)
+        # At most half of the time, so that a block of a slow model has a request.
+        due = time.perf_counter() + min(self.period * self.chance.uniform(0, 1), (until - time.perf_counter()) / 2)
         while due < until:
             time.sleep(max(0.0, due - time.perf_counter()))
             self.idle.acquire()

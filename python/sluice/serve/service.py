@@ -13,7 +13,7 @@ import numpy
 
 from sluice.serve.backend import WHOLE, Backend
 from sluice.serve.config import PAUSE, PRIORITIES, PROFILE, REAL_TIME, Config, Model, Tensor
-from sluice.serve.errors import InvalidRequest, NotFound
+from sluice.serve.errors import InvalidRequest, NotFound, Unavailable
 from sluice.serve.executor import Executor
 from sluice.serve.metrics import Metrics
 from sluice.serve.profile import profile
@@ -112,6 +112,9 @@ class Service:
 
     def submit(self, inference: Inference) -> "Future[numpy.ndarray]":
         """Queues a request; the future gets the rows of its output. Raises `ServeError`."""
+        # Requests beside the profile would disturb it, and it would choose a wrong split.
+        if not self.is_ready:
+            raise self.executor.broken or Unavailable("the server starts or ends")
         model = self.model(inference.model, inference.version)
         expected = f"model {model.name!r} expects one input {model.input.name!r}, {model.input.dtype} of shape {[-1, *model.input.shape]}"
         if len(inference.inputs) != 1:

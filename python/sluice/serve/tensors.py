@@ -15,6 +15,8 @@ DTYPES = {
     "INT8": numpy.dtype("i1"), "INT16": numpy.dtype("<i2"), "INT32": numpy.dtype("<i4"), "INT64": numpy.dtype("<i8"),
     "FP16": numpy.dtype("<f2"), "FP32": numpy.dtype("<f4"), "FP64": numpy.dtype("<f8"),
 }
+# numpy's own limit was 32 before version 2.
+MOST_DIMENSIONS = 32
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -26,7 +28,10 @@ def dtype_of(name: str) -> numpy.dtype:
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:
-    """A shape with positive sizes and fewer than 2^31 elements."""
+    """A shape with at most 32 positive sizes and fewer than 2^31 elements."""
+    # Before anything else is done with the sizes: their product is a number of as many digits as a client likes.
+    if isinstance(shape, (list, tuple)) and len(shape) > MOST_DIMENSIONS:
+        raise InvalidRequest(f"the shape has {len(shape)} dimensions, at most {MOST_DIMENSIONS} are possible")
     if not isinstance(shape, (list, tuple)) or not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape):
         raise InvalidRequest(f"shape {shape!r}: expected a list of positive integers")
     if math.prod(shape) >= 1 << 31:

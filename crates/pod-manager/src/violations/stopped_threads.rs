@@ -59,7 +59,8 @@ fn stop_all(pid: i32, pidfd: &OwnedFd) -> io::Result<()> {
             // A thread that is created by a seized one is traced from its begin.
             match ptrace::seize(Pid::from_raw(tid), Options::PTRACE_O_TRACECLONE) {
                 Ok(()) | Err(Errno::ESRCH) => {}
-                Err(_) if is_traced_by_us(pid, tid) => {}
+                // A zombie cannot be traced.
+                Err(_) if is_traced_by_us(pid, tid) || has_ended(pid, tid) => {}
                 Err(error) => return Err(error.into()),
             }
             seized.insert(tid);
@@ -102,9 +103,17 @@ fn is_traced_by_us(pid: i32, tid: i32) -> bool {
 
 /// Whether a thread has stopped, or has ended.
 fn is_stopped(pid: i32, tid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_none_or(|state| "tZX".contains(state))
+    state_of(pid, tid) == Some('t') || has_ended(pid, tid)
+}
+
+/// Whether a thread has ended. The first one of a process stays as a zombie until the last one ends.
+fn has_ended(pid: i32, tid: i32) -> bool {
+    state_of(pid, tid).is_none_or(|state| "ZX".contains(state))
+}
+
+fn state_of(pid: i32, tid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// Waits for the release, and reaps threads that are killed meanwhile.

@@ -2,6 +2,7 @@ use super::*;
 use crate::message::{Inbox, pair};
 use nix::sys::signal::{Signal, kill};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Makes the test below compute for ever.
@@ -23,10 +24,15 @@ struct Program {
 impl Program {
     fn start() -> Self {
         let (_crate, module) = module_path!().split_once("::").unwrap();
+        let test = format!("{module}::compute_in_three_threads");
+        Self::run(&std::env::current_exe().unwrap(), &["--exact", &test], 4)
+    }
+
+    fn run(program: &Path, arguments: &[&str], threads: usize) -> Self {
         let mut shell = Command::new("sh")
             .args(["-c", "\"$@\" >/dev/null & echo $!; wait", "sh"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("{module}::compute_in_three_threads")])
+            .arg(program)
+            .args(arguments)
             .env(COMPUTES, "1")
             .stdout(Stdio::piped())
             .spawn()
@@ -34,7 +40,7 @@ impl Program {
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let program = Self { shell, pid: line.trim().parse().unwrap() };
-        until(|| threads_of(program.pid).unwrap().len() >= 4);
+        until(|| threads_of(program.pid).unwrap().len() >= threads);
         program
     }
 
@@ -50,7 +56,11 @@ impl Program {
     }
 
     /// Kills the process and waits until its parent knows.
-    fn end(mut self) {
+    fn end(self) {}
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
         kill(Pid::from_raw(self.pid), Signal::SIGKILL).unwrap();
         self.shell.wait().unwrap();
     }
@@ -101,4 +111,25 @@ fn process_of_another_number_than_that_of_the_descriptor_is_not_stopped() {
     assert!(!other.stands() && !program.stands());
     program.end();
     other.end();
+}
+
+/// The first thread of this program ends while another one computes. The kernel keeps it as a zombie, which cannot be traced.
+const LEADERLESS: &str = "#include <pthread.h>\n\
+    static void *compute(void *none) { for (;;) __asm__ volatile(\"\"); return none; }\n\
+    int main(void) { pthread_t thread; pthread_create(&thread, 0, compute, 0); pthread_exit(0); }\n";
+
+#[test]
+fn process_whose_first_thread_has_ended_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("leaderless.c"), folder.path().join("leaderless"));
+    fs::write(&source, LEADERLESS).unwrap();
+    assert!(
+        Command::new("cc").arg("-pthread").arg("-o").args([&program, &source]).status().unwrap().success()
+    );
+    let program = Program::run(&program, &[], 2);
+    until(|| has_ended(program.pid, program.pid));
+    let (_stopped, result) = program.stop(program.pid);
+    assert_eq!(result, Ok(()));
+    assert!(program.stands());
+    program.end();
 }
