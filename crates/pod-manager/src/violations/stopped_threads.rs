@@ -1,4 +1,4 @@
-//! All threads of a process, stopped by ptrace: no other process of the pod can continue them, and if the manager ends, the kernel does.
+//! All threads of a process, stopped by ptrace: no signal of another process continues them, and if the manager ends, the kernel does.
 //!
 //! A program that enables its channel groups itself would do so again after each control. Ptrace needs the privilege that copying its
 //! descriptors needs.
