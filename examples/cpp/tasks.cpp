@@ -6,67 +6,17 @@
 // The best-effort task submits 200 kernels of a millisecond. The latency-critical task arrives meanwhile and does not wait for them.
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
-#if __has_include(<cuda.h>)
-#include <cuda.h>
-#else
-#include "../reef/driver.h"
-#endif
 #include <sluice/scheduler.hpp>
+
+#include "../reef/work_kernel.h"
 
 static const unsigned TRAINING_KERNELS = 200, TRAINING_US = 1000, INFERENCE_KERNELS = 5, INFERENCE_US = 100;
 
-#define DO(call)                                                                                                       \
-    do {                                                                                                               \
-        const int answer_ = static_cast<int>(call);                                                                    \
-        if (answer_ != 0) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, answer_);                       \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
-
-// spin(number, count, us): takes `us` microseconds. The simulated GPU reads kernels in a format of its own.
-static const char PTX[] = R"(
-.version 6.4
-.target sm_70
-.address_size 64
-.visible .entry spin(.param .u64 number, .param .u32 count, .param .u32 us)
-{
-    .reg .pred %over;
-    .reg .b32 %us;
-    .reg .b64 %began, %now, %limit;
-    mov.u64 %began, %globaltimer;
-    ld.param.u32 %us, [us];
-    mul.wide.u32 %limit, %us, 1000;
-AGAIN:
-    mov.u64 %now, %globaltimer;
-    sub.u64 %now, %now, %began;
-    setp.lt.u64 %over, %now, %limit;
-    @%over bra AGAIN;
-    ret;
-}
-)";
-static const char SIMULATED[] = "SLUICE-SIM 1\nkernel spin params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000\n";
-
 int main() {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    CUfunction spin;
-    DO(cuInit(0));
-    DO(cuDeviceGet(&device, 0));
-    DO(cuDevicePrimaryCtxRetain(&context, device));
-    DO(cuCtxSetCurrent(context));
-    if (cuModuleLoadData(&module, PTX) != CUDA_SUCCESS) DO(cuModuleLoadData(&module, SIMULATED));
-    DO(cuModuleGetFunction(&spin, module, "spin"));
-    const auto launch = [spin](CUstream stream, unsigned us) {
-        CUdeviceptr number = 0;
-        unsigned count = 0;
-        void *parameters[] = {&number, &count, &us};
-        DO(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
-    };
+    const CUfunction kernel = load_work_kernel();
+    const auto launch = [kernel](CUstream stream, unsigned us) { launch_work(kernel, 0, 0, us, stream); };
 
     sluice::Scheduler scheduler;
     auto training = scheduler.create_task(sluice::TaskType::BEST_EFFORT, [launch](CUstream stream, unsigned kernels) {

@@ -7,73 +7,17 @@
 // Each kernel of the low-priority stream adds one to a number. The other stream copies this number, so the program reports
 // what was observed from outside. The program also runs on the simulated GPU, which reads kernels in a format of its own.
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
-#if __has_include(<cuda.h>)
-#include <cuda.h>
-#else
-#include "driver.h"
-#endif
 #include <reef.h>
+
+#include "work_kernel.h"
 
 static const unsigned KERNELS = 500, KERNEL_US = 1000, QUEUE = 32, URGENT = 20, URGENT_US = 100;
 
-#define DO(call)                                                                                                       \
-    do {                                                                                                               \
-        const int answer_ = static_cast<int>(call);                                                                    \
-        if (answer_ != 0) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, answer_);                       \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
-
-// work(number, count, us): takes `us` microseconds, then adds one to each of `count` numbers.
-static const char PTX[] = R"(
-.version 6.4
-.target sm_70
-.address_size 64
-.visible .entry work(.param .u64 number, .param .u32 count, .param .u32 us)
-{
-    .reg .pred %over;
-    .reg .b32 %i, %width, %count, %us;
-    .reg .b64 %began, %now, %limit, %at, %value;
-    mov.u64 %began, %globaltimer;
-    ld.param.u32 %us, [us];
-    mul.wide.u32 %limit, %us, 1000;
-AGAIN:
-    mov.u64 %now, %globaltimer;
-    sub.u64 %now, %now, %began;
-    setp.lt.u64 %over, %now, %limit;
-    @%over bra AGAIN;
-    mov.u32 %i, %ctaid.x;
-    mov.u32 %width, %ntid.x;
-    mul.lo.u32 %i, %i, %width;
-    mov.u32 %width, %tid.x;
-    add.u32 %i, %i, %width;
-    ld.param.u32 %count, [count];
-    setp.ge.u32 %over, %i, %count;
-    @%over bra END;
-    ld.param.u64 %at, [number];
-    cvta.to.global.u64 %at, %at;
-    mul.wide.u32 %value, %i, 8;
-    add.u64 %at, %at, %value;
-    ld.global.u64 %value, [%at];
-    add.u64 %value, %value, 1;
-    st.global.u64 [%at], %value;
-END:
-    ret;
-}
-)";
-static const char SIMULATED[] = "SLUICE-SIM 1\nkernel work params=ptr:u64,n:u32,iters:u32 ns_per_iter=1000 effect=add\n";
-
 static CUfunction kernel;
 
-static void launch(CUdeviceptr number, unsigned us, CUstream stream) {
-    unsigned count = 1;
-    void *parameters[] = {&number, &count, &us};
-    DO(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
-}
+static void launch(CUdeviceptr number, unsigned us, CUstream stream) { launch_work(kernel, number, 1, us, stream); }
 
 static unsigned long long read(CUdeviceptr number, unsigned long long *pinned, CUstream stream) {
     DO(cuMemcpyDtoHAsync(pinned, number, sizeof *pinned, stream));
@@ -94,15 +38,7 @@ static bool stood(reef::Achieved achieved, unsigned long long before, unsigned l
 }
 
 int main(int count, char **words) {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    DO(cuInit(0));
-    DO(cuDeviceGet(&device, 0));
-    DO(cuDevicePrimaryCtxRetain(&context, device));
-    DO(cuCtxSetCurrent(context));
-    if (cuModuleLoadData(&module, PTX) != CUDA_SUCCESS) DO(cuModuleLoadData(&module, SIMULATED));
-    DO(cuModuleGetFunction(&kernel, module, "work"));
+    kernel = load_work_kernel();
     CUdeviceptr number, urgent;
     unsigned long long *pinned;
     DO(cuMemAlloc(&number, sizeof *pinned));

@@ -5,22 +5,14 @@
 //
 // The runtime finds the driver by dlopen and dlsym. If the library is linked or preloaded, it finds Sluice.
 #include <cstdio>
-#include <cstdlib>
 
 #include <cuda_runtime.h>
 #include <reef.h>
 
+#include "check.h"
+
 static const int KERNELS = 300;
 static const unsigned KERNEL_US = 1000, URGENT_US = 100;
-
-#define DO(call)                                                                                                       \
-    do {                                                                                                               \
-        const int answer_ = static_cast<int>(call);                                                                    \
-        if (answer_ != 0) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: %s answered %d\n", __FILE__, __LINE__, #call, answer_);                       \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 __device__ unsigned long long nanoseconds() {
     unsigned long long now;

@@ -36,7 +36,7 @@ pub fn compiled(name: &str, linking: Linking, with: &[&Path]) -> PathBuf {
     let sources = if is_reef { root.join("../../examples/reef") } else { root.join("programs") };
     let source = sources.join(format!("{name}.{}", if is_reef { "cpp" } else { "c" }));
     let beside: &[&str] = if is_reef {
-        &["driver.h"]
+        &["check.h", "driver.h", "work_kernel.h"]
     } else {
         &["common.h", "cu.h", "kernels.h", "memory.h", "preempt.h", ESCAPES[0], ESCAPES[1]]
     };
