@@ -2,8 +2,8 @@
 
 import cupy
 
-BLOCKS = (256 << 20, 32 << 20, 2 << 20)
-MOST = 32 << 30
+from filling import fill
+
 WORDS = 1 << 20
 OWN = cupy.RawKernel(r"""
 extern "C" __global__ void mix(unsigned long long *x, int n, int rounds)
@@ -35,15 +35,7 @@ class Arrays:
         return [("words", cupy.asnumpy(self.words).tobytes()), ("sums", cupy.asnumpy(self.sums).tobytes())]
 
     def fill(self):
-        refused = None
-        for size in BLOCKS:
-            refused = None
-            while refused is None and sum(block.nbytes for block in self.held) < MOST:
-                try:
-                    self.held.append(cupy.empty(size, dtype=cupy.uint8))
-                except cupy.cuda.memory.OutOfMemoryError as why:
-                    refused = f"{type(why).__module__}.{type(why).__name__}: {why}"[:300]
-        return refused, sum(block.nbytes for block in self.held)
+        return fill(self.held, lambda size: cupy.empty(size, dtype=cupy.uint8), cupy.cuda.memory.OutOfMemoryError)
 
     def recover(self):
         self.held.clear()

@@ -10,9 +10,9 @@ import numba
 import numba_cuda
 from numba import cuda
 
+from filling import fill
+
 THREADS, COUNT = 256, 1 << 20
-BLOCKS = (256 << 20, 32 << 20, 2 << 20)
-MOST = 32 << 30
 
 
 @cuda.jit
@@ -59,17 +59,7 @@ class Kernels:
         return [("words", self.words.copy_to_host().tobytes()), ("sums", self.sums.copy_to_host().tobytes())]
 
     def fill(self):
-        refused = None
-        for size in BLOCKS:
-            refused = None
-            while refused is None and sum(block.nbytes for block in self.held) < MOST:
-                try:
-                    self.held.append(cuda.device_array(size, numpy.uint8))
-                except cuda.cudadrv.driver.CudaAPIError as why:
-                    if "OUT_OF_MEMORY" not in str(why):
-                        raise
-                    refused = f"{type(why).__module__}.{type(why).__name__}: {why}"[:300]
-        return refused, sum(block.nbytes for block in self.held)
+        return fill(self.held, lambda size: cuda.device_array(size, numpy.uint8), cuda.cudadrv.driver.CudaAPIError, "OUT_OF_MEMORY")
 
     def recover(self):
         self.held.clear()

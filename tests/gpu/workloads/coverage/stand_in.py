@@ -7,9 +7,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import driver_serve
 
+from filling import BLOCKS, MOST
+
 BYTES, KERNEL_US = 4096, 1000
-BLOCKS = (256 << 20, 32 << 20, 2 << 20)
-MOST = 32 << 30
 OUT_OF_MEMORY = 2
 
 

@@ -8,10 +8,7 @@ os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 
 import torch
 
-# Sizes of the blocks with which memory is filled, largest first.
-BLOCKS = (256 << 20, 32 << 20, 2 << 20)
-# Enough where nothing limits the process.
-MOST = 32 << 30
+from filling import fill
 
 
 class Mean(torch.nn.Module):
@@ -51,16 +48,7 @@ class Workload:
         return [(name, bits(tensors[name])) for name in sorted(tensors)]
 
     def fill(self):
-        """Allocates until memory is refused, the last time in blocks of 2 MiB. Other errors are not caught."""
-        refused = None
-        for size in BLOCKS:
-            refused = None
-            while refused is None and sum(block.numel() for block in self.held) < MOST:
-                try:
-                    self.held.append(torch.empty(size, dtype=torch.uint8, device=self.device))
-                except torch.OutOfMemoryError as why:
-                    refused = f"{type(why).__module__}.{type(why).__name__}: {why}"[:300]
-        return refused, sum(block.numel() for block in self.held)
+        return fill(self.held, lambda size: torch.empty(size, dtype=torch.uint8, device=self.device), torch.OutOfMemoryError)
 
     def recover(self):
         self.held.clear()
