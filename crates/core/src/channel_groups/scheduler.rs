@@ -209,6 +209,8 @@ impl ChannelGroupScheduler {
                 continue;
             }
             (process.class, process.quantum) = (class, QuantumState::Idle);
+            // A latency-critical process is never stopped.
+            process.stopped = false;
             let scheduled = process.is_hardware_scheduled();
             let kind = if scheduled { ReturnKind::HardwareScheduled } else { ReturnKind::Returns };
             let _ = tokens.set_kind(*id, kind, now);

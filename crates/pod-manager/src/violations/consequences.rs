@@ -121,10 +121,14 @@ impl Consequences {
         self.stopped.values().map(|stop| stop.until).min()
     }
 
-    /// Releases the processes whose time is over.
+    /// Releases the processes whose time is over, and those of clients that have become latency-critical.
     pub(crate) fn release_due(&mut self, groups: &mut ChannelGroups, shared: &mut Shared) {
         let now = shared.io.now();
-        for (id, _) in self.stopped.extract_if(.., |_, stop| stop.until <= now) {
+        let is_critical = |id: &ProcessId| {
+            let class = shared.processes.client_of(*id).and_then(|client| shared.clients.class(client));
+            class.is_some_and(|class| class.is_latency_critical())
+        };
+        for (id, _) in self.stopped.extract_if(.., |id, stop| stop.until <= now || is_critical(id)) {
             groups.scheduler.resume_process(id);
             let client = shared.processes.client_of(id);
             if let Some(dropped) = shared.io.may_log("stop", client.into()) {

@@ -1,9 +1,9 @@
 //! Processes that the caller stops because they change their groups themselves.
 
 use super::simulation::{MS, S, Simulation, Work};
-use crate::ProcessId;
 use crate::channel_groups::GroupId;
 use crate::ledger::Class;
+use crate::{ClientId, ProcessId};
 
 fn two_clients() -> Simulation {
     let mut sim = Simulation::new();
@@ -93,4 +93,15 @@ fn groups_that_a_stopped_process_announces_are_disabled() {
     sim.process(1, 1, &[1, 11], Class::BestEffort, Work::Always);
     sim.run(5 * MS);
     assert_eq!(use_of(&mut sim, 1), 0);
+}
+
+#[test]
+fn stopped_process_whose_client_becomes_latency_critical_runs() {
+    let mut sim = two_clients();
+    stop(&mut sim, 1);
+    sim.client(1, 30, 100, Class::LatencyCritical);
+    sim.scheduler.set_class(ClientId(1), Class::LatencyCritical, &mut sim.tokens, sim.now);
+    sim.processes.get_mut(&ProcessId(1)).unwrap().class = Class::LatencyCritical;
+    sim.run(5 * MS);
+    assert!(use_of(&mut sim, 1) > 900 * MS);
 }

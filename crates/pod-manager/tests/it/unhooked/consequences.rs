@@ -6,7 +6,7 @@ use crate::support::agent::{pod, uid};
 use crate::support::group_processes::quiet;
 use crate::support::until;
 use sluice_pod_manager::ViolationPolicy;
-use sluice_proto::control::Client;
+use sluice_proto::control::{Class, Client};
 
 const KIND: &str = "stopped_group_ran";
 
@@ -117,4 +117,15 @@ fn removed_client_has_no_stopped_process() {
     assert!(node.group(1).0, "its group is enabled");
     assert!(node.agent.snapshot().clients.iter().all(|client| client.stopped_processes == 0));
     assert!(node.world.clock.now() > S);
+}
+
+#[test]
+fn process_of_a_pod_that_becomes_latency_critical_is_released() {
+    let (mut node, _processes) = with_violator(&[limited(1), limited(2)], ViolationPolicy::Auto);
+    until_stopped(&node, 1.0);
+    node.agent.set(&[Client { class: Class::LatencyCritical.into(), ..limited(1) }, limited(2)]);
+    // Less than the shortest stop.
+    pass(&node, 500);
+    assert!(node.group(1).0, "its group is enabled");
+    assert_eq!(node.metric("sluice_stopped_processes", 1, ""), 0.0);
 }
