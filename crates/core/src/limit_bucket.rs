@@ -49,8 +49,12 @@ impl LimitBucket {
         self.fill(to);
     }
 
-    /// Changes the rate from `now` on. Credit earned before counts at the old rate.
+    /// Changes the rate from `now` on. Credit earned before counts at the old rate, up to the depth. The same rate changes
+    /// nothing: a span of which the end is still to come earns credit beyond the depth.
     pub fn set_rate(&mut self, rate: Share, now: u64) {
+        if rate == self.rate {
+            return;
+        }
         self.fill(now);
         self.rate = rate;
     }

@@ -35,6 +35,15 @@ fn credit_earned_while_waiting_is_kept_and_credit_earned_while_idle_is_not() {
     assert_eq!(idle.ready_at(400 * MS), Some(980 * MS));
 }
 
+#[test]
+fn same_rate_again_while_the_client_runs_costs_it_nothing() {
+    let depth = Depth { idle_ns: 10 * MS, waiting_ns: 1_000 * MS };
+    let mut bucket = LimitBucket::new(Share::ONE, depth, 0);
+    bucket.set_rate(Share::ONE, 3_000 * MS);
+    bucket.charge(0, 3_500 * MS, 3_500 * MS);
+    assert_eq!(bucket.ready_at(3_500 * MS), Some(3_500 * MS));
+}
+
 proptest! {
     #[test]
     fn charge_stays_within_rate_plus_depth_plus_one_grant(
