@@ -210,9 +210,12 @@ impl MemoryLedger {
         self.clients.get(&client).map_or(0, ClientAccount::excess)
     }
 
-    /// Whether a client has overhead, so that a reading may find less.
-    pub fn has_overhead(&self) -> bool {
-        self.clients.values().any(|client| client.account.overhead > 0)
+    /// Whether a reading is of use even if no process is there: a client has overhead, of which a reading may find less, or has released
+    /// charges since the last reading. Those would otherwise count as charges of the time of the next reading, and hide overhead.
+    pub fn awaits_reading(&self) -> bool {
+        self.clients
+            .values()
+            .any(|client| client.account.overhead > 0 || client.recent.released_since_reading())
     }
 
     /// Closes the account of a process that has ended. Returns how many bytes were freed.

@@ -14,6 +14,7 @@ pub(super) struct RecentCharges {
     /// End of each finished period with its charges, oldest first.
     finished: VecDeque<(u64, Charges)>,
     current: Charges,
+    last: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +34,12 @@ impl RecentCharges {
     /// Records that the charge is now `bytes`.
     pub(super) fn record(&mut self, bytes: u64) {
         self.current.include(Charges { least: bytes, most: bytes });
+        self.last = bytes;
+    }
+
+    /// Whether the charge was larger since the last reading than it is now.
+    pub(super) fn released_since_reading(&self) -> bool {
+        self.current.most > self.last
     }
 
     /// Finishes the current period at `now`. Returns the smallest and the largest charge since [`REPORT_LAG_NS`] before `taken`, when a

@@ -77,10 +77,10 @@ impl MeasuredMemory {
         self.next_reading(shared).into_iter().chain(self.first_reservations.next_deadline()).min()
     }
 
-    /// When the next reading is due. Without processes and without overhead a reading would change nothing.
+    /// When the next reading is due. Without processes most readings would change nothing.
     fn next_reading(&self, shared: &Shared) -> Option<u64> {
         let may_read = self.thread.is_some() && !self.is_reading;
-        let is_needed = !shared.processes.is_empty() || shared.clients.memory.has_overhead();
+        let is_needed = !shared.processes.is_empty() || shared.clients.memory.awaits_reading();
         let is_urgent = !self.first_reservations.is_empty();
         let early = if is_urgent { READ_INTERVAL_NS - READ_SPACING_NS } else { 0 };
         (may_read && is_needed).then_some(self.next_reading.saturating_sub(early))

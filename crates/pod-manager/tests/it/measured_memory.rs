@@ -69,6 +69,26 @@ fn first_reservation_of_a_process_counts_its_context() {
 }
 
 #[test]
+fn first_reservation_counts_the_context_of_a_process_that_follows_one_with_much_memory() {
+    let (world, memory) = measuring();
+    let mut first = process(&world, "lc");
+    memory.set(pid(&first), Some(0));
+    assert!(first.reserve(GIB));
+    first.process.die();
+    until("the end of the process", || world.metric("sluice_memory_used_bytes{client=\"lc\"}") == Some(0.0));
+    read(&world, "complete");
+    let before = memory.readings();
+    for _ in 0..4 {
+        world.advance(400 * MS);
+    }
+    assert_eq!(memory.readings(), before, "without processes one reading is enough");
+    let mut second = process(&world, "lc");
+    memory.set(pid(&second), Some(GIB / 2));
+    assert!(!second.reserve(GIB / 2 + 1), "the limit is 1 GiB");
+    assert!(second.reserve(GIB / 2));
+}
+
+#[test]
 fn first_reservation_waits_for_a_reading_that_began_after_it() {
     let (world, memory) = measuring();
     let (mut first, mut second) = (process(&world, "be-a"), process(&world, "lc"));
