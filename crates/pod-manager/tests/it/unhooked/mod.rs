@@ -3,6 +3,7 @@
 mod announced;
 mod attached;
 mod consequences;
+mod forged;
 mod harness;
 mod locked;
 mod scans;
