@@ -8,3 +8,4 @@ mod harness;
 mod locked;
 mod scans;
 mod scheduled;
+mod stopped;
