@@ -66,7 +66,7 @@ impl Consequences {
         let is_repeated = self.is_repeated(process.key.ok_or(id), *kind, now);
         let definition = shared.clients.get(client).map(|client| &client.definition).filter(|_| is_repeated);
         let consequence = definition.map_or(Consequence::Report, |of| self.policy.consequence(of.spec.limit));
-        let stops = consequence == Consequence::Stop
+        let stops = consequence != Consequence::Report
             && groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
         if !stops {
             return shared.record(client, pid, (*kind, what), consequence);
