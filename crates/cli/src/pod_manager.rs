@@ -172,7 +172,7 @@ enum Violations {
     Report,
     /// The process is stopped for 10 s, then twice as long each time
     Stop,
-    /// The node agent evicts the pod
+    /// As `stop`, and the node agent evicts the pod
     Evict,
 }
 

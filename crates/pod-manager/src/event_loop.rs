@@ -23,7 +23,7 @@ mod own_process;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
-use crate::clients::{Clients, Definition, Processes};
+use crate::clients::{Clients, Definition, Process, Processes};
 use crate::clock::Clock;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{Connections, Listener};
@@ -335,6 +335,7 @@ impl EventLoop {
         self.unhooked.search_if_due(&self.shared);
         self.channel_groups.check_if_due(now);
         self.consequences.release_due(&mut self.channel_groups, &mut self.shared);
+        self.consequences.stop_again(&mut self.channel_groups, &mut self.shared);
         self.measured_memory.read_if_due(&self.shared);
         self.decide_first_reservations();
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
@@ -343,10 +344,12 @@ impl EventLoop {
 
     /// A process announces its groups.
     fn announce(&mut self, id: ProcessId, announcement: Announcement) {
-        if let Some(process) = self.shared.processes.get(id).filter(|process| process.misannounced) {
+        // The threads of a stopped process stand, so another process of its pod announces.
+        let is_compared_only = |process: &&Process| process.misannounced || self.consequences.is_stopped(id);
+        if let Some(process) = self.shared.processes.get(id).filter(is_compared_only) {
             self.channel_groups.record_announced(id, &announcement);
             process.key.into_iter().for_each(|key| self.unhooked.inspect_next(key));
-            return;
+            return self.show_scheduling(id);
         }
         let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);
         let effects = self.channel_groups.announce(id, announcement, unhooked, shared);

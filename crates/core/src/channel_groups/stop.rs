@@ -27,6 +27,11 @@ impl ChannelGroupScheduler {
         true
     }
 
+    /// Whether a process is stopped. One that announces its groups anew after it had none is not.
+    pub fn is_stopped(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.stopped)
+    }
+
     /// Schedules a stopped process like others again.
     pub fn resume_process(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.get_mut(&id) {

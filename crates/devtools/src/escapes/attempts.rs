@@ -112,6 +112,21 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("kubectl exec", "busy_tenant", Blocked).started(Start::Joining).searched(),
     Attempt::new("fork after initialisation", "fork_after_init", Blocked).searched(),
     Attempt::new("forged attach", "forged_attach", Blocked).started(Start::Unhooked).searched(),
+    Attempt::new("groups announced without channels", "forged_announcement", Blocked)
+        .with(&["empty"])
+        .started(Start::Unhooked)
+        .searched()
+        .simulated_only(),
+    Attempt::new("announced channels that do not exist", "forged_announcement", Blocked)
+        .with(&["invented"])
+        .started(Start::Unhooked)
+        .searched()
+        .simulated_only(),
+    Attempt::new("more groups announced than are kept", "forged_announcement", Blocked)
+        .with(&["many"])
+        .started(Start::Unhooked)
+        .searched()
+        .simulated_only(),
     Attempt::new("descriptors closed", "descriptors_closed", Blocked).searched(),
     Attempt::new("page mapped over the grant page", "page_over", Blocked),
     Attempt::new("hook's threads stopped", "tracker_stuck", Blocked),

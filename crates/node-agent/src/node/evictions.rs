@@ -1,4 +1,5 @@
-//! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself.
+//! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself within
+//! [`LONGEST_GRACE_SECONDS`]. The manager stops the process that is the reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use crate::pods::{PodView, PodsWatch};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long an evicted pod may take to end. The tenant chooses the grace period of its pod, and could choose hours.
+const LONGEST_GRACE_SECONDS: i64 = 30;
 
 /// A pod to be evicted.
 #[derive(Debug)]
@@ -53,13 +56,14 @@ pub async fn serve(
 /// Asks until the pod is evicted or gone, then waits until it is gone. Returns its uid.
 async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: EventQueue) -> String {
     let Eviction { pod, reason } = eviction;
+    let grace_seconds = pod.grace_seconds.map_or(LONGEST_GRACE_SECONDS, |own| own.min(LONGEST_GRACE_SECONDS));
     let api: Api<Pod> = Api::namespaced(client, &pod.namespace);
     // Another pod may have this name by now. (`Api::evict` of kube 5 misspells the field of these options.)
     let body = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": { "name": pod.name, "namespace": pod.namespace },
-        "deleteOptions": { "preconditions": { "uid": pod.uid } },
+        "deleteOptions": { "gracePeriodSeconds": grace_seconds, "preconditions": { "uid": pod.uid } },
     });
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut was_refused = false;

@@ -48,7 +48,9 @@ pub async fn publish(
     }
 }
 
-async fn follow(command: ManagerCommand, gpu: String, announcer: Announcer) {
+async fn follow(command: ManagerCommand, gpu: String, mut announcer: Announcer) {
+    // A violation of a pod that is not known yet would be lost. An error means that the agent ends.
+    let _ = announcer.pods.wait_for(Option::is_some).await;
     let (socket, mut after) = (command.control(&gpu), 0);
     loop {
         match control_client::violations(&socket, after).await {

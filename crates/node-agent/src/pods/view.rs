@@ -20,6 +20,8 @@ pub struct PodView {
     pub bound_at: i64,
     /// When it was created, seconds since 1970.
     pub created_at: i64,
+    /// How long it may take to end, seconds; `None`: the API server's default.
+    pub grace_seconds: Option<i64>,
     /// Its annotations under `sluice.dev/`.
     pub annotations: BTreeMap<String, String>,
     /// The container that holds the GPU: the pod's metrics carry its name.
@@ -47,6 +49,7 @@ impl PodView {
             ),
             bound_at: status.and_then(bound_at).unwrap_or(created_at),
             created_at,
+            grace_seconds: pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds),
             annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
             container: pod.spec.as_ref().and_then(main_container).unwrap_or_default(),
             container_names: status.map(container_names).unwrap_or_default(),

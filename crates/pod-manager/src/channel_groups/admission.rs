@@ -47,6 +47,9 @@ impl ChannelGroups {
     ) -> Effects {
         self.postponed.remove(&id);
         self.record_announced(id, &announcement);
+        // What comes under control is compared with what the process has.
+        let key = shared.processes.get(id).and_then(|process| process.key);
+        key.into_iter().for_each(|key| unhooked.inspect_next(key));
         match self.admit(id, &announcement.contexts, shared) {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {

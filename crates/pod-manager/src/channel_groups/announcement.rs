@@ -66,6 +66,14 @@ pub(crate) fn handles_of(context: &ContextHandles) -> (u32, u32) {
     (context.client, context.channel_group)
 }
 
+/// Whether controls of a group as it is announced concern the whole group as it was found. The driver refuses controls of channels that the
+/// group does not have.
+pub(crate) fn covers(announced: &ContextHandles, found: &ContextHandles) -> bool {
+    handles_of(announced) == handles_of(found)
+        && announced.subdevice == found.subdevice
+        && found.channels.iter().all(|channel| announced.channels.contains(channel))
+}
+
 /// Refuses what no hook announces: a descriptor without a context, or a group twice.
 fn check(contexts: &[ContextHandles]) -> Result<(), String> {
     let used: BTreeSet<u32> = contexts.iter().map(|context| context.descriptor).collect();

@@ -13,7 +13,7 @@ mod group_check;
 mod scheduling;
 
 pub(crate) use admission::Admission;
-pub(crate) use announcement::{Announcement, PostponedUntil, handles_of};
+pub(crate) use announcement::{Announcement, PostponedUntil, covers, handles_of};
 pub(crate) use control::allowed_controls;
 pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
@@ -59,7 +59,7 @@ pub(crate) struct ChannelGroups {
     announcement_limits: HashMap<ClientId, RateLimiter>,
     postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
     /// What each process announced last, unless it was refused.
-    announced: HashMap<ProcessId, HashSet<(u32, u32)>>,
+    announced: HashMap<ProcessId, Vec<ContextHandles>>,
     /// When the groups are checked next.
     next_check: u64,
     /// Until then findings do not count.
@@ -129,13 +129,45 @@ impl ChannelGroups {
 
     /// Records which groups a process announces.
     pub(crate) fn record_announced(&mut self, id: ProcessId, announcement: &Announcement) {
-        self.announced.insert(id, announcement.contexts.iter().map(handles_of).collect());
+        self.announced.insert(id, announcement.contexts.clone());
     }
 
-    /// The groups that a process announced last; `None` while an announcement of it is postponed.
-    pub(crate) fn announced(&self, id: ProcessId) -> Option<HashSet<(u32, u32)>> {
-        let is_settled = !self.postponed.contains_key(&id);
-        is_settled.then(|| self.announced.get(&id).cloned().unwrap_or_default())
+    /// Whether a process announced last exactly the groups that were found.
+    pub(crate) fn has_announced(&self, id: ProcessId, found: &[ContextHandles]) -> bool {
+        self.announced.get(&id).is_some_and(|announced| {
+            let covered = |found| announced.iter().any(|announced| covers(announced, found));
+            announced.len() == found.len() && found.iter().all(covered)
+        })
+    }
+
+    /// Whether an announcement of a process waits.
+    pub(crate) fn is_postponed(&self, id: ProcessId) -> bool {
+        self.postponed.contains_key(&id)
+    }
+
+    /// Withdraws the postponed announcement of a process that is scheduled from outside from here on.
+    pub(crate) fn withdraw_postponed(&mut self, id: ProcessId) {
+        self.postponed.remove(&id);
+    }
+
+    /// Groups of a process that its controls do not stop, by what was found: the process has them and they are not under control, or not with
+    /// all of their channels. While controls of the process fail, a group that was not found counts too, because it may be what fails.
+    pub(crate) fn uncontrolled(&self, id: ProcessId, found: &[ContextHandles]) -> HashSet<(u32, u32)> {
+        let controlled: Vec<&ContextHandles> = self.contexts(id).collect();
+        let is_controlled = |found: &&ContextHandles| controlled.iter().any(|group| covers(group, found));
+        let mut uncontrolled: HashSet<_> =
+            found.iter().filter(|found| !is_controlled(found)).map(handles_of).collect();
+        if self.scheduler.is_on_probation(id) {
+            let was_found = |group: &&&ContextHandles| found.iter().any(|found| covers(found, group));
+            uncontrolled
+                .extend(controlled.iter().filter(|group| !was_found(group)).map(|group| handles_of(group)));
+        }
+        uncontrolled
+    }
+
+    /// Whether a process has exactly the found groups under control.
+    pub(crate) fn controls_exactly(&self, id: ProcessId, found: &[ContextHandles]) -> bool {
+        self.contexts(id).count() == found.len() && self.uncontrolled(id, found).is_empty()
     }
 
     /// Forgets a client that will not come back.
@@ -160,8 +192,13 @@ impl ChannelGroups {
 
     /// The handles of a process's groups, without those that are being released.
     pub(crate) fn handles(&self, id: ProcessId) -> HashSet<(u32, u32)> {
-        let kept = self.of_process(id).filter(|(group, _)| self.scheduler.owns(id, *group));
-        kept.map(|(_, group)| handles_of(&group.context)).collect()
+        self.contexts(id).map(handles_of).collect()
+    }
+
+    /// A process's groups as they are controlled, without those that are being released.
+    fn contexts(&self, id: ProcessId) -> impl Iterator<Item = &ContextHandles> {
+        let kept = self.of_process(id).filter(move |(group, _)| self.scheduler.owns(id, *group));
+        kept.map(|(_, group)| &group.context)
     }
 
     /// Opens a descriptor as a control descriptor. Returns it with the reason if it is none.
@@ -251,10 +288,15 @@ impl ChannelGroups {
         self.scheduler.disconnect(id, &mut shared.grants.ledger, shared.io.now());
     }
 
-    /// Releases a process's groups: it is token-scheduled from here on.
+    /// Releases the groups of a process that has left, or that attaches anew.
     pub(crate) fn release(&mut self, id: ProcessId, shared: &mut Shared) {
-        self.postponed.remove(&id);
         self.announced.remove(&id);
+        self.release_groups(id, shared);
+    }
+
+    /// Releases a process's groups: it is token-scheduled from here on.
+    pub(crate) fn release_groups(&mut self, id: ProcessId, shared: &mut Shared) {
+        self.postponed.remove(&id);
         self.scheduler.remove_process(id, &mut shared.grants.ledger, shared.io.now());
     }
 

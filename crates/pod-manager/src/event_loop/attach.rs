@@ -183,7 +183,9 @@ impl EventLoop {
         }
         let before = process.channel_mut(channel).replace(connection);
         if before.is_some() && channel == Channel::Token {
-            self.channel_groups.release(id, &mut self.shared);
+            if !self.consequences.is_stopped(id) {
+                self.channel_groups.release(id, &mut self.shared);
+            }
             self.end_token_channel(id);
         }
         self.connections.set_role(connection, Role::Attached(id, channel));

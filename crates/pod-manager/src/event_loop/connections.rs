@@ -7,6 +7,7 @@ use crate::connections::{
 use crate::party::Party;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::Channel;
+use sluice_core::ledger::ReturnKind;
 use sluice_core::{ClientId, ProcessId};
 use tracing::{debug, warn};
 
@@ -218,21 +219,37 @@ impl EventLoop {
             return;
         }
         let is_disconnected = process.connections().next().is_none();
+        // Another process of its pod may have closed the sockets of a stopped process, which is scheduled from outside from here on.
+        let is_kept = self.consequences.is_stopped(id) && process.pidfd.is_some();
         if channel == Channel::Token {
-            self.channel_groups.disconnected(id, &mut self.shared);
+            if is_kept {
+                process.unhooked = true;
+                process.ignore_wakeups(&self.shared.io);
+                process.pages = None;
+            } else {
+                self.channel_groups.disconnected(id, &mut self.shared);
+            }
             self.end_token_channel(id);
         }
-        if is_disconnected {
+        if is_disconnected && !is_kept {
             self.forget_process(id, "disconnected");
         }
     }
 
-    /// The token channel of a process has closed, and its groups are released: its grant ends.
+    /// The token channel of a process has closed: its grant ends. Its groups are released before, unless it is stopped.
     pub(super) fn end_token_channel(&mut self, id: ProcessId) {
-        if let Some(process) = self.shared.processes.get_mut(id) {
-            process.close_token_channel();
-        }
+        let Some(process) = self.shared.processes.get_mut(id) else { return };
+        process.close_token_channel();
+        let client = process.client;
         self.stream_gates.process_changed(id);
+        let is_stopped = self.consequences.is_stopped(id);
+        if is_stopped && self.channel_groups.is_hardware_scheduled(id) {
+            return;
+        }
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
+        if is_stopped {
+            // For the time after the stop. Its client is known, or the stop would have ended.
+            let _ = self.shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
+        }
     }
 }

@@ -16,7 +16,7 @@ impl EventLoop {
                     }
                 }
                 Effect::SchedulingChanged(id) => self.show_scheduling(id),
-                Effect::ReleaseGroups(id) => self.channel_groups.release(id, &mut self.shared),
+                Effect::ReleaseGroups(id) => self.channel_groups.release_groups(id, &mut self.shared),
                 Effect::DepartureSettled(id) => self.settle_departure(id),
                 Effect::InspectAgain(id) => {
                     let unhooked = self.shared.processes.get(id).filter(|process| process.unhooked);

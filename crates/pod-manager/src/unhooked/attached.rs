@@ -1,16 +1,18 @@
-//! Attached processes: the groups that are found from outside must be those that the process has announced.
+//! Attached processes: the groups that are found from outside must be under control, with all of their channels.
 //!
-//! A second driver library in the process, or a program that has only sent an ATTACH, has groups that no hook announces. Such a process is
-//! scheduled as one without the hook from then on, so it stays within its client's share. It is a violation unless the hook itself reports
+//! A second driver library in the process, or a program that has only sent an ATTACH, has groups that no hook announces. A program may also
+//! announce its groups without their channels, groups that do not exist, or more groups than are kept. Such a process is scheduled as one
+//! without the hook from then on, so it stays within its client's share. It is a violation unless the hook itself reports
 //! that it has groups which are not announced: it makes a context, or it cannot announce all groups. A false report gains nothing, because
 //! the process is scheduled from outside in both cases. A process whose announcement is complete again is scheduled by its page again.
 
 use super::Unhooked;
 use super::scanning::{Candidate, ControlDescriptor, Obstacle, ObstacleKind, ProcessKey};
-use crate::channel_groups::ChannelGroups;
+use crate::channel_groups::{ChannelGroups, covers};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::violations::ViolationKind;
+use sluice_comm::attach::ContextHandles;
 use sluice_core::ProcessId;
 use sluice_rate_limiter::Backoff;
 use std::collections::HashSet;
@@ -26,7 +28,7 @@ const OUTSIDE_FOR: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(
 /// After this time without unannounced groups the next time outside is the first one again.
 const FORGOTTEN_AFTER_NS: u64 = 64_000_000_000;
 
-/// Groups that a process has not announced, and when they were first seen.
+/// Groups of a process that are not under control, and when that was first seen.
 #[derive(Debug)]
 pub(super) struct Suspicion {
     since: u64,
@@ -40,22 +42,22 @@ impl Unhooked {
         &mut self,
         found: &Candidate,
         result: &Result<Vec<ControlDescriptor>, Obstacle>,
-        groups: &ChannelGroups,
+        groups: &mut ChannelGroups,
         shared: &mut Shared,
     ) {
         let (key, now) = (found.key, shared.io.now());
         let Some(id) = shared.processes.find(key) else { return };
         let (kind, what) = match result {
             Ok(_) => {
-                let Some(announced) = groups.announced(id) else { return };
-                let mut extra = found_groups(id, result, groups, shared).unwrap_or_default();
-                extra.retain(|group| !announced.contains(group));
-                let (count, announced) = (extra.len(), announced.len());
-                if !self.is_suspicion_confirmed(key, extra, now) {
+                let found = found_groups(id, result, groups, shared).unwrap_or_default();
+                let uncontrolled = groups.uncontrolled(id, &found);
+                let count = uncontrolled.len();
+                if !self.is_suspicion_confirmed(key, uncontrolled, now) {
                     return;
                 }
                 let what = format!(
-                    "the process has {count} channel groups beside the {announced} that it announced"
+                    "{count} of the process's {} channel groups are not under control as it announced them",
+                    found.len()
                 );
                 (ViolationKind::UnannouncedGroups, what)
             }
@@ -65,8 +67,10 @@ impl Unhooked {
             Err(_) => return,
         };
         let Some(process) = shared.processes.get(id) else { return };
-        let (client, is_reported) = (process.client, process.has_unannounced_groups());
-        if !is_reported {
+        let client = process.client;
+        // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
+        let is_excused = process.has_unannounced_groups() || groups.is_postponed(id);
+        if !is_excused {
             if result.is_err() {
                 self.overfull.insert(key);
             }
@@ -75,13 +79,14 @@ impl Unhooked {
             let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
             info!(
                 client,
-                peer, "process is scheduled from outside, as its hook cannot announce all groups: {what}"
+                peer, "process is scheduled from outside, as its hook cannot announce all groups yet: {what}"
             );
         }
         // Without the lock, the groups that it has announced stay under control.
         let is_controllable = result.is_ok() || self.can_lock(client, &shared.clients);
         if let Some(process) = shared.processes.get_mut(id).filter(|_| is_controllable) {
             process.misannounced = true;
+            groups.withdraw_postponed(id);
             let [first, longest] = OUTSIDE_FOR;
             let outside = self.outside.entry(key).or_insert_with(|| Backoff::new(first, longest));
             if now.saturating_sub(outside.ready_at()) > FORGOTTEN_AFTER_NS {
@@ -114,7 +119,7 @@ impl Unhooked {
     ) -> Option<ProcessId> {
         let id = shared.processes.find(key)?;
         let found = found_groups(id, result, groups, shared)?;
-        let is_complete = groups.announced(id)? == found && groups.handles(id) == found;
+        let is_complete = groups.has_announced(id, &found) && groups.controls_exactly(id, &found);
         let now = shared.io.now();
         let is_over = self.outside.get(&key).is_none_or(|outside| outside.is_ready(now));
         let process = shared.processes.get_mut(id).filter(|process| process.is_attached())?;
@@ -147,20 +152,20 @@ impl Unhooked {
     }
 }
 
-/// Handles of the groups that were found in a process, without those of the client's other processes. `None`: an obstacle hides them.
+/// The groups that were found in a process, without those that the client's other processes have under control. `None`: an obstacle hides them.
 fn found_groups(
     id: ProcessId,
     result: &Result<Vec<ControlDescriptor>, Obstacle>,
     groups: &ChannelGroups,
     shared: &Shared,
-) -> Option<HashSet<(u32, u32)>> {
+) -> Option<Vec<ContextHandles>> {
     let descriptors = match result {
         Ok(descriptors) => descriptors.as_slice(),
         Err(obstacle) if obstacle.kind == ObstacleKind::NoGroups => &[],
         Err(_) => return None,
     };
     let client = shared.processes.client_of(id)?;
-    let of_others = super::groups::handles_of_others(Some(id), client, groups, shared);
-    let handles = descriptors.iter().flat_map(ControlDescriptor::handles);
-    Some(handles.filter(|group| !of_others.contains(group)).collect())
+    let others = super::groups::groups_of_others(Some(id), client, groups, shared);
+    let found = descriptors.iter().flat_map(|descriptor| &descriptor.contexts);
+    Some(found.filter(|found| !others.iter().any(|other| covers(other, found))).cloned().collect())
 }

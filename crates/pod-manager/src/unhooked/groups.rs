@@ -2,7 +2,7 @@
 
 use super::Unhooked;
 use super::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, ObstacleKind};
-use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, handles_of};
+use crate::channel_groups::{Admission, ChannelGroups, ControlDescriptorId, covers, handles_of};
 use crate::clients::{Clients, Process};
 use crate::effect::{Effect, Effects};
 use crate::shared::Shared;
@@ -10,7 +10,7 @@ use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::{Class, ReturnKind};
 use sluice_core::{ClientId, ProcessId};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use tracing::{info, warn};
 
 /// Control descriptors, and the groups that are controlled through each.
@@ -29,12 +29,12 @@ impl Unhooked {
     ) -> Result<(), Obstacle> {
         let known = shared.processes.find(found.key);
         // A child that has inherited the file of its parent: the groups are the parent's.
-        let of_others = handles_of_others(known, client, groups, shared);
-        let is_its_own = |context: &ContextHandles| !of_others.contains(&handles_of(context));
+        let others = groups_of_others(known, client, groups, shared);
+        let is_its_own = |found: &ContextHandles| !others.iter().any(|other| covers(other, found));
         descriptors.iter_mut().for_each(|descriptor| descriptor.contexts.retain(is_its_own));
-        let handles: HashSet<(u32, u32)> = descriptors.iter().flat_map(ControlDescriptor::handles).collect();
-        let current = known.map(|id| groups.handles(id)).unwrap_or_default();
-        if current == handles {
+        let contexts: Vec<ContextHandles> =
+            descriptors.iter().flat_map(|descriptor| descriptor.contexts.clone()).collect();
+        if known.map_or(contexts.is_empty(), |id| groups.controls_exactly(id, &contexts)) {
             shared.io.closer.close(descriptors);
             return Ok(());
         }
@@ -86,16 +86,18 @@ impl Unhooked {
     }
 }
 
-/// Handles of the groups of the client's other processes.
-pub(super) fn handles_of_others(
+/// The groups of the client's other processes, as they are controlled. A group that another process has announced falsely is not that
+/// process's: it may have closed the file, so that nothing is found of it.
+pub(super) fn groups_of_others(
     known: Option<ProcessId>,
     client: ClientId,
     groups: &ChannelGroups,
     shared: &Shared,
-) -> HashSet<(u32, u32)> {
+) -> Vec<ContextHandles> {
     let of_pod = |id| shared.processes.client_of(id).is_none_or(|of| of == client);
     let others = groups.of_others(known).filter(|group| of_pod(group.process));
-    others.map(|group| handles_of(&group.context)).collect()
+    let relied_on = others.filter(|group| !groups.scheduler.is_on_probation(group.process));
+    relied_on.map(|group| group.context.clone()).collect()
 }
 
 /// Adds a process without the hook.

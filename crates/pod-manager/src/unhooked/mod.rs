@@ -38,7 +38,7 @@ pub(crate) struct Unhooked {
     next_search: u64,
     /// Searches so far.
     searches: u64,
-    /// Attached processes with groups that they have not announced, since when, and these groups.
+    /// Attached processes with groups that are not under control, since when, and these groups.
     suspected: HashMap<ProcessKey, attached::Suspicion>,
     /// Attached processes with too many descriptors: a violation of each is recorded.
     overfull: HashSet<ProcessKey>,
@@ -98,7 +98,7 @@ impl Unhooked {
         self.next_search = now;
     }
 
-    /// Has a process inspected by the next search: it is scheduled from outside, and has announced its groups anew.
+    /// Has a process inspected by the next search: it has announced its groups anew.
     pub(crate) fn inspect_next(&mut self, key: ProcessKey) {
         self.inspect_next.insert(key);
     }

@@ -21,6 +21,9 @@ const ONE_CHECK_NS: u64 = 200_000_000;
 const FIRST_STOP_NS: u64 = 10_000_000_000;
 const LONGEST_STOP_NS: u64 = 600_000_000_000;
 
+/// A process by its number and start time; by its id if they are unknown.
+type Violator = Result<(i32, u64), ProcessId>;
+
 /// A stopped process.
 #[derive(Debug)]
 struct Stop {
@@ -33,8 +36,8 @@ struct Stop {
 pub(crate) struct Consequences {
     policy: ViolationPolicy,
     remote: Remote,
-    /// When a check last found each process to do something.
-    found: HashMap<(ProcessId, ViolationKind), u64>,
+    /// When a check last found each process to do something. A process that attaches anew is the same one.
+    found: HashMap<(Violator, ViolationKind), u64>,
     stopped: BTreeMap<ProcessId, Stop>,
     /// How often processes of a client were stopped.
     stops: HashMap<ClientId, u32>,
@@ -60,10 +63,10 @@ impl Consequences {
             groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
             return shared.record(client, pid, (*kind, what), Consequence::Report);
         }
-        let is_repeated = self.is_repeated(id, *kind, now);
+        let is_repeated = self.is_repeated(process.key.ok_or(id), *kind, now);
         let definition = shared.clients.get(client).map(|client| &client.definition).filter(|_| is_repeated);
         let consequence = definition.map_or(Consequence::Report, |of| self.policy.consequence(of.spec.limit));
-        let stops = consequence == Consequence::Stop
+        let stops = consequence != Consequence::Report
             && groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
         if !stops {
             return shared.record(client, pid, (*kind, what), consequence);
@@ -78,10 +81,11 @@ impl Consequences {
     }
 
     /// Whether a finding follows one of an earlier check. It is noted for later ones.
-    fn is_repeated(&mut self, id: ProcessId, kind: ViolationKind, now: u64) -> bool {
-        let before = self.found.get(&(id, kind)).map(|before| now.saturating_sub(*before));
+    fn is_repeated(&mut self, violator: Violator, kind: ViolationKind, now: u64) -> bool {
+        self.found.retain(|_, before| now.saturating_sub(*before) <= REPEATED_WITHIN_NS);
+        let before = self.found.get(&(violator, kind)).map(|before| now.saturating_sub(*before));
         if before.is_none_or(|ago| ago > ONE_CHECK_NS) {
-            self.found.insert((id, kind), now);
+            self.found.insert((violator, kind), now);
         }
         before.is_some_and(|ago| (ONE_CHECK_NS..=REPEATED_WITHIN_NS).contains(&ago))
     }
@@ -138,10 +142,24 @@ impl Consequences {
         }
     }
 
-    /// A process has left, or its client was removed: its threads run again.
+    /// Whether a process is stopped.
+    pub(crate) fn is_stopped(&self, id: ProcessId) -> bool {
+        self.stopped.contains_key(&id)
+    }
+
+    /// Stops the processes again whose groups were announced anew.
+    pub(crate) fn stop_again(&self, groups: &mut ChannelGroups, shared: &mut Shared) {
+        let now = shared.io.now();
+        for id in self.stopped.keys() {
+            if !groups.scheduler.is_stopped(*id) {
+                groups.scheduler.stop_process(*id, &mut shared.grants.ledger, now);
+            }
+        }
+    }
+
+    /// A process has ended, or its client was removed: its threads run again.
     pub(crate) fn forget_process(&mut self, id: ProcessId) {
         self.stopped.remove(&id);
-        self.found.retain(|(of, _), _| *of != id);
     }
 
     /// Forgets a client that will not come back.

@@ -12,7 +12,7 @@ pub enum ViolationPolicy {
     Report,
     /// The process is stopped for a time.
     Stop,
-    /// The node agent evicts the pod.
+    /// The node agent evicts the pod. The process is stopped meanwhile, as by [`Self::Stop`].
     Evict,
 }
 

@@ -14,12 +14,19 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most threads that are stopped. A process with more has its groups disabled only.
 const MOST_THREADS: usize = 4096;
 /// How long threads may take to stop: one inside a driver call stops at its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long threads may be seized. A process could otherwise create threads, or call execve, without end.
+const SEIZE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the kernel may refuse to seize a thread before that is the result.
+const MOST_REFUSED: u32 = 20;
+/// When the tracing thread counts as blocked, so that only the groups of the process are disabled.
+const BLOCKED_AFTER: Duration = Duration::from_secs(5);
 /// Interval at which stopped threads that were killed are reaped. Until then the end of their process is not reported.
 const REAP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -30,30 +37,68 @@ pub(crate) struct StoppedThreads {
     _release: Sender<()>,
 }
 
+/// The threads that the tracing thread has seized.
+type Seized = Mutex<BTreeSet<i32>>;
+
 impl StoppedThreads {
     /// Begins to stop the process of `pidfd`. [`Message::ThreadsStopped`] reports when all threads have stopped, or why they cannot be.
     pub(super) fn begin(id: ProcessId, pid: i32, pidfd: OwnedFd, remote: Remote) -> io::Result<Self> {
         let (_release, released) = channel();
+        let (done, stopped) = channel();
+        let seized = Arc::new(Seized::default());
+        let reaped = Arc::clone(&seized);
         std::thread::Builder::new().name("sluice-stop".into()).spawn(move || {
-            let result = stop_all(pid, &pidfd).map_err(|why| why.to_string());
-            let stopped = result.is_ok();
-            remote.send(Message::ThreadsStopped(id, result));
-            if stopped {
+            let result = stop_all(pid, &pidfd, &seized).map_err(|why| why.to_string());
+            let has_stopped = result.is_ok();
+            // It is not received after [`BLOCKED_AFTER`]: the thread then continues the process.
+            if done.send(result).is_ok() && has_stopped {
                 reap_until(&released);
             }
+        })?;
+        std::thread::Builder::new().name("sluice-stop-reap".into()).spawn(move || {
+            remote.send(Message::ThreadsStopped(id, wait_and_reap(&stopped, &reaped)));
         })?;
         Ok(Self { _release })
     }
 }
 
+/// Waits for the result of the tracing thread, and reaps the threads that end meanwhile. A thread that calls execve waits until the other
+/// seized threads of its process are reaped, and has a lock meanwhile that the tracing thread may wait for. Only another thread of the manager
+/// can reap them then. Something else may block the tracing thread, so the wait ends.
+fn wait_and_reap(stopped: &Receiver<Result<(), String>>, seized: &Seized) -> Result<(), String> {
+    let end = Instant::now() + BLOCKED_AFTER;
+    while Instant::now() < end {
+        match stopped.recv_timeout(REAP_INTERVAL) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => reap(seized),
+            Err(RecvTimeoutError::Disconnected) => return Err("the tracing thread has ended".into()),
+        }
+    }
+    Err(format!("the kernel has not let them be traced for {BLOCKED_AFTER:?}"))
+}
+
+fn reap(seized: &Seized) {
+    let seized = seized.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for tid in seized {
+        // It may have ended, or not be traced yet.
+        let _ = waitpid(Pid::from_raw(tid), Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
+    }
+}
+
 /// Stops all threads, also those that are created meanwhile.
-fn stop_all(pid: i32, pidfd: &OwnedFd) -> io::Result<()> {
-    let mut seized = BTreeSet::new();
+fn stop_all(pid: i32, pidfd: &OwnedFd, seized: &Seized) -> io::Result<()> {
+    let seized = || seized.lock().unwrap_or_else(PoisonError::into_inner);
+    let (end, mut refused) = (Instant::now() + SEIZE_TIMEOUT, 0);
     loop {
-        let found = threads_of(pid)?;
-        let new: Vec<i32> = found.into_iter().filter(|tid| !seized.contains(tid)).collect();
+        // After execve the thread that called it has the number of the first one. It need not be traced.
+        let is_new =
+            |tid: &i32| !seized().contains(tid) || !(is_traced_by_us(pid, *tid) || has_ended(pid, *tid));
+        let new: Vec<i32> = threads_of(pid)?.into_iter().filter(is_new).collect();
         if new.is_empty() {
             break;
+        }
+        if Instant::now() >= end {
+            return Err(io::Error::other("its threads change faster than they can be traced"));
         }
         for tid in new {
             // A thread that is created by a seized one is traced from its begin.
@@ -61,18 +106,24 @@ fn stop_all(pid: i32, pidfd: &OwnedFd) -> io::Result<()> {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 // A zombie cannot be traced.
                 Err(_) if is_traced_by_us(pid, tid) || has_ended(pid, tid) => {}
+                // The first thread ends while another one calls execve, which then has its number.
+                Err(_) if refused < MOST_REFUSED => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             }
-            seized.insert(tid);
+            seized().insert(tid);
         }
-        if seized.len() > MOST_THREADS {
+        if seized().len() > MOST_THREADS {
             return Err(io::Error::other(format!("the process has more than {MOST_THREADS} threads")));
         }
         // The process id may have been reused: a seized process that lives is the one of the pidfd only if the numbers agree.
         if number_of(pidfd) != Some(pid) {
             return Err(io::Error::other("the process has ended"));
         }
-        for tid in &seized {
+        for tid in seized().iter() {
             // It may have ended.
             let _ = ptrace::interrupt(Pid::from_raw(*tid));
         }

@@ -184,6 +184,11 @@ struct Line {
 impl ChannelControl for Line {
     fn make(&mut self, context: &ContextHandles, op: ControlOp) -> Result<(), ControlFailure> {
         let group = context.channel_group;
+        let misses_channels = context.channels != self::context(group).channels;
+        if misses_channels && !matches!(op, ControlOp::SetSlice(_)) {
+            // The group's channels stay as they are.
+            return Ok(());
+        }
         self.driver.call(match op {
             ControlOp::SetSlice(us) => Call::Slice(group, us),
             ControlOp::Disable => Call::Stop(group),

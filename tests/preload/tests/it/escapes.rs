@@ -24,6 +24,12 @@ fn second_driver_after_attaching_gains_nothing() {
 }
 
 #[test]
+fn groups_announced_without_their_channels_gain_nothing() {
+    let Some((is_ok, text)) = result_of("groups announced without channels", "--adopt=auto") else { return };
+    assert!(is_ok, "{text}");
+}
+
+#[test]
 fn without_inspection_the_suite_fails() {
     let Some((is_ok, text)) = result_of("dlmopen after attaching", "--adopt=off") else { return };
     assert!(!is_ok && text.contains("worse than expected: dlmopen after attaching"), "{text}");

@@ -264,8 +264,10 @@ async fn violation_becomes_an_event_on_its_pod() {
 async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allows_it() {
     let node = Node::with_gpus(1).await;
     let agent = node.start_agent().await;
-    for pod in ["train", "serve"] {
-        node.put(pod, &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
+    for (pod, grace_seconds) in [("train", 3600), ("serve", 5)] {
+        let mut object = super::node::pod(pod, &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
+        object["spec"]["terminationGracePeriodSeconds"] = json!(grace_seconds);
+        node.api.put(Kind::Pods, object);
     }
     last_set(&mut node.managers[0].received(), "both clients", |set| set.clients.len() == 2).await;
     let (kind, note) = ("stopped_group_ran".to_owned(), "it ran".to_owned());
@@ -276,7 +278,7 @@ async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allow
     let refused = of_reason(&mut node.api.seen(), "EvictionRefused", 1).await.remove(0);
     assert!(refused["note"].as_str().unwrap().contains("disruption budget"), "{refused}");
     // While it is being evicted.
-    node.managers[0].find_violation(violation);
+    node.managers[0].find_violation(violation.clone());
     let evicted = of_reason(&mut node.api.seen(), "EvictedForViolation", 1).await.remove(0);
     assert_eq!(evicted["regarding"]["uid"], json!("uid-train"));
     let reason = evicted["note"].as_str().unwrap();
@@ -286,6 +288,33 @@ async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allow
     for (path, body) in asked {
         assert_eq!(path, "/api/v1/namespaces/ml/pods/train/eviction");
         assert_eq!(body["deleteOptions"]["preconditions"]["uid"], json!("uid-train"));
+        assert_eq!(body["deleteOptions"]["gracePeriodSeconds"], json!(30), "the tenant's own is an hour");
     }
+    node.managers[0].find_violation(Violation { pod_uid: "uid-serve".into(), ..violation });
+    let mut seen = node.api.seen();
+    let last = soon("the third request", seen.wait_for(|seen| seen.evictions.len() == 3)).await.unwrap();
+    assert_eq!(last.evictions[2].1["deleteOptions"]["gracePeriodSeconds"], json!(5), "its own is shorter");
+    agent.end().await;
+}
+
+/// The agent has started anew while the API server was away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eviction_that_is_wanted_before_the_pods_are_listed_is_not_lost() {
+    let node = Node::with_gpus(1).await;
+    node.put("train", &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
+    let (kind, note) = ("stopped_group_ran".to_owned(), "it ran".to_owned());
+    node.managers[0].find_violation(Violation {
+        pod_uid: "uid-train".into(),
+        kind,
+        pid: 41,
+        note,
+        evict: true,
+    });
+    node.api.go_away();
+    let agent = node.start_agent().await;
+    let mut seen = node.api.seen();
+    soon("the agent asks in vain", seen.wait_for(|seen| seen.turned_away >= 4)).await.unwrap();
+    node.api.come_back();
+    of_reason(&mut node.api.seen(), "EvictedForViolation", 1).await;
     agent.end().await;
 }

@@ -73,12 +73,25 @@ fn until(holds: impl Fn() -> bool) {
 }
 
 fn answer(inbox: &Inbox) -> Result<(), String> {
-    loop {
+    let end = Instant::now() + 2 * BLOCKED_AFTER;
+    while Instant::now() < end {
         if let Some(Message::ThreadsStopped(ProcessId(7), result)) = inbox.take().pop() {
             return result;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    panic!("the tracing thread is blocked")
+}
+
+/// Compiles and starts a C program.
+fn compiled(name: &str, text: &str, threads: usize) -> Program {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join(name).with_extension("c"), folder.path().join(name));
+    fs::write(&source, text).unwrap();
+    assert!(
+        Command::new("cc").arg("-pthread").arg("-o").args([&program, &source]).status().unwrap().success()
+    );
+    Program::run(&program, &[], threads)
 }
 
 #[test]
@@ -120,16 +133,36 @@ const LEADERLESS: &str = "#include <pthread.h>\n\
 
 #[test]
 fn process_whose_first_thread_has_ended_is_stopped() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("leaderless.c"), folder.path().join("leaderless"));
-    fs::write(&source, LEADERLESS).unwrap();
-    assert!(
-        Command::new("cc").arg("-pthread").arg("-o").args([&program, &source]).status().unwrap().success()
-    );
-    let program = Program::run(&program, &[], 2);
+    let program = compiled("leaderless", LEADERLESS, 2);
     until(|| has_ended(program.pid, program.pid));
     let (_stopped, result) = program.stop(program.pid);
     assert_eq!(result, Ok(()));
     assert!(program.stands());
+    program.end();
+}
+
+/// A thread of this program calls execve some milliseconds after the program has begun, beside many others.
+const RESTARTS: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n\
+    static char **words;\n\
+    static void *stand(void *none) { for (;;) pause(); return none; }\n\
+    static void *restart(void *none) { struct timespec now; clock_gettime(CLOCK_MONOTONIC, &now); \
+        usleep(now.tv_nsec % 3000); execv(\"/proc/self/exe\", words); abort(); return none; }\n\
+    int main(int count, char **given) { pthread_t thread; words = given; (void)count; \
+        for (int at = 0; at < 400; at++) pthread_create(&thread, 0, stand, 0); \
+        pthread_create(&thread, 0, restart, 0); for (;;) pause(); }\n";
+
+/// The kernel lets execve wait for the tracing thread, and the tracing thread for execve.
+#[test]
+fn process_whose_other_threads_call_execve_is_stopped() {
+    let program = compiled("restarts", RESTARTS, 2);
+    for _ in 0..50 {
+        let (stopped, result) = program.stop(program.pid);
+        assert_eq!(result, Ok(()));
+        until(|| program.stands());
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(program.stands());
+        drop(stopped);
+        until(|| !program.stands());
+    }
     program.end();
 }

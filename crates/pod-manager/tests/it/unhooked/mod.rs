@@ -3,7 +3,9 @@
 mod announced;
 mod attached;
 mod consequences;
+mod forged;
 mod harness;
 mod locked;
 mod scans;
 mod scheduled;
+mod stopped;
