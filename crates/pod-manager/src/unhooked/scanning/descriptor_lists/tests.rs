@@ -79,7 +79,7 @@ fn flood_of_descriptors_delays_only_its_own_pod() {
             found.get_or_insert(now);
         }
         other.descriptors(&mut lists, now);
-        assert!(flood.listed - before.0 <= PART, "a search lists one part");
+        assert!(flood.listed - before.0 <= 1024, "a search lists a part of it");
         assert!(other.listed > before.1, "the other pod is listed in each search");
     }
     assert!(found.is_some_and(|found| found < 20 * S), "{found:?}");
