@@ -11,10 +11,10 @@ use thiserror::Error;
 
 use crate::NvStatus;
 use crate::abi::{
-    Command, ControlBlock, CtxswStats, DisableChannels, Preempt, Request, gid, group_id, handle_info,
-    timeslice,
+    Command, ControlBlock, CtxswStats, DisableChannels, POINTER, Preempt, Request, gid, group_id,
+    handle_info, timeslice,
 };
-use crate::transport::{self, NotADriver, Transport};
+use crate::transport::{self, NotADriver, Transport, wire};
 
 /// Why a control failed.
 #[derive(Debug, Error)]
@@ -62,6 +62,14 @@ impl Controls {
     /// Errors: as [`transport::open_transport`].
     pub fn from_descriptor(fd: OwnedFd, simulated: bool) -> Result<Self, NotADriver> {
         transport::open_transport(fd, simulated).map(Self::new)
+    }
+
+    /// Reads the handle of the newest client of a simulated driver.
+    /// Errors: of the transport; a real driver has no such request.
+    pub(crate) fn simulators_newest_client(&self) -> io::Result<u32> {
+        let mut newest = [0; 4];
+        self.transport.escape(wire::NEWEST_CLIENT, &mut [0; POINTER.end], &mut newest)?;
+        Ok(u32::from_le_bytes(newest))
     }
 
     /// Sets a group's time slice in microseconds; the driver rounds it to one that the GPU supports. 0 is refused here.

@@ -36,7 +36,7 @@ pub use client_numbering::{
     CLIENT_NUMBERS, ClientNumbering, ClientPosition, FIRST_CLIENT, NewestClient, newest_client,
 };
 pub use client_search::{ClientSearch, QueryBudget};
-pub use descriptors::{driver_descriptors, owns_clients};
+pub use descriptors::{DescriptorPart, driver_descriptors, driver_descriptors_from, owns_clients};
 pub use discovered_process::{DiscoveredDescriptor, DiscoveredProcess};
 pub use group_discovery::{GroupDiscovery, ProcessKey, ScannedProcess};
 pub use limits::{MAX_DESCRIPTORS, MAX_FILES};

@@ -284,7 +284,7 @@ impl EventLoop {
                     let answer = self.measured_memory.reported(&reading, &mut self.shared);
                     drop(done.send(answer));
                 }
-                Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted),
+                Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, &self.shared),
                 Message::Stop => self.stopping = true,
             }
         }

@@ -1,12 +1,10 @@
 //! The kind of a descriptor that another process has sent or may have closed.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +42,31 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
     })
 }
 
-/// The device number of the character device at a path; `None` if the path leads to another file or cannot be read.
-/// Does not query the server of a network or FUSE file system.
-pub fn device_at(path: &Path) -> Option<(u32, u32)> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let found = statx(libc::AT_FDCWD, &path, 0, libc::STATX_TYPE).ok()?;
-    let is_device = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFCHR;
-    is_device.then_some((found.stx_rdev_major, found.stx_rdev_minor))
+/// Where a link of /proc/PID/fd leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// To a character device.
+    Character {
+        /// Its driver.
+        major: u32,
+        /// Which of the driver's devices.
+        minor: u32,
+    },
+    /// To a socket.
+    Socket,
+    /// To something else.
+    Other,
+}
+
+/// Where the link with this name in a folder leads. Does not query the server of a network or FUSE file system.
+/// Errors: the error of statx.
+pub(crate) fn link_in(folder: &OwnedFd, name: &CStr) -> io::Result<Link> {
+    let found = statx(folder.as_raw_fd(), name, 0, libc::STATX_TYPE)?;
+    Ok(match u32::from(found.stx_mode) & libc::S_IFMT {
+        libc::S_IFCHR => Link::Character { major: found.stx_rdev_major, minor: found.stx_rdev_minor },
+        libc::S_IFSOCK => Link::Socket,
+        _ => Link::Other,
+    })
 }
 
 /// Identity of a file: the file system's device and the inode number. Copies of a descriptor have one identity; some

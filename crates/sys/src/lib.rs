@@ -22,6 +22,7 @@
 //! ```
 
 pub mod clock;
+pub mod descriptors;
 pub mod eventfd;
 pub mod file_kind;
 pub mod futex;

@@ -17,7 +17,7 @@ use super::programs::Programs;
 const DETECTED_WITHIN: Duration = Duration::from_secs(1);
 /// How long after the attempt the measurement begins, and if the process is searched, after it was found.
 const SETTLED_AFTER: Duration = Duration::from_millis(1_500);
-/// How long a search may take: a process without the hook has two seconds to attach, and the search comes once a second.
+/// How long a search may take: a process that has mapped the hook has two seconds to attach.
 const FOUND_WITHIN: Duration = Duration::from_millis(4_500);
 /// How long the GPU's use is measured; not at all for an attempt that takes no GPU time.
 const MEASURED: Duration = Duration::from_millis(1_500);

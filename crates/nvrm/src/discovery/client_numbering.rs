@@ -32,22 +32,34 @@ impl ClientPosition {
     }
 }
 
+/// If a number is taken, the driver steps so far ahead, and gives out the numbers in between afterwards.
+const STEP: u64 = 1_024;
+
 /// The position that the numbering has reached, from handles of clients made at the time of observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientNumbering(ClientPosition);
+pub struct ClientNumbering {
+    newest: ClientPosition,
+    /// The newest position may be one that the driver has stepped to, so that older ones are given out after it.
+    has_stepped: bool,
+}
 
 impl Default for ClientNumbering {
     /// Nothing was observed: assumes that few clients were made.
     fn default() -> Self {
-        Self(ClientPosition(CLIENT_NUMBERS + ASSUMED_CLIENTS))
+        Self::at(CLIENT_NUMBERS + ASSUMED_CLIENTS)
     }
 }
 
 impl ClientNumbering {
+    /// The next reading tells whether the driver has stepped.
+    fn at(position: u64) -> Self {
+        Self { newest: ClientPosition(position), has_stepped: true }
+    }
+
     /// From the handle of a client made just now, if one could be made.
     pub fn from_newest(newest: Option<u32>) -> Self {
         let number = newest.and_then(number);
-        number.map_or_else(Self::default, |number| Self(ClientPosition(CLIENT_NUMBERS + number)))
+        number.map_or_else(Self::default, |number| Self::at(CLIENT_NUMBERS + number))
     }
 
     /// Takes in the handle of a client made just now.
@@ -57,15 +69,26 @@ impl ClientNumbering {
             *self = Self::from_newest(Some(client));
             return;
         }
-        let ahead = (CLIENT_NUMBERS + number - self.0.0 % CLIENT_NUMBERS) % CLIENT_NUMBERS;
+        let ahead = (CLIENT_NUMBERS + number - self.newest.0 % CLIENT_NUMBERS) % CLIENT_NUMBERS;
+        self.has_stepped = ahead >= STEP;
         if ahead < CLIENT_NUMBERS - MAX_STEPPED_OVER {
-            self.0.0 += ahead;
+            self.newest.0 += ahead;
         }
     }
 
     /// The position of the newest observed client.
     pub fn newest(&self) -> ClientPosition {
-        self.0
+        self.newest
+    }
+
+    /// Whether numbers below the newest one may be given out after it.
+    pub(super) fn has_stepped(&self) -> bool {
+        self.has_stepped
+    }
+
+    /// How many numbers were given out, if the numbering has not begun again.
+    pub(super) fn count(&self) -> u64 {
+        self.newest.0 - CLIENT_NUMBERS + 1
     }
 }
 

@@ -1,13 +1,14 @@
 //! The search for the clients of one open file: it queries one number after the other, and none twice.
 
-use super::client_numbering::{CLIENT_NUMBERS, ClientPosition};
+use super::client_numbering::{CLIENT_NUMBERS, ClientNumbering, ClientPosition};
 use super::objects::ObjectQueries;
 use crate::{ControlError, NvStatus};
 use std::cell::Cell;
 
-/// Numbers below the newest ones that every search for newer clients queries again. A client whose number was taken is numbered
-/// ahead, and the numbers left out are given out afterwards.
-const QUERIED_AGAIN: u64 = 2_048;
+/// Numbers below the newest ones that a search for newer clients queries again. A client may have been in the making when they were queried.
+const QUERIED_AGAIN: u64 = 16;
+/// The same if the driver may have stepped ahead: the numbers left out are given out afterwards.
+const QUERIED_AGAIN_AFTER_STEP: u64 = 2_048;
 /// A search that is further behind the numbering than this is continued between inspections.
 const MAX_BEHIND: u64 = 1 << 15;
 
@@ -57,13 +58,15 @@ pub struct ClientSearch {
     /// The lowest queried position, and the first position above the interval.
     low: u64,
     high: u64,
+    /// The driver may have stepped ahead before the last search for newer clients.
+    has_stepped: bool,
     clients: Vec<u32>,
 }
 
 impl ClientSearch {
     /// A search that has queried nothing, for a numbering that has reached `newest`.
     pub fn from(newest: ClientPosition) -> Self {
-        Self { low: newest.0 + 1, high: newest.0 + 1, clients: Vec::new() }
+        Self { low: newest.0 + 1, high: newest.0 + 1, has_stepped: true, clients: Vec::new() }
     }
 
     /// The clients that existed when they were last queried, newest first.
@@ -112,20 +115,25 @@ impl ClientSearch {
     pub fn search_newer(
         &mut self,
         driver: &impl ObjectQueries,
-        newest: ClientPosition,
+        numbering: &ClientNumbering,
         queries: &QueryBudget,
     ) -> Result<(), ControlError> {
+        let newest = numbering.newest();
+        let has_stepped = self.has_stepped || numbering.has_stepped();
+        let again = if has_stepped { QUERIED_AGAIN_AFTER_STEP } else { QUERIED_AGAIN };
         let oldest = (newest.0 + 1).saturating_sub(CLIENT_NUMBERS);
         if self.high < oldest {
             // Every queried number was given out again since.
             (self.low, self.high) = (oldest, oldest);
         }
-        let mut position = self.high.saturating_sub(QUERIED_AGAIN).max(self.low);
+        let mut position = self.high.saturating_sub(again).max(self.low);
         while position <= newest.0 && queries.try_take() {
             self.query(driver, ClientPosition(position))?;
             position += 1;
             self.high = self.high.max(position);
         }
+        // Else the budget has ended, perhaps among the numbers that are queried again.
+        self.has_stepped = position <= newest.0 && has_stepped || numbering.has_stepped();
         Ok(())
     }
 

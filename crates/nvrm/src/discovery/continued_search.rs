@@ -75,7 +75,7 @@ impl GroupDiscovery {
         let known = file.search.clients().len();
         // After an error of the driver the next scan queries the same numbers again.
         if file.search.is_behind(newest) {
-            let _ = file.search.search_newer(&copy.controls, newest, queries);
+            let _ = file.search.search_newer(&copy.controls, &self.numbering, queries);
         }
         let _ = file.search.search_older(&copy.controls, range, queries, |_, _| false);
         file.completed_in = file.search.is_complete(range).then_some(self.scan);

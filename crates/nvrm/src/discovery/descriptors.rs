@@ -3,7 +3,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
 
 use super::DiscoveryError;
 use super::client_search::client_exists;
@@ -11,11 +10,9 @@ use super::group_discovery::ScannedProcess;
 use super::limits::MAX_LISTED_DESCRIPTORS;
 use crate::transport::{self, CONTROL_DEVICE};
 use crate::{ControlError, Controls};
-use sluice_sys::file_kind::{self, Kind};
+use sluice_sys::descriptors::{DescriptorFolder, Listed};
+use sluice_sys::file_kind::{self, Kind, Link};
 use sluice_sys::pidfd::{copy_of, has_ended, is_same_file};
-
-/// Prefix of the link of a descriptor that may be a simulator's socket.
-const SOCKET_LINK: &str = "socket:";
 
 /// A copy of a process's descriptor, and the controls over a second copy.
 #[derive(Debug)]
@@ -53,30 +50,52 @@ fn is_driver_kind(kind: Kind, simulated: bool) -> bool {
     }
 }
 
-/// Lists the numbers of a process's descriptors that may lead to the driver, in ascending order. The control device is recognised
-/// by its device number, because a container can give it any name; if `simulated`, every socket is listed too.
+/// A part of a process's descriptors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescriptorPart {
+    /// The numbers of those that may lead to the driver, in ascending order.
+    pub driver: Vec<RawFd>,
+    /// How many descriptors of any kind were listed.
+    pub listed: usize,
+    /// Where the next part begins; `None`: this was the last one.
+    pub next: Option<RawFd>,
+}
+
+/// Lists up to `most` descriptors of a process from number `from` on. The control device is recognised by its device number, because a
+/// container can give it any name; if `simulated`, every socket may lead to the driver.
 ///
 /// Nothing is opened, so a file system whose server is the tenant cannot delay the caller.
 /// Errors: the error of reading /proc/PID/fd: `EACCES` without CAP_SYS_PTRACE, or for another user's process without
 /// CAP_DAC_READ_SEARCH.
-pub fn driver_descriptors(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
-    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(folder)?.take(MAX_LISTED_DESCRIPTORS) {
-        let entry = entry?;
-        if is_driver_link(&entry.path(), simulated) {
-            numbers.extend(entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+pub fn driver_descriptors_from(
+    pid: i32,
+    simulated: bool,
+    from: RawFd,
+    most: usize,
+) -> io::Result<DescriptorPart> {
+    let (mut driver, mut listed) = (Vec::new(), 0);
+    let end = DescriptorFolder::open(pid)?.list(from, most, |number, link| {
+        listed += 1;
+        let is_driver = match link {
+            Link::Character { major, minor } => (major, minor) == CONTROL_DEVICE,
+            Link::Socket => simulated,
+            Link::Other => false,
+        };
+        if is_driver {
+            driver.push(number);
         }
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
+    })?;
+    let next = match end {
+        Listed::Until(next) => Some(next),
+        Listed::Completely => None,
+    };
+    Ok(DescriptorPart { driver, listed, next })
 }
 
-fn is_driver_link(link: &Path, simulated: bool) -> bool {
-    if simulated && std::fs::read_link(link).is_ok_and(|to| to.to_string_lossy().starts_with(SOCKET_LINK)) {
-        return true;
-    }
-    file_kind::device_at(link).is_some_and(|device| device == CONTROL_DEVICE)
+/// As [`driver_descriptors_from`], for all descriptors up to a bound.
+/// Errors: the same.
+pub fn driver_descriptors(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
+    Ok(driver_descriptors_from(pid, simulated, 0, MAX_LISTED_DESCRIPTORS)?.driver)
 }
 
 /// Whether all these clients were made over the open file behind `descriptor`, which the process sent with its announcement, and the

@@ -25,8 +25,10 @@ impl DiscoveredProcess {
     pub fn find(pid: i32, simulated: bool, newest: Option<u32>) -> Result<Self, DiscoveryError> {
         let pidfd = sluice_sys::pidfd::open(pid).map_err(|why| DiscoveryError::NoAccess { pid, why })?;
         let process = ScannedProcess { key: (pid, 0), pidfd: pidfd.as_fd(), pod: "" };
-        let descriptors =
-            GroupDiscovery::single_scan(simulated, newest).inspect(&process, None, &WalkLimits::default())?;
+        let numbers = super::driver_descriptors(pid, simulated);
+        let numbers = numbers.map_err(|why| DiscoveryError::NoAccess { pid, why })?;
+        let mut discovery = GroupDiscovery::single_scan(simulated, newest);
+        let descriptors = discovery.inspect(&process, &numbers, None, &WalkLimits::default())?;
         Ok(Self { pid, pidfd, descriptors })
     }
 

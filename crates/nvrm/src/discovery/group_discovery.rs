@@ -1,14 +1,13 @@
 //! What is known of the open files of processes, from one scan to the next.
 
 use std::collections::HashSet;
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use super::client_numbering::{CLIENT_NUMBERS, ClientNumbering, NewestClient};
 use super::descriptors::{self, DescriptorCopy};
 use super::discovered_process::{DiscoveredDescriptor, groups_on};
-use super::limits::{
-    FIRST_SEARCH, MAX_DESCRIPTORS, MAX_FILES, NEWER_NUMBERS, NUMBERS_AFTER_CLIENT, SINGLE_SCAN,
-};
+use super::limits::{FIRST_SEARCH, MAX_DESCRIPTORS, MAX_FILES, NEWER_NUMBERS, SINGLE_SCAN};
 use super::objects::{WalkLimits, walk_objects};
 use super::open_files::{OpenFiles, Walked};
 use super::{DiscoveryError, QueryBudget};
@@ -77,29 +76,32 @@ impl GroupDiscovery {
     }
 
     /// Inspects a process: returns its open files that lead to compute groups, of one GPU if `gpu` names it by UUID. A file that leads
-    /// only to other GPUs is returned without groups.
+    /// only to other GPUs is returned without groups. `numbers` are its descriptors that may lead to the driver.
     /// Errors: [`DiscoveryError`]; also if one of the groups could not be disabled, because a process of which a part continues is not
     /// stopped.
     pub fn inspect(
         &mut self,
         process: &ScannedProcess<'_>,
+        numbers: &[RawFd],
         gpu: Option<&str>,
         limits: &WalkLimits,
     ) -> Result<Vec<DiscoveredDescriptor>, DiscoveryError> {
         let pid = process.key.0;
         let no_access = |why| DiscoveryError::NoAccess { pid, why };
         let unusable = |why| DiscoveryError::Groups { pid, why };
-        let numbers = descriptors::driver_descriptors(pid, self.simulated).map_err(no_access)?;
-        if !numbers.is_empty() {
-            self.read_numbering();
+        if !numbers.is_empty() && !self.simulated {
+            self.read_numbering(|newest| newest.read());
         }
         let (mut found, mut inspected, mut copies, mut files) = (Vec::new(), HashSet::new(), 0, 0);
         let mut is_complete = true;
-        for &number in &numbers {
+        for &number in numbers {
             let copy =
                 descriptors::copy_descriptor(process.pidfd, number, self.simulated).map_err(no_access)?;
             let Some(copy) = copy else { continue };
             copies += 1;
+            if self.simulated {
+                self.read_numbering(|_| copy.controls.simulators_newest_client());
+            }
             let newest = self.numbering.newest();
             let id =
                 self.files.identify(process, number, &copy, newest, &limits.queries).map_err(unusable)?;
@@ -135,18 +137,18 @@ impl GroupDiscovery {
         gpu: Option<&str>,
         limits: &WalkLimits,
     ) -> Result<Walked, String> {
-        let (scan, newest, range, is_single_scan) =
-            (self.scan, self.numbering.newest(), self.number_range(), self.is_single_scan);
+        let (scan, numbering, range, is_single_scan) =
+            (self.scan, self.numbering, self.number_range(), self.is_single_scan);
         let Some(file) = self.files.get_mut(id) else {
             return Ok(Walked { scan, groups: Vec::new(), has_other_gpus: false });
         };
         if let Some(walk) = file.walk.as_ref().filter(|walk| walk.scan == scan) {
             return Ok(walk.clone());
         }
-        let is_enough = |clients: &[u32], since| !clients.is_empty() && since >= NUMBERS_AFTER_CLIENT;
+        let is_enough = |clients: &[u32], since| !clients.is_empty() && since >= limits.numbers_after_client;
         let (search, queries) = (&mut file.search, &limits.queries);
         let mut searched =
-            queries.lend(NEWER_NUMBERS, |queries| search.search_newer(&copy.controls, newest, queries));
+            queries.lend(NEWER_NUMBERS, |queries| search.search_newer(&copy.controls, &numbering, queries));
         if searched.is_ok() && is_single_scan {
             let queries = QueryBudget::new(SINGLE_SCAN);
             searched = search.search_older(&copy.controls, range, &queries, is_enough);
@@ -167,15 +169,15 @@ impl GroupDiscovery {
     }
 
     /// Reads the newest client number, at most once a scan.
-    fn read_numbering(&mut self) {
-        if self.numbering_read_in != self.scan && !self.simulated {
+    fn read_numbering(&mut self, read: impl FnOnce(&mut NewestClient) -> io::Result<u32>) {
+        if self.numbering_read_in != self.scan {
             // Without an answer the search begins at an older number.
-            let _ = self.newest.read().map(|client| self.numbering.observe(client));
+            let _ = read(&mut self.newest).map(|client| self.numbering.observe(client));
         }
         self.numbering_read_in = self.scan;
     }
 
     pub(super) fn number_range(&self) -> u64 {
-        if self.simulated { SIMULATOR_NUMBERS } else { CLIENT_NUMBERS }
+        if self.simulated { self.numbering.count().min(SIMULATOR_NUMBERS) } else { CLIENT_NUMBERS }
     }
 }

@@ -22,7 +22,7 @@ pub(super) const FIRST_SEARCH: u32 = 1 << 15;
 /// Client numbers queried at one inspection of an open file because they were given out since the last one.
 pub(super) const NEWER_NUMBERS: u32 = 1 << 16;
 
-/// A search that found a client ends after this many numbers without another: a process makes its clients within a short time.
+/// A search that found a client ends after this many numbers without another.
 pub(super) const NUMBERS_AFTER_CLIENT: u64 = 4_096;
 
 /// Client numbers queried by a search that must end within one inspection.

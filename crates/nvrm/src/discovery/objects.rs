@@ -10,7 +10,7 @@ use sluice_comm::attach::{ContextHandles, MAX_CHANNELS};
 use thiserror::Error;
 
 use super::client_search::QueryBudget;
-use super::limits::{HANDLE_GAP, MAX_OBJECTS, OBJECT_QUERIES};
+use super::limits::{HANDLE_GAP, MAX_OBJECTS, NUMBERS_AFTER_CLIENT, OBJECT_QUERIES};
 use crate::abi::{class, handle_info};
 use crate::{ControlError, Controls, NvStatus};
 
@@ -56,13 +56,20 @@ pub struct WalkLimits {
     pub gap: u32,
     /// Objects of one client that are queried.
     pub objects: u32,
+    /// The search for clients ends after so many numbers without another one: a process makes its clients within a short time.
+    pub numbers_after_client: u64,
     /// Queries of all walks with these limits. A budget is needed because the inspected process decides how many objects it makes.
     pub queries: QueryBudget,
 }
 
 impl Default for WalkLimits {
     fn default() -> Self {
-        Self { gap: HANDLE_GAP, objects: MAX_OBJECTS, queries: QueryBudget::new(OBJECT_QUERIES) }
+        Self {
+            gap: HANDLE_GAP,
+            objects: MAX_OBJECTS,
+            numbers_after_client: NUMBERS_AFTER_CLIENT,
+            queries: QueryBudget::new(OBJECT_QUERIES),
+        }
     }
 }
 

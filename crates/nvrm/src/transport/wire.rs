@@ -9,6 +9,9 @@
 
 use std::io;
 
+/// A request with 4 bytes of parameters, to which the simulator writes the handle of the newest client. A real driver has no such request;
+/// there the manager makes a client over an open file of its own.
+pub const NEWEST_CLIENT: u8 = 0xfe;
 /// The longest block.
 pub const MAX_BLOCK: usize = 48;
 /// The longest parameters.

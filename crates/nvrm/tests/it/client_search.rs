@@ -190,13 +190,13 @@ fn old_client_stays_known_after_a_round_of_the_numbering_and_new_clients_are_fou
     for scan in 0..40 {
         numbering.observe(FIRST_CLIENT + 0x80 + scan * 0x8000 % 0x10_0000);
         assert_eq!(search.drop_freed(&file, &queries).ok(), Some(true));
-        search.search_newer(&file, numbering.newest(), &queries).expect("answers");
+        search.search_newer(&file, &numbering, &queries).expect("answers");
         assert_eq!(search.clients(), [FIRST_CLIENT + 0x70]);
     }
     file.clients.insert(FIRST_CLIENT + 0x3_9000, Vec::new());
     numbering.observe(FIRST_CLIENT + 0x4_0000);
     file.queries.set(0);
-    search.search_newer(&file, numbering.newest(), &queries).expect("answers");
+    search.search_newer(&file, &numbering, &queries).expect("answers");
     assert_eq!(search.clients(), [FIRST_CLIENT + 0x3_9000, FIRST_CLIENT + 0x70]);
     assert!(search.is_complete(CLIENT_NUMBERS));
 }
@@ -210,7 +210,7 @@ fn search_catches_up_with_a_fast_numbering_over_several_scans() {
     numbering.observe(FIRST_CLIENT + 0x4_0000);
     let mut scans = 0;
     while search.is_behind(numbering.newest()) {
-        search.search_newer(&file, numbering.newest(), &QueryBudget::new(1 << 16)).expect("answers");
+        search.search_newer(&file, &numbering, &QueryBudget::new(1 << 16)).expect("answers");
         scans += 1;
     }
     assert_eq!((scans, search.clients()), (4, [FIRST_CLIENT + 0x2_0000].as_slice()));
@@ -240,10 +240,10 @@ fn client_with_a_number_below_a_stepped_over_one_is_found() {
     let queries = QueryBudget::new(u32::MAX);
     // A taken number made the driver step ahead; the numbers in between are given out afterwards.
     numbering.observe(FIRST_CLIENT + 0x2401);
-    search.search_newer(&file, numbering.newest(), &queries).expect("answers");
+    search.search_newer(&file, &numbering, &queries).expect("answers");
     file.clients.insert(FIRST_CLIENT + 0x2010, Vec::new());
     numbering.observe(FIRST_CLIENT + 0x2011);
-    search.search_newer(&file, numbering.newest(), &queries).expect("answers");
+    search.search_newer(&file, &numbering, &queries).expect("answers");
     assert_eq!(search.clients(), [FIRST_CLIENT + 0x2010]);
 }
 

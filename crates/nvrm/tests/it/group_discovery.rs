@@ -11,8 +11,8 @@ use std::thread;
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info, timeslice};
 use sluice_nvrm::discovery::{
-    DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, ProcessKey, QueryBudget, ScannedProcess,
-    WalkLimits, owns_clients,
+    DiscoveredDescriptor, DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, ProcessKey, QueryBudget,
+    ScannedProcess, WalkLimits, driver_descriptors, owns_clients,
 };
 use sluice_nvrm::transport::wire;
 use sluice_sys::pidfd;
@@ -58,8 +58,13 @@ impl File {
         thread::spawn(move || {
             let mut packet = vec![0; wire::MAX_REQUEST];
             while let Ok((len @ 1.., fds)) = recv_with_fds(driver_end.as_fd(), &mut packet) {
-                count.fetch_add(1, Ordering::SeqCst);
                 let request = wire::decode_request(&packet[..len]).unwrap();
+                if request.nr == u32::from(wire::NEWEST_CLIENT) {
+                    let refused = wire::encode_answer(libc::EINVAL, request.block, request.params);
+                    send_with_fds(fds[0].as_fd(), &refused, &[]).unwrap();
+                    continue;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
                 let mut params = request.params.to_vec();
                 let mut block = ControlBlock::decode(request.block).unwrap();
                 block.status = answer(&block, &mut params, client).0;
@@ -121,9 +126,20 @@ impl Program {
         ScannedProcess { key: self.key(), pidfd: self.1.as_fd(), pod }
     }
 
+    fn inspect(
+        &self,
+        discovery: &mut GroupDiscovery,
+        pod: &str,
+        gpu: Option<&str>,
+        limits: &WalkLimits,
+    ) -> Result<Vec<DiscoveredDescriptor>, DiscoveryError> {
+        let numbers = driver_descriptors(self.key().0, true).unwrap();
+        discovery.inspect(&self.in_pod(pod), &numbers, gpu, limits)
+    }
+
     /// The clients and groups found at it.
     fn groups(&self, discovery: &mut GroupDiscovery) -> Result<Vec<(u32, u32)>, DiscoveryError> {
-        let descriptors = discovery.inspect(&self.in_pod("pod"), None, &WalkLimits::default())?;
+        let descriptors = self.inspect(discovery, "pod", None, &WalkLimits::default())?;
         let groups = descriptors.into_iter().flat_map(|descriptor| descriptor.into_parts().1);
         Ok(groups.map(|group| (group.client, group.channel_group)).collect())
     }
@@ -174,7 +190,7 @@ fn continued_search_finds_a_client_over_several_scans_without_repeated_queries()
     let program = file.program();
     let mut discovery = GroupDiscovery::new(true);
     let few = WalkLimits { queries: QueryBudget::new(100), ..WalkLimits::default() };
-    let inspected = discovery.inspect(&program.in_pod("pod"), None, &few);
+    let inspected = program.inspect(&mut discovery, "pod", None, &few);
     assert!(matches!(inspected, Err(DiscoveryError::SearchIncomplete(_))), "{inspected:?}");
     let processes = [program.in_pod("pod")];
     let mut queries_of_scans = Vec::new();
@@ -199,10 +215,13 @@ fn pod_with_many_files_does_not_delay_the_search_of_another_pod() {
         (many.iter().map(File::program).collect(), one.program());
     let mut discovery = GroupDiscovery::new(true);
     let none = || WalkLimits { queries: QueryBudget::new(1), ..WalkLimits::default() };
-    let mut processes: Vec<ScannedProcess<'_>> =
-        owners_of_many.iter().map(|program| program.in_pod("greedy")).collect();
-    processes.push(modest.in_pod("modest"));
-    processes.iter().for_each(|process| drop(discovery.inspect(process, None, &none())));
+    let mut programs: Vec<_> = owners_of_many.iter().map(|program| (program, "greedy")).collect();
+    programs.push((&modest, "modest"));
+    for (program, pod) in &programs {
+        drop(program.inspect(&mut discovery, pod, None, &none()));
+    }
+    let processes: Vec<ScannedProcess<'_>> =
+        programs.iter().map(|(program, pod)| program.in_pod(pod)).collect();
     let scans = (1..=8)
         .find(|_| discovery.continue_search(&processes, &QueryBudget::new(200)).contains(&modest.key()));
     assert_eq!(scans, Some(6), "513 numbers, 100 in each scan");
@@ -229,14 +248,12 @@ fn files_of_other_gpus_do_not_count_against_the_limit_of_files() {
     let mut files: Vec<File> = (0..most).map(|n| File::on(Some((CLIENT + n, OTHER_GPU)))).collect();
     files.push(File::on(Some((CLIENT + most, THIS_GPU))));
     let program = with_all(&files);
-    let descriptors =
-        GroupDiscovery::new(true).inspect(&program.in_pod("pod"), Some(THIS_GPU), &few()).unwrap();
+    let descriptors = program.inspect(&mut GroupDiscovery::new(true), "pod", Some(THIS_GPU), &few()).unwrap();
     let groups: Vec<usize> =
         descriptors.into_iter().map(|descriptor| descriptor.into_parts().1.len()).collect();
     assert_eq!((groups.len(), groups.iter().sum::<usize>()), (MAX_FILES + 1, 1));
     let files: Vec<File> = (0..=most).map(|n| File::on(Some((CLIENT + n, THIS_GPU)))).collect();
-    let inspected =
-        GroupDiscovery::new(true).inspect(&with_all(&files).in_pod("pod"), Some(THIS_GPU), &few());
+    let inspected = with_all(&files).inspect(&mut GroupDiscovery::new(true), "pod", Some(THIS_GPU), &few());
     assert!(matches!(inspected, Err(DiscoveryError::TooManyFiles(_))), "{inspected:?}");
 }
 

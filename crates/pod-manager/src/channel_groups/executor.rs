@@ -3,7 +3,7 @@
 //! It owns the control descriptors and closes them. One control is in flight at a time: the event loop requests the next one after the
 //! report of the last.
 
-use super::group_check::{DisabledGroups, compare_slice, next_in_turn};
+use super::group_check::{Checks, DisabledGroups, compare_slice, next_in_turn};
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::io::Closer;
 use crate::message::{Message, Remote};
@@ -83,6 +83,7 @@ impl ControlExecutor {
             disabled,
             checked,
             last_slice_read,
+            checks: 0,
         };
         std::thread::Builder::new().name("sluice-controls".into()).spawn(move || worker.serve(&requests))?;
         Ok(Self { requests: sender, wants_copies })
@@ -107,6 +108,8 @@ struct ControlledGroup {
     descriptor: ControlDescriptorId,
     handles: ContextHandles,
     known: KnownSetting,
+    /// The check that last read back its time slice; for a new group the last one before it came.
+    slice_read_in: u64,
 }
 
 impl ControlledGroup {
@@ -139,6 +142,8 @@ struct Worker {
     checked: Option<Instant>,
     /// The group whose time slice was read back last.
     last_slice_read: GroupId,
+    /// Checks so far.
+    checks: u64,
 }
 
 impl Worker {
@@ -184,7 +189,8 @@ impl Worker {
         // Where slices are not set every group has the driver's default.
         let slice_us = (!self.sets_slices).then_some(DEFAULT_SLICE_US);
         let known = KnownSetting { enabled: None, slice_us };
-        if let Some(before) = self.groups.insert(group, ControlledGroup { descriptor, handles, known }) {
+        let group_of = ControlledGroup { descriptor, handles, known, slice_read_in: self.checks };
+        if let Some(before) = self.groups.insert(group, group_of) {
             self.close_if_unused(before.descriptor);
         }
     }
@@ -221,6 +227,7 @@ impl Worker {
     }
 
     fn check_all(&mut self) {
+        self.checks += 1;
         for id in self.disabled.watched() {
             self.compare_switches(id);
         }
@@ -228,10 +235,13 @@ impl Worker {
         let ids = self.groups.iter().filter(|(_, group)| has_set_slice(group)).map(|(id, _)| *id);
         for id in next_in_turn(ids, self.last_slice_read) {
             self.last_slice_read = id;
-            let Some(group) = self.groups.get(&id) else { continue };
+            let Some(group) = self.groups.get_mut(&id) else { continue };
             let control = self.descriptors.get_mut(&group.descriptor);
             let (Some(control), Some(set_us)) = (control, group.known.slice_us) else { continue };
-            let finding = control.slice_us(&group.handles).and_then(|found| compare_slice(id, found, set_us));
+            let checks = Checks { current: self.checks, before: group.slice_read_in };
+            let Some(found_us) = control.slice_us(&group.handles) else { continue };
+            group.slice_read_in = self.checks;
+            let finding = compare_slice(id, found_us, set_us, checks);
             if let Some(finding) = finding {
                 self.remote.send(Message::GroupFinding(finding));
                 // A failed control leaves the slice unknown, as it is.

@@ -28,6 +28,15 @@ pub(crate) struct GroupFinding {
     pub(crate) group: GroupId,
     pub(crate) kind: ViolationKind,
     pub(crate) what: String,
+    /// For a time slice, which checks have read it: one check reads a part of the groups.
+    pub(crate) checks: Option<Checks>,
+}
+
+/// The check that has read a time slice, and the one that had read it before. The slice was changed between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checks {
+    pub(crate) current: u64,
+    pub(crate) before: u64,
 }
 
 /// The disabled groups whose switches are watched.
@@ -81,6 +90,7 @@ impl DisabledGroups {
             group,
             kind: ViolationKind::StoppedGroupRan,
             what: format!("a disabled channel group was switched out {ran} times, expected 0"),
+            checks: None,
         })
     }
 
@@ -104,12 +114,18 @@ pub(super) fn next_in_turn(groups: impl Iterator<Item = GroupId>, last: GroupId)
 }
 
 /// Compares a group's time slice with the one that was set. Only a longer one takes time from others.
-pub(super) fn compare_slice(group: GroupId, found_us: u64, set_us: u64) -> Option<GroupFinding> {
+pub(super) fn compare_slice(
+    group: GroupId,
+    found_us: u64,
+    set_us: u64,
+    checks: Checks,
+) -> Option<GroupFinding> {
     let is_longer = found_us > set_us.saturating_mul(2).max(LONGEST_SHORT_SLICE_US);
     is_longer.then(|| GroupFinding {
         group,
         kind: ViolationKind::TimeSlice,
         what: format!("a channel group has a time slice of {found_us} \u{b5}s, expected {set_us} \u{b5}s"),
+        checks: Some(checks),
     })
 }
 

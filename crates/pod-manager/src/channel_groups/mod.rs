@@ -18,7 +18,7 @@ pub(crate) use control::allowed_controls;
 pub use control::{Cause, ChannelControl, ControlDriver, ControlFailure, Nvrm};
 pub(crate) use escrow::{EscrowClient, EscrowCopy};
 pub(crate) use executor::{ControlDescriptorId, ControlExecutor, ControlReport, ControlRequest};
-pub(crate) use group_check::GroupFinding;
+pub(crate) use group_check::{Checks, GroupFinding};
 
 use crate::effect::{Effect, Effects};
 use crate::shared::Shared;

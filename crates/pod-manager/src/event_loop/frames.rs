@@ -5,7 +5,7 @@ use crate::channel_groups::Announcement;
 use crate::clients::{MAX_UNANSWERED, Process};
 use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
-use crate::measured_memory::Reservation;
+use crate::measured_memory::{Delay, Reservation};
 use crate::shared::Shared;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
@@ -93,13 +93,6 @@ impl EventLoop {
                 let own = self.is_own_process(process, pid);
                 self.connections.answer(id, request.id, ResponseBody::OwnProcess { own })
             }
-            RequestBody::MemUpdate { bytes, allocate: true } => {
-                let reservation = Reservation { connection: id, request: request.id, process, bytes };
-                if self.measured_memory.delay_first(reservation, &mut self.shared) {
-                    return Ok(());
-                }
-                self.handle_common(id, process, request)
-            }
             _ => self.handle_common(id, process, request),
         }
     }
@@ -133,6 +126,20 @@ impl EventLoop {
                 self.connections.answer(id, request.id, ResponseBody::MemLimit { used, limit })
             }
             RequestBody::MemUpdate { bytes, allocate } => {
+                let reservation = Reservation { connection: id, request: request.id, process, bytes };
+                let delay = if allocate {
+                    self.measured_memory.delay(reservation, &mut self.shared)
+                } else {
+                    Delay::None
+                };
+                match delay {
+                    Delay::None => {}
+                    Delay::Waits => return Ok(()),
+                    Delay::TooMany => {
+                        let refused = ResponseBody::MemUpdate { granted: false };
+                        return self.connections.answer(id, request.id, refused);
+                    }
+                }
                 let client = self.shared.processes.client_of(process);
                 let granted = self.shared.clients.update_memory(process, client, bytes, allocate);
                 self.connections.answer(id, request.id, ResponseBody::MemUpdate { granted })

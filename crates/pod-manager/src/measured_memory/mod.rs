@@ -9,7 +9,7 @@ mod reading;
 mod reading_thread;
 
 use first_reservations::FirstReservations;
-pub(crate) use first_reservations::Reservation;
+pub(crate) use first_reservations::{Delay, Reservation};
 pub use nvml::NvmlReader;
 pub(crate) use reading::MemoryReading;
 use reading::Sum;
@@ -81,9 +81,11 @@ impl MeasuredMemory {
     fn next_reading(&self, shared: &Shared) -> Option<u64> {
         let may_read = self.thread.is_some() && !self.is_reading;
         let is_needed = !shared.processes.is_empty() || shared.clients.memory.awaits_reading();
-        let is_urgent = !self.first_reservations.is_empty();
-        let early = if is_urgent { READ_INTERVAL_NS - READ_SPACING_NS } else { 0 };
-        (may_read && is_needed).then_some(self.next_reading.saturating_sub(early))
+        let urgent = self.first_reservations.reading_due();
+        let urgent =
+            urgent.map(|due| due.max(self.next_reading.saturating_sub(READ_INTERVAL_NS - READ_SPACING_NS)));
+        let next = urgent.into_iter().chain([self.next_reading]).min();
+        next.filter(|_| may_read && is_needed)
     }
 
     /// Begins a reading if one is due.
@@ -92,24 +94,22 @@ impl MeasuredMemory {
         let is_due = self.next_reading(shared).is_some_and(|next| next <= now);
         if let Some(thread) = self.thread.as_ref().filter(|_| is_due) {
             thread.request(now);
+            self.first_reservations.reading_begins(now);
             self.is_reading = true;
             self.next_reading = now.saturating_add(READ_INTERVAL_NS);
         }
     }
 
-    /// Makes a reservation wait if it is the first one of its process and readings come. Returns whether it waits.
-    pub(crate) fn delay_first(&mut self, reservation: Reservation, shared: &mut Shared) -> bool {
+    /// Makes a reservation wait if it is the first one of its process, or beside such a one of its client, and readings come.
+    pub(crate) fn delay(&mut self, reservation: Reservation, shared: &mut Shared) -> Delay {
         let now = shared.io.now();
-        let Some(process) = shared.processes.get_mut(reservation.process) else { return false };
-        let is_first = !std::mem::replace(&mut process.has_reserved, true);
+        let Some(process) = shared.processes.get_mut(reservation.process) else { return Delay::None };
+        let (client, is_first) = (process.client, !std::mem::replace(&mut process.has_reserved, true));
         let reads = match &self.thread {
             Some(_) => self.failure.is_none(),
             None => self.first_reservations.agent_reads(now),
         };
-        if is_first && reads {
-            self.first_reservations.add(reservation, now);
-        }
-        is_first && reads
+        if reads { self.first_reservations.delay(client, reservation, is_first, now) } else { Delay::None }
     }
 
     /// The reservations that wait no longer.
@@ -118,8 +118,8 @@ impl MeasuredMemory {
     }
 
     /// The agent asks for an answer as soon as a reservation waits for a reading.
-    pub(crate) fn next_wanted(&mut self, question: oneshot::Sender<()>) {
-        self.first_reservations.ask(question);
+    pub(crate) fn next_wanted(&mut self, question: oneshot::Sender<()>, shared: &Shared) {
+        self.first_reservations.ask(question, shared.io.now());
     }
 
     /// Applies the result of a reading by this manager.

@@ -68,6 +68,9 @@ pub trait ProcFs: Send {
     /// The text of /proc/PID/FILE; bytes that are not UTF-8 are replaced.
     /// Errors: ENOENT or ESRCH when there is no such process.
     fn read(&mut self, pid: i32, file: &str) -> io::Result<String>;
+
+    /// Whether this is the id of a process, and not of a thread: threads have folders in /proc too.
+    fn is_process(&mut self, pid: i32) -> bool;
 }
 
 /// The kernel's /proc.
@@ -78,6 +81,10 @@ impl ProcFs for KernelProc {
     fn read(&mut self, pid: i32, file: &str) -> io::Result<String> {
         // A process may give itself any name, which is part of its stat file.
         Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/{file}"))?).into_owned())
+    }
+
+    fn is_process(&mut self, pid: i32) -> bool {
+        sluice_sys::pidfd::open(pid).is_ok()
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod ownership;
 pub mod scanning;
 
 use crate::channel_groups::ChannelGroups;
-use crate::clients::{Process, Processes};
+use crate::clients::{Pages, Process, Processes};
 use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
@@ -25,6 +25,10 @@ use tracing::warn;
 
 /// Time between the result of a search and the next search.
 const SEARCH_INTERVAL_NS: u64 = 250_000_000;
+/// A search takes locks of the driver, so it does not begin while a latency-critical process works: it is tried again after this time, and begins
+/// at last after the longer time.
+const POSTPONED_NS: u64 = 2_000_000;
+const POSTPONED_AT_MOST_NS: u64 = 50_000_000;
 /// One search in so many reads all processes of the node: one a second. The others look at processes with a changed number of descriptors.
 const COMPLETE_EVERY: u64 = 4;
 
@@ -36,6 +40,8 @@ pub(crate) struct Unhooked {
     /// A search has not reported yet.
     is_searching: bool,
     next_search: u64,
+    /// When a search that was postponed begins in any case.
+    postponed_until: Option<u64>,
     /// Searches so far.
     searches: u64,
     /// Attached processes with groups that are not under control, since when, and these groups.
@@ -74,7 +80,15 @@ impl Unhooked {
     pub(crate) fn search_if_due(&mut self, shared: &Shared) {
         let now = shared.io.now();
         let is_due = self.next_deadline(shared).is_some_and(|next| next <= now);
+        if is_due && critical_process_works(shared) {
+            let until = *self.postponed_until.get_or_insert(now.saturating_add(POSTPONED_AT_MOST_NS));
+            if now < until {
+                self.next_search = now.saturating_add(POSTPONED_NS).min(until);
+                return;
+            }
+        }
         if let Some(search) = self.search.as_ref().filter(|_| is_due) {
+            self.postponed_until = None;
             let scope = scope(shared);
             let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
             self.suspected.retain(|key, _| attached.contains(key));
@@ -234,6 +248,16 @@ impl Unhooked {
 pub(crate) fn scheduled(client: ClientId, processes: &Processes, groups: &ChannelGroups) -> usize {
     let its = processes.of_client(client);
     its.filter(|(id, process)| process.unhooked && groups.scheduler.has_controlled_groups(*id)).count()
+}
+
+/// Whether a latency-critical process reports that it works. One that does not report its activity counts as idle here.
+fn critical_process_works(shared: &Shared) -> bool {
+    let is_critical = |client| shared.clients.class(client).is_some_and(|class| class.is_latency_critical());
+    let mut attached = shared.processes.iter().filter(|(_, process)| process.is_attached());
+    attached.any(|(_, process)| {
+        let reports = process.pages.as_ref().is_some_and(Pages::reports_activity);
+        reports && is_critical(process.client) && process.activity().busy
+    })
 }
 
 /// What the next search looks at.

@@ -5,7 +5,7 @@
 use super::ViolationKind;
 use super::policy::{Consequence, ViolationPolicy};
 use super::stopped_threads::StoppedThreads;
-use crate::channel_groups::{ChannelGroups, GroupFinding};
+use crate::channel_groups::{ChannelGroups, Checks, GroupFinding};
 use crate::clients::Processes;
 use crate::message::Remote;
 use crate::shared::Shared;
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 /// The policy applies to a violation that follows one of the same kind by the same process within this time.
 const REPEATED_WITHIN_NS: u64 = 10_000_000_000;
-/// Findings within this time are of one check: a program may change the slices of all its groups once.
+/// Findings within this time are of one check.
 const ONE_CHECK_NS: u64 = 200_000_000;
 /// How long a client's process is stopped for the first time. Each further time takes twice as long as the one before.
 const FIRST_STOP_NS: u64 = 10_000_000_000;
@@ -36,8 +36,9 @@ struct Stop {
 pub(crate) struct Consequences {
     policy: ViolationPolicy,
     remote: Remote,
-    /// When a check last found each process to do something. A process that attaches anew is the same one.
-    found: HashMap<(Violator, ViolationKind), u64>,
+    /// When a check last found each process to do something anew, and the number of that check if it reads time slices. A process that
+    /// attaches anew is the same one.
+    found: HashMap<(Violator, ViolationKind), (u64, Option<u64>)>,
     stopped: BTreeMap<ProcessId, Stop>,
     /// How often processes of a client were stopped.
     stops: HashMap<ClientId, u32>,
@@ -53,7 +54,7 @@ impl Consequences {
     pub(crate) fn violated(
         &mut self,
         id: ProcessId,
-        GroupFinding { kind, what, .. }: &GroupFinding,
+        GroupFinding { kind, what, checks, .. }: &GroupFinding,
         groups: &mut ChannelGroups,
         shared: &mut Shared,
     ) {
@@ -63,7 +64,7 @@ impl Consequences {
             groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
             return shared.record(client, pid, (*kind, what), Consequence::Report);
         }
-        let is_repeated = self.is_repeated(process.key.ok_or(id), *kind, now);
+        let is_repeated = self.is_repeated(process.key.ok_or(id), *kind, *checks, now);
         let definition = shared.clients.get(client).map(|client| &client.definition).filter(|_| is_repeated);
         let consequence = definition.map_or(Consequence::Report, |of| self.policy.consequence(of.spec.limit));
         let stops = consequence != Consequence::Report
@@ -80,14 +81,25 @@ impl Consequences {
         shared.record(client, pid, (*kind, &what), consequence);
     }
 
-    /// Whether a finding follows one of an earlier check. It is noted for later ones.
-    fn is_repeated(&mut self, violator: Violator, kind: ViolationKind, now: u64) -> bool {
-        self.found.retain(|_, before| now.saturating_sub(*before) <= REPEATED_WITHIN_NS);
-        let before = self.found.get(&(violator, kind)).map(|before| now.saturating_sub(*before));
-        if before.is_none_or(|ago| ago > ONE_CHECK_NS) {
-            self.found.insert((violator, kind), now);
+    /// Whether a process has done something again. A program may change the slices of all its groups once, and one check reads a part of
+    /// them. So a slice counts as changed again only if it was read after the first one was found. The finding is noted for later ones.
+    fn is_repeated(
+        &mut self,
+        violator: Violator,
+        kind: ViolationKind,
+        checks: Option<Checks>,
+        now: u64,
+    ) -> bool {
+        self.found.retain(|_, (at, _)| now.saturating_sub(*at) <= REPEATED_WITHIN_NS);
+        let before = self.found.get(&(violator, kind)).copied();
+        let is_new = before.is_none_or(|(at, check)| match (checks, check) {
+            (Some(checks), Some(check)) => checks.before >= check,
+            _ => now.saturating_sub(at) >= ONE_CHECK_NS,
+        });
+        if is_new {
+            self.found.insert((violator, kind), (now, checks.map(|checks| checks.current)));
         }
-        before.is_some_and(|ago| (ONE_CHECK_NS..=REPEATED_WITHIN_NS).contains(&ago))
+        is_new && before.is_some()
     }
 
     fn stop_threads(&self, id: ProcessId, shared: &Shared) -> Option<StoppedThreads> {

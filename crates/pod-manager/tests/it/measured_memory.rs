@@ -103,6 +103,37 @@ fn first_reservation_waits_for_a_reading_that_began_after_it() {
 }
 
 #[test]
+fn second_reservation_waits_beside_the_first_one() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "lc");
+    memory.set(pid(&process), Some(GIB));
+    memory.block(true);
+    for _ in 0..2 {
+        process.memory.send(RequestBody::MemUpdate { bytes: 1, allocate: true });
+    }
+    world.settle();
+    assert!(process.memory.is_silent());
+    memory.block(false);
+    assert!(!process.granted_memory(), "the context fills the limit");
+    assert!(!process.granted_memory());
+}
+
+/// A reading takes locks of the driver.
+#[test]
+fn processes_that_attach_again_and_again_cause_few_readings() {
+    let (world, memory) = measuring();
+    let before = memory.readings();
+    let begun = world.clock.now();
+    while world.clock.now() < begun + 1000 * MS {
+        let mut process = process(&world, "be-a");
+        process.memory.send(RequestBody::MemUpdate { bytes: 1, allocate: true });
+        world.settle();
+    }
+    let readings = memory.readings() - before;
+    assert!((16..=23).contains(&readings), "4 at once, 16 a second, and the regular ones: {readings}");
+}
+
+#[test]
 fn first_reservation_waits_100_ms_for_a_driver_that_does_not_answer() {
     let (world, memory) = measuring();
     let mut process = process(&world, "lc");

@@ -5,13 +5,14 @@ use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::unhooked::scanning::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
-    ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
+    OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// An unhooked process of a pod.
 struct Unhooked {
@@ -26,12 +27,19 @@ struct Unhooked {
 struct State {
     processes: BTreeMap<ProcessKey, Unhooked>,
     scans: usize,
+    /// Complete searches and others.
+    searches: usize,
     inspected: Vec<ProcessKey>,
+    /// When the last inspection ended, and the shortest time from one to the next.
+    last_inspection: Option<Instant>,
+    between_inspections: Option<Duration>,
     fails: bool,
     /// Driver queries of one inspection, by process id; 1 otherwise.
     queries: BTreeMap<i32, u32>,
-    /// Attached processes whose number of descriptors has changed since the last search.
+    /// Processes that are new, or whose number of descriptors has changed, since the last search.
     changed: HashSet<ProcessKey>,
+    /// Processes that have mapped a hook, by process id.
+    hooks: HashSet<i32>,
     /// Processes with a client that the continued search has newly found.
     found: HashSet<ProcessKey>,
     /// Processes that map another page than their grant page.
@@ -61,7 +69,14 @@ impl FakeDiscovery {
     fn add(&self, pid: i32, pod: &str, open: Result<(OwnedFd, Vec<u32>), ObstacleKind>) {
         let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let process = Unhooked { pod: pod.to_owned(), end, descriptors: vec![3], open };
-        self.0.lock().unwrap().processes.insert((pid, 7), process);
+        let mut state = self.0.lock().unwrap();
+        state.processes.insert((pid, 7), process);
+        state.changed.insert((pid, 7));
+    }
+
+    /// A process has mapped a hook.
+    pub fn map_hook(&self, pid: i32) {
+        self.0.lock().unwrap().hooks.insert(pid);
     }
 
     /// Replaces the groups of a process; its descriptor stays.
@@ -124,6 +139,16 @@ impl FakeDiscovery {
         self.0.lock().unwrap().scans
     }
 
+    /// The shortest time from one inspection to the next.
+    pub fn between_inspections(&self) -> Option<Duration> {
+        self.0.lock().unwrap().between_inspections
+    }
+
+    /// The count of searches, complete or not.
+    pub fn searches(&self) -> usize {
+        self.0.lock().unwrap().searches
+    }
+
     /// The processes inspected since the last call.
     pub fn take_inspected(&self) -> Vec<i32> {
         let inspected = std::mem::take(&mut self.0.lock().unwrap().inspected);
@@ -135,6 +160,7 @@ impl ProcessDiscovery for FakeDiscovery {
     fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
         let mut state = self.0.lock().unwrap();
         state.scans += 1;
+        state.searches += 1;
         if state.fails {
             return Err(io::Error::other("/proc: too many open files"));
         }
@@ -151,7 +177,7 @@ impl ProcessDiscovery for FakeDiscovery {
 
     fn changed(
         &mut self,
-        among: &HashSet<ProcessKey>,
+        _: &HashSet<ProcessKey>,
         requested: &HashSet<ProcessKey>,
         scope: &Scope,
     ) -> io::Result<Vec<Candidate>> {
@@ -159,8 +185,7 @@ impl ProcessDiscovery for FakeDiscovery {
         let mut candidates = self.candidates(scope)?;
         self.0.lock().unwrap().scans = scans;
         let changed = std::mem::take(&mut self.0.lock().unwrap().changed);
-        let is_changed = |key: &ProcessKey| among.contains(key) && changed.contains(key);
-        candidates.retain(|Candidate { key, .. }| requested.contains(key) || is_changed(key));
+        candidates.retain(|Candidate { key, .. }| requested.contains(key) || changed.contains(key));
         Ok(candidates)
     }
 
@@ -171,6 +196,11 @@ impl ProcessDiscovery for FakeDiscovery {
     fn inspect(&mut self, candidate: &Candidate, _: Walk) -> Inspection {
         let mut state = self.0.lock().unwrap();
         state.inspected.push(candidate.key);
+        if let Some(before) = state.last_inspection.replace(Instant::now()) {
+            let between = before.elapsed();
+            state.between_inspections =
+                Some(state.between_inspections.map_or(between, |least| least.min(between)));
+        }
         let queries = state.queries.get(&candidate.key.0).copied().unwrap_or(1);
         let result = match &state.processes[&candidate.key].open {
             Ok((descriptor, groups)) => Ok(vec![ControlDescriptor {
@@ -182,8 +212,12 @@ impl ProcessDiscovery for FakeDiscovery {
         Inspection { result, queries }
     }
 
-    fn continue_search(&mut self, _: &[Candidate], _: u32) -> HashSet<ProcessKey> {
-        std::mem::take(&mut self.0.lock().unwrap().found)
+    fn maps_hook(&mut self, process: ProcessKey) -> bool {
+        self.0.lock().unwrap().hooks.contains(&process.0)
+    }
+
+    fn continue_search(&mut self, _: &[Candidate], _: u32) -> ContinuedSearch {
+        ContinuedSearch { found: std::mem::take(&mut self.0.lock().unwrap().found), queries: 0 }
     }
 
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {

@@ -157,6 +157,11 @@ impl Rm {
         block: &mut [u8],
         params: &mut [u8],
     ) -> Result<(), i32> {
+        if nr == u32::from(wire::NEWEST_CLIENT) {
+            let newest: &mut [u8; 4] = params.try_into().map_err(|_| EINVAL)?;
+            *newest = self.next_client.to_le_bytes();
+            return Ok(());
+        }
         let len = u16::try_from(block.len()).map_err(|_| EINVAL)?;
         let request = Request { nr: u8::try_from(nr).map_err(|_| EINVAL)?, len };
         match request {

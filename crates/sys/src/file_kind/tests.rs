@@ -2,15 +2,6 @@ use super::*;
 use std::os::fd::AsFd;
 
 #[test]
-fn device_is_identified_by_its_number_at_any_path() {
-    let null = std::fs::File::open("/dev/null").unwrap();
-    let link = format!("/proc/self/fd/{}", null.as_raw_fd());
-    assert_eq!(device_at(Path::new(&link)), Some((1, 3)));
-    assert_eq!(device_at(Path::new("/proc/self/exe")), None);
-    assert_eq!(device_at(Path::new("/nowhere")), None);
-}
-
-#[test]
 fn fallback_without_statx_reads_the_same() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();

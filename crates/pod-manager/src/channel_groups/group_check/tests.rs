@@ -1,16 +1,18 @@
 use super::*;
 
+const CHECKS: Checks = Checks { current: 2, before: 1 };
+
 const GROUP: GroupId = GroupId(1);
 
 #[test]
 fn only_a_longer_slice_is_a_finding() {
-    assert_eq!(compare_slice(GROUP, 2048, 2048), None);
-    assert_eq!(compare_slice(GROUP, 1, 2048), None, "a shorter slice takes no time from others");
-    assert_eq!(compare_slice(GROUP, 1_000, 1), None, "the driver's shortest slice");
-    let finding = compare_slice(GROUP, 1_000_000, 1).unwrap();
+    assert_eq!(compare_slice(GROUP, 2048, 2048, CHECKS), None);
+    assert_eq!(compare_slice(GROUP, 1, 2048, CHECKS), None, "a shorter slice takes no time from others");
+    assert_eq!(compare_slice(GROUP, 1_000, 1, CHECKS), None, "the driver's shortest slice");
+    let finding = compare_slice(GROUP, 1_000_000, 1, CHECKS).unwrap();
     assert_eq!(finding.kind, ViolationKind::TimeSlice);
     assert!(finding.what.contains("1000000"), "{}", finding.what);
-    assert!(compare_slice(GROUP, 1_000_000, 2048).is_some());
+    assert!(compare_slice(GROUP, 1_000_000, 2048, CHECKS).is_some());
 }
 
 #[test]

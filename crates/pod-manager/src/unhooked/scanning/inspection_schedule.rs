@@ -1,19 +1,26 @@
-//! When each process is inspected, and how many driver queries each pod may cause.
+//! When each process is inspected.
 
 use super::Obstacle;
 use super::ProcessKey;
-use sluice_rate_limiter::{Backoff, Rate, RateLimiter};
+use sluice_rate_limiter::Backoff;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The time that a process with the driver open has to attach by itself.
+/// The time from the search that finds a process with the driver open until its first inspection. A program that has just been executed maps
+/// its libraries meanwhile.
+const FIRST_DELAY_NS: u64 = 250_000_000;
+/// The time that a process has to attach by itself if it has mapped a hook. `cuInit` opens the driver, and may take seconds before the hook
+/// attaches.
 const ATTACH_GRACE_NS: u64 = 2_000_000_000;
 /// The first and the longest delay between two inspections of a process in which nothing changes.
 const DELAYS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(8)];
 /// The same for a process that has attached, also after its descriptors have changed: a driver library opens the driver some time before it
-/// makes its channel groups. Without a new descriptor a process could only make groups by ioctls of its own, so the longest delay is long.
-const ATTACHED_DELAYS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(256)];
+/// makes its channel groups. The longest delay bounds how long a process has groups of ioctls of its own, without a new descriptor.
+const ATTACHED_DELAYS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(16)];
+/// From this delay on, an attached process is inspected at a time that it cannot foresee: after half of the delay to the whole.
+const UNFORESEEABLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct State {
@@ -25,6 +32,14 @@ struct State {
     descriptors: Vec<RawFd>,
     /// The result of the last inspection; `None` before the first.
     last: Option<LastInspection>,
+    /// When a search found it first.
+    found: u64,
+    /// It was looked whether the process has mapped a hook.
+    is_hook_known: bool,
+    /// It has attached, and nothing has changed for some inspections.
+    is_settled: bool,
+    /// Its pod has used up its queries: only complete searches look at it.
+    is_deferred: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -36,12 +51,16 @@ struct LastInspection {
 
 /// The inspection schedule of all candidates.
 #[derive(Debug, Default)]
-pub(super) struct InspectionSchedule(HashMap<ProcessKey, State>);
+pub(super) struct InspectionSchedule {
+    states: HashMap<ProcessKey, State>,
+    /// Its keys come from the system's random numbers.
+    random: RandomState,
+}
 
 impl InspectionSchedule {
     /// Forgets all processes but these.
     pub(super) fn retain(&mut self, present: &HashSet<ProcessKey>) {
-        self.0.retain(|key, _| present.contains(key));
+        self.states.retain(|key, _| present.contains(key));
     }
 
     /// The time since which an inspection of a process is due; `None` if none is due. `descriptors` are its present ones. A process that has
@@ -54,13 +73,17 @@ impl InspectionSchedule {
         now: u64,
     ) -> Option<u64> {
         let ([first, longest], grace) =
-            if is_attached { (ATTACHED_DELAYS, 0) } else { (DELAYS, ATTACH_GRACE_NS) };
-        let state = self.0.entry(key).or_insert_with(|| State {
+            if is_attached { (ATTACHED_DELAYS, 0) } else { (DELAYS, FIRST_DELAY_NS) };
+        let state = self.states.entry(key).or_insert_with(|| State {
             due: now.saturating_add(grace),
             delay: Backoff::new(first, longest),
             is_attached,
             descriptors: descriptors.to_vec(),
             last: None,
+            found: now,
+            is_hook_known: false,
+            is_settled: false,
+            is_deferred: false,
         });
         if std::mem::replace(&mut state.is_attached, is_attached) != is_attached {
             state.delay = Backoff::new(first, longest);
@@ -72,6 +95,7 @@ impl InspectionSchedule {
             if state.last.is_some() || is_attached {
                 state.due = state.due.min(now);
             }
+            state.is_settled = false;
             if is_attached {
                 state.delay.succeeded();
             }
@@ -79,15 +103,50 @@ impl InspectionSchedule {
         (now >= state.due).then_some(state.due)
     }
 
-    /// The attached processes of which an inspection is due.
-    pub(super) fn due_attached(&self, now: u64) -> impl Iterator<Item = ProcessKey> {
-        self.0.iter().filter(move |(_, state)| state.is_attached && now >= state.due).map(|(key, _)| *key)
+    /// The processes of which an inspection is due, without those whose pods have used up their queries. Of those in which nothing changes
+    /// only so many, and those first that have waited longest.
+    pub(super) fn due(&self, now: u64, most_settled: usize) -> Vec<ProcessKey> {
+        let is_due = |state: &State| now >= state.due && !state.is_deferred;
+        let due = self.states.iter().filter(|(_, state)| is_due(state));
+        let (mut settled, others): (Vec<_>, Vec<_>) = due.partition(|(_, state)| state.is_settled);
+        settled.sort_by_key(|(key, state)| (state.due, **key));
+        others.into_iter().chain(settled.into_iter().take(most_settled)).map(|(key, _)| *key).collect()
+    }
+
+    /// Whether it has to be looked whether a process that is due has mapped a hook. True once, before its first inspection.
+    pub(super) fn needs_hook(&mut self, key: ProcessKey) -> bool {
+        let state = self.states.get_mut(&key);
+        state.is_some_and(|state| {
+            let is_unknown = !state.is_attached && state.last.is_none() && !state.is_hook_known;
+            state.is_hook_known |= is_unknown;
+            is_unknown
+        })
+    }
+
+    /// Gives a process that has mapped a hook the time to attach.
+    pub(super) fn wait_for_attach(&mut self, key: ProcessKey) {
+        if let Some(state) = self.states.get_mut(&key) {
+            state.due = state.found.saturating_add(ATTACH_GRACE_NS);
+        }
+    }
+
+    /// Whether a process has attached, and nothing has changed for some inspections.
+    pub(super) fn is_settled(&self, key: ProcessKey) -> bool {
+        self.states.get(&key).is_some_and(|state| state.is_settled)
     }
 
     /// Makes an inspection due now.
     pub(super) fn set_due(&mut self, key: ProcessKey, now: u64) {
-        if let Some(state) = self.0.get_mut(&key) {
+        if let Some(state) = self.states.get_mut(&key) {
             state.due = state.due.min(now);
+        }
+    }
+
+    /// Makes an inspection due for the next complete search.
+    pub(super) fn defer(&mut self, key: ProcessKey, now: u64) {
+        self.set_due(key, now);
+        if let Some(state) = self.states.get_mut(&key) {
+            state.is_deferred = true;
         }
     }
 
@@ -99,58 +158,27 @@ impl InspectionSchedule {
         obstacle: Option<Obstacle>,
         now: u64,
     ) {
-        let Some(state) = self.0.get_mut(&key) else { return };
+        let number = self.random.hash_one((key, now));
+        let Some(state) = self.states.get_mut(&key) else { return };
         groups.sort_unstable();
         let result = LastInspection { groups, obstacle };
         if state.last.as_ref() != Some(&result) {
             state.delay.succeeded();
         }
-        let delay = u64::try_from(state.delay.next_delay().as_nanos()).unwrap_or(u64::MAX);
-        state.due = now.saturating_add(delay);
+        let delay = state.delay.next_delay();
+        let mut ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        state.is_settled = state.is_attached && delay >= UNFORESEEABLE;
+        if state.is_settled {
+            ns -= number % (ns / 2);
+        }
+        state.due = now.saturating_add(ns);
         state.last = Some(result);
+        state.is_deferred = false;
     }
 
     /// The obstacle that the last inspection of a process met.
     pub(super) fn obstacle(&self, key: ProcessKey) -> Option<&Obstacle> {
-        self.0.get(&key)?.last.as_ref()?.obstacle.as_ref()
-    }
-}
-
-/// Queries a second for all pods together, while there are at most 16: a quarter of a second of a real driver.
-const QUERIES_PER_SECOND: u64 = 1 << 18;
-/// Queries a second that every pod has at least: a few processes with one context each.
-const MIN_QUERIES_PER_POD: u64 = 1 << 14;
-
-/// The rate of driver queries that inspections make on behalf of each pod. The tenant decides what an inspection of its processes costs. So
-/// each pod has a token bucket of its own: a pod that has used up its queries waits for the next scans, and the other pods do not.
-#[derive(Debug, Default)]
-pub(super) struct PodQueryLimits(HashMap<String, RateLimiter>);
-
-impl PodQueryLimits {
-    /// Divides the queries equally among the pods that have candidates. A pod keeps its debt, and saves at most one second's part.
-    pub(super) fn begin_scan(&mut self, pods: &HashSet<&str>, now: u64) {
-        self.0.retain(|pod, _| pods.contains(pod.as_str()));
-        let count = u64::try_from(pods.len()).unwrap_or(u64::MAX).max(1);
-        let part = (QUERIES_PER_SECOND / count).max(MIN_QUERIES_PER_POD);
-        let rate = Rate::per_second(part, part);
-        for pod in pods {
-            let limiter = self.0.entry((*pod).to_owned()).or_insert_with(|| RateLimiter::full(rate));
-            limiter.set_rate(rate, now);
-        }
-    }
-
-    /// Whether a process of this pod may be inspected. A pod that has come since the last division has the least rate.
-    pub(super) fn allows(&mut self, pod: &str, now: u64) -> bool {
-        let least = Rate::per_second(MIN_QUERIES_PER_POD, MIN_QUERIES_PER_POD);
-        let limiter = self.0.entry(pod.to_owned()).or_insert_with(|| RateLimiter::full(least));
-        limiter.available(now) > 0
-    }
-
-    /// Charges queries to a pod.
-    pub(super) fn charge(&mut self, pod: &str, queries: u32, now: u64) {
-        if let Some(limiter) = self.0.get_mut(pod) {
-            limiter.take(queries.into(), u64::MAX, now);
-        }
+        self.states.get(&key)?.last.as_ref()?.obstacle.as_ref()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Discovery through /proc and the driver.
 
+use super::descriptor_lists::DescriptorLists;
 use super::pod_processes::PodProcesses;
 use super::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind, OwnershipCheck,
-    ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
+    OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
@@ -13,26 +14,29 @@ use sluice_nvrm::discovery::{
 };
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time of one search in which descriptors of known processes are listed: a process decides how many it has. The others are listed by the
-/// next searches; until then they count as unchanged. Four searches a second take 0.6 % of a processor at most.
-const LISTED_WITHIN: Duration = Duration::from_micros(1_500);
-
-/// Whether the descriptors of a known process are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listing {
-    Always,
-    /// If the search has time left; else they are those of the last search.
-    WithinTime,
-}
+/// Time between two complete searches for processes that were not requested. The next searches look at the others.
+const CHANGED_WITHIN: Duration = Duration::from_millis(2);
 
 /// A short walk ends after so many handles without an object. libcuda numbers its objects one by one, and a new driver library's first
 /// context has its groups among the first hundred.
 const SHORT_GAP: u32 = 512;
+
+/// Client numbers that the search on a new file of an attached process queries beyond its client: the process has announced its clients.
+const NUMBERS_AFTER_ANNOUNCED: u64 = 512;
+
+/// A query of the simulator makes a pair of sockets and waits for its daemon.
+const SIMULATOR_QUERY_US: u32 = 20;
+
+/// The end of the path of a mapped hook.
+const HOOK: &[u8] = b"/libsluice.so";
+/// Bytes of a list of mappings that are read: some 10,000 mappings. PyTorch's has about 2,000.
+const MAPS_READ: u64 = 1 << 20;
 
 /// Finds unhooked processes through /proc, and their channel groups through the driver. It needs the host's pid namespace,
 /// CAP_SYS_PTRACE, and for other users' processes CAP_DAC_READ_SEARCH.
@@ -48,11 +52,9 @@ pub struct KernelDiscovery<P = KernelProc> {
     opened: BTreeSet<ProcessKey>,
     /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
     counts: HashMap<ProcessKey, u64>,
-    /// The descriptors of each known process that may lead to the driver, when they were last listed.
-    listed: HashMap<ProcessKey, Vec<RawFd>>,
-    /// The process that was listed last, and when the current search began.
-    last_listed: i32,
-    search_began: Instant,
+    lists: DescriptorLists,
+    /// The clock of `lists` began at this time.
+    began: Instant,
     groups: GroupDiscovery,
 }
 
@@ -75,20 +77,15 @@ impl<P: ProcFs> KernelDiscovery<P> {
             switch: None,
             opened: BTreeSet::new(),
             counts: HashMap::new(),
-            listed: HashMap::new(),
-            last_listed: 0,
-            search_began: Instant::now(),
+            lists: DescriptorLists::default(),
+            began: Instant::now(),
             groups: GroupDiscovery::new(simulated),
         }
     }
 
     /// The candidate with this process id. `None`: it is not in this scope, never had the driver open, or has ended.
     /// Errors: the manager has no descriptors or memory left.
-    fn candidate(&mut self, pid: i32, scope: &Scope, listing: Listing) -> io::Result<Option<Candidate>> {
-        let has_opened = self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some();
-        if !has_opened && !self.processes.may_have_opened(pid) {
-            return Ok(None);
-        }
+    fn candidate(&mut self, pid: i32, scope: &Scope) -> io::Result<Option<Candidate>> {
         // What is read under this id belongs to the process of the pidfd if that process is alive afterwards.
         let Some(process) = unless_exhausted(pidfd::open(pid))? else { return Ok(None) };
         let Some(stat) = unless_exhausted(self.processes.files().read(pid, "stat"))? else { return Ok(None) };
@@ -98,7 +95,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
             None => self.pod_now(pid)?.filter(|pod| scope.pods.contains(&pod.uid)),
         };
         let Some(pod) = pod else { return Ok(None) };
-        let descriptors = match self.descriptors(key, listing) {
+        let descriptors = match self.descriptors(key, &pod.uid) {
             Ok(descriptors) if descriptors.is_empty() && !self.opened.contains(&key) => return Ok(None),
             Ok(descriptors) => descriptors,
             // The inspection fails in the same way, and its obstacle is reported.
@@ -117,17 +114,23 @@ impl<P: ProcFs> KernelDiscovery<P> {
     }
 
     /// The descriptors of a process that may lead to the driver.
-    fn descriptors(&mut self, key: ProcessKey, listing: Listing) -> io::Result<Vec<RawFd>> {
-        if listing == Listing::WithinTime
-            && self.search_began.elapsed() >= LISTED_WITHIN
-            && let Some(listed) = self.listed.get(&key)
-        {
-            return Ok(listed.clone());
+    fn descriptors(&mut self, key: ProcessKey, pod: &str) -> io::Result<Vec<RawFd>> {
+        let (count, now, simulated) = (self.processes.descriptor_count(key.0), self.now(), self.simulated);
+        let mut list = |from, most| discovery::driver_descriptors_from(key.0, simulated, from, most);
+        let listed = self.lists.descriptors(key, pod, count, now, &mut list)?;
+        if self.lists.is_unfinished(key) {
+            self.processes.forget_count(key.0);
         }
-        self.last_listed = key.0;
-        let descriptors = discovery::driver_descriptors(key.0, self.simulated)?;
-        self.listed.insert(key, descriptors.clone());
-        Ok(descriptors)
+        Ok(listed.unwrap_or_default())
+    }
+
+    /// Nanoseconds since this discovery was made.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn has_opened(&self, pid: i32) -> bool {
+        self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some()
     }
 
     fn pod_now(&mut self, pid: i32) -> io::Result<Option<PodCgroup>> {
@@ -165,14 +168,16 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         pids.extend(scope.named.keys().map(|(pid, _)| *pid));
         pids.sort_unstable();
         pids.dedup();
-        self.search_began = Instant::now();
-        self.listed.retain(|(pid, _), _| pids.binary_search(pid).is_ok());
-        self.opened.retain(|(pid, _)| pids.binary_search(pid).is_ok());
-        // The processes that the last search had no time for come first.
-        let next = pids.partition_point(|pid| *pid <= self.last_listed);
-        pids.rotate_left(next);
+        let is_present = |(pid, _): &ProcessKey| pids.binary_search(pid).is_ok();
+        self.opened.retain(is_present);
+        let pods = scope.pods.iter().chain(scope.named.values()).map(String::as_str).collect();
+        let now = self.now();
+        self.lists.begin_scan(is_present, &pods, now);
+        self.lists.order(&mut pids);
         for pid in pids {
-            candidates.extend(self.candidate(pid, scope, Listing::WithinTime)?);
+            if self.has_opened(pid) || self.processes.may_have_opened(pid) {
+                candidates.extend(self.candidate(pid, scope)?);
+            }
         }
         self.groups.begin_scan(&candidates.iter().map(|candidate| candidate.key).collect());
         Ok(candidates)
@@ -187,26 +192,26 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         if self.is_switched_off() {
             return Ok(Vec::new());
         }
-        let mut candidates = Vec::new();
+        let mut pids = self.processes.changed_in_pods(&scope.pods)?;
         self.counts.retain(|key, _| among.contains(key));
-        self.search_began = Instant::now();
-        let mut keys: Vec<ProcessKey> = among.union(requested).copied().collect();
-        keys.sort_unstable();
-        let next = keys.partition_point(|(pid, _)| *pid <= self.last_listed);
-        keys.rotate_left(next);
-        for key in &keys {
-            let is_requested = requested.contains(key);
-            if !is_requested && self.search_began.elapsed() >= LISTED_WITHIN {
-                continue;
-            }
+        for key in among.union(requested) {
             let count = self.processes.descriptor_count(key.0);
-            let is_unchanged = self.counts.insert(*key, count) == Some(count);
-            if is_unchanged && !is_requested {
-                continue;
+            if self.counts.insert(*key, count) != Some(count) || requested.contains(key) {
+                pids.push(key.0);
             }
-            candidates.extend(
-                self.candidate(key.0, scope, Listing::Always)?.filter(|candidate| candidate.key == *key),
-            );
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        self.lists.order(&mut pids);
+        let requested: HashSet<i32> = requested.iter().map(|(pid, _)| *pid).collect();
+        let (mut candidates, begun) = (Vec::new(), Instant::now());
+        for pid in pids {
+            if requested.contains(&pid) || begun.elapsed() < CHANGED_WITHIN {
+                candidates.extend(self.candidate(pid, scope)?);
+            } else {
+                self.processes.forget_count(pid);
+                self.counts.retain(|(of, _), _| *of != pid);
+            }
         }
         self.groups.continue_scan();
         Ok(candidates)
@@ -218,8 +223,12 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         if walk == Walk::Short || self.simulated {
             limits.gap = SHORT_GAP;
         }
+        if walk == Walk::Short {
+            limits.numbers_after_client = NUMBERS_AFTER_ANNOUNCED;
+        }
         let before = limits.queries.remaining();
-        let found = self.groups.inspect(&scanned(candidate), self.gpu_uuid.as_deref(), &limits);
+        let (process, gpu) = (scanned(candidate), self.gpu_uuid.as_deref());
+        let found = self.groups.inspect(&process, &candidate.descriptors, gpu, &limits);
         let result = match found {
             Ok(found) => Ok(found.into_iter().filter_map(with_groups).collect()),
             Err(DiscoveryError::NoDriver(_)) => Ok(Vec::new()),
@@ -236,9 +245,19 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         (is_same && !maps.is_empty()).then(|| maps_page(&maps, page))
     }
 
-    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> HashSet<ProcessKey> {
+    fn maps_hook(&mut self, (pid, _): ProcessKey) -> bool {
+        maps_hook(pid).unwrap_or(false)
+    }
+
+    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> ContinuedSearch {
         let processes: Vec<ScannedProcess<'_>> = candidates.iter().map(scanned).collect();
-        self.groups.continue_search(&processes, &QueryBudget::new(queries))
+        let budget = QueryBudget::new(queries);
+        let found = self.groups.continue_search(&processes, &budget);
+        ContinuedSearch { found, queries: queries - budget.remaining() }
+    }
+
+    fn query_us(&self) -> u32 {
+        if self.simulated { SIMULATOR_QUERY_US } else { 1 }
     }
 
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
@@ -262,6 +281,19 @@ fn maps_page(maps: &str, page: &GrantPageMapping) -> bool {
         Some(u64::from_str_radix(begin, 16).ok()? == page.address && inode.parse() == Ok(page.inode))
     };
     maps.lines().any(|line| is_here(line) == Some(true))
+}
+
+/// Whether the name of a mapped file is that of the hook. Of a long list only the first part is read.
+fn maps_hook(pid: i32) -> io::Result<bool> {
+    let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?.take(MAPS_READ));
+    let mut line = Vec::new();
+    while maps.read_until(b'\n', &mut line)? > 0 {
+        if line.trim_ascii_end().ends_with(HOOK) {
+            return Ok(true);
+        }
+        line.clear();
+    }
+    Ok(false)
 }
 
 fn scanned(candidate: &Candidate) -> ScannedProcess<'_> {

@@ -6,10 +6,12 @@
 //! but cannot be controlled ([`ObstacleKind`]) is counted, and reported once. In the cases `too_many` and `driver` it is stopped by the
 //! driver's lock instead (`DriverLocks`).
 
+mod descriptor_lists;
 mod driver_lock;
 mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
+mod pod_limits;
 mod pod_processes;
 mod scanner;
 
@@ -33,9 +35,9 @@ pub trait ProcessDiscovery: Send {
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
     fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>>;
 
-    /// The requested processes, and those of `among` whose number of descriptors has changed since the last call, as far as they are
-    /// in this scope. Between two complete lists this costs one system call a process. Kernels before Linux 6.2 report no number: there, only
-    /// the requested ones.
+    /// The requested processes, those of `among` and of the pods whose number of descriptors has changed since the last call, and new ones, as far
+    /// as they are in this scope. Between two complete lists this costs one system call a process. Kernels before Linux 6.2 report no number:
+    /// there, only the requested and the new ones.
     /// Errors: as [`Self::candidates`].
     fn changed(
         &mut self,
@@ -50,9 +52,17 @@ pub trait ProcessDiscovery: Send {
     /// Whether a process maps this page where it says. `None`: that cannot be decided.
     fn maps_page(&mut self, process: ProcessKey, page: &GrantPageMapping) -> Option<bool>;
 
-    /// Continues the search for clients that no inspection has found, with at most this many queries. Returns the processes with newly found
-    /// clients.
-    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> HashSet<ProcessKey>;
+    /// Whether a process has mapped a hook (`libsluice.so`), so that it may still attach. A process can map any file of this name, and has some
+    /// more time then.
+    fn maps_hook(&mut self, process: ProcessKey) -> bool;
+
+    /// Continues the search for clients that no inspection has found, with at most this many queries.
+    fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> ContinuedSearch;
+
+    /// Processor time of one driver query, microseconds.
+    fn query_us(&self) -> u32 {
+        1
+    }
 
     /// Whether a process owns the clients that it has announced, or why that cannot be decided.
     fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
@@ -106,6 +116,15 @@ pub struct Inspection {
     /// The control descriptors; none if the process has closed the driver. An error if not all of its groups can be controlled,
     /// because a process of which a part continues is not stopped.
     pub result: Result<Vec<ControlDescriptor>, Obstacle>,
+    /// Driver queries that were made.
+    pub queries: u32,
+}
+
+/// The result of a continued search, and its cost.
+#[derive(Debug, Default)]
+pub struct ContinuedSearch {
+    /// Processes with a client that was not known.
+    pub found: HashSet<ProcessKey>,
     /// Driver queries that were made.
     pub queries: u32,
 }

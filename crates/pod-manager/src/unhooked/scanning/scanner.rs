@@ -1,6 +1,7 @@
 //! The thread that scans for unhooked processes.
 
-use super::inspection_schedule::{InspectionSchedule, PodQueryLimits};
+use super::inspection_schedule::InspectionSchedule;
+use super::pod_limits::{PodLimits, QUERIES};
 use super::{
     Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey,
     Scope, Walk,
@@ -8,6 +9,7 @@ use super::{
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
 use sluice_core::ProcessId;
+use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -65,7 +67,8 @@ impl UnhookedScanner {
         let scanner = Scanner {
             discovery,
             schedule: InspectionSchedule::default(),
-            limits: PodQueryLimits::default(),
+            limits: PodLimits::new(QUERIES),
+            attached: RateLimiter::full(Rate::per_second(ATTACHED_US, ATTACHED_US)),
             remote,
             has_failed: false,
             last_page: ProcessKey::default(),
@@ -86,10 +89,27 @@ impl UnhookedScanner {
     }
 }
 
+/// Orders candidates that are due since some time: the longest waiting one of each pod, then the next one of each pod, and so on. So a pod with
+/// many processes delays only itself.
+fn in_turn(mut due: Vec<(u64, &Candidate)>) -> impl Iterator<Item = &Candidate> {
+    due.sort_by_key(|(since, candidate)| (*since, candidate.key));
+    let mut of_pods: HashMap<&str, usize> = HashMap::new();
+    let mut in_turn: Vec<(usize, &Candidate)> = Vec::new();
+    for (_, candidate) in due {
+        let of_pod = of_pods.entry(&candidate.pod.uid).or_default();
+        in_turn.push((*of_pod, candidate));
+        *of_pod += 1;
+    }
+    in_turn.sort_by_key(|(turn, _)| *turn);
+    in_turn.into_iter().map(|(_, candidate)| candidate)
+}
+
 struct Scanner {
     discovery: Box<dyn ProcessDiscovery>,
     schedule: InspectionSchedule,
-    limits: PodQueryLimits,
+    limits: PodLimits,
+    /// Microseconds of driver queries for attached processes in which nothing changes.
+    attached: RateLimiter,
     remote: Remote,
     /// The last scan failed.
     has_failed: bool,
@@ -100,9 +120,19 @@ struct Scanner {
 /// Driver queries that the continued search of one complete scan may make: an eighth of a second of a real driver, so that all numbers of one
 /// file take eight scans.
 const CONTINUED_SEARCH: u32 = 1 << 17;
-/// The same for attached processes, whose announced clients are known: 0.4 % of a processor. What is left to find is a client older than the
-/// attachment.
-const CONTINUED_ATTACHED_SEARCH: u32 = 1 << 12;
+/// Microseconds of driver queries a second for attached processes in which nothing changes, inspections and continued search together: 0.4 % of a
+/// processor. What is left to find are groups by ioctls of their own, and clients older than the attachment.
+const ATTACHED_US: u64 = 1 << 12;
+
+/// Time between two inspections: each query takes a lock of the driver, for which the controls and the programs wait.
+const BETWEEN_INSPECTIONS: Duration = Duration::from_millis(10);
+/// Time of one search for inspections, beside those that are requested.
+const INSPECTED_WITHIN: Duration = Duration::from_millis(100);
+/// Attached processes in which nothing changes that one search between two complete ones inspects.
+const SETTLED_PER_SEARCH: usize = 4;
+
+/// The look for a hook in a list of mappings counts as so many driver queries: about a millisecond.
+const HOOK_QUERIES: u64 = 1 << 10;
 
 /// Time of one scan for the checks of grant pages: 0.2 % of a processor. One page is checked in any case.
 const PAGES_WITHIN: Duration = Duration::from_micros(500);
@@ -125,7 +155,8 @@ impl Scanner {
     fn scan(&mut self, request: &ScanRequest) -> ScanResult {
         let listed = if request.only_changed {
             let mut requested = request.requested.clone();
-            requested.extend(self.schedule.due_attached(request.now));
+            let most_settled = if self.attached.available(request.now) > 0 { SETTLED_PER_SEARCH } else { 0 };
+            requested.extend(self.schedule.due(request.now, most_settled));
             self.discovery.changed(&request.attached, &requested, &request.scope)
         } else {
             self.discovery.candidates(&request.scope)
@@ -143,15 +174,19 @@ impl Scanner {
         if !request.only_changed {
             self.schedule.retain(&candidates.iter().map(|candidate| candidate.key).collect());
             let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
-            self.limits.begin_scan(&pods, request.now);
+            self.limits.divide(&pods, request.now);
         }
         let (attached, unhooked): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|candidate| request.attached.contains(&candidate.key));
         let mut inspected = self.inspect_due(attached.iter().chain(&unhooked), request);
         // A client found by the continued search is inspected in the same scan.
         if !request.only_changed {
-            let mut found = self.discovery.continue_search(&unhooked, CONTINUED_SEARCH);
-            found.extend(self.discovery.continue_search(&attached, CONTINUED_ATTACHED_SEARCH));
+            let mut found = self.discovery.continue_search(&unhooked, CONTINUED_SEARCH).found;
+            let query_us = self.discovery.query_us();
+            let affordable = u32::try_from(self.attached.available(request.now)).unwrap_or(u32::MAX);
+            let continued = self.discovery.continue_search(&attached, affordable / query_us);
+            self.attached.take((continued.queries * query_us).into(), ATTACHED_US, request.now);
+            found.extend(continued.found);
             if !found.is_empty() {
                 found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
                 inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
@@ -189,8 +224,8 @@ impl Scanner {
         found
     }
 
-    /// Inspects the candidates that are due or requested. The one that has waited longest comes first; candidates of a pod that has used up
-    /// its queries wait for the next scan.
+    /// Inspects the candidates that are due or requested, one of each pod in turn. Candidates of a pod that has used up its queries wait for the
+    /// next complete scan, and those for which no time is left for the next one.
     fn inspect_due<'a>(
         &mut self,
         candidates: impl Iterator<Item = &'a Candidate>,
@@ -204,24 +239,54 @@ impl Scanner {
             let requested = request.requested.contains(&key).then_some(now);
             due.extend(since.or(requested).map(|since| (since, candidate)));
         }
-        due.sort_by_key(|(since, candidate)| (*since, candidate.key));
         let mut controllable = HashMap::new();
-        for (_, candidate) in due {
-            if self.limits.allows(&candidate.pod.uid, now) {
-                let is_attached = request.attached.contains(&candidate.key);
-                let walk = if is_attached { Walk::Short } else { Walk::Complete };
-                let descriptors = self.inspect(candidate, walk, now);
-                controllable.extend(descriptors.map(|descriptors| (candidate.key, descriptors)));
-            } else {
-                self.schedule.set_due(candidate.key, now);
+        let mut begun: Option<Instant> = None;
+        for candidate in in_turn(due) {
+            let is_requested = request.requested.contains(&candidate.key);
+            let is_settled = self.schedule.is_settled(candidate.key) && !is_requested;
+            let is_late = begun.is_some_and(|begun| begun.elapsed() >= INSPECTED_WITHIN);
+            if is_late && !is_requested || is_settled && self.attached.available(now) == 0 {
+                // It stays due.
+                continue;
             }
+            if !self.limits.allows(&candidate.pod.uid, now) {
+                self.schedule.defer(candidate.key, now);
+                continue;
+            }
+            if self.schedule.needs_hook(candidate.key) && self.has_hook(candidate, now) {
+                self.schedule.wait_for_attach(candidate.key);
+                continue;
+            }
+            if begun.is_some() {
+                std::thread::sleep(BETWEEN_INSPECTIONS);
+            }
+            begun.get_or_insert_with(Instant::now);
+            let is_attached = request.attached.contains(&candidate.key);
+            let walk = if is_attached { Walk::Short } else { Walk::Complete };
+            let descriptors = self.inspect(candidate, walk, is_settled, now);
+            controllable.extend(descriptors.map(|descriptors| (candidate.key, descriptors)));
         }
         controllable
     }
 
-    fn inspect(&mut self, candidate: &Candidate, walk: Walk, now: u64) -> Option<Vec<ControlDescriptor>> {
+    /// Whether a process has mapped a hook, so that it may attach by itself.
+    fn has_hook(&mut self, candidate: &Candidate, now: u64) -> bool {
+        self.limits.charge(&candidate.pod.uid, HOOK_QUERIES, now);
+        self.discovery.maps_hook(candidate.key)
+    }
+
+    fn inspect(
+        &mut self,
+        candidate: &Candidate,
+        walk: Walk,
+        is_settled: bool,
+        now: u64,
+    ) -> Option<Vec<ControlDescriptor>> {
         let Inspection { result, queries } = self.discovery.inspect(candidate, walk);
-        self.limits.charge(&candidate.pod.uid, queries, now);
+        if is_settled {
+            self.attached.take(u64::from(queries) * u64::from(self.discovery.query_us()), ATTACHED_US, now);
+        }
+        self.limits.charge(&candidate.pod.uid, queries.into(), now);
         // The copies of an ended process's descriptors may be the last ones, and keep its memory.
         if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) {
             return None;

@@ -6,7 +6,7 @@ const MS: u64 = 1_000_000;
 #[test]
 fn finding_is_repeated_by_a_later_check_of_the_same_process_and_kind_within_ten_seconds() {
     let mut consequences = Consequences::new(ViolationPolicy::Stop, pair().unwrap().0);
-    let mut is_repeated = |id, kind, at_ms| consequences.is_repeated(Ok((id, 7)), kind, at_ms * MS);
+    let mut is_repeated = |id, kind, at_ms| consequences.is_repeated(Ok((id, 7)), kind, None, at_ms * MS);
     assert!(!is_repeated(1, ViolationKind::TimeSlice, 1_000));
     assert!(!is_repeated(1, ViolationKind::TimeSlice, 1_001), "another group, in the same check");
     assert!(!is_repeated(1, ViolationKind::StoppedGroupRan, 1_500));
@@ -14,4 +14,23 @@ fn finding_is_repeated_by_a_later_check_of_the_same_process_and_kind_within_ten_
     assert!(is_repeated(1, ViolationKind::TimeSlice, 1_500));
     assert!(!is_repeated(1, ViolationKind::TimeSlice, 11_600), "10 s later");
     assert!(is_repeated(1, ViolationKind::TimeSlice, 21_500));
+}
+
+/// One check reads 32 of the groups, and the checks are half a second apart.
+#[test]
+fn slices_of_many_groups_that_are_changed_once_are_no_repetition() {
+    let mut consequences = Consequences::new(ViolationPolicy::Stop, pair().unwrap().0);
+    let mut is_repeated = |before, current| {
+        let checks = Some(Checks { current, before });
+        consequences.is_repeated(Ok((1, 7)), ViolationKind::TimeSlice, checks, current * 500 * MS)
+    };
+    // Three parts of the groups, each read in every third check. They are changed after check 5.
+    assert!(
+        ![(3, 6), (3, 6), (4, 7), (5, 8)]
+            .map(|(before, current)| is_repeated(before, current))
+            .contains(&true)
+    );
+    assert!(is_repeated(6, 9), "the first part was changed again");
+    assert!(!is_repeated(7, 10), "the second part may have been changed at the same time");
+    assert!(is_repeated(9, 12));
 }

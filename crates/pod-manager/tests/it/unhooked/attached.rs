@@ -10,6 +10,7 @@ use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// Lets time pass, in steps in which searches and checks can happen.
 fn pass(node: &Harness, ms: u64) {
@@ -62,6 +63,28 @@ fn group_that_is_announced_soon_after_it_was_found_is_no_violation() {
     hook.token.announce(&contexts, &[descriptor.sent.as_fd()]);
     node.wait_for_ownership_checks();
     pass(&node, 5000);
+    assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+/// Each inspection takes locks of the driver, and the processes' own start takes them as well.
+#[test]
+fn ten_processes_that_start_at_once_are_inspected_one_after_the_other() {
+    let node = Harness::new();
+    let processes: Vec<_> = (1..=10).map(|group| node.hooked(1, group)).collect();
+    let _same: Vec<_> = processes
+        .iter()
+        .zip(1..)
+        .map(|((hook, _), group)| node.discovery.add_process(hook.process.pid, &uid(1), &[group]))
+        .collect();
+    let (mut most, mut all) = (0, 0);
+    for _ in 0..100 {
+        pass(&node, 100);
+        let inspected = node.discovery.take_inspected().len();
+        (most, all) = (most.max(inspected), all + inspected);
+    }
+    assert!(most <= 10 && all <= 80, "{most} inspections in a search, {all} in 10 s");
+    let between = node.discovery.between_inspections().unwrap();
+    assert!(between >= Duration::from_millis(10), "{between:?}");
     assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
 }
 

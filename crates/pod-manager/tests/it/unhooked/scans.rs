@@ -5,6 +5,7 @@ use crate::support::agent::{Agent, pod, uid};
 use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
+use sluice_proto::control::{Class, Client};
 
 #[test]
 fn groups_made_and_freed_later_are_followed() {
@@ -100,4 +101,37 @@ fn pod_with_expensive_inspections_delays_only_its_own_processes_and_only_for_a_t
         node.unhooked(1) == 1.0
     });
     assert!(node.discovery.scans() - scans < 80, "{} scans", node.discovery.scans() - scans);
+}
+
+#[test]
+fn search_waits_until_a_latency_critical_process_is_idle_but_50_ms_at_most() {
+    let critical = Client { class: Class::LatencyCritical.into(), ..pod(&uid(1)) };
+    let node = Harness::with(&[critical, pod(&uid(2))]);
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let ms_until_search = |busy_ms: u64| {
+        let searches = node.discovery.searches();
+        until("a search", || {
+            node.world.clock.advance(MS);
+            quiet(&node.world);
+            node.discovery.searches() > searches
+        });
+        let begun = node.world.clock.now();
+        hook.becomes(true, begun);
+        let searches = node.discovery.searches();
+        until("the next search", || {
+            node.world.clock.advance(MS);
+            if node.world.clock.now() == begun + busy_ms * MS {
+                hook.becomes(false, node.world.clock.now());
+            }
+            quiet(&node.world);
+            node.discovery.searches() > searches
+        });
+        (node.world.clock.now() - begun) / MS
+    };
+    let after = ms_until_search(10);
+    assert!((245..=260).contains(&after), "{after} ms");
+    let after = ms_until_search(280);
+    assert!((280..=283).contains(&after), "{after} ms");
+    let after = ms_until_search(1000);
+    assert!((295..=310).contains(&after), "{after} ms");
 }

@@ -14,8 +14,6 @@ fn unhooked_and_hooked_process_share_the_gpu_by_their_quotas() {
     let mut node = Harness::with(&clients);
     let (_hook, _descriptor) = node.hooked(2, 2);
     let _raw = node.discovery.add_process(500, &uid(1), &[1]);
-    node.scan();
-    assert_eq!((node.unhooked(1), node.group(1)), (0.0, (true, 2048)), "it still has time to attach");
     node.scan_until_scheduled();
     assert_eq!(node.unhooked(1), 1.0);
     let [raw, hooked] = node.enabled_ms([1, 2]);
@@ -24,6 +22,35 @@ fn unhooked_and_hooked_process_share_the_gpu_by_their_quotas() {
     let usage = node.agent.usage(&uid(1)).unwrap();
     assert_eq!((usage.adopted_processes, usage.processes.len(), usage.processes[0].pid), (1, 1, 500));
     assert!(usage.gpu_time_ns > 2 * S);
+}
+
+/// Milliseconds until a process of pod 1 is scheduled from outside.
+fn scheduled_after(node: &Harness) -> u64 {
+    let begun = node.world.clock.now();
+    until("the process is scheduled from outside", || {
+        node.world.clock.advance(10 * MS);
+        quiet(&node.world);
+        node.unhooked(1) == 1.0
+    });
+    (node.world.clock.now() - begun) / MS
+}
+
+#[test]
+fn process_without_a_hook_is_scheduled_within_a_second_and_one_with_a_mapped_hook_may_attach() {
+    let node = Harness::new();
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    let _raw = node.discovery.add_process(500, &uid(1), &[1]);
+    let after = scheduled_after(&node);
+    assert!(after <= 800, "{after} ms");
+    node.discovery.end_process(500);
+    until("the process is gone", || {
+        quiet(&node.world);
+        node.unhooked(1) == 0.0
+    });
+    node.discovery.map_hook(501);
+    let _raw = node.discovery.add_process(501, &uid(1), &[11]);
+    let after = scheduled_after(&node);
+    assert!((2000..=3000).contains(&after), "{after} ms");
 }
 
 #[test]

@@ -12,6 +12,10 @@ impl ProcFs for Files<'_> {
         self.1 += 1;
         fs::read_to_string(self.0.join(pid.to_string()).join(file))
     }
+
+    fn is_process(&mut self, _: i32) -> bool {
+        true
+    }
 }
 
 fn put(root: &Path, pid: i32, cgroup: &str) {
