@@ -67,7 +67,7 @@ class Methods:
     async def ModelInfer(self, request: Any) -> dict[str, Any]:
         inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
         rows = await asyncio.wrap_future(self.service.submit(inference))
-        output = self.service.outputs[request.model_name]
+        output = self.service.output(request.model_name)
         return {
             "model_name": request.model_name, "model_version": MODEL_VERSION, "id": request.id,
             "outputs": [{"name": output.name, "datatype": output.dtype, "shape": rows.shape}], "raw_output_contents": [rows.tobytes()]}

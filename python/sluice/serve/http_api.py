@@ -104,7 +104,7 @@ class Handlers:
         as_binary = any(as_object(each.get("parameters", {}), "outputs.parameters").get("binary_data", all_binary) for each in outputs) if outputs else all_binary
         names = [as_string(each.get("name"), "outputs.name") for each in outputs]
         rows = await asyncio.wrap_future(self.service.submit(Inference(name, arrays_of(asked, binary), names, version)))
-        output = self.service.outputs[name]
+        output = self.service.output(name)
         tensor: dict[str, Any] = {"name": output.name, "datatype": output.dtype, "shape": list(rows.shape)}
         answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({"id": asked["id"]} if "id" in asked else {})}
         if not as_binary:
