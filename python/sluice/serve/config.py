@@ -135,7 +135,7 @@ def model_of(value: Any, where: str, mistakes: list[str]) -> Optional[Model]:
     batches = fields.take("batches", [1], "a list of integers", is_ints)
     inner = Fields(fields.left.pop("input", None), f"{where}.input", mistakes)
     tensor = Tensor(
-        inner.take("name", "input", "a name", is_name), inner.take("dtype", "FP32", f"one of {', '.join(DTYPES)}", lambda value: value in DTYPES),
+        inner.take("name", "input", "a name", is_name), inner.take("dtype", "FP32", f"one of {', '.join(DTYPES)}", lambda value: isinstance(value, str) and value in DTYPES),
         tuple(inner.take("shape", None, "a list of integers without the batch", is_ints) or ()))
     inner.end()
     delay = fields.take("delay_ms", 0.0, "milliseconds", is_number)
