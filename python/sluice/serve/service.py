@@ -106,6 +106,13 @@ class Service:
             raise NotFound(f"model {name!r} has no version {version!r}, only {MODEL_VERSION}")
         return self.models[name]
 
+    def check(self, name: str, version: str = "") -> Model:
+        """The model, if it takes requests now. Raises `ServeError`."""
+        # Requests beside the profile would disturb it, and it would choose a wrong split.
+        if not self.is_ready:
+            raise self.executor.broken or Unavailable("the server starts or ends")
+        return self.model(name, version)
+
     def output(self, name: str) -> Tensor:
         """The output of a model. Raises `Unavailable` until the model is prepared."""
         if name not in self.outputs:
@@ -128,10 +135,7 @@ class Service:
 
     def submit(self, inference: Inference) -> "Future[numpy.ndarray]":
         """Queues a request; the future gets the rows of its output. Raises `ServeError`."""
-        # Requests beside the profile would disturb it, and it would choose a wrong split.
-        if not self.is_ready:
-            raise self.executor.broken or Unavailable("the server starts or ends")
-        model = self.model(inference.model, inference.version)
+        model = self.check(inference.model, inference.version)
         expected = f"model {model.name!r} expects one input {model.input.name!r}, {model.input.dtype} of shape {[-1, *model.input.shape]}"
         if len(inference.inputs) != 1:
             raise InvalidRequest(f"{expected}; the request has {len(inference.inputs)} inputs")
