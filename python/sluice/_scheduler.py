@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
@@ -16,19 +15,13 @@ from concurrent.futures import Future
 from typing import Any, Optional, TypeVar, Union
 
 from sluice._backend import Backend
+from sluice._call import FORKED, Call, without_stop_iteration
 from sluice._config import Config
 from sluice._hook import Result
 from sluice._task import Priority, Task
 
 R = TypeVar("R")
 _open: weakref.WeakSet[GPUScheduler] = weakref.WeakSet()
-
-
-@dataclasses.dataclass
-class _Call:
-    number: int
-    run: Callable[[], Any]
-    future: Future[Any]
 
 
 class GPUScheduler:
@@ -51,8 +44,11 @@ class GPUScheduler:
         # Guards all below. It is also held while the best-effort stream is stopped or restored, so that the last of both applies.
         self._changed = threading.Condition()
         self._queue = TaskQueue(time.monotonic_ns())
-        self._waiting: dict[int, _Call] = {}
+        self._waiting: dict[int, Call] = {}
+        #: The running task of each class.
+        self._running: dict[bool, Call] = {}
         self._closed = False
+        self._pid = os.getpid()
         self._threads = [
             threading.Thread(target=self._work, args=(critical,), name=f"sluice-{name}", daemon=True)
             for name, critical in (("latency-critical", True), ("best-effort", False))
@@ -72,16 +68,18 @@ class GPUScheduler:
     def submit(self, task: Task[R], /, *arguments: Any, args: Sequence[Any] = (), **keywords: Any) -> Future[R]:
         """Submits a task with its arguments; `submit(task, x)` and `submit(task, args=(x,))` are the same.
 
-        The future's `cancel` succeeds until the task starts. Raises `RuntimeError` after `close`.
+        The future's `cancel` succeeds until the task starts. Raises `RuntimeError` after `close`, and in a forked process.
         """
         if not isinstance(task, Task):
             raise TypeError(f"{task!r} is not a task: decorate it with latency_critical or best_effort")
         future: Future[R] = Future()
         with self._changed:
+            if self._is_forked:
+                raise RuntimeError(FORKED % self._pid)
             if self._closed:
                 raise RuntimeError("the scheduler is closed")
             number = self._queue.submit(task.name, task.critical, task.priority, task.slo_ns, time.monotonic_ns())
-            self._waiting[number] = _Call(number, functools.partial(task, *arguments, *args, **keywords), future)
+            self._waiting[number] = Call(number, functools.partial(task, *arguments, *args, **keywords), future)
             self._update_stream()
             self._changed.notify_all()
         future.add_done_callback(lambda done: self._cancel(number) if done.cancelled() else None)
@@ -89,7 +87,7 @@ class GPUScheduler:
 
     async def asubmit(self, task: Task[R], /, *arguments: Any, args: Sequence[Any] = (), **keywords: Any) -> R:
         """Submits a task and awaits its result. Cancelling the awaiting coroutine cancels the task until it starts."""
-        return await asyncio.wrap_future(self.submit(task, *arguments, args=args, **keywords))
+        return await asyncio.wrap_future(self.submit(without_stop_iteration(task), *arguments, args=args, **keywords))
 
     def get_metrics(self) -> dict[str, Any]:
         """The figures since the scheduler began.
@@ -120,6 +118,9 @@ class GPUScheduler:
         """Waits until all tasks have ended, then ends threads and streams. `cancel_waiting` cancels those that have not started."""
         if threading.current_thread() in self._threads:
             raise RuntimeError("a task cannot close its scheduler")
+        if self._is_forked:
+            # Threads and streams are the parent's.
+            return
         with self._changed:
             is_first, self._closed = not self._closed, True
             dropped = list(self._waiting.values()) if cancel_waiting else []
@@ -139,7 +140,7 @@ class GPUScheduler:
 
     def _update_stream(self) -> None:
         """Stops or restores the best-effort stream as the queue requires. The lock is held."""
-        if self._backend.mode != "preemptive":
+        if self._backend.mode != "preemptive" or self._is_forked:
             return
         action = self._queue.stream_action()
         if action == "preempt" and not self._backend.preempt():
@@ -162,36 +163,51 @@ class GPUScheduler:
                 # The result belongs to the future's owner alone.
                 del call
 
-    def _next(self, critical: bool) -> Optional[_Call]:
+    def _next(self, critical: bool) -> Optional[Call]:
         """The next task of a class, once it may start; `None` when the scheduler is closed and no task waits."""
         with self._changed:
             while (number := self._queue.start(critical, time.monotonic_ns())) is None:
                 if self._closed and not self._waiting:
                     return None
                 self._changed.wait()
-            return self._waiting.pop(number)
+            call = self._running[critical] = self._waiting.pop(number)
+            return call
 
-    def _run(self, call: _Call, critical: bool) -> None:
+    def _run(self, call: Call, critical: bool) -> None:
         if not call.future.set_running_or_notify_cancel():
-            self._finish(call, cancelled=True)
+            self._finish(call, critical, cancelled=True)
             return
         # The best-effort stream continues, and the figures are complete, before the caller learns of the end.
         try:
             result = self._backend.run(critical, call.run)
         except BaseException as error:  # noqa: BLE001: the future carries it, as those of concurrent.futures do.
-            self._finish(call, failed=True)
-            call.future.set_exception(error)
+            self._finish(call, critical, failed=True)
+            call.resolve(error=error)
             # The error's traceback has this frame: it would keep the future, which keeps the error.
             del call
         else:
-            self._finish(call)
-            call.future.set_result(result)
+            self._finish(call, critical)
+            call.resolve(result)
 
-    def _finish(self, call: _Call, *, failed: bool = False, cancelled: bool = False) -> None:
+    def _finish(self, call: Call, critical: bool, *, failed: bool = False, cancelled: bool = False) -> None:
         with self._changed:
+            self._running.pop(critical, None)
             self._queue.finish(call.number, time.monotonic_ns(), failed=failed, cancelled=cancelled)
             self._update_stream()
             self._changed.notify_all()
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()
+
+    def _leave_to_parent(self) -> None:
+        """In a forked process, where neither thread exists: ends the unresolved futures with an error, without their callbacks."""
+        # Another thread may have held the old locks, also those of the futures, which nothing releases here.
+        self._changed = threading.Condition()
+        self._closed, self._threads = True, []
+        for call in (*self._waiting.values(), *self._running.values()):
+            call.abandon(RuntimeError(FORKED % self._pid))
+        self._waiting, self._running = {}, {}
 
 
 @atexit.register
@@ -199,3 +215,11 @@ def _close_all() -> None:
     """Lets running tasks end before the interpreter does."""
     for scheduler in list(_open):
         scheduler.close(cancel_waiting=True)
+
+
+def _after_fork() -> None:
+    for scheduler in list(_open):
+        scheduler._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -44,3 +44,14 @@ def test_ten_thousand_tasks_run_once_in_order_and_their_futures_resolve(simulato
     assert simulator.run(pathlib.Path(rules), hook=hook) == {
         "in_order": 1, "once": 1, "wrong": 0, "cancelled": 1, "all": 1, "refused_late": 10_000, "violations": 1,
     }
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_cancelling_while_the_scheduler_ends_touches_nothing_that_is_gone(tmp_path, sanitizer):
+    program = tmp_path / "cancel"
+    flags = f"-std=c++17 -O1 -g -pthread -fsanitize={sanitizer}".split()
+    run("c++", *flags, "-I", REPOSITORY / "hook" / "include", HERE / "programs" / "cancel_at_the_end.cpp", "-o", program, "-ldl")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("this kernel's address randomisation does not suit the compiler's thread sanitizer")
+    assert (done.returncode, done.stdout) == (0, '{"all": 1}\n'), done.stderr[:3000]

@@ -6,11 +6,13 @@
   E  as D with Poisson arrivals
 
 Each mix without its best-effort part, and the best-effort part alone, come in the same rounds. The five networks of C to E are this
-script's choice; DISB's own are in its model files. Latencies count from the time at which a request was due.
+script's choice; DISB's own are in its model files. Latencies count from the time at which a request was due. The result is written after
+each block, and the script ends within --limit with what there is by then.
 """
 
 import argparse
 import json
+import queue
 import statistics
 import sys
 import time
@@ -21,7 +23,10 @@ from order import Order
 from reef_report import percentile
 
 NETWORKS = ("vgg19", "resnet152", "resnet50", "resnext50_32x4d", "mobilenet_v2")
-SLACK, AROUND = 60.0, 0.5
+# A shorter block has too few requests, seconds.
+SHORTEST = 0.3
+# Seconds that a client may take beyond its block, that a block takes around its load, and that are kept for the blocks while the server starts.
+SLACK, AROUND, LEAST = 10.0, 0.6, 20.0
 FAST, CLOSED = {"arrivals": "periodic", "rate": 100.0}, {"arrivals": "continuous"}
 SLOW, POISSON = {"arrivals": "periodic", "rate": 20.0}, {"arrivals": "poisson", "rate": 20.0}
 FIVE = {f"be-{name}": CLOSED for name in NETWORKS}
@@ -37,8 +42,8 @@ ARMS = {
 ALONE = {"A": ("A alone", "one alone"), "B": ("B alone", "one alone"), "C": ("A alone", "five alone"), "D": ("D alone", "five alone"), "E": ("E alone", "five alone")}
 
 
-def start_server(options, gpu):
-    """The server with every network in both classes, and its gRPC address."""
+def start_server(options, gpu, env):
+    """The server with every network in both classes, and its gRPC address. Raises `rig.ChildFailed`."""
     def line(klass, short, index, name):
         source, given = "{torchvision: %s}" % name, "{shape: [3, 224, 224], dtype: FP16}"
         if gpu.simulated:
@@ -49,10 +54,14 @@ def start_server(options, gpu):
     file = rig.OUT / "mixes.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join([f"split: {options.split}", f"bound: {options.bound}", "models:", *lines]))
-    server = rig.Child("server", [sys.executable, "-m", "sluice.serve", "--models", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"], gpu.plain(PYTHONPATH=str(rig.REPO / "python")))
-    _, said = server.lines.get(timeout=options.limit)
-    if not said or not said.startswith("ready"):
-        rig.fail(f"the server ended\n{server.errors()}")
+    server = rig.Child("server", [sys.executable, "-m", "sluice.serve", "--models", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"], env)
+    patience = max(10.0, rounds.left(options) - LEAST)
+    try:
+        _, said = server.lines.get(timeout=patience)
+    except queue.Empty:
+        said = f"not ready within {patience:.0f} s"
+    if not (said or "").startswith("ready"):
+        raise rig.ChildFailed(f"the server: {said or 'it ended'}\n{server.errors()}")
     choices = [line.partition("split chosen ")[2] for line in server.errors().splitlines() if "split chosen" in line]
     for choice in choices:
         rig.say(choice)
@@ -65,7 +74,7 @@ def run(clients, arm, seconds, seed):
     loads = {name: load for part in ARMS[arm] for name, load in part.items()}
     for index, (name, load) in enumerate(loads.items()):
         clients[name].ask("run " + json.dumps({**load, "start": start, "seconds": seconds, "seed": 100 * seed + index}))
-    return {name: clients[name].answer(seconds + SLACK) for name in loads}
+    return {name: clients[name].reply(seconds + SLACK) for name in loads}
 
 
 def summarise(blocks):
@@ -107,25 +116,57 @@ def main():
     parser.add_argument("--name", default="reef-mixes")
     options = parser.parse_args()
     rig.limit(options.limit)
+    if options.rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds and --seconds are positive")
+    result = {"ok": False, "complete": False, "failed": {}}
+    # In place of an earlier run's result.
+    rig.write(options.name, result, quiet=True)
+    try:
+        measure(options, result)
+    except rig.ChildFailed as why:
+        result["failed"]["start"] = str(why)[-1500:]
+        rig.say("failed:", why)
+        rig.write(options.name, result)
+    return 0 if result["ok"] else 1
+
+
+def measure(options, result):
+    """Runs the rounds; keeps `result` and its file as the blocks so far show it."""
     gpu = rig.Gpu(options.gpu)
-    address, choices = start_server(options, gpu)
+    env = rig.serving(gpu.plain(), *rig.SERVER_MODULES)
+    rig.say("starts the server")
+    address, choices = start_server(options, gpu, env)
     names = sorted({name for arm in ARMS.values() for part in arm for name in part})
-    clients = {name: rig.Child(name, rig.python("reef_client.py", address), gpu.plain(PYTHONPATH=str(rig.REPO / "python"))) for name in names}
+    clients = {name: rig.Child(name, rig.python("reef_client.py", address), env) for name in names}
     for name, client in clients.items():
         client.ask(f"connect {name}")
     for client in clients.values():
-        client.answer(60)
-    seconds = options.seconds * rounds.fitting(options, len(ARMS) * options.seconds, len(ARMS) * AROUND)
+        client.reply(60)
+    # Fewer rounds are better than blocks of a few requests.
+    while (seconds := options.seconds * rounds.fitting(options, len(ARMS) * options.seconds, len(ARMS) * AROUND)) < min(1.0, options.seconds) and options.rounds > 1:
+        options.rounds -= 1
+    if seconds < SHORTEST:
+        raise rig.ChildFailed(f"{rounds.left(options):.0f} s are left after the start, for blocks of {seconds:.2f} s: raise --limit")
     order, blocks = Order(ARMS, options.seed), {arm: [] for arm in ARMS}
-    for number in rounds.numbers(options):
+    for number in range(options.rounds):
         for arm in order.round():
-            told = run(clients, arm, seconds, options.seed + number)
+            if rounds.left(options) < seconds + 2 * AROUND:
+                rig.say(f"no time for {arm} in round {number}")
+                return
+            try:
+                told = run(clients, arm, seconds, options.seed + number)
+            except (rig.ChildFailed, OSError) as why:
+                # A client that failed is missing in the later blocks too, and they are then reported the same way.
+                result["failed"][arm] = str(why)[-600:]
+                rig.say(f"round {number} {arm} failed:", why)
+                continue
             blocks[arm].append(told)
             rig.say(f"round {number} {arm:10}", {name: (each.get("p99_ms") and round(each["p99_ms"], 2), round(each["rate"], 1)) for name, each in told.items()})
-        # Written after each round, because the run may be interrupted.
-        result = summarise(blocks)
-        rig.write(options.name, {**result, "choices": choices, "seconds": seconds, **order.result()}, quiet=number > 0)
-    return 0 if result["ok"] else 1
+            result |= summarise(blocks)
+            result |= {"ok": result["ok"] and not result["failed"], "complete": all(len(made) == options.rounds for made in blocks.values())}
+            short = {arm: [{name: {key: value for key, value in each.items() if key != "latencies_ms"} for name, each in block.items()} for block in made] for arm, made in blocks.items()}
+            rig.write(options.name, {**result, "choices": choices, "seconds": seconds, "rounds": options.rounds, "blocks": short, **order.result()}, quiet=True)
+    rig.say(f"{options.name}.json: ok={result['ok']}")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Stage:
         file = rig.OUT / "models.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        env = self.gpu.plain(PYTHONPATH=str(rig.REPO / "python"))
+        env = rig.serving(self.gpu.plain(), *rig.SERVER_MODULES)
         server = rig.Child("server", [sys.executable, "-m", "sluice.serve", "--models", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"], env)
         _, line = server.lines.get(timeout=120)
         if not line or not line.startswith("ready"):

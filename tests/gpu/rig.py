@@ -28,6 +28,8 @@ SLUICE_DEV = BUILD / "sluice-dev"
 HOOK = pathlib.Path(os.environ.get("SLUICE_HOOK", BUILD / "libsluice.so"))
 OUT = pathlib.Path(os.environ.get("OUT", tempfile.gettempdir()))
 STARTED = time.monotonic()
+# What `python -m sluice.serve` and its clients import.
+SERVER_MODULES = ("aiohttp", "grpc", "google.protobuf", "numpy", "prometheus_client", "yaml", "tritonclient.grpc")
 CHILDREN = []
 # Called when this script ends, after its children have ended.
 LAST = []
@@ -353,6 +355,19 @@ class Gpu:
     def under(self, manager, client, **more):
         """Environment of a program that is this client of a manager."""
         return manager.env(client, **self.env, **more)
+
+
+def serving(env, *modules):
+    """The environment `env` of programs that use the tree's `sluice.serve` and these modules. Ends the script if they get others, or none."""
+    path = [str(REPO / "python"), str(REPO / ".gpu" / "python"), *filter(None, [env.get("PYTHONPATH")])]
+    env, expected = {**env, "PYTHONPATH": os.pathsep.join(path)}, REPO / "python" / "sluice" / "serve" / "__init__.py"
+    asked = f"import importlib, sluice.serve; [importlib.import_module(name) for name in {modules!r}]; print(sluice.serve.__file__)"
+    # Not in this folder: -c would search it first.
+    done = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, timeout=120, check=False, cwd="/")
+    found = done.stdout.strip() if done.returncode == 0 else (done.stderr.strip().splitlines() or ["nothing"])[-1]
+    if found != str(expected):
+        fail(f"sluice.serve with {', '.join(modules)}: found {found!r}, expected {str(expected)!r}; {sys.executable}, PYTHONPATH={env['PYTHONPATH']}")
+    return env
 
 
 @functools.cache

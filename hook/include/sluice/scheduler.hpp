@@ -96,10 +96,10 @@ public:
     /* Waits until all tasks have ended. A task must not destroy its scheduler. */
     ~Scheduler() {
         {
-            const std::lock_guard<std::mutex> lock(mutex_);
+            const std::lock_guard<std::mutex> lock(queue_->mutex);
             closed_ = true;
         }
-        changed_.notify_all();
+        queue_->changed.notify_all();
         for (std::thread &thread : threads_) thread.join();
     }
     Scheduler(const Scheduler &) = delete;
@@ -123,21 +123,21 @@ public:
         submission->slo = task.slo_;
         std::future<Result> future = submission->promise.get_future();
         {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            queue_.submit(submission);
+            const std::lock_guard<std::mutex> lock(queue_->mutex);
+            queue_->tasks.submit(submission);
             update_stream();
         }
-        changed_.notify_all();
+        queue_->changed.notify_all();
         const std::weak_ptr<detail::Submission> weak = submission;
-        return TaskFuture<Result>(std::move(future), [this, weak] {
+        return TaskFuture<Result>(std::move(future), [this, queue = queue_, weak] {
             const auto waiting = weak.lock();
-            return waiting != nullptr && cancel(waiting);
+            return waiting != nullptr && cancel(*queue, waiting);
         });
     }
 
     Metrics get_metrics() const {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        Metrics metrics = queue_.metrics();
+        const std::lock_guard<std::mutex> lock(queue_->mutex);
+        Metrics metrics = queue_->tasks.metrics();
         metrics.total_preemptions = preemptions_;
         return metrics;
     }
@@ -145,20 +145,28 @@ public:
     Mode mode() const { return streams_.mode(); }
 
 private:
-    bool cancel(const detail::SubmissionPtr &submission) {
+    /* The futures have it too: a scheduler may end while another thread cancels. */
+    struct Queue {
+        std::mutex mutex;
+        std::condition_variable changed;
+        detail::TaskQueue tasks;
+    };
+
+    /* The scheduler exists while one of its tasks waits, so at least until this one is removed and the mutex is released. */
+    bool cancel(Queue &queue, const detail::SubmissionPtr &submission) {
         {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            if (!queue_.cancel(*submission)) return false;
+            const std::lock_guard<std::mutex> lock(queue.mutex);
+            if (!queue.tasks.cancel(*submission)) return false;
             update_stream();
         }
-        changed_.notify_all();
+        queue.changed.notify_all();
         submission->resolve(std::make_exception_ptr(Cancelled()));
         return true;
     }
 
     /* Stops or restores the best-effort stream as the queue requires. The mutex is held, so that the last of both applies. */
     void update_stream() {
-        if (streams_.mode() != Mode::PREEMPTIVE || queue_.wants_preemption() == preempted_) return;
+        if (streams_.mode() != Mode::PREEMPTIVE || queue_->tasks.wants_preemption() == preempted_) return;
         if (preempted_) {
             streams_.restore();
             preempted_ = false;
@@ -186,11 +194,11 @@ private:
                 if (!error) error = std::current_exception();
             }
             {
-                const std::lock_guard<std::mutex> lock(mutex_);
-                queue_.finish(*submission, error != nullptr);
+                const std::lock_guard<std::mutex> lock(queue_->mutex);
+                queue_->tasks.finish(*submission, error != nullptr);
                 update_stream();
             }
-            changed_.notify_all();
+            queue_->changed.notify_all();
             submission->resolve(error);
         }
         streams_.leave();
@@ -198,18 +206,17 @@ private:
 
     /* The next task of a class, once it may start; null when the scheduler ends and no task waits. */
     detail::SubmissionPtr next(TaskType type) {
-        std::unique_lock<std::mutex> lock(mutex_);
+        std::unique_lock<std::mutex> lock(queue_->mutex);
         for (;;) {
-            if (detail::SubmissionPtr found = queue_.start(type)) return found;
-            if (closed_ && queue_.is_empty()) return nullptr;
-            changed_.wait(lock);
+            if (detail::SubmissionPtr found = queue_->tasks.start(type)) return found;
+            if (closed_ && queue_->tasks.is_empty()) return nullptr;
+            queue_->changed.wait(lock);
         }
     }
 
     detail::GpuStreams streams_;
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    detail::TaskQueue queue_;
+    const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+    /* Guarded by the queue's mutex, as the streams are. */
     bool closed_ = false, preempted_ = false;
     std::uint64_t preemptions_ = 0;
     std::thread threads_[2];

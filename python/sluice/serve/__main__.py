@@ -25,7 +25,7 @@ async def run(service, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # Live at once, ready after the profile.
+    # Live from now on; ready when the models are captured and profiled.
     starting = asyncio.get_running_loop().run_in_executor(None, service.start)
     starting.add_done_callback(lambda done: stop.set() if not done.cancelled() and done.exception() else print(f"ready http={http_port} grpc={grpc_port}", flush=True))
     await stop.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from typing import Any, Optional, Union
 
@@ -14,6 +15,8 @@ REAL_TIME, BEST_EFFORT = "real-time", "best-effort"
 CLASSES = (REAL_TIME, BEST_EFFORT)
 SOURCES = ("torchvision", "torchscript", "export", "sim")
 PAUSE, PRIORITIES, PROFILE = "pause", "priorities", "profile"
+# Of a request, for what is not its tensor.
+HEAD_BYTES = 64 << 10
 
 
 class ConfigError(ValueError):
@@ -48,6 +51,11 @@ class Model:
     def max_batch(self) -> int:
         """The most rows in one batch."""
         return self.batches[-1]
+
+    @property
+    def max_bytes(self) -> int:
+        """The size of the input of so many rows."""
+        return self.max_batch * math.prod(self.input.shape) * DTYPES[self.input.dtype].itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +143,7 @@ def model_of(value: Any, where: str, mistakes: list[str]) -> Optional[Model]:
     batches = fields.take("batches", [1], "a list of integers", is_ints)
     inner = Fields(fields.left.pop("input", None), f"{where}.input", mistakes)
     tensor = Tensor(
-        inner.take("name", "input", "a name", is_name), inner.take("dtype", "FP32", f"one of {', '.join(DTYPES)}", lambda value: value in DTYPES),
+        inner.take("name", "input", "a name", is_name), inner.take("dtype", "FP32", f"one of {', '.join(DTYPES)}", lambda value: isinstance(value, str) and value in DTYPES),
         tuple(inner.take("shape", None, "a list of integers without the batch", is_ints) or ()))
     inner.end()
     delay = fields.take("delay_ms", 0.0, "milliseconds", is_number)
@@ -166,6 +174,9 @@ def parse(text: str) -> Config:
         tuple(model for model in models if model), split, fields.take("bound", 0.1, "a number", is_number),
         fields.take("queue", 256, "an integer of at least 1", is_int), fields.take("max_body_mib", 64, "an integer of at least 1", is_int))
     fields.end()
+    for model in config.models:
+        if model.max_bytes + HEAD_BYTES > config.max_body_mib << 20:
+            mistakes.append(f"max_body_mib is {config.max_body_mib}, but a request of {model.max_batch} rows to model {model.name!r} has {model.max_bytes} bytes")
     if mistakes:
         raise ConfigError(mistakes)
     return config

@@ -24,8 +24,22 @@ class NotFound(ServeError):
     http_status = 404
 
 
+class BodyTooLarge(ServeError):
+    """The body of an HTTP request is larger than the configuration allows. gRPC refuses such a message itself, with the same status."""
+
+    grpc_status = "RESOURCE_EXHAUSTED"
+    http_status = 413
+
+
+class TooSlow(ServeError):
+    """The body of an HTTP request took too long."""
+
+    grpc_status = "DEADLINE_EXCEEDED"
+    http_status = 408
+
+
 class QueueFull(ServeError):
-    """As many requests of the class wait as the configuration allows. The client may try again later."""
+    """As many requests of the class wait, or as many bytes of bodies, as the configuration allows. The client may try again later."""
 
     grpc_status = "RESOURCE_EXHAUSTED"
     http_status = 429

@@ -10,7 +10,7 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Optional
 
 import numpy
@@ -29,17 +29,20 @@ class Executor:
     """`splits[model]`: SMs of best-effort work while that real-time model runs, `WHOLE`, or `None`: it pauses."""
 
     def __init__(
-        self, backend: Backend, programs: Mapping[str, Mapping[int, Program]], queue: int,
+        self, queue: int, programs: Optional[dict[str, dict[int, Program]]] = None,
         clock: Callable[[], float] = time.monotonic, finished: Callable[[Request, float, Optional[ServeError]], None] = lambda *_: None,
     ) -> None:
-        self.backend, self.programs, self.clock, self.finished = backend, programs, clock, finished
+        self.programs: dict[str, dict[int, Program]] = {} if programs is None else programs
+        self.clock, self.finished = clock, finished
+        self.backend: Optional[Backend] = None
         self.queues, self.splits = Queues(queue), dict[str, Optional[int]]()
         self.changed, self.closing, self.preemptions = threading.Condition(), False, 0
         self.broken: Optional[ServeError] = None
         self.threads = [threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True) for loop in (self._real_time, self._best_effort)]
 
-    def start(self) -> None:
+    def start(self, backend: Backend) -> None:
         """Starts both threads."""
+        self.backend = backend
         for thread in self.threads:
             thread.start()
 
@@ -66,11 +69,11 @@ class Executor:
         try:
             self.backend.use_here()
             loop()
-        except Exception as error:
+        except BaseException as error:  # noqa: BLE001
             log.exception("executor failed thread=%s", threading.current_thread().name)
             self._break(error)
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, error: BaseException) -> None:
         with self.changed:
             self.broken = self.broken or Unavailable(f"the GPU failed: {error}")
             self.changed.notify_all()
@@ -98,7 +101,7 @@ class Executor:
                 for piece in range(program.pieces):
                     program.launch(piece, WHOLE)
                 answer = program.finish()
-            except Exception as failure:
+            except BaseException as failure:  # noqa: BLE001: a request without an answer would wait for ever.
                 error = failure
             with self.changed:
                 self.queues.end_real_time()
@@ -114,7 +117,7 @@ class Executor:
                 program.begin([request.rows for request in batch])
                 self._run_pieces(program)
                 answer = program.finish()
-            except Exception as failure:
+            except BaseException as failure:  # noqa: BLE001: a request without an answer would wait for ever.
                 error = failure
             self._deliver(batch, answer, error)
 
@@ -154,7 +157,7 @@ class Executor:
                 model = self.queues.real_time_model
             return WHOLE, paused
 
-    def _deliver(self, batch: list[Request], answer: Optional[numpy.ndarray], error: Optional[Exception]) -> None:
+    def _deliver(self, batch: list[Request], answer: Optional[numpy.ndarray], error: Optional[BaseException]) -> None:
         failure = None
         if error is not None:
             log.error("model failed model=%s error=%s", batch[0].model.name, error, exc_info=error)

@@ -23,6 +23,22 @@ CONTENTS = {
 }
 
 
+# So many values are read from a message at a time; in between other threads get Python's lock.
+VALUES = 4 << 10
+
+
+def values_of(contents: Any) -> Any:
+    """The values of a repeated field."""
+    if len(contents) <= VALUES:
+        return list(contents)
+    return numpy.concatenate([numpy.asarray(contents[begin:begin + VALUES]) for begin in range(0, len(contents), VALUES)])
+
+
+def is_large(request: Any) -> bool:
+    """Whether typed contents take long to read. Raw ones do not."""
+    return any(len(getattr(tensor.contents, field)) > VALUES for tensor in request.inputs for field in set(CONTENTS.values()))
+
+
 def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
     """The inputs of a ModelInferRequest."""
     raw = request.raw_input_contents
@@ -38,7 +54,7 @@ def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
             continue
         if tensor.datatype not in CONTENTS:
             raise InvalidRequest(f"input {tensor.name!r}: {tensor.datatype!r} needs raw contents, or is not supported")
-        found.append((tensor.name, from_values(tensor.name, tensor.datatype, shape, list(getattr(tensor.contents, CONTENTS[tensor.datatype])))))
+        found.append((tensor.name, from_values(tensor.name, tensor.datatype, shape, values_of(getattr(tensor.contents, CONTENTS[tensor.datatype])))))
     return found
 
 
@@ -65,9 +81,11 @@ class Methods:
         return self.service.model_metadata(request.name, request.version)
 
     async def ModelInfer(self, request: Any) -> dict[str, Any]:
-        inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
+        self.service.check(request.model_name, request.model_version)
+        inputs = await asyncio.get_running_loop().run_in_executor(None, arrays_of, request) if is_large(request) else arrays_of(request)
+        inference = Inference(request.model_name, inputs, [output.name for output in request.outputs], request.model_version)
         rows = await asyncio.wrap_future(self.service.submit(inference))
-        output = self.service.outputs[request.model_name]
+        output = self.service.output(request.model_name)
         return {
             "model_name": request.model_name, "model_version": MODEL_VERSION, "id": request.id,
             "outputs": [{"name": output.name, "datatype": output.dtype, "shape": rows.shape}], "raw_output_contents": [rows.tobytes()]}
@@ -93,8 +111,9 @@ def handler(name: str, method: Callable) -> grpc.RpcMethodHandler:
 
 async def serve(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
     """Starts the server; returns it and its port."""
-    most = service.config.max_body_mib << 20
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", most), ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=4 * service.config.queue)
+    # As over HTTP: requests are bounded, and answers are as long as the models make them.
+    options = [("grpc.max_receive_message_length", service.config.max_body_mib << 20), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=4 * service.config.queue)
     methods = Methods(service)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, {name: handler(name, getattr(methods, name)) for name in messages.METHODS}),))
     port = server.add_insecure_port(address)

@@ -7,74 +7,41 @@ import json
 import logging
 from typing import Any
 
-import numpy
 from aiohttp import web
 
+from sluice.serve.bodies import Bodies
 from sluice.serve.errors import InvalidRequest, ServeError
+from sluice.serve.json_bodies import JsonWorker, expect
 from sluice.serve.service import MODEL_VERSION, Inference, Service
-from sluice.serve.tensors import check_shape, from_bytes, from_values
 
 log = logging.getLogger(__name__)
 JSON_LENGTH = "Inference-Header-Content-Length"
 
 
-def as_object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidRequest(f"{what}: expected an object")
-    return value
+# Of an answer that is longer, so many bytes are written at a time.
+CHUNK = 256 << 10
 
 
-def as_list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidRequest(f"{what}: expected a list")
-    return value
-
-
-def as_string(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequest(f"{what}: expected a string")
-    return value
-
-
-def split_body(body: bytes, length: str | None) -> tuple[dict[str, Any], bytes]:
-    """The JSON object of a request and the binary data behind it."""
+def json_size(request: web.Request, body: bytearray) -> int:
+    """How many bytes of the body are JSON; binary tensors follow."""
+    length = request.headers.get(JSON_LENGTH)
     try:
         size = len(body) if length is None else int(length)
         if not 0 <= size <= len(body):
             raise ValueError("out of range")
     except ValueError:
         raise InvalidRequest(f"{JSON_LENGTH} is {length!r}, but the body has {len(body)} bytes") from None
-    try:
-        return as_object(json.loads(body[:size]), "the request"), body[size:]
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the request is not JSON: {error}") from None
-
-
-def arrays_of(request: dict[str, Any], binary: bytes) -> list[tuple[str, numpy.ndarray]]:
-    """The inputs of a request."""
-    found = []
-    for each in as_list(request.get("inputs"), "inputs"):
-        tensor = as_object(each, "inputs")
-        name, dtype = as_string(tensor.get("name"), "inputs.name"), as_string(tensor.get("datatype"), "inputs.datatype")
-        shape = check_shape(tensor.get("shape"))
-        size = as_object(tensor.get("parameters", {}), "inputs.parameters").get("binary_data_size")
-        if size is None:
-            found.append((name, from_values(name, dtype, shape, as_list(tensor.get("data"), f"the data of input {name!r}"))))
-            continue
-        if not isinstance(size, int) or not 0 <= size <= len(binary):
-            raise InvalidRequest(f"input {name!r}: binary_data_size is {size!r}, and {len(binary)} bytes are left")
-        found.append((name, from_bytes(name, dtype, shape, binary[:size])))
-        binary = binary[size:]
-    if binary:
-        raise InvalidRequest(f"{len(binary)} bytes behind the last input")
-    return found
+    return size
 
 
 class Handlers:
     """One method a route."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self.service, self.json, self.bodies = service, JsonWorker(), Bodies(service.config.max_body_mib << 20)
+
+    async def close(self, _: web.Application) -> None:
+        self.json.close()
 
     async def live(self, request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -96,28 +63,42 @@ class Handlers:
     async def metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=self.service.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
-    async def infer(self, request: web.Request) -> web.Response:
-        asked, binary = split_body(await request.read(), request.headers.get(JSON_LENGTH))
+    async def infer(self, request: web.Request) -> web.StreamResponse:
         name, version = self._model(request)
-        outputs = [as_object(each, "outputs") for each in as_list(asked.get("outputs", []), "outputs")]
-        all_binary = as_object(asked.get("parameters", {}), "parameters").get("binary_data_output", False)
-        as_binary = any(as_object(each.get("parameters", {}), "outputs.parameters").get("binary_data", all_binary) for each in outputs) if outputs else all_binary
-        names = [as_string(each.get("name"), "outputs.name") for each in outputs]
-        rows = await asyncio.wrap_future(self.service.submit(Inference(name, arrays_of(asked, binary), names, version)))
-        output = self.service.outputs[name]
+        # Before the body is read.
+        self.service.check(name, version)
+        async with self.bodies.read(request) as body:
+            asked, inputs = await self.json.parse(body, json_size(request, body))
+            outputs = [expect(dict, each, "outputs") for each in expect(list, asked.get("outputs", []), "outputs")]
+            names = [expect(str, each.get("name"), "outputs.name") for each in outputs]
+            all_binary = expect(dict, asked.get("parameters", {}), "parameters").get("binary_data_output", False)
+            chosen = [expect(dict, each.get("parameters", {}), "outputs.parameters").get("binary_data", all_binary) for each in outputs]
+            rows = await asyncio.wrap_future(self.service.submit(Inference(name, inputs, names, version)))
+        output = self.service.output(name)
         tensor: dict[str, Any] = {"name": output.name, "datatype": output.dtype, "shape": list(rows.shape)}
         answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({"id": asked["id"]} if "id" in asked else {})}
-        if not as_binary:
-            tensor["data"] = rows.ravel().tolist()
-            return web.json_response(answer)
+        if not (any(chosen) if outputs else all_binary):
+            return await respond(request, await self.json.encode(answer, rows), {"Content-Type": "application/json; charset=utf-8"})
         raw = rows.tobytes()
         tensor["parameters"] = {"binary_data_size": len(raw)}
         head = json.dumps(answer).encode()
-        return web.Response(body=head + raw, content_type="application/octet-stream", headers={JSON_LENGTH: str(len(head))})
+        return await respond(request, head + raw, {"Content-Type": "application/octet-stream", JSON_LENGTH: str(len(head))})
 
     @staticmethod
     def _model(request: web.Request) -> tuple[str, str]:
         return request.match_info["model"], request.match_info.get("version", "")
+
+
+async def respond(request: web.Request, body: Any, headers: dict[str, str]) -> web.StreamResponse:
+    """An answer with this body. A long one is written in parts: the transport would copy all of it at once."""
+    if len(body) <= CHUNK:
+        return web.Response(body=bytes(body), headers=headers)
+    response = web.StreamResponse(headers={**headers, "Content-Length": str(len(body))})
+    await response.prepare(request)
+    for begin in range(0, len(body), CHUNK):
+        await response.write(bytes(body[begin:begin + CHUNK]))
+    await response.write_eof()
+    return response
 
 
 @web.middleware
@@ -137,7 +118,8 @@ async def errors(request: web.Request, handler: Any) -> web.StreamResponse:
 def application(service: Service) -> web.Application:
     """The routes of the protocol."""
     handlers = Handlers(service)
-    app = web.Application(middlewares=[errors], client_max_size=service.config.max_body_mib << 20)
+    app = web.Application(middlewares=[errors])
+    app.on_cleanup.append(handlers.close)
     app.add_routes([
         web.get("/v2/health/live", handlers.live), web.get("/v2/health/ready", handlers.ready), web.get("/v2", handlers.metadata), web.get("/metrics", handlers.metrics)])
     for model in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):

@@ -21,7 +21,8 @@ from sluice.serve.tensors import DTYPES
 @dataclasses.dataclass
 class Measured:
     """Latencies in seconds, and the rows of best effort that were answered in `seconds`. `changed`: real-time answers with other bits than the first;
-    `kinds`: how many different answers a best-effort client got to its one request, at most one for each batch size."""
+    `kinds`: how many different answers a best-effort client got to its one request, at most one for each batch size. `errors`: the first error
+    of each model that had one."""
 
     latencies: list[float]
     rows: int
@@ -29,6 +30,7 @@ class Measured:
     changed: int
     kinds: int
     failed: int
+    errors: dict[str, str]
 
 
 def rows_of(model: Model, rows: int, seed: int) -> numpy.ndarray:
@@ -40,7 +42,7 @@ class BestEffort:
     """Clients that send the next request when they have the answer."""
 
     def __init__(self, executor: Executor, clients: Sequence[tuple[Model, int]]) -> None:
-        self.executor, self.stopped, self.failed = executor, False, 0
+        self.executor, self.stopped, self.failed, self.errors = executor, False, 0, dict[str, str]()
         self.answered: list[tuple[float, int]] = []
         self.kinds: list[set[bytes]] = [set() for _ in clients]
         self.rows = [rows_of(model, rows, index) for index, (model, rows) in enumerate(clients)]
@@ -52,15 +54,19 @@ class BestEffort:
         request.future.add_done_callback(lambda future: self._answered(model, index, future))
         try:
             self.executor.submit(request)
-        except ServeError:
-            self.failed += 1
+        except ServeError as error:
+            self._note(model, error)
+
+    def _note(self, model: Model, error: BaseException) -> None:
+        self.failed += 1
+        self.errors.setdefault(model.name, str(error))
 
     def _answered(self, model: Model, index: int, future) -> None:
         if future.exception() is None:
             self.answered.append((time.perf_counter(), len(self.rows[index])))
             self.kinds[index].add(future.result().tobytes())
         else:
-            self.failed += 1
+            self._note(model, future.exception())
         if not self.stopped and not future.exception():
             self._send(model, index)
 
@@ -72,7 +78,7 @@ class RealTime:
         self.executor, self.model, self.period, self.chance = executor, model, period, random.Random(seed)
         self.rows, self.first = rows_of(model, 1, 0), b""
         self.latencies: list[float] = []
-        self.changed, self.failed, self.idle = 0, 0, threading.Semaphore(1)
+        self.changed, self.failed, self.errors, self.idle = 0, 0, dict[str, str](), threading.Semaphore(1)
 
     def _answered(self, begin: float, future) -> None:
         took = time.perf_counter() - begin
@@ -82,8 +88,12 @@ class RealTime:
             self.first = self.first or answer
             self.changed += answer != self.first
         else:
-            self.failed += 1
+            self._note(future.exception())
         self.idle.release()
+
+    def _note(self, error: BaseException) -> None:
+        self.failed += 1
+        self.errors.setdefault(self.model.name, str(error))
 
     def run(self, until: float) -> None:
         """Sends requests until that time. A request that is due before the last one is answered is sent after it."""
@@ -97,8 +107,8 @@ class RealTime:
             request.future.add_done_callback(lambda future, begin=begin: self._answered(begin, future))
             try:
                 self.executor.submit(request)
-            except ServeError:
-                self.failed += 1
+            except ServeError as error:
+                self._note(error)
                 self.idle.release()
             due = max(due + self.period * self.chance.uniform(0.5, 1.5), time.perf_counter())
         self.idle.acquire()
@@ -120,8 +130,8 @@ def measure(
     others.stopped = True
     wait_idle(executor)
     rows = sum(count for at, count in others.answered if begin <= at < end)
-    latencies, changed, failed = (requests.latencies, requests.changed, requests.failed) if requests else ([], 0, 0)
-    return Measured(latencies, rows, end - begin, changed, max(map(len, others.kinds), default=0), failed + others.failed)
+    latencies, changed, failed, errors = (requests.latencies, requests.changed, requests.failed, requests.errors) if requests else ([], 0, 0, {})
+    return Measured(latencies, rows, end - begin, changed, max(map(len, others.kinds), default=0), failed + others.failed, {**others.errors, **errors})
 
 
 def wait_idle(executor: Executor, patience: float = 10.0) -> None:

@@ -32,43 +32,53 @@ class Choice:
     slowdowns: dict[int, float]
 
 
+class ProfileFailed(Exception):
+    """Requests of the profile got no answer. The message names their models."""
+
+
 def profile(executor: Executor, models: Sequence[Model], splits: Sequence[int], bound: float) -> dict[str, Choice]:
-    """For each real-time model the largest split that slows it by at most the bound. The executor uses it from then on."""
-    # Two requests of a full batch: the next batch waits when one ends.
-    beside = [(model, model.max_batch) for model in models if model.klass == BEST_EFFORT for _ in range(2)]
+    """For each real-time model the largest split that slows it by at most the bound. The executor uses it from then on. If requests of a
+    measurement fail, best effort pauses while that model runs."""
+    # Two requests of a full batch: the next batch waits when one ends. No more than may wait: a refused request would end its client.
+    beside = [(model, model.max_batch) for _ in range(2) for model in models if model.klass == BEST_EFFORT][:executor.queues.limit]
     choices: dict[str, Choice] = {}
-    for model in models:
-        if model.klass != REAL_TIME:
-            continue
-        executor.splits[model.name] = None
-        if not beside:
+    for model in (model for model in models if model.klass == REAL_TIME):
+        try:
+            choices[model.name] = choose(executor, model, beside, splits, bound) if beside else Choice(None, {})
+        except ProfileFailed as failure:
+            log.warning("profile failed model=%s error=%s: best effort pauses while it runs", model.name, failure)
             choices[model.name] = Choice(None, {})
-            continue
-        # The first requests are slower.
-        latencies(executor, model, 0.02, [])
-        period = statistics.median(latencies(executor, model, 0.02, [])) / DUTY
-        arms = [ALONE, *splits, WHOLE]
-        blocks: dict[object, list[float]] = {arm: [] for arm in arms}
-        for block in range(BLOCKS):
-            for arm in arms if block % 2 else reversed(arms):
-                executor.splits[model.name] = WHOLE if arm == ALONE else arm
-                blocks[arm].append(max(latencies(executor, model, period, [] if arm == ALONE else beside)))
-        alone = statistics.median(blocks.pop(ALONE))
-        slowdowns = {split: statistics.median(measured) / alone for split, measured in blocks.items()}
-        chosen = executor.splits[model.name] = choose_split(slowdowns, bound)
-        choices[model.name] = Choice(chosen, slowdowns)
-        log.info(
-            "split chosen model=%s sms=%s bound=%.3f alone_ms=%.3f slowdowns=%s", model.name, {None: "pause", WHOLE: "all"}.get(chosen, chosen), bound,
-            1000 * alone, {("all" if split == WHOLE else split): round(value, 3) for split, value in slowdowns.items()})
+        executor.splits[model.name] = choices[model.name].split
     return choices
 
 
+def choose(executor: Executor, model: Model, beside: Sequence[tuple[Model, int]], splits: Sequence[int], bound: float) -> Choice:
+    """Measures one real-time model. Raises `ProfileFailed`."""
+    executor.splits[model.name] = None
+    # The first requests are slower.
+    latencies(executor, model, 0.02, [])
+    period = statistics.median(latencies(executor, model, 0.02, [])) / DUTY
+    arms = [ALONE, *splits, WHOLE]
+    blocks: dict[object, list[float]] = {arm: [] for arm in arms}
+    for block in range(BLOCKS):
+        for arm in arms if block % 2 else reversed(arms):
+            executor.splits[model.name] = WHOLE if arm == ALONE else arm
+            blocks[arm].append(max(latencies(executor, model, period, [] if arm == ALONE else beside)))
+    alone = statistics.median(blocks.pop(ALONE))
+    slowdowns = {split: statistics.median(measured) / alone for split, measured in blocks.items()}
+    chosen = choose_split(slowdowns, bound)
+    log.info(
+        "split chosen model=%s sms=%s bound=%.3f alone_ms=%.3f slowdowns=%s", model.name, {None: "pause", WHOLE: "all"}.get(chosen, chosen), bound,
+        1000 * alone, {("all" if split == WHOLE else split): round(value, 3) for split, value in slowdowns.items()})
+    return Choice(chosen, slowdowns)
+
+
 def latencies(executor: Executor, model: Model, period: float, beside: Sequence[tuple[Model, int]]) -> list[float]:
-    """The latencies of a block, seconds."""
-    found = measure(executor, min(REQUESTS * period, LONGEST_S), model, period, beside).latencies
-    if not found:
-        raise RuntimeError(f"model {model.name} answered no request of the profile")
-    return found
+    """The latencies of a block, seconds. A block in which a request failed had another load than the others."""
+    made = measure(executor, min(REQUESTS * period, LONGEST_S), model, period, beside)
+    if made.errors or not made.latencies:
+        raise ProfileFailed("; ".join(f"{name}: {error}" for name, error in made.errors.items()) or f"{model.name} answered no request")
+    return made.latencies
 
 
 def choose_split(slowdowns: Mapping[int, float], bound: float) -> Optional[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -49,22 +50,30 @@ class Service:
     """The models of a configuration on a GPU."""
 
     def __init__(self, config: Config, backend: Optional[Backend] = None) -> None:
-        self.config, self.metrics, self.ready = config, Metrics(), False
-        backend = backend or backend_of(config)
+        self.config, self.metrics, self.ready, self.ending = config, Metrics(), False, threading.Event()
         self.models = {model.name: model for model in config.models}
-        prepared = {}
-        for model in config.models:
-            begin = time.monotonic()
-            prepared[model.name] = backend.prepare(model)
-            log.info("model prepared name=%s class=%s batches=%s seconds=%.1f", model.name, model.klass, model.batches, time.monotonic() - begin)
-        self.outputs: dict[str, Tensor] = {name: output for name, (_, output) in prepared.items()}
-        self.executor = Executor(backend, {name: programs for name, (programs, _) in prepared.items()}, config.queue)
+        self.given, self.executor = backend, Executor(config.queue)
+        #: Known of the models that are prepared.
+        self.outputs: dict[str, Tensor] = {}
         self.metrics.watch(self.executor)
-        self.backend = backend
+
+    def prepare(self) -> None:
+        """Loads and captures the models, in the calling thread. Ends early if the server ends meanwhile."""
+        self.backend = self.given or backend_of(self.config)
+        self.backend.use_here()
+        for model in self.config.models:
+            if self.ending.is_set():
+                return
+            begin = time.monotonic()
+            self.executor.programs[model.name], self.outputs[model.name] = self.backend.prepare(model)
+            log.info("model prepared name=%s class=%s batches=%s seconds=%.1f", model.name, model.klass, model.batches, time.monotonic() - begin)
 
     def start(self) -> None:
-        """Starts the executor and chooses the splits; then the server is ready."""
-        self.executor.start()
+        """Prepares the models, starts the executor and chooses the splits; then the server is ready."""
+        self.prepare()
+        if self.ending.is_set():
+            return
+        self.executor.start(self.backend)
         models = list(self.models.values())
         if self.config.split == PROFILE:
             profile(self.executor, models, self.backend.splits, self.config.bound)
@@ -76,10 +85,11 @@ class Service:
             self.executor.splits.update({model.name: split for model in models if model.klass == REAL_TIME})
         # The requests of the profile are not a client's.
         self.executor.preemptions, self.executor.finished = 0, self.metrics.finished
-        self.ready = True
+        self.ready = not self.ending.is_set()
 
     def close(self) -> None:
         """Ends after the running requests."""
+        self.ending.set()
         self.ready = False
         self.executor.close()
 
@@ -96,6 +106,19 @@ class Service:
             raise NotFound(f"model {name!r} has no version {version!r}, only {MODEL_VERSION}")
         return self.models[name]
 
+    def check(self, name: str, version: str = "") -> Model:
+        """The model, if it takes requests now. Raises `ServeError`."""
+        # Requests beside the profile would disturb it, and it would choose a wrong split.
+        if not self.is_ready:
+            raise self.executor.broken or Unavailable("the server starts or ends")
+        return self.model(name, version)
+
+    def output(self, name: str) -> Tensor:
+        """The output of a model. Raises `Unavailable` until the model is prepared."""
+        if name not in self.outputs:
+            raise Unavailable(f"model {name!r} is still being prepared")
+        return self.outputs[name]
+
     def server_metadata(self, extensions: Sequence[str] = ()) -> dict[str, Any]:
         """What the protocol reports about a server."""
         return {"name": NAME, "version": VERSION, "extensions": list(extensions)}
@@ -108,14 +131,11 @@ class Service:
             return {"name": what.name, "datatype": what.dtype, "shape": [-1, *what.shape]}
 
         return {
-            "name": name, "versions": [MODEL_VERSION], "platform": f"sluice_{model.source[0]}", "inputs": [tensor(model.input)], "outputs": [tensor(self.outputs[name])]}
+            "name": name, "versions": [MODEL_VERSION], "platform": f"sluice_{model.source[0]}", "inputs": [tensor(model.input)], "outputs": [tensor(self.output(name))]}
 
     def submit(self, inference: Inference) -> "Future[numpy.ndarray]":
         """Queues a request; the future gets the rows of its output. Raises `ServeError`."""
-        # Requests beside the profile would disturb it, and it would choose a wrong split.
-        if not self.is_ready:
-            raise self.executor.broken or Unavailable("the server starts or ends")
-        model = self.model(inference.model, inference.version)
+        model = self.check(inference.model, inference.version)
         expected = f"model {model.name!r} expects one input {model.input.name!r}, {model.input.dtype} of shape {[-1, *model.input.shape]}"
         if len(inference.inputs) != 1:
             raise InvalidRequest(f"{expected}; the request has {len(inference.inputs)} inputs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy
 
@@ -39,7 +39,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def from_bytes(name: str, dtype: str, shape: Sequence[int], raw: bytes) -> numpy.ndarray:
+def from_bytes(name: str, dtype: str, shape: Sequence[int], raw: Union[bytes, memoryview]) -> numpy.ndarray:
     """The array in raw little-endian bytes."""
     kind, sizes = dtype_of(dtype), check_shape(list(shape))
     wanted = math.prod(sizes) * kind.itemsize
@@ -58,7 +58,9 @@ def from_values(name: str, dtype: str, shape: Sequence[int], values: Any) -> num
             raise ValueError("not numbers of this type")
         if kind.kind in "iu" and given.size and not (numpy.iinfo(kind).min <= given.min() and given.max() <= numpy.iinfo(kind).max):
             raise ValueError("out of range")
-        array = given.astype(kind)
+        # Numbers beyond a type of floats become infinite, which JSON has not.
+        with numpy.errstate(over="ignore"):
+            array = given.astype(kind)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRequest(f"input {name!r}: its data is not {dtype}: {error}") from None
     if array.size != math.prod(sizes):

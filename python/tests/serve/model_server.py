@@ -11,6 +11,7 @@ split: 32
 queue: 4
 models:
   - {name: rt, class: real-time, source: {sim: {kernels: 3, us: 100}}, input: {shape: [4], dtype: FP16}}
+  - {name: rt-long, class: real-time, source: {sim: {kernels: 20, us: 5000}}, input: {shape: [4], dtype: FP16}}
   - {name: be, class: best-effort, source: {sim: {kernels: 5, us: 100}}, input: {shape: [4]}, batches: [1, 2, 4], delay_ms: 20}
   - {name: slow, class: best-effort, source: {sim: {kernels: 100, us: 5000}}, input: {shape: [4]}}
 """

@@ -55,9 +55,9 @@ def model(name, klass):
 def test_program_that_cannot_be_limited_to_the_split_pauses(splits, while_real_time_runs):
     released = threading.Event()
     best_effort, real_time = Recorded(3, splits), Recorded(1, (), released)
-    executor = Executor(best_effort, {"be": {1: best_effort}, "rt": {1: real_time}}, 10)
+    executor = Executor(10, {"be": {1: best_effort}, "rt": {1: real_time}})
     executor.splits["rt"] = 32
-    executor.start()
+    executor.start(best_effort)
     requests = [Request(model("be", BEST_EFFORT), numpy.zeros((1, 1)), 0.0), Request(model("rt", REAL_TIME), numpy.zeros((1, 1)), 0.0)]
     executor.submit(requests[0])
     assert best_effort.launched.get(timeout=PATIENCE) == (0, WHOLE)

@@ -3,6 +3,8 @@
 import pytest
 
 from sluice.serve.config import Config, ConfigError, Model, Tensor, parse
+from sluice.serve.service import Inference, Service
+from sluice.serve.tensors import from_values
 
 GOOD = """
 split: 40
@@ -29,6 +31,24 @@ models:
 """)
     for words in ("split is 'some'", "models[0].name is 'a/b'", "models[0].source", "models[0].input.shape", "models[0].delay_ms", "models[1].batches is [0]", "models[1].colour is unknown"):
         assert words in str(error.value)
+
+
+DTYPE = "models:\n  - {name: a, class: real-time, source: {sim: {}}, input: {shape: [4], dtype: %s}}"
+
+
+@pytest.mark.parametrize("dtype", ["[FP16]", "{FP16: 1}", "FP8", "7"])
+def test_wrong_data_type_is_a_mistake_of_the_file(dtype):
+    with pytest.raises(ConfigError, match=r"models\[0\].input.dtype is .*, expected one of BOOL, UINT8"):
+        parse(DTYPE % dtype)
+
+
+@pytest.mark.parametrize("dtype", ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT64", "FP64"])
+def test_every_data_type_of_numbers_is_served(dtype):
+    service = Service(parse("split: 32\n" + DTYPE % dtype))
+    service.start()
+    rows = from_values("input", dtype, (1, 4), [1, 0, 1, 1] if dtype != "BOOL" else [True, False, True, True])
+    assert service.submit(Inference("a", [("input", rows)])).result(60).tolist() == [[3, 10]]
+    service.close()
 
 
 @pytest.mark.parametrize(("text", "words"), [("[", "not YAML"), ("3", "expected a mapping"), ("models: []", "a list of models")])

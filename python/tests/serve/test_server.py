@@ -93,8 +93,9 @@ def infer_later(server, model, rows, done):
     return client
 
 
-def test_real_time_request_is_answered_before_best_effort_work_that_runs_and_waits(server):
-    order, all_done = [], threading.Semaphore(0)
+@pytest.mark.parametrize("model", ["rt", "rt-long"])
+def test_real_time_request_is_answered_before_best_effort_work_that_runs_and_waits(server, model):
+    order, all_done, preemptions = [], threading.Semaphore(0), metric(server, "sluice_preemptions_total")
 
     def note(name):
         def done(_, error):
@@ -105,11 +106,14 @@ def test_real_time_request_is_answered_before_best_effort_work_that_runs_and_wai
     clients = [infer_later(server, "slow", ones(1), note("slow")) for _ in range(3)]
     while metric(server, 'sluice_queue_length{class="best-effort"}') != 2:
         pass
-    clients.append(infer_later(server, "rt", ones(1, numpy.float16), note("rt")))
+    clients.append(infer_later(server, model, ones(1, numpy.float16), note(model)))
     for _ in clients:
         assert all_done.acquire(timeout=60)
-    # The running request has kernels for half a second.
-    assert order == [("rt", None)] + 3 * [("slow", None)]
+    # The running request has kernels for half a second, and the simulated GPU runs those of the whole GPU in the order of submission.
+    assert order == [(model, None)] + 3 * [("slow", None)]
+    if model == "rt-long":
+        # Best-effort kernels were submitted meanwhile, for the split.
+        assert metric(server, "sluice_preemptions_total") == preemptions + 1
 
 
 def test_requests_beyond_the_queue_are_refused_and_the_others_answered(server):

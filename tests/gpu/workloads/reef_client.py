@@ -3,16 +3,13 @@
   reef_client.py URL     then `connect MODEL` and `run <JSON of sluice.serve.client.Load>` lines; each is answered with one JSON line
 """
 
-import importlib.util
 import json
 import pathlib
 import sys
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(REPO / "python"))
-if not importlib.util.find_spec("tritonclient"):
-    # tests/gpu/README.md: installed for the GPU's machine, with what it needs.
-    sys.path.insert(0, str(REPO / ".gpu" / "python"))
+# The tree's package first: `.gpu/python` has tritonclient (tests/gpu/README.md), and may have a wheel of another build of this package.
+sys.path[:0] = [str(REPO / "python"), str(REPO / ".gpu" / "python")]
 
 from sluice.serve.client import Client, Load  # noqa: E402
 

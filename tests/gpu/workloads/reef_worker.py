@@ -42,8 +42,9 @@ class Worker:
     def __init__(self, options):
         self.options = options
         self.service = service.Service(config.parse(models(options)))
+        self.service.prepare()
         self.executor = self.service.executor
-        self.executor.start()
+        self.executor.start(self.service.backend)
         self.alone_s = None
         if "rt" in options.models:
             load.measure(self.executor, 1.0, self.service.models["rt"], 0.01)

@@ -7,7 +7,7 @@ import os
 
 import torch
 
-from sluice.serve.config import BEST_EFFORT, PRIORITIES, PROFILE, Config, Model, Tensor
+from sluice.serve.config import BEST_EFFORT, PRIORITIES, PROFILE, Config, ConfigError, Model, Tensor
 from sluice.serve.cuda import networks
 from sluice.serve.cuda.driver import Driver, DriverError
 from sluice.serve.cuda.program import TORCH, Program
@@ -52,6 +52,8 @@ class Backend:
         self.driver.use_here()
 
     def prepare(self, model: Model) -> tuple[dict[int, Program], Tensor]:
+        if model.input.dtype not in TORCH:
+            raise ConfigError([f"model {model.name}: input.dtype is {model.input.dtype!r}, but PyTorch {torch.__version__} has only {', '.join(TORCH)}"])
         limited = model.klass == BEST_EFFORT
         network, stream = networks.load(model), self.best_effort if limited else self.real_time
         programs = {

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 # Length of a piece, seconds: what real-time work may find submitted, and what a batch loses at each end of a split.
 PIECE_S = 0.0002
 TORCH = {"BOOL": torch.bool, "UINT8": torch.uint8, "INT8": torch.int8, "INT16": torch.int16, "INT32": torch.int32, "INT64": torch.int64, "FP64": torch.float64, **PRECISIONS}
+# Since PyTorch 2.3.
+TORCH |= {name: getattr(torch, name.lower()) for name in ("UINT16", "UINT32", "UINT64") if hasattr(torch, name.lower())}
 
 
 class Program:

@@ -1,0 +1,173 @@
+"""Requests and answers as JSON, with the binary tensor extension. Large ones are read and written in another process.
+
+Python reads JSON with its lock held: 64 MiB would delay every real-time request by more than a second. The text goes to the worker
+process and back in anonymous files, so that this process copies nothing with the lock held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import mmap
+import multiprocessing
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import numpy
+
+from sluice.serve.errors import InvalidRequest, Unavailable
+from sluice.serve.tensors import check_shape, from_bytes, from_values
+
+# What takes about half a millisecond in this process: bytes of JSON, elements of an answer.
+SMALL_BYTES, SMALL_ELEMENTS = 16 << 10, 4 << 10
+Arrays = list[tuple[str, numpy.ndarray]]
+
+
+def expect(kind: type, value: Any, what: str) -> Any:
+    """The value if it has this type."""
+    if not isinstance(value, kind):
+        raise InvalidRequest(f"{what}: expected {({dict: 'an object', list: 'a list', str: 'a string'})[kind]}")
+    return value
+
+
+def refuse_constant(name: str) -> None:
+    """Python would accept NaN and Infinity."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse(body: memoryview, size: int) -> tuple[dict[str, Any], Arrays]:
+    """The request without its inputs, and the inputs. The first `size` bytes are JSON, the others binary tensors."""
+    try:
+        request = expect(dict, json.loads(str(body[:size], "utf-8"), parse_constant=refuse_constant), "the request")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the request is not JSON: {error}") from None
+    return request, inputs_of(expect(list, request.pop("inputs", None), "inputs"), body[size:])
+
+
+def inputs_of(listed: list[Any], binary: memoryview) -> Arrays:
+    """The arrays of the inputs; `binary` has those with a `binary_data_size`, one after the other."""
+    found = []
+    for each in listed:
+        tensor = expect(dict, each, "inputs")
+        name, dtype = expect(str, tensor.get("name"), "inputs.name"), expect(str, tensor.get("datatype"), "inputs.datatype")
+        shape = check_shape(tensor.get("shape"))
+        size = expect(dict, tensor.get("parameters", {}), "inputs.parameters").get("binary_data_size")
+        if size is None:
+            array = from_values(name, dtype, shape, expect(list, tensor.get("data"), f"the data of input {name!r}"))
+            if not numpy.isfinite(array).all():
+                raise InvalidRequest(f"input {name!r}: a number is too large for {dtype}")
+            found.append((name, array))
+            continue
+        if not isinstance(size, int) or not 0 <= size <= len(binary):
+            raise InvalidRequest(f"input {name!r}: binary_data_size is {size!r}, and {len(binary)} bytes are left")
+        found.append((name, from_bytes(name, dtype, shape, binary[:size])))
+        binary = binary[size:]
+    if len(binary):
+        raise InvalidRequest(f"{len(binary)} bytes behind the last input")
+    return found
+
+
+def encode(answer: dict[str, Any], rows: numpy.ndarray) -> bytes:
+    """The answer, whose one output gets these values."""
+    if not numpy.isfinite(rows).all():
+        raise InvalidRequest("the output has values that JSON cannot express (NaN or infinite): ask for binary_data")
+    answer["outputs"][0]["data"] = rows.ravel().tolist()
+    return json.dumps(answer, allow_nan=False).encode()
+
+
+def parse_file(source: str, size: int, target: str) -> tuple[dict[str, Any], list[tuple[str, str, tuple[int, ...]]]]:
+    """`parse` in the worker: arrays are written to a file, one after the other, and described."""
+    request, inputs = parse(memoryview(pathlib.Path(source).read_bytes()), size)
+    with open(target, "wb") as file:
+        for _, array in inputs:
+            file.write(numpy.ascontiguousarray(array).data)
+    return request, [(name, array.dtype.str, array.shape) for name, array in inputs]
+
+
+def encode_file(source: str, dtype: str, shape: tuple[int, ...], answer: dict[str, Any], target: str) -> None:
+    """`encode` in the worker."""
+    rows = numpy.frombuffer(pathlib.Path(source).read_bytes(), dtype).reshape(shape)
+    pathlib.Path(target).write_bytes(encode(answer, rows))
+
+
+def begin_worker() -> None:
+    """The worker ends with the server, whose signals are its own, and is the first to go if memory is short."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
+        os.nice(5)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=lambda: (parent.join(), os._exit(0)), daemon=True).start()
+
+
+@contextlib.contextmanager
+def memory_file(name: str) -> Iterator[tuple[int, str]]:
+    """An anonymous file: its descriptor, and the path by which the worker opens it."""
+    file = os.memfd_create(f"sluice-{name}")
+    try:
+        yield file, f"/proc/{os.getpid()}/fd/{file}"
+    finally:
+        os.close(file)
+
+
+def write_all(file: int, data: memoryview) -> None:
+    while len(data):
+        data = data[os.write(file, data):]
+
+
+def mapped(file: int) -> Union[mmap.mmap, bytes]:
+    """The contents of a file, which stay when it is closed."""
+    size = os.fstat(file).st_size
+    return mmap.mmap(file, size) if size else b""
+
+
+class JsonWorker:
+    """Reads requests and writes answers: small ones at once, large ones in the worker, which starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self.pool: Any = None
+
+    async def parse(self, body: bytearray, size: int) -> tuple[dict[str, Any], Arrays]:
+        """As the function `parse`."""
+        if size <= SMALL_BYTES:
+            return parse(memoryview(body), size)
+        with memory_file("request") as (given, source), memory_file("inputs") as (made, target):
+            await asyncio.get_running_loop().run_in_executor(None, write_all, given, memoryview(body))
+            request, described = await self._run(parse_file, source, size, target)
+            data, begin, inputs = mapped(made), 0, []
+        for name, dtype, shape in described:
+            array = numpy.ndarray(shape, dtype, data, begin)
+            inputs.append((name, array))
+            begin += array.nbytes
+        return request, inputs
+
+    async def encode(self, answer: dict[str, Any], rows: numpy.ndarray) -> Union[mmap.mmap, bytes]:
+        """As the function `encode`."""
+        if rows.size <= SMALL_ELEMENTS:
+            return encode(answer, rows)
+        with memory_file("rows") as (given, source), memory_file("answer") as (made, target):
+            await asyncio.get_running_loop().run_in_executor(None, write_all, given, memoryview(numpy.ascontiguousarray(rows)).cast("B"))
+            await self._run(encode_file, source, rows.dtype.str, rows.shape, answer, target)
+            return mapped(made)
+
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self.pool is None:
+            self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_worker)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
+        except concurrent.futures.process.BrokenProcessPool:
+            self.close()
+            raise Unavailable("the process that reads large JSON ended, probably for lack of memory: send binary tensors") from None
+
+    def close(self) -> None:
+        """Ends the worker; a later request starts another one."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            self.pool = None
