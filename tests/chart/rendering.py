@@ -1,5 +1,6 @@
-"""The objects that the chart renders. Needs helm on the PATH and PyYAML; .ci/run helm brings both."""
+"""The objects and the notes that the chart renders. Needs helm on the PATH and PyYAML; .ci/run helm brings both."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,16 @@ def render(*values: str, chart: Path = CHART, namespace: str = NAMESPACE, more: 
     if done.returncode != 0:
         raise Failed(done.stderr)
     return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def notes(*values: str) -> str:
+    """What `helm install` prints with these values."""
+    sets = [word for value in values for word in ("--set", value)]
+    command = ["helm", "install", "sluice", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", "--kubeconfig", os.devnull, *sets]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(done.stderr)
+    return " ".join(done.stdout.partition("\nNOTES:\n")[2].split())
 
 
 def of_kind(objects: list[dict], *kinds: str) -> dict[str, dict]:

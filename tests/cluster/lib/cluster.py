@@ -13,6 +13,10 @@ from lib.processes import Program
 from lib.settings import NODE
 
 
+class Skipped(Exception):
+    """Raised by a test that this run does not have the means for."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """One line of a /metrics answer."""

@@ -17,6 +17,8 @@ TOOLS = "sluice.test/tools:1"
 PRODUCT = "sluice.test/sluice:test"
 # What `helm upgrade` goes to: another hook.
 PRODUCT_NEXT = "sluice.test/sluice:next"
+# What `helm upgrade` begins with, if a run is given an older version.
+PRODUCT_OLDER = "sluice.test/sluice:older"
 SCHEDULER = f"registry.k8s.io/kube-scheduler:v{KUBERNETES}"
 FOLDER = STATE / "images"
 # The driver's libraries want these besides what `ldd` tells of our own.
@@ -64,13 +66,14 @@ def archive(name: str, files: dict[str, Path], links: dict[str, str], entrypoint
     return image
 
 
-def product(name: str, target: Path, hook: Path) -> Path:
-    """Builds the Dockerfile's runtime stage. docker/lay-out creates the files of the builder stage."""
+def product(name: str, target: Path, hook: Path, source: Path = REPOSITORY) -> Path:
+    """Builds the runtime stage of the source's Dockerfile. docker/lay-out creates the files of the builder stage."""
     out, image = FOLDER / f"builder-{hook.parent.name}", FOLDER / f"{hook.parent.name}.tar"
-    _quietly([REPOSITORY / "docker/lay-out", out / "out", target / "sluice", hook])
+    shutil.rmtree(out, ignore_errors=True)
+    _quietly([source / "docker/lay-out", out / "out", target / "sluice", hook])
     buildah = ["buildah", "--root", STATE / "buildah", "--runroot", "/run/buildah", "--storage-driver", "vfs"]
     stage = ["--isolation", "chroot", "--build-context", f"builder={out}", "--target", "runtime", "-t", name]
-    _quietly([*buildah, "build", *stage, "-f", REPOSITORY / "Dockerfile", REPOSITORY])
+    _quietly([*buildah, "build", *stage, "-f", source / "Dockerfile", source])
     _quietly([*buildah, "push", name, f"docker-archive:{image}:{name}"])
     return image
 
@@ -96,7 +99,7 @@ def make_and_import(target: Path) -> None:
     sluice = target / "sluice"
     with_c_library = busybox | {"/usr/bin/sluice": sluice} | {str(path): path for path in libraries(sluice)}
     # Static programs never load the hook; these are the system's own, which do.
-    dynamic = {f"/usr/bin/{name}": Path(shutil.which(name)) for name in ("bash", "env", "cat", "sleep")}
+    dynamic = {f"/usr/bin/{name}": Path(shutil.which(name)) for name in ("bash", "env", "cat", "sleep", "chcon")}
     with_c_library |= dynamic | {str(path): path for path in libraries(*dynamic.values())}
     images = [
         archive(PAUSE, busybox, links, ["/bin/sleep", "infinity"]),
@@ -107,5 +110,10 @@ def make_and_import(target: Path) -> None:
         product(PRODUCT_NEXT, target, newer_hook(target / "libsluice.so")),
     ]
     for image in images:
-        _quietly(["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images", "import", image])
-        image.unlink()
+        bring(image)
+
+
+def bring(image: Path) -> None:
+    """Imports an archive into containerd and removes it."""
+    _quietly(["ctr", "--address", CONTAINERD, "-n", "k8s.io", "images", "import", image])
+    image.unlink()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from lib import namespaces
-from lib.settings import HERE, PROGRAMS, REPOSITORY, STATE
+from lib.settings import BUILT, HERE, PROGRAMS, REPOSITORY, STATE
 
 INSIDE = [sys.executable, HERE / "lib/inside.py"]
 
@@ -50,7 +50,20 @@ def build(core: bool) -> None:
     if not PROGRAMS:
         packages = ["-p", "sluice-cli", "-p", "sluice-hook", "-p", "sluice-sim-cuda"]
         subprocess.run(["cargo", "build", "-q", "--release", "--locked", *packages], cwd=REPOSITORY, check=True)
+    need_programs()
     subprocess.run([HERE / "prepare", *(["--core"] if core else [])], stdout=subprocess.DEVNULL, check=True)
+
+
+DAEMONS = ("node-agent", "pod-manager", "scheduler", "webhook")
+
+
+def need_programs() -> None:
+    """Ends the run if a program is absent or `sluice` lacks daemons: `cargo test -p CRATE` replaces it by one with fewer features."""
+    lacks = [name for name in ("sluice", "libsluice.so", "libcuda.so") if not (BUILT / name).exists()]
+    if "sluice" not in lacks:
+        lacks += [f"sluice {name}" for name in DAEMONS if subprocess.run([BUILT / "sluice", name, "--help"], capture_output=True).returncode != 0]
+    if lacks:
+        sys.exit(f"tests/cluster: {BUILT} has no {', '.join(lacks)}. Build them all: cargo build --workspace --lib --bins")
 
 
 def facts() -> dict:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 
 from lib import api, images
 from lib.cluster import parse_metrics
@@ -30,10 +31,15 @@ VALUES = {
 
 def install(**values) -> None:
     """`helm install`, or `helm upgrade` of the existing release; returns when all parts are ready."""
+    install_chart(REPOSITORY / "charts/sluice", merged(VALUES, values))
+
+
+def install_chart(chart: Path, values: dict) -> None:
+    """The same with another chart, and with these values only."""
     # As the GPU Operator or Node Feature Discovery label a node.
     api.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
-    words = ["upgrade", "--install", RELEASE, REPOSITORY / "charts/sluice", "-n", NAMESPACE, "--create-namespace"]
-    api.command("helm", *words, "--wait", "--timeout", "120s", "-f", "-", stdin=json.dumps(merged(VALUES, values)), seconds=180)
+    words = ["upgrade", "--install", RELEASE, chart, "-n", NAMESPACE, "--create-namespace"]
+    api.command("helm", *words, "--wait", "--timeout", "120s", "-f", "-", stdin=json.dumps(values), seconds=180)
     until("device slots on the node", 60, lambda: allocatable() > 0)
 
 
@@ -47,6 +53,25 @@ def merged(base: dict, over: dict) -> dict:
 def installed() -> bool:
     releases = json.loads(api.helm("list", "-n", NAMESPACE, "-o", "json"))
     return any(release["name"] == RELEASE for release in releases)
+
+
+def uninstall() -> str:
+    """Returns Helm's output when no pod of Sluice is left: an agent that is ending still tells what its node offers."""
+    output = api.helm("uninstall", RELEASE, "-n", NAMESPACE, "--wait", "--timeout", "120s")
+    until("our pods have gone", 90, lambda: not [pod for kind in ("node-agent", "scheduler", "webhook") for pod in pods_of(kind)])
+    return output
+
+
+def clean_up() -> None:
+    """After `uninstall`, the commands of docs/operators/upgrade.md under "Remove", with the test's images."""
+    values = merged(VALUES, {"cleanup": {"enabled": True}})
+    shown = ["--show-only", "templates/cleanup/daemonset.yaml", "--show-only", "templates/cleanup/rbac.yaml"]
+    words = ["helm", "template", RELEASE, REPOSITORY / "charts/sluice", "-n", NAMESPACE, *shown, "-f", "-"]
+    manifest = api.command(*words, stdin=json.dumps(values))
+    api.apply(manifest)
+    api.kubectl("rollout", "status", "daemonset/sluice-cleanup", "-n", NAMESPACE, "--timeout=120s", seconds=150)
+    api.kubectl("delete", "-f", "-", stdin=manifest)
+    api.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
 
 
 def need() -> None:

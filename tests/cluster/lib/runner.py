@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from lib import assemble
-from lib.cluster import Cluster
+from lib.cluster import Cluster, Skipped
 from lib.settings import HERE, KUBERNETES
 
 SECONDS = 120  # time limit of a test in a file without SECONDS
@@ -63,6 +63,7 @@ def main(result: Path, words: list[str]) -> int:
     signal.signal(signal.SIGALRM, _alarm)
     cluster = Cluster()
     done: list[dict] = []
+    skipped: list[dict] = []
     chosen = list(tests(words))
     if not chosen:
         print(f"no test's name contains any of: {' '.join(words)}")
@@ -70,25 +71,32 @@ def main(result: Path, words: list[str]) -> int:
     for name, function, seconds in chosen:
         print(f"test {name} … ", end="", flush=True)
         began, cluster.figures = time.monotonic(), {}
-        reason = run(function, cluster, seconds)
-        took = round(time.monotonic() - began, 1)
-        print(f"{'FAILED' if reason else 'ok'} ({took} s)", *(f"\n    {key}: {value}" for key, value in cluster.figures.items()), flush=True)
-        if reason:
-            print(reason, assemble.logs(), cluster.state(), sep="\n", flush=True)
-        done.append({"name": name, "ok": not reason, "seconds": took, "reason": reason, "figures": cluster.figures})
+        try:
+            reason = run(function, cluster, seconds)
+        except Skipped as why:
+            print(f"skipped: {why}", flush=True)
+            skipped.append({"name": name, "reason": str(why)})
+        else:
+            took = round(time.monotonic() - began, 1)
+            print(f"{'FAILED' if reason else 'ok'} ({took} s)", *(f"\n    {key}: {value}" for key, value in cluster.figures.items()), flush=True)
+            if reason:
+                print(reason, assemble.logs(), cluster.state(), sep="\n", flush=True)
+            done.append({"name": name, "ok": not reason, "seconds": took, "reason": reason, "figures": cluster.figures})
         failed = sum(not test["ok"] for test in done)
-        summary = {"kubernetes": KUBERNETES, "passed": len(done) - failed, "failed": failed, "tests": done}
+        summary = {"kubernetes": KUBERNETES, "passed": len(done) - failed, "failed": failed, "skipped": skipped, "tests": done}
         result.write_text(json.dumps(summary))
     return 0
 
 
 def run(function, cluster: Cluster, seconds: int) -> str:
-    """The reason of a failure, or an empty text."""
+    """The reason of a failure, or an empty text. Raises `Skipped` if the test does."""
     signal.alarm(seconds)
     try:
         function(cluster)
     except TookTooLong:
         return f"took longer than {seconds} s:\n{traceback.format_exc()}"
+    except Skipped:
+        raise
     except Exception:
         return traceback.format_exc()
     finally:

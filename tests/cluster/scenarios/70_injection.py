@@ -1,11 +1,12 @@
 """How containers get their GPUs: by NRI and CDI, on a node without NVIDIA's runtime or beside it."""
 
 import contextlib
+import subprocess
 
 from lib import api, devices, images, product, toolkit
 from lib.devices import GPUS
 from lib.namespaces import until
-from lib.settings import NODE
+from lib.settings import NODE, environment
 
 SECONDS = 400
 CORE = {
@@ -93,6 +94,26 @@ def test_nri_gives_the_chosen_container_exactly_its_gpu_without_nvidia_runtime(c
         product.create(ns, tenant(ns, "b", GPUS[0]))
         governed(cluster, ns, "b", GPUS[0])
         governed(cluster, ns, "a", GPUS[1])
+
+
+def announced() -> str:
+    """The latest event of the path, by the command that the release's notes give."""
+    notes = api.helm("get", "notes", product.RELEASE, "-n", product.NAMESPACE)
+    (command,) = [line.strip() for line in notes.splitlines() if line.strip().startswith("kubectl get events")]
+    words = command.replace("get events", "get events --sort-by=.metadata.creationTimestamp")
+    lines = subprocess.run(["sh", "-c", words], capture_output=True, text=True, env=environment()).stdout.splitlines()
+    return lines[-1] if lines else ""
+
+
+def test_notes_and_event_announce_the_injection_in_force(cluster):
+    product.need()
+    with devices.cdi():
+        says = {"nri": ("by NRI and CDI.", "by NRI of containerd"), "auto": ("where a node has both", "by NRI of containerd"), "runtime": ("by NVIDIA's container runtime.", "by NVIDIA's container runtime")}
+        for injection, (note, event) in says.items():
+            with installed(injection=injection):
+                assert note in api.helm("get", "notes", product.RELEASE, "-n", product.NAMESPACE), injection
+                cluster.until(f"the event with {injection}", 60, lambda event=event: event in announced())
+                assert "InjectionChanged" in announced(), announced()
 
 
 def running_agent() -> str | None:

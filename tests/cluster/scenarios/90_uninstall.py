@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from lib import api, product
-from lib.settings import NODE, REPOSITORY
+from lib.settings import NODE
 
 SECONDS = 300
 CORE = {"uninstall_leaves_pods_working_and_then_nothing"}
@@ -18,9 +18,8 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
         gpu = product.assigned(ns)["stays"]
         name = f"{ns}/stays"
         cluster.until("it works", 60, lambda: product.counted(gpu)[1].get(name, product.Counted(0, 0, 0, 0)).kernels > 10)
-        output = api.helm("uninstall", product.RELEASE, "-n", product.NAMESPACE, "--wait", "--timeout", "120s")
+        output = product.uninstall()
         cluster.record("output", output.strip().splitlines()[-1])
-        cluster.until("our pods have gone", 90, lambda: not [pod for kind in ("node-agent", "scheduler", "webhook") for pod in product.pods_of(kind)])
         # It still works with its library, and a command in the pod sees the library.
         began = product.counted(gpu)[1][name].kernels
         cluster.until("it still works", 60, lambda: product.counted(gpu)[1][name].kernels > began + 10)
@@ -29,7 +28,7 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
         left = cluster_objects()
         assert not left, left
     # The pods' end: the namespace has gone. Now the documented rest.
-    cleanup(cluster)
+    product.clean_up()
     node = api.request("GET", f"/api/v1/nodes/{NODE}")
     ours = [key for part in ("annotations", "labels") for key in node["metadata"].get(part, {}) if "sluice.dev" in key]
     assert not ours, ours
@@ -38,18 +37,6 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
     assert int(node["status"]["allocatable"].get(product.RESOURCE, 0)) == 0
     ours = [key for part in ("capacity", "allocatable") for key in node["status"][part] if "sluice.dev" in key and key != product.RESOURCE]
     assert not ours, ours
-
-
-def cleanup(cluster) -> None:
-    """The commands of docs/operators/upgrade.md under "Remove", with the test's images."""
-    values = product.merged(product.VALUES, {"cleanup": {"enabled": True}})
-    shown = ["--show-only", "templates/cleanup/daemonset.yaml", "--show-only", "templates/cleanup/rbac.yaml"]
-    words = ["helm", "template", product.RELEASE, REPOSITORY / "charts/sluice", "-n", product.NAMESPACE, *shown, "-f", "-"]
-    manifest = api.command(*words, stdin=json.dumps(values))
-    cluster.apply(manifest)
-    cluster.kubectl("rollout", "status", "daemonset/sluice-cleanup", "-n", product.NAMESPACE, "--timeout=120s", seconds=150)
-    cluster.kubectl("delete", "-f", "-", stdin=manifest)
-    cluster.delete("namespace", product.NAMESPACE)
 
 
 def cluster_objects() -> list[str]:
