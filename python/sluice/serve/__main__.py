@@ -21,16 +21,16 @@ async def run(service, options: argparse.Namespace) -> None:
     from sluice.serve import grpc_api, http_api
 
     runner, http_port = await http_api.serve(service, options.http)
-    server, grpc_port = await grpc_api.serve(service, options.grpc)
+    server = grpc_api.Server(service, options.grpc)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # Live from now on; ready when the models are captured and profiled.
     starting = asyncio.get_running_loop().run_in_executor(None, service.start)
-    starting.add_done_callback(lambda done: stop.set() if not done.cancelled() and done.exception() else print(f"ready http={http_port} grpc={grpc_port}", flush=True))
+    starting.add_done_callback(lambda done: stop.set() if not done.cancelled() and done.exception() else print(f"ready http={http_port} grpc={server.port}", flush=True))
     await stop.wait()
     service.ready = False
-    await server.stop(GRACE_S)
+    await asyncio.get_running_loop().run_in_executor(None, server.stop, GRACE_S)
     await runner.cleanup()
     await asyncio.get_running_loop().run_in_executor(None, service.close)
     await starting

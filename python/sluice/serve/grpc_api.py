@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import concurrent.futures
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +25,8 @@ CONTENTS = {
 
 # So many values are read from a message at a time; in between other threads get Python's lock.
 VALUES = 4 << 10
+# Threads for requests that do not wait.
+SPARE = 16
 
 
 def values_of(contents: Any) -> Any:
@@ -32,11 +34,6 @@ def values_of(contents: Any) -> Any:
     if len(contents) <= VALUES:
         return list(contents)
     return numpy.concatenate([numpy.asarray(contents[begin:begin + VALUES]) for begin in range(0, len(contents), VALUES)])
-
-
-def is_large(request: Any) -> bool:
-    """Whether typed contents take long to read. Raw ones do not."""
-    return any(len(getattr(tensor.contents, field)) > VALUES for tensor in request.inputs for field in set(CONTENTS.values()))
 
 
 def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
@@ -64,27 +61,29 @@ class Methods:
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    async def ServerLive(self, request: Any) -> dict[str, Any]:
+    def ServerLive(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         return {"live": True}
 
-    async def ServerReady(self, request: Any) -> dict[str, Any]:
+    def ServerReady(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         return {"ready": self.service.is_ready}
 
-    async def ModelReady(self, request: Any) -> dict[str, Any]:
+    def ModelReady(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         self.service.model(request.name, request.version)
         return {"ready": self.service.is_ready}
 
-    async def ServerMetadata(self, request: Any) -> dict[str, Any]:
+    def ServerMetadata(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         return self.service.server_metadata()
 
-    async def ModelMetadata(self, request: Any) -> dict[str, Any]:
+    def ModelMetadata(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         return self.service.model_metadata(request.name, request.version)
 
-    async def ModelInfer(self, request: Any) -> dict[str, Any]:
+    def ModelInfer(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         self.service.check(request.model_name, request.model_version)
-        inputs = await asyncio.get_running_loop().run_in_executor(None, arrays_of, request) if is_large(request) else arrays_of(request)
-        inference = Inference(request.model_name, inputs, [output.name for output in request.outputs], request.model_version)
-        rows = await asyncio.wrap_future(self.service.submit(inference))
+        inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
+        future = self.service.submit(inference)
+        # A request of a client that has gone is dropped while it waits.
+        context.add_callback(future.cancel)
+        rows = future.result()
         output = self.service.output(request.model_name)
         return {
             "model_name": request.model_name, "model_version": MODEL_VERSION, "id": request.id,
@@ -95,27 +94,37 @@ def handler(name: str, method: Callable) -> grpc.RpcMethodHandler:
     """A method with the protocol's messages and errors."""
     answers = messages.CLASSES[f"{name}Response"]
 
-    async def call(request: Any, context: grpc.aio.ServicerContext) -> Any:
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
         try:
-            return answers(**await method(request))
+            return answers(**method(request, context))
         except ServeError as error:
-            await context.abort(getattr(grpc.StatusCode, error.grpc_status), str(error))
-        except asyncio.CancelledError:
-            raise
+            status, words = getattr(grpc.StatusCode, error.grpc_status), str(error)
+        except concurrent.futures.CancelledError:
+            status, words = grpc.StatusCode.CANCELLED, "the client has gone"
         except Exception:
             log.exception("request failed method=%s", name)
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            status, words = grpc.StatusCode.INTERNAL, "internal error"
+        context.abort(status, words)
 
     return grpc.unary_unary_rpc_method_handler(call, messages.CLASSES[f"{name}Request"].FromString, answers.SerializeToString)
 
 
-async def serve(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
-    """Starts the server; returns it and its port."""
-    # As over HTTP: requests are bounded, and answers are as long as the models make them.
-    options = [("grpc.max_receive_message_length", service.config.max_body_mib << 20), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=4 * service.config.queue)
-    methods = Methods(service)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, {name: handler(name, getattr(methods, name)) for name in messages.METHODS}),))
-    port = server.add_insecure_port(address)
-    await server.start()
-    return server, port
+class Server:
+    """The server and its threads, one for each request that waits. Threads answer with less work than an event loop: docs/serving.md."""
+
+    def __init__(self, service: Service, address: str) -> None:
+        # As over HTTP: requests are bounded, and answers are as long as the models make them.
+        options = [("grpc.max_receive_message_length", service.config.max_body_mib << 20), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+        # As many as wait in both queues and run; further ones are refused at once, and need a thread for that.
+        running = 1 + max(model.max_batch for model in service.config.models)
+        most = 2 * service.config.queue + running + SPARE
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(most, "grpc"), options=options, maximum_concurrent_rpcs=most)
+        methods = Methods(service)
+        handlers = {name: handler(name, getattr(methods, name)) for name in messages.METHODS}
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
+        self.port = self.server.add_insecure_port(address)
+        self.server.start()
+
+    def stop(self, grace: float) -> None:
+        """Returns when all requests are answered, or after so many seconds."""
+        self.server.stop(grace).wait()

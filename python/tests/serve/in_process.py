@@ -17,12 +17,12 @@ class Serving:
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self.runner, http = self._run(http_api.serve(self.service, "127.0.0.1:0"))
-        self.server, grpc = self._run(grpc_api.serve(self.service, "127.0.0.1:0"))
-        self.http, self.grpc = f"127.0.0.1:{http}", f"127.0.0.1:{grpc}"
+        self.server = grpc_api.Server(self.service, "127.0.0.1:0")
+        self.http, self.grpc = f"127.0.0.1:{http}", f"127.0.0.1:{self.server.port}"
         return self
 
     def __exit__(self, *_):
-        self._run(self.server.stop(0))
+        self.server.stop(0)
         self._run(self.runner.cleanup())
         self.service.close()
         self.loop.call_soon_threadsafe(self.loop.stop)
