@@ -30,8 +30,10 @@ const SHORT_GAP: u32 = 512;
 /// Client numbers that the search on a new file of an attached process queries beyond its client: the process has announced its clients.
 const NUMBERS_AFTER_ANNOUNCED: u64 = 512;
 
-/// A query of the simulator makes a pair of sockets and waits for its daemon.
-const SIMULATOR_QUERY_US: u32 = 20;
+/// A query of the simulator makes a pair of sockets and waits for its daemon: 20 to 40 µs.
+const SIMULATOR_QUERY_US: u32 = 35;
+/// The gap of a short walk on the simulator. Its contexts are 64 handles apart, so a walk goes on over two that were freed.
+const SIMULATOR_SHORT_GAP: u32 = 160;
 
 /// The end of the path of a mapped hook.
 const HOOK: &[u8] = b"/libsluice.so";
@@ -219,10 +221,12 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
 
     fn inspect(&mut self, candidate: &Candidate, walk: Walk) -> Inspection {
         let mut limits = WalkLimits::default();
-        // One query takes a simulator 20 times as long as a real driver, and it leaves no gaps.
-        if walk == Walk::Short || self.simulated {
-            limits.gap = SHORT_GAP;
-        }
+        // A query of a simulator costs much more, and it leaves no long gaps.
+        limits.gap = match (walk, self.simulated) {
+            (Walk::Short, true) => SIMULATOR_SHORT_GAP,
+            (Walk::Short, false) | (Walk::Complete, true) => SHORT_GAP,
+            (Walk::Complete, false) => limits.gap,
+        };
         if walk == Walk::Short {
             limits.numbers_after_client = NUMBERS_AFTER_ANNOUNCED;
         }

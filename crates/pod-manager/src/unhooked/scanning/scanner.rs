@@ -185,7 +185,7 @@ impl Scanner {
             let query_us = self.discovery.query_us();
             let affordable = u32::try_from(self.attached.available(request.now)).unwrap_or(u32::MAX);
             let continued = self.discovery.continue_search(&attached, affordable / query_us);
-            self.attached.take((continued.queries * query_us).into(), ATTACHED_US, request.now);
+            self.attached.take((continued.queries * query_us).into(), u64::MAX, request.now);
             found.extend(continued.found);
             if !found.is_empty() {
                 found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
@@ -284,7 +284,8 @@ impl Scanner {
     ) -> Option<Vec<ControlDescriptor>> {
         let Inspection { result, queries } = self.discovery.inspect(candidate, walk);
         if is_settled {
-            self.attached.take(u64::from(queries) * u64::from(self.discovery.query_us()), ATTACHED_US, now);
+            let cost = u64::from(queries) * u64::from(self.discovery.query_us());
+            self.attached.take(cost, u64::MAX, now);
         }
         self.limits.charge(&candidate.pod.uid, queries.into(), now);
         // The copies of an ended process's descriptors may be the last ones, and keep its memory.
