@@ -64,8 +64,6 @@ class Values(unittest.TestCase):
             ("nodeAgent.controls=off", "node-agent", "--controls=off"),
             ("nodeAgent.controls=false", "node-agent", "--controls=off"),
             ("nodeAgent.gates=always", "node-agent", "--gates=always"),
-            ("nodeAgent.adopt=auto", "node-agent", "--adopt=auto"),
-            ("nodeAgent.adopt=off", "node-agent", "--adopt=off"),
             ("nodeAgent.violationPolicy=stop", "node-agent", "--violation-policy=stop"),
             ("nodeAgent.violationPolicy=evict", "node-agent", "--violation-policy=evict"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
@@ -146,16 +144,19 @@ class Rights(unittest.TestCase):
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):
             context = one["securityContext"]
-            self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, one["name"])
+            self.assertEqual(context["capabilities"]["drop"], ["ALL"], one["name"])
             self.assertTrue(context["readOnlyRootFilesystem"], one["name"])
             self.assertFalse(context["allowPrivilegeEscalation"], one["name"])
             self.assertNotIn("privileged", context)
             if one["name"] not in ("node-agent", "clean", "stay"):
                 self.assertTrue(context["runAsNonRoot"] and context["runAsUser"] > 0, one["name"])
 
-    def test_only_to_adopt_gives_the_agent_capabilities(self):
-        for value, added in [("nodeAgent.adopt=auto", ["DAC_OVERRIDE", "DAC_READ_SEARCH", "SYS_PTRACE"]), ("nodeAgent.adopt=off", [])]:
+    def test_only_inspection_gives_the_agent_capabilities_and_it_is_on_by_default(self):
+        inspecting = ["DAC_OVERRIDE", "DAC_READ_SEARCH", "SYS_PTRACE"]
+        for value, added in [("nodeAgent.adopt=null", inspecting), ("nodeAgent.adopt=auto", inspecting), ("nodeAgent.adopt=off", []), ("nodeAgent.adopt=false", [])]:
             for one in containers(render(value)):
+                if one["name"] == "node-agent":
+                    self.assertIn("--adopt=" + ("auto" if added else "off"), one["args"], value)
                 capabilities = one["securityContext"]["capabilities"]
                 self.assertEqual(capabilities["drop"], ["ALL"], one["name"])
                 self.assertEqual(sorted(capabilities.get("add", [])), added if one["name"] == "node-agent" else [], one["name"])
