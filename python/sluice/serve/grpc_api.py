@@ -13,7 +13,7 @@ import numpy
 from sluice.serve import messages
 from sluice.serve.errors import InvalidRequest, ServeError
 from sluice.serve.service import MODEL_VERSION, Inference, Service
-from sluice.serve.tensors import check_shape, from_bytes, from_values
+from sluice.serve.tensors import check_count, check_shape, from_bytes, from_values
 
 log = logging.getLogger(__name__)
 # The field of InferTensorContents for each data type.
@@ -42,7 +42,7 @@ def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
     if raw and len(raw) != len(request.inputs):
         raise InvalidRequest(f"the request has {len(request.inputs)} inputs, but {len(raw)} raw contents")
     found = []
-    for index, tensor in enumerate(request.inputs):
+    for index, tensor in enumerate(check_count(request.inputs, "inputs")):
         shape = check_shape(list(tensor.shape))
         if raw:
             if tensor.HasField("contents"):
@@ -79,7 +79,7 @@ class Methods:
 
     def ModelInfer(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         self.service.check(request.model_name, request.model_version)
-        inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
+        inference = Inference(request.model_name, arrays_of(request), [output.name for output in check_count(request.outputs, "outputs")], request.model_version)
         future = self.service.submit(inference)
         # A request of a client that has gone is dropped while it waits.
         context.add_callback(future.cancel)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 import mmap
 import multiprocessing
@@ -17,22 +18,35 @@ import pathlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy
 
 from sluice.serve.errors import InvalidRequest, Unavailable
-from sluice.serve.tensors import check_shape, from_bytes, from_values
+from sluice.serve.tensors import check_count, check_shape, from_bytes, from_values
 
 # What takes about half a millisecond in this process: bytes of JSON, elements of an answer.
 SMALL_BYTES, SMALL_ELEMENTS = 16 << 10, 4 << 10
+# Characters of a request's `id`, which the answer repeats, and of a name.
+MOST_CHARACTERS = 1024
 Arrays = list[tuple[str, numpy.ndarray]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a request has besides its inputs. `outputs`: the names that it asks for. `binary`: the form of the answer."""
+
+    id: Optional[str]
+    outputs: list[str]
+    binary: bool
+
+
 def expect(kind: type, value: Any, what: str) -> Any:
-    """The value if it has this type."""
+    """The value if it has this type. A string is also short."""
     if not isinstance(value, kind):
-        raise InvalidRequest(f"{what}: expected {({dict: 'an object', list: 'a list', str: 'a string'})[kind]}")
+        raise InvalidRequest(f"{what}: expected {({dict: 'an object', list: 'a list', str: 'a string', bool: 'true or false'})[kind]}")
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        raise InvalidRequest(f"{what} has {len(value)} characters, at most {MOST_CHARACTERS} are possible")
     return value
 
 
@@ -41,19 +55,31 @@ def refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def parse(body: memoryview, size: int) -> tuple[dict[str, Any], Arrays]:
-    """The request without its inputs, and the inputs. The first `size` bytes are JSON, the others binary tensors."""
+def parse(body: memoryview, size: int) -> tuple[Asked, Arrays]:
+    """The request. The first `size` bytes are JSON, the others binary tensors."""
     try:
         request = expect(dict, json.loads(str(body[:size], "utf-8"), parse_constant=refuse_constant), "the request")
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the request is not JSON: {error}") from None
-    return request, inputs_of(expect(list, request.pop("inputs", None), "inputs"), body[size:])
+    return asked_of(request), inputs_of(expect(list, request.get("inputs"), "inputs"), body[size:])
+
+
+def asked_of(request: dict[str, Any]) -> Asked:
+    """The rest of a request. It goes from process to process, so it is small whatever the client sends."""
+    number = request.get("id")
+    all_binary = expect(bool, expect(dict, request.get("parameters", {}), "parameters").get("binary_data_output", False), "binary_data_output")
+    names, binary = [], []
+    for each in check_count(expect(list, request.get("outputs", []), "outputs"), "outputs"):
+        output = expect(dict, each, "outputs")
+        names.append(expect(str, output.get("name"), "outputs.name"))
+        binary.append(expect(bool, expect(dict, output.get("parameters", {}), "outputs.parameters").get("binary_data", all_binary), "binary_data"))
+    return Asked(None if number is None else expect(str, number, "id"), names, any(binary) if names else all_binary)
 
 
 def inputs_of(listed: list[Any], binary: memoryview) -> Arrays:
     """The arrays of the inputs; `binary` has those with a `binary_data_size`, one after the other."""
     found = []
-    for each in listed:
+    for each in check_count(listed, "inputs"):
         tensor = expect(dict, each, "inputs")
         name, dtype = expect(str, tensor.get("name"), "inputs.name"), expect(str, tensor.get("datatype"), "inputs.datatype")
         shape = check_shape(tensor.get("shape"))
@@ -81,13 +107,13 @@ def encode(answer: dict[str, Any], rows: numpy.ndarray) -> bytes:
     return json.dumps(answer, allow_nan=False).encode()
 
 
-def parse_file(source: str, size: int, target: str) -> tuple[dict[str, Any], list[tuple[str, str, tuple[int, ...]]]]:
+def parse_file(source: str, size: int, target: str) -> tuple[Asked, list[tuple[str, str, tuple[int, ...]]]]:
     """`parse` in the worker: arrays are written to a file, one after the other, and described."""
-    request, inputs = parse(memoryview(pathlib.Path(source).read_bytes()), size)
+    asked, inputs = parse(memoryview(pathlib.Path(source).read_bytes()), size)
     with open(target, "wb") as file:
         for _, array in inputs:
             file.write(numpy.ascontiguousarray(array).data)
-    return request, [(name, array.dtype.str, array.shape) for name, array in inputs]
+    return asked, [(name, array.dtype.str, array.shape) for name, array in inputs]
 
 
 def encode_file(source: str, dtype: str, shape: tuple[int, ...], answer: dict[str, Any], target: str) -> None:
@@ -134,19 +160,19 @@ class JsonWorker:
     def __init__(self) -> None:
         self.pool: Any = None
 
-    async def parse(self, body: bytearray, size: int) -> tuple[dict[str, Any], Arrays]:
+    async def parse(self, body: bytearray, size: int) -> tuple[Asked, Arrays]:
         """As the function `parse`."""
         if size <= SMALL_BYTES:
             return parse(memoryview(body), size)
         with memory_file("request") as (given, source), memory_file("inputs") as (made, target):
             await asyncio.get_running_loop().run_in_executor(None, write_all, given, memoryview(body))
-            request, described = await self._run(parse_file, source, size, target)
+            asked, described = await self._run(parse_file, source, size, target)
             data, begin, inputs = mapped(made), 0, []
         for name, dtype, shape in described:
             array = numpy.ndarray(shape, dtype, data, begin)
             inputs.append((name, array))
             begin += array.nbytes
-        return request, inputs
+        return asked, inputs
 
     async def encode(self, answer: dict[str, Any], rows: numpy.ndarray) -> Union[mmap.mmap, bytes]:
         """As the function `encode`."""

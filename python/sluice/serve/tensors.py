@@ -17,6 +17,8 @@ DTYPES = {
 }
 # numpy's own limit was 32 before version 2.
 MOST_DIMENSIONS = 32
+# Inputs, or outputs, of a request. A model has one of each; more of them only get an error.
+MOST_TENSORS = 64
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -25,6 +27,13 @@ def dtype_of(name: str) -> numpy.dtype:
     if name not in DTYPES:
         raise InvalidRequest(f"data type {name!r} is not supported: expected one of {', '.join(DTYPES)}")
     return DTYPES[name]
+
+
+def check_count(tensors: Sequence[Any], what: str) -> Sequence[Any]:
+    """The inputs or outputs of a request, if there are not too many."""
+    if len(tensors) > MOST_TENSORS:
+        raise InvalidRequest(f"the request has {len(tensors)} {what}, at most {MOST_TENSORS} are possible")
+    return tensors
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:
