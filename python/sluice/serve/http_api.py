@@ -38,7 +38,8 @@ class Handlers:
     """One method a route."""
 
     def __init__(self, service: Service) -> None:
-        self.service, self.json, self.bodies = service, JsonWorker(), Bodies(service.config.max_body_mib << 20)
+        largest = service.config.max_body_mib << 20
+        self.service, self.json, self.bodies = service, JsonWorker(largest), Bodies(largest)
 
     async def close(self, _: web.Application) -> None:
         self.json.close()

@@ -15,6 +15,8 @@ import mmap
 import multiprocessing
 import os
 import pathlib
+import re
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -22,13 +24,15 @@ from typing import Any, Optional, Union
 
 import numpy
 
-from sluice.serve.errors import InvalidRequest, Unavailable
+from sluice.serve.errors import BodyTooLarge, InvalidRequest, Unavailable
 from sluice.serve.tensors import check_count, check_shape, from_bytes, from_values
 
 # What takes about half a millisecond in this process: bytes of JSON, elements of an answer.
 SMALL_BYTES, SMALL_ELEMENTS = 16 << 10, 4 << 10
 # Characters of a request's `id`, which the answer repeats, and of a name.
 MOST_CHARACTERS = 1024
+# The worker's memory: so many times the largest body, and at least so many bytes. A JSON of numbers took up to 14 times its bytes.
+MEMORY_TIMES, MEMORY_LEAST = 16, 256 << 20
 Arrays = list[tuple[str, numpy.ndarray]]
 
 
@@ -109,6 +113,14 @@ def encode(answer: dict[str, Any], rows: numpy.ndarray) -> bytes:
 
 def parse_file(source: str, size: int, target: str) -> tuple[Asked, list[tuple[str, str, tuple[int, ...]]]]:
     """`parse` in the worker: arrays are written to a file, one after the other, and described."""
+    with contextlib.suppress(MemoryError):
+        return read_file(source, size, target)
+    # Raised here, where the memory of the request is free again.
+    raise BodyTooLarge(f"{size} bytes of JSON need more memory than is allowed: send binary tensors")
+
+
+def read_file(source: str, size: int, target: str) -> tuple[Asked, list[tuple[str, str, tuple[int, ...]]]]:
+    """The same, with as much memory as it takes."""
     asked, inputs = parse(memoryview(pathlib.Path(source).read_bytes()), size)
     with open(target, "wb") as file:
         for _, array in inputs:
@@ -118,12 +130,27 @@ def parse_file(source: str, size: int, target: str) -> tuple[Asked, list[tuple[s
 
 def encode_file(source: str, dtype: str, shape: tuple[int, ...], answer: dict[str, Any], target: str) -> None:
     """`encode` in the worker."""
+    with contextlib.suppress(MemoryError):
+        return write_file(source, dtype, shape, answer, target)
+    raise InvalidRequest("the output as JSON needs more memory than is allowed: ask for binary_data")
+
+
+def write_file(source: str, dtype: str, shape: tuple[int, ...], answer: dict[str, Any], target: str) -> None:
+    """The same, with as much memory as it takes."""
     rows = numpy.frombuffer(pathlib.Path(source).read_bytes(), dtype).reshape(shape)
     pathlib.Path(target).write_bytes(encode(answer, rows))
 
 
-def begin_worker() -> None:
-    """The worker ends with the server, whose signals are its own, and is the first to go if memory is short."""
+def limit_memory(more: int) -> None:
+    """Lets this process allocate so many bytes besides what it has. Kubernetes ends all processes of a container whose memory is used up."""
+    used = re.search(r"VmData:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text())
+    most = (int(used[1]) << 10 if used else 0) + more
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def begin_worker(memory: int) -> None:
+    """The worker ends with the server, whose signals are its own. Without Kubernetes it ends first if the machine's memory is short."""
+    limit_memory(memory)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
@@ -157,8 +184,10 @@ def mapped(file: int) -> Union[mmap.mmap, bytes]:
 class JsonWorker:
     """Reads requests and writes answers: small ones at once, large ones in the worker, which starts when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int) -> None:
+        """`largest`: bytes of a body."""
         self.pool: Any = None
+        self.memory = max(MEMORY_TIMES * largest, MEMORY_LEAST)
 
     async def parse(self, body: bytearray, size: int) -> tuple[Asked, Arrays]:
         """As the function `parse`."""
@@ -185,7 +214,7 @@ class JsonWorker:
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.pool is None:
-            self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_worker)
+            self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_worker, (self.memory,))
         try:
             return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
         except concurrent.futures.process.BrokenProcessPool:
