@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 # Threads of the executor get Python's lock within so long, seconds: the default of 5 ms is longer than a request.
 SWITCH_INTERVAL = 0.0001
+# Time for the requests that are served when the server is asked to end: first over gRPC, then over HTTP.
 GRACE_S = 5
 
 
@@ -23,7 +24,7 @@ async def run(service, options: argparse.Namespace) -> None:
     """Serves until a signal. Raises the error of the start."""
     from sluice.serve import grpc_api, http_api
 
-    runner, http_port = await http_api.serve(service, options.http)
+    runner, http_port = await http_api.serve(service, options.http, GRACE_S)
     server = grpc_api.Server(service, options.grpc)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -124,10 +124,10 @@ def application(service: Service) -> web.Application:
     return app
 
 
-async def serve(service: Service, address: str) -> tuple[web.AppRunner, int]:
-    """Starts the server; returns it and its port."""
+async def serve(service: Service, address: str, grace: float) -> tuple[web.AppRunner, int]:
+    """Starts the server; returns it and its port. At its end requests have `grace` seconds to be answered, then they are cancelled."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(service), access_log=None)
+    runner = web.AppRunner(application(service), access_log=None, shutdown_timeout=grace)
     await runner.setup()
     await web.TCPSite(runner, host.strip("[]"), int(port)).start()
     return runner, runner.addresses[0][1]

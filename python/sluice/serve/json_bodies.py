@@ -19,7 +19,7 @@ import re
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Optional, Union
 
 import numpy
@@ -160,14 +160,35 @@ def begin_worker(memory: int) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(0)), daemon=True).start()
 
 
-@contextlib.contextmanager
-def memory_file(name: str) -> Iterator[tuple[int, str]]:
-    """An anonymous file: its descriptor, and the path by which the worker opens it."""
-    file = os.memfd_create(f"sluice-{name}")
-    try:
-        yield file, f"/proc/{os.getpid()}/fd/{file}"
-    finally:
-        os.close(file)
+class MemoryFiles:
+    """Two anonymous files: their descriptors, and the paths by which the worker opens them.
+
+    They are closed at the end of the `with`. If the request is cancelled, they stay open until what uses them has ended: another file could
+    get their descriptors.
+    """
+
+    def __init__(self) -> None:
+        self.files = [os.memfd_create(f"sluice-json-{name}") for name in ("given", "made")]
+        self.given, self.made = (f"/proc/{os.getpid()}/fd/{file}" for file in self.files)
+        self.user: Optional[asyncio.Future[Any]] = None
+
+    def __enter__(self) -> MemoryFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.user is None or self.user.done():
+            self._close()
+        else:
+            self.user.add_done_callback(self._close)
+
+    def _close(self, *_: object) -> None:
+        for file in self.files:
+            os.close(file)
+
+    async def use(self, pool: Optional[concurrent.futures.Executor], function: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a function that uses the files, which runs in the pool, or in a thread if there is none."""
+        self.user = asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
+        return await asyncio.shield(self.user)
 
 
 def write_all(file: int, data: memoryview) -> None:
@@ -193,10 +214,10 @@ class JsonWorker:
         """As the function `parse`."""
         if size <= SMALL_BYTES:
             return parse(memoryview(body), size)
-        with memory_file("request") as (given, source), memory_file("inputs") as (made, target):
-            await asyncio.get_running_loop().run_in_executor(None, write_all, given, memoryview(body))
-            asked, described = await self._run(parse_file, source, size, target)
-            data, begin, inputs = mapped(made), 0, []
+        with MemoryFiles() as files:
+            await files.use(None, write_all, files.files[0], memoryview(body))
+            asked, described = await self._run(files, parse_file, files.given, size, files.made)
+            data, begin, inputs = mapped(files.files[1]), 0, []
         for name, dtype, shape in described:
             array = numpy.ndarray(shape, dtype, data, begin)
             inputs.append((name, array))
@@ -207,16 +228,16 @@ class JsonWorker:
         """As the function `encode`."""
         if rows.size <= SMALL_ELEMENTS:
             return encode(answer, rows)
-        with memory_file("rows") as (given, source), memory_file("answer") as (made, target):
-            await asyncio.get_running_loop().run_in_executor(None, write_all, given, memoryview(numpy.ascontiguousarray(rows)).cast("B"))
-            await self._run(encode_file, source, rows.dtype.str, rows.shape, answer, target)
-            return mapped(made)
+        with MemoryFiles() as files:
+            await files.use(None, write_all, files.files[0], memoryview(numpy.ascontiguousarray(rows)).cast("B"))
+            await self._run(files, encode_file, files.given, rows.dtype.str, rows.shape, answer, files.made)
+            return mapped(files.files[1])
 
-    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _run(self, files: MemoryFiles, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.pool is None:
             self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_worker, (self.memory,))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
+            return await files.use(self.pool, function, *arguments)
         except concurrent.futures.process.BrokenProcessPool:
             self.close()
             raise Unavailable("the process that reads large JSON ended, probably for lack of memory: send binary tensors") from None

@@ -168,6 +168,18 @@ def test_bodies_together_are_limited_and_later_requests_are_served(large):
     assert page(large, "/v2/health/live")
 
 
+def test_server_ends_soon_though_a_client_sends_no_more(tmp_path):
+    server = Server(tmp_path, LARGE)
+    host, _, port = server.http.partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        # The server reads the first bytes.
+        time.sleep(0.5)
+        begin = time.monotonic()
+        assert server.end() == 0
+        assert time.monotonic() - begin < 30
+
+
 @pytest.fixture(scope="module")
 def small_limit():
     class Backend(sim.Backend):

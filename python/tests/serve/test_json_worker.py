@@ -1,7 +1,11 @@
 """The process that reads and writes large JSON: its memory, and what happens if it ends."""
 
 import asyncio
+import contextlib
 import multiprocessing
+import os
+import pathlib
+import signal
 
 import numpy
 import pytest
@@ -17,13 +21,24 @@ def request_of(value, count):
     return body, len(body)
 
 
+@contextlib.asynccontextmanager
+async def started():
+    """A worker that has read a request, and its process."""
+    worker = JsonWorker(1 << 20)
+    await worker.parse(*request_of(b"1", 10_000))
+    process, = multiprocessing.active_children()
+    try:
+        yield worker, process
+    finally:
+        worker.close()
+        for each in multiprocessing.active_children():
+            each.join(20)
+
+
 def test_worker_refuses_what_needs_more_than_its_memory_and_works_on():
     async def use():
-        worker = JsonWorker(1 << 20)
-        try:
-            assert len((await worker.parse(*request_of(b"1", 1_000_000)))[1][0][1]) == 1_000_000
-            process, = multiprocessing.active_children()
-            # 36 times 12 MB.
+        async with started() as (worker, process):
+            # 32 times 12 MB.
             with pytest.raises(BodyTooLarge, match="send binary tensors"):
                 await worker.parse(*request_of(b"[]", 4_000_000))
             with pytest.raises(InvalidRequest, match="ask for binary_data"):
@@ -31,7 +46,41 @@ def test_worker_refuses_what_needs_more_than_its_memory_and_works_on():
             assert len((await worker.parse(*request_of(b"0.5", 1_000_000)))[1][0][1]) == 1_000_000
             assert bytes(await worker.encode({"outputs": [{}]}, numpy.ones(10_000))).endswith(b"1.0]}]}")
             assert process.is_alive() and multiprocessing.active_children() == [process]
-        finally:
-            worker.close()
+
+    asyncio.run(use())
+
+
+def memory_files():
+    """How many anonymous files of requests this process has open."""
+    targets = []
+    for each in pathlib.Path("/proc/self/fd").iterdir():
+        try:
+            targets.append(os.readlink(each))
+        except OSError:
+            pass
+    return sum("memfd:sluice-" in target for target in targets)
+
+
+async def until(check):
+    for _ in range(1000):
+        if check():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("did not come true within 10 s")
+
+
+def test_files_of_a_cancelled_request_stay_open_until_the_worker_has_read_them():
+    async def use():
+        async with started() as (worker, process):
+            os.kill(process.pid, signal.SIGSTOP)
+            request = asyncio.ensure_future(worker.parse(*request_of(b"1", 10_000)))
+            await until(lambda: memory_files() == 2)
+            await asyncio.sleep(0.2)
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+            assert memory_files() == 2
+            os.kill(process.pid, signal.SIGCONT)
+            await until(lambda: memory_files() == 0)
 
     asyncio.run(use())
