@@ -151,7 +151,8 @@ def limit_memory(more: int) -> None:
 def begin_worker(memory: int) -> None:
     """The worker ends with the server, whose signals are its own. Without Kubernetes it ends first if the machine's memory is short."""
     limit_memory(memory)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
         os.nice(5)
@@ -236,10 +237,13 @@ class JsonWorker:
     async def _run(self, files: MemoryFiles, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.pool is None:
             self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_worker, (self.memory,))
+        pool = self.pool
         try:
-            return await files.use(self.pool, function, *arguments)
+            return await files.use(pool, function, *arguments)
         except concurrent.futures.process.BrokenProcessPool:
-            self.close()
+            # Each request that waited comes here. Only the first one finds the pool that failed; the others must not end the next one.
+            if self.pool is pool:
+                self.close()
             raise Unavailable("the process that reads large JSON ended, probably for lack of memory: send binary tensors") from None
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ import signal
 import numpy
 import pytest
 
-from sluice.serve.errors import BodyTooLarge, InvalidRequest
-from sluice.serve.json_bodies import JsonWorker
+from sluice.serve.errors import BodyTooLarge, InvalidRequest, Unavailable
+from sluice.serve.json_bodies import JsonWorker, MemoryFiles
 
 
 def request_of(value, count):
@@ -82,5 +82,35 @@ def test_files_of_a_cancelled_request_stay_open_until_the_worker_has_read_them()
             assert memory_files() == 2
             os.kill(process.pid, signal.SIGCONT)
             await until(lambda: memory_files() == 0)
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_worker_works_on_after_a_signal_that_ends_the_server(number):
+    async def use():
+        async with started() as (worker, process):
+            os.kill(process.pid, number)
+            assert len((await worker.parse(*request_of(b"1", 10_000)))[1][0][1]) == 10_000
+            assert multiprocessing.active_children() == [process]
+
+    asyncio.run(use())
+
+
+def test_requests_that_wait_when_the_worker_ends_fail_and_later_ones_share_its_successor():
+    async def use():
+        async with started() as (worker, process):
+            async def ask_again():
+                with MemoryFiles() as files:
+                    with pytest.raises(Unavailable, match="the process that reads large JSON ended"):
+                        await worker._run(files, os.getpid)
+                    return await worker._run(files, os.getpid)
+
+            os.kill(process.pid, signal.SIGSTOP)
+            requests = [asyncio.ensure_future(ask_again()) for _ in range(2)]
+            await asyncio.sleep(0.2)
+            os.kill(process.pid, signal.SIGKILL)
+            first, second = await asyncio.gather(*requests)
+            assert first == second != process.pid, "the process of the first one's next request stays"
 
     asyncio.run(use())
