@@ -149,11 +149,12 @@ def limit_memory(more: int) -> None:
 
 
 def begin_worker(memory: int) -> None:
-    """The worker ends with the server, whose signals are its own. Without Kubernetes it ends first if the machine's memory is short."""
+    """Limits the worker's memory, and lets it run until the server has ended: signals that end the server do not end the worker."""
     limit_memory(memory)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
+        # If the machine is short of memory, the kernel ends the worker before the server.
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
         os.nice(5)
     parent = multiprocessing.parent_process()
