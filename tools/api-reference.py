@@ -39,6 +39,19 @@ def signature(function, name, skip_self):
     return f"{'async ' * isinstance(function, ast.AsyncFunctionDef)}{name}({ast.unparse(arguments)}){result}"
 
 
+def is_decorated(function, name):
+    """Whether a function has this decorator, from whichever module."""
+    return any(getattr(each, "id", getattr(each, "attr", None)) == name for each in function.decorator_list)
+
+
+def python_call(function, name, skip_self):
+    """The signature and the description of a function or method."""
+    text = f"```python\n{signature(function, name, skip_self)}\n```\n\n"
+    if is_decorated(function, "contextmanager"):
+        text = f"```python\nwith {signature(function, name, skip_self).partition(' -> ')[0]}: ...\n```\n\nA context manager. "
+    return f"{text}{'A class method. ' * is_decorated(function, 'classmethod')}{prose(ast.get_docstring(function))}"
+
+
 def described_fields(node, source):
     """The fields of a dataclass and the members of an enumeration, with the comment above each."""
     for each in node.body:
@@ -62,8 +75,7 @@ def python_class(name, node, source):
         yield f"\n```python\n{signature(functions['__init__'], name, True)}\n```\n"
     for method, function in functions.items():
         if not method.startswith("_"):
-            of_class = any(isinstance(each, ast.Name) and each.id == "classmethod" for each in function.decorator_list)
-            yield f"\n### `{name}.{method}`\n\n```python\n{signature(function, f'{name}.{method}', True)}\n```\n\n{'A class method. ' * of_class}{prose(ast.get_docstring(function))}"
+            yield f"\n### `{name}.{method}`\n\n{python_call(function, f'{name}.{method}', True)}"
 
 
 def python_page():
@@ -77,7 +89,7 @@ def python_page():
         if isinstance(node, ast.ClassDef):
             parts.append("".join(python_class(name, node, text.splitlines())))
         else:
-            parts.append(f"## `{name}`\n\n```python\n{signature(node, name, False)}\n```\n\n{prose(ast.get_docstring(node))}")
+            parts.append(f"## `{name}`\n\n{python_call(node, name, False)}")
     return "\n".join(parts)
 
 
@@ -131,7 +143,7 @@ def cpp_members(is_public, body):
     for comment, head, inner in items(body):
         if head.endswith(":"):
             is_public = head == "public:"
-        elif is_public and not re.search(r"~|= delete|^friend|^static_assert", head):
+        elif is_public and not re.search(r"= delete|^friend|^static_assert", head) and (comment or not head.startswith("~")):
             call = re.sub(r"\) : .*", ")", head)
             if comment or not re.match(r"[A-Z]\w*\(", call):
                 yield f"* `{call}`{f': {comment}' if comment else ''}\n".replace("\n", " ").rstrip() + "\n"

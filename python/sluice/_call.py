@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Optional, TypeVar
@@ -38,10 +39,13 @@ class Call:
             log.exception("a callback of a task's future failed")
 
     def abandon(self, error: BaseException) -> None:
-        """Resolves the future in a forked process, whatever its state, without its callbacks, which are the parent's."""
-        # Another thread may have held the future's lock when the process was forked; nothing releases it here.
-        Future.__init__(self.future)
-        self.future.set_exception(error)
+        """Resolves the future in a forked process, unless it is resolved, without its callbacks, which are the parent's."""
+        # Another thread may have held the future's lock when the process was forked; nothing releases it here, so `done` could hang.
+        if self.future._state in ("PENDING", "RUNNING"):
+            Future.__init__(self.future)
+            self.future.set_exception(error)
+        else:
+            self.future._condition = threading.Condition()
 
 
 def without_stop_iteration(task: Task[R]) -> Task[R]:

@@ -45,7 +45,7 @@ class GPUScheduler:
         self._changed = threading.Condition()
         self._queue = TaskQueue(time.monotonic_ns())
         self._waiting: dict[int, Call] = {}
-        #: The running task of each class.
+        #: The task of each class that runs, or whose future is being resolved.
         self._running: dict[bool, Call] = {}
         self._closed = False
         self._pid = os.getpid()
@@ -164,8 +164,11 @@ class GPUScheduler:
                 del call
 
     def _next(self, critical: bool) -> Optional[Call]:
-        """The next task of a class, once it may start; `None` when the scheduler is closed and no task waits."""
+        """The next task of a class, once it may start; `None` when the scheduler is closed and no task waits, and in a forked process."""
         with self._changed:
+            # A task has forked, and its thread is the only one here. The queue has the parent's tasks.
+            if self._is_forked:
+                return None
             while (number := self._queue.start(critical, time.monotonic_ns())) is None:
                 if self._closed and not self._waiting:
                     return None
@@ -176,6 +179,7 @@ class GPUScheduler:
     def _run(self, call: Call, critical: bool) -> None:
         if not call.future.set_running_or_notify_cancel():
             self._finish(call, critical, cancelled=True)
+            self._forget(call, critical)
             return
         # The best-effort stream continues, and the figures are complete, before the caller learns of the end.
         try:
@@ -183,18 +187,25 @@ class GPUScheduler:
         except BaseException as error:  # noqa: BLE001: the future carries it, as those of concurrent.futures do.
             self._finish(call, critical, failed=True)
             call.resolve(error=error)
+            self._forget(call, critical)
             # The error's traceback has this frame: it would keep the future, which keeps the error.
             del call
         else:
             self._finish(call, critical)
             call.resolve(result)
+            self._forget(call, critical)
 
     def _finish(self, call: Call, critical: bool, *, failed: bool = False, cancelled: bool = False) -> None:
         with self._changed:
-            self._running.pop(critical, None)
             self._queue.finish(call.number, time.monotonic_ns(), failed=failed, cancelled=cancelled)
             self._update_stream()
             self._changed.notify_all()
+
+    def _forget(self, call: Call, critical: bool) -> None:
+        """Removes a task whose future is resolved. Not before: a process that is forked meanwhile must find the future."""
+        with self._changed:
+            if self._running.get(critical) is call:
+                del self._running[critical]
 
     @property
     def _is_forked(self) -> bool:

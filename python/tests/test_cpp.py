@@ -55,3 +55,10 @@ def test_cancelling_while_the_scheduler_ends_touches_nothing_that_is_gone(tmp_pa
     if "unexpected memory mapping" in done.stderr:
         pytest.skip("this kernel's address randomisation does not suit the compiler's thread sanitizer")
     assert (done.returncode, done.stdout) == (0, '{"all": 1}\n'), done.stderr[:3000]
+
+
+def test_scheduler_that_ends_runs_the_tasks_that_its_tasks_submit(tmp_path):
+    program = tmp_path / "submit"
+    run("c++", "-std=c++17", "-O1", "-pthread", "-I", REPOSITORY / "hook" / "include", HERE / "programs" / "submit_at_the_end.cpp", "-o", program, "-ldl")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, '{"ran": 6}\n'), done.stderr

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import traceback
 
 import pytest
 
 import sluice
+from sluice._call import Call
 
 PATIENCE = 20
 
@@ -137,3 +140,60 @@ def test_fork_inside_a_task_ends_in_the_child_as_the_task_does(scheduler):
 
     assert scheduler.submit(scheduler.best_effort()(fork)).result(PATIENCE) == 0
     assert scheduler.submit(scheduler.best_effort()(int)).result(PATIENCE) == 0
+
+
+FORKS_AND_RETURNS = """
+import os, sluice, threading
+with sluice.GPUScheduler() as scheduler:
+    submitted, parent = threading.Event(), os.getpid()
+    def fork():
+        submitted.wait()
+        child = os.fork()
+        return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    task = scheduler.best_effort()
+    first, second = scheduler.submit(task(fork)), scheduler.submit(task(int))
+    submitted.set()
+    print(first.result(), second.result())
+"""
+
+
+def test_fork_inside_a_task_while_another_one_waits_ends_without_an_error():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS_AND_RETURNS], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (0, "0 0\n")
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork_between_the_end_of_a_task_and_its_result_leaves_no_future_unresolved(scheduler, monkeypatch):
+    resolve, statuses = Call.resolve, []
+
+    def fork_before(call, *arguments, **keywords):
+        def check():
+            with pytest.raises(RuntimeError, match="forked"):
+                call.future.result(PATIENCE / 2)
+
+        statuses.append(in_a_fork(check))
+        resolve(call, *arguments, **keywords)
+
+    monkeypatch.setattr(Call, "resolve", fork_before)
+    assert scheduler.submit(scheduler.best_effort()(int)).result(2 * PATIENCE) == 0
+    assert statuses == [0]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_result_that_a_future_has_stays_in_a_forked_process(scheduler):
+    statuses, begin = [], threading.Event()
+
+    def check(future):
+        assert future.result(PATIENCE / 2) == 5
+
+    def work():
+        begin.wait(PATIENCE)
+        return 5
+
+    future = scheduler.submit(scheduler.best_effort()(work))
+    future.add_done_callback(lambda done: statuses.append(in_a_fork(lambda: check(done))))
+    begin.set()
+    # The next task begins after the callbacks.
+    assert scheduler.submit(scheduler.best_effort()(int)).result(2 * PATIENCE) == 0
+    assert statuses == [0]

@@ -23,8 +23,8 @@ def test_committed_page_is_what_the_sources_describe(made, page):
 
 
 @pytest.mark.parametrize(("page", "words"), [
-    ("python.md", ["GPUScheduler.submit(task: Task[R], /, *arguments: Any, args: Sequence[Any]=(), **keywords: Any) -> Future[R]", "longest_stop_ms", "Priority.HIGH"]),
-    ("cpp.md", ["class Scheduler", "auto submit(const Task<Function> &task, Arguments... arguments)", "Submits a task with copies of its arguments.", "bool cancel()", "p50, p99", "longest_stop_ms"]),
+    ("python.md", ["GPUScheduler.submit(task: Task[R], /, *arguments: Any, args: Sequence[Any]=(), **keywords: Any) -> Future[R]", "longest_stop_ms", "Priority.HIGH", "with GPUScheduler.request(): ...", "with request(): ...", "A context manager. "]),
+    ("cpp.md", ["class Scheduler", "auto submit(const Task<Function> &task, Arguments... arguments)", "Submits a task with copies of its arguments.", "bool cancel()", "p50, p99", "longest_stop_ms", "`~Scheduler()`: Waits until all tasks have ended"]),
 ])
 def test_page_has_what_users_call(made, page, words):
     text = (made / page).read_text()

@@ -69,12 +69,29 @@ def start_server(options, gpu, env):
 
 
 def run(clients, arm, seconds, seed):
-    """One block: what each client of the arm tells."""
-    start = time.time() + 0.3
+    """One block: what each client of the arm tells. Raises `rig.ChildFailed` after all replies: one that is left would be taken for the next block's.
+    A client that fails is removed from `clients`, and blocks that need it fail without being started."""
     loads = {name: load for part in ARMS[arm] for name, load in part.items()}
+    if missing := [name for name in loads if name not in clients]:
+        raise rig.ChildFailed(f"failed before: {', '.join(missing)}")
+    start, told, failed = time.time() + 0.3, {}, {}
     for index, (name, load) in enumerate(loads.items()):
-        clients[name].ask("run " + json.dumps({**load, "start": start, "seconds": seconds, "seed": 100 * seed + index}))
-    return {name: clients[name].reply(seconds + SLACK) for name in loads}
+        try:
+            clients[name].ask("run " + json.dumps({**load, "start": start, "seconds": seconds, "seed": 100 * seed + index}))
+        except OSError as why:
+            failed[name] = why
+    for name in loads:
+        if name not in failed:
+            try:
+                # All begin at once: those that are read later had as much time as the first.
+                told[name] = clients[name].reply(max(1.0, start + seconds + SLACK - time.time()))
+            except rig.ChildFailed as why:
+                failed[name] = why
+    for name in failed:
+        del clients[name]
+    if failed:
+        raise rig.ChildFailed("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    return told
 
 
 def summarise(blocks):
@@ -143,6 +160,7 @@ def measure(options, result):
     for client in clients.values():
         client.reply(60)
     # Fewer rounds are better than blocks of a few requests.
+    requested = options.rounds
     while (seconds := options.seconds * rounds.fitting(options, len(ARMS) * options.seconds, len(ARMS) * AROUND)) < min(1.0, options.seconds) and options.rounds > 1:
         options.rounds -= 1
     if seconds < SHORTEST:
@@ -155,17 +173,15 @@ def measure(options, result):
                 return
             try:
                 told = run(clients, arm, seconds, options.seed + number)
-            except (rig.ChildFailed, OSError) as why:
-                # A client that failed is missing in the later blocks too, and they are then reported the same way.
-                result["failed"][arm] = str(why)[-600:]
+                blocks[arm].append(told)
+                rig.say(f"round {number} {arm:10}", {name: (each.get("p99_ms") and round(each["p99_ms"], 2), round(each["rate"], 1)) for name, each in told.items()})
+            except rig.ChildFailed as why:
+                result["failed"].setdefault(arm, str(why)[-600:])
                 rig.say(f"round {number} {arm} failed:", why)
-                continue
-            blocks[arm].append(told)
-            rig.say(f"round {number} {arm:10}", {name: (each.get("p99_ms") and round(each["p99_ms"], 2), round(each["rate"], 1)) for name, each in told.items()})
             result |= summarise(blocks)
-            result |= {"ok": result["ok"] and not result["failed"], "complete": all(len(made) == options.rounds for made in blocks.values())}
+            result |= {"ok": result["ok"] and not result["failed"], "complete": all(len(made) == requested for made in blocks.values())}
             short = {arm: [{name: {key: value for key, value in each.items() if key != "latencies_ms"} for name, each in block.items()} for block in made] for arm, made in blocks.items()}
-            rig.write(options.name, {**result, "choices": choices, "seconds": seconds, "rounds": options.rounds, "blocks": short, **order.result()}, quiet=True)
+            rig.write(options.name, {**result, "choices": choices, "seconds": seconds, "rounds": options.rounds, "rounds_requested": requested, "blocks": short, **order.result()}, quiet=True)
     rig.say(f"{options.name}.json: ok={result['ok']}")
 
 

@@ -93,7 +93,7 @@ public:
         threads_[1] = std::thread([this] { work(TaskType::BEST_EFFORT); });
     }
 
-    /* Waits until all tasks have ended. A task must not destroy its scheduler. */
+    /* Waits until all tasks have ended, also those that tasks submit meanwhile. A task must not destroy its scheduler. */
     ~Scheduler() {
         {
             const std::lock_guard<std::mutex> lock(queue_->mutex);
@@ -204,12 +204,12 @@ private:
         streams_.leave();
     }
 
-    /* The next task of a class, once it may start; null when the scheduler ends and no task waits. */
+    /* The next task of a class, once it may start; null when the scheduler ends and no task waits or runs. */
     detail::SubmissionPtr next(TaskType type) {
         std::unique_lock<std::mutex> lock(queue_->mutex);
         for (;;) {
             if (detail::SubmissionPtr found = queue_->tasks.start(type)) return found;
-            if (closed_ && queue_->tasks.is_empty()) return nullptr;
+            if (closed_ && queue_->tasks.is_idle()) return nullptr;
             queue_->changed.wait(lock);
         }
     }

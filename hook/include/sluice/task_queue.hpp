@@ -95,7 +95,8 @@ public:
 
     /* Whether the best-effort stream has to stand. */
     bool wants_preemption() const { return is_critical() && runs(TaskType::BEST_EFFORT); }
-    bool is_empty() const { return waiting_.empty(); }
+    /* Whether no task waits and none runs, which could submit another one. */
+    bool is_idle() const { return waiting_.empty() && !runs(TaskType::LATENCY_CRITICAL) && !runs(TaskType::BEST_EFFORT); }
 
     Metrics metrics() const {
         Metrics all;

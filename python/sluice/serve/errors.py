@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+# Characters of a message. Messages quote what a client sent, which may be as long as its request.
+MOST_CHARACTERS = 500
+
 
 class ServeError(Exception):
     """A request that gets no answer. The message is sent to the client."""
 
     grpc_status = "INTERNAL"
     http_status = 500
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= MOST_CHARACTERS else f"{message[:MOST_CHARACTERS - 3]}...")
 
 
 class InvalidRequest(ServeError):

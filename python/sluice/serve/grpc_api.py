@@ -13,7 +13,7 @@ import numpy
 from sluice.serve import messages
 from sluice.serve.errors import InvalidRequest, ServeError
 from sluice.serve.service import MODEL_VERSION, Inference, Service
-from sluice.serve.tensors import check_shape, from_bytes, from_values
+from sluice.serve.tensors import check_count, check_shape, from_bytes, from_values
 
 log = logging.getLogger(__name__)
 # The field of InferTensorContents for each data type.
@@ -21,19 +21,17 @@ CONTENTS = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents", "UINT8": "uint_contents",
     "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents",
 }
-
-
+# The type of the values of each field.
+TYPES = {"bool_contents": "?", "int_contents": "i4", "int64_contents": "i8", "uint_contents": "u4", "uint64_contents": "u8", "fp32_contents": "f4", "fp64_contents": "f8"}
 # So many values are read from a message at a time; in between other threads get Python's lock.
 VALUES = 4 << 10
 # Threads for requests that do not wait.
 SPARE = 16
 
 
-def values_of(contents: Any) -> Any:
-    """The values of a repeated field."""
-    if len(contents) <= VALUES:
-        return list(contents)
-    return numpy.concatenate([numpy.asarray(contents[begin:begin + VALUES]) for begin in range(0, len(contents), VALUES)])
+def values_of(contents: Any, field: str) -> numpy.ndarray:
+    """The values of a repeated field, in the type of the field: numpy would choose one for each part."""
+    return numpy.concatenate([numpy.asarray(contents[begin:begin + VALUES], TYPES[field]) for begin in range(0, max(len(contents), 1), VALUES)])
 
 
 def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
@@ -42,7 +40,7 @@ def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
     if raw and len(raw) != len(request.inputs):
         raise InvalidRequest(f"the request has {len(request.inputs)} inputs, but {len(raw)} raw contents")
     found = []
-    for index, tensor in enumerate(request.inputs):
+    for index, tensor in enumerate(check_count(request.inputs, "inputs")):
         shape = check_shape(list(tensor.shape))
         if raw:
             if tensor.HasField("contents"):
@@ -51,7 +49,8 @@ def arrays_of(request: Any) -> list[tuple[str, numpy.ndarray]]:
             continue
         if tensor.datatype not in CONTENTS:
             raise InvalidRequest(f"input {tensor.name!r}: {tensor.datatype!r} needs raw contents, or is not supported")
-        found.append((tensor.name, from_values(tensor.name, tensor.datatype, shape, values_of(getattr(tensor.contents, CONTENTS[tensor.datatype])))))
+        field = CONTENTS[tensor.datatype]
+        found.append((tensor.name, from_values(tensor.name, tensor.datatype, shape, values_of(getattr(tensor.contents, field), field))))
     return found
 
 
@@ -79,7 +78,7 @@ class Methods:
 
     def ModelInfer(self, request: Any, context: grpc.ServicerContext) -> dict[str, Any]:
         self.service.check(request.model_name, request.model_version)
-        inference = Inference(request.model_name, arrays_of(request), [output.name for output in request.outputs], request.model_version)
+        inference = Inference(request.model_name, arrays_of(request), [output.name for output in check_count(request.outputs, "outputs")], request.model_version)
         future = self.service.submit(inference)
         # A request of a client that has gone is dropped while it waits.
         context.add_callback(future.cancel)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sluice.serve.bodies import Bodies
 from sluice.serve.errors import InvalidRequest, ServeError
-from sluice.serve.json_bodies import JsonWorker, expect
+from sluice.serve.json_bodies import JsonWorker
 from sluice.serve.service import MODEL_VERSION, Inference, Service
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ class Handlers:
     """One method a route."""
 
     def __init__(self, service: Service) -> None:
-        self.service, self.json, self.bodies = service, JsonWorker(), Bodies(service.config.max_body_mib << 20)
+        largest = service.config.max_body_mib << 20
+        self.service, self.json, self.bodies = service, JsonWorker(largest), Bodies(largest)
 
     async def close(self, _: web.Application) -> None:
         self.json.close()
@@ -69,15 +70,11 @@ class Handlers:
         self.service.check(name, version)
         async with self.bodies.read(request) as body:
             asked, inputs = await self.json.parse(body, json_size(request, body))
-            outputs = [expect(dict, each, "outputs") for each in expect(list, asked.get("outputs", []), "outputs")]
-            names = [expect(str, each.get("name"), "outputs.name") for each in outputs]
-            all_binary = expect(dict, asked.get("parameters", {}), "parameters").get("binary_data_output", False)
-            chosen = [expect(dict, each.get("parameters", {}), "outputs.parameters").get("binary_data", all_binary) for each in outputs]
-            rows = await asyncio.wrap_future(self.service.submit(Inference(name, inputs, names, version)))
+            rows = await asyncio.wrap_future(self.service.submit(Inference(name, inputs, asked.outputs, version)))
         output = self.service.output(name)
         tensor: dict[str, Any] = {"name": output.name, "datatype": output.dtype, "shape": list(rows.shape)}
-        answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({"id": asked["id"]} if "id" in asked else {})}
-        if not (any(chosen) if outputs else all_binary):
+        answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({} if asked.id is None else {"id": asked.id})}
+        if not asked.binary:
             return await respond(request, await self.json.encode(answer, rows), {"Content-Type": "application/json; charset=utf-8"})
         raw = rows.tobytes()
         tensor["parameters"] = {"binary_data_size": len(raw)}
@@ -127,10 +124,10 @@ def application(service: Service) -> web.Application:
     return app
 
 
-async def serve(service: Service, address: str) -> tuple[web.AppRunner, int]:
-    """Starts the server; returns it and its port."""
+async def serve(service: Service, address: str, grace: float) -> tuple[web.AppRunner, int]:
+    """Starts the server; returns it and its port. At its end requests have `grace` seconds to be answered, then they are cancelled."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(service), access_log=None)
+    runner = web.AppRunner(application(service), access_log=None, shutdown_timeout=grace)
     await runner.setup()
     await web.TCPSite(runner, host.strip("[]"), int(port)).start()
     return runner, runner.addresses[0][1]

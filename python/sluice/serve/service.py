@@ -69,7 +69,7 @@ class Service:
             log.info("model prepared name=%s class=%s batches=%s seconds=%.1f", model.name, model.klass, model.batches, time.monotonic() - begin)
 
     def start(self) -> None:
-        """Prepares the models, starts the executor and chooses the splits; then the server is ready."""
+        """Prepares the models, starts the executor and chooses the splits; then the server is ready. Raises `Unavailable` if the GPU fails."""
         self.prepare()
         if self.ending.is_set():
             return
@@ -83,20 +83,26 @@ class Service:
                 log.warning("split not usable sms=%s usable=%s: best effort pauses", split, self.backend.splits)
                 split = None
             self.executor.splits.update({model.name: split for model in models if model.klass == REAL_TIME})
+        # A failed GPU does not recover, and the server would never be ready.
+        if self.executor.broken:
+            raise self.executor.broken
         # The requests of the profile are not a client's.
         self.executor.preemptions, self.executor.finished = 0, self.metrics.finished
-        self.ready = not self.ending.is_set()
+        self.ready = True
+
+    def refuse(self) -> None:
+        """Refuses requests from now on, also if the start ends later."""
+        self.ending.set()
 
     def close(self) -> None:
         """Ends after the running requests."""
-        self.ending.set()
-        self.ready = False
+        self.refuse()
         self.executor.close()
 
     @property
     def is_ready(self) -> bool:
         """Whether requests are accepted."""
-        return self.ready and self.executor.broken is None
+        return self.ready and not self.ending.is_set() and self.executor.broken is None
 
     def model(self, name: str, version: str = "") -> Model:
         """The model with this name. Raises `NotFound`."""

@@ -17,6 +17,8 @@ DTYPES = {
 }
 # numpy's own limit was 32 before version 2.
 MOST_DIMENSIONS = 32
+# Inputs, or outputs, of a request. A model has one of each; more of them only get an error.
+MOST_TENSORS = 64
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -25,6 +27,13 @@ def dtype_of(name: str) -> numpy.dtype:
     if name not in DTYPES:
         raise InvalidRequest(f"data type {name!r} is not supported: expected one of {', '.join(DTYPES)}")
     return DTYPES[name]
+
+
+def check_count(tensors: Sequence[Any], what: str) -> Sequence[Any]:
+    """The inputs or outputs of a request, if there are not too many."""
+    if len(tensors) > MOST_TENSORS:
+        raise InvalidRequest(f"the request has {len(tensors)} {what}, at most {MOST_TENSORS} are possible")
+    return tensors
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:
@@ -48,12 +57,22 @@ def from_bytes(name: str, dtype: str, shape: Sequence[int], raw: Union[bytes, me
     return numpy.frombuffer(raw, kind).reshape(sizes)
 
 
+def integers(values: Any) -> numpy.ndarray:
+    """Values as UINT64. numpy makes floats of integers below and above 2^63 together."""
+    given = numpy.asarray(values, object)
+    if not all(type(value) is int for value in given.flat):
+        raise ValueError("not numbers of this type")
+    return given.astype(DTYPES["UINT64"])
+
+
 def from_values(name: str, dtype: str, shape: Sequence[int], values: Any) -> numpy.ndarray:
     """The array in a flat or nested list of numbers."""
     kind, sizes = dtype_of(dtype), check_shape(list(shape))
     try:
         # Without a type first: numpy would otherwise read numbers from strings, and drop fractions.
         given = numpy.asarray(values)
+        if kind == DTYPES["UINT64"] and given.dtype.kind == "f":
+            given = integers(values)
         if given.dtype.kind not in "biuf" or (kind.kind != "f" and given.dtype.kind == "f"):
             raise ValueError("not numbers of this type")
         if kind.kind in "iu" and given.size and not (numpy.iinfo(kind).min <= given.min() and given.max() <= numpy.iinfo(kind).max):

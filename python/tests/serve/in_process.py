@@ -16,7 +16,7 @@ class Serving:
         self.service.start()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
-        self.runner, http = self._run(http_api.serve(self.service, "127.0.0.1:0"))
+        self.runner, http = self._run(http_api.serve(self.service, "127.0.0.1:0", 5))
         self.server = grpc_api.Server(self.service, "127.0.0.1:0")
         self.http, self.grpc = f"127.0.0.1:{http}", f"127.0.0.1:{self.server.port}"
         return self

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import re
 import socket
 import tempfile
 import threading
@@ -76,11 +77,12 @@ def longest_real_time_ms(server, beside):
     return 1000 * longest
 
 
-@pytest.mark.parametrize("kind", ["numbers", "not JSON", "typed contents"])
+@pytest.mark.parametrize("kind", ["numbers", "not JSON", "large parameters", "typed contents"])
 def test_real_time_requests_do_not_wait_for_a_large_request(large, kind):
     seconds, count = [], 11_000_000
     bodies = {
         "numbers": lambda: tensor(b",".join([b"0.5"] * count), [1, count]), "not JSON": lambda: b"[" + b"1.25," * 9_000_000,
+        "large parameters": lambda: b'{"inputs": [], "parameters": {"x": [' + b",".join([b"[]"] * 3_500_000) + b"]}}",
         "typed contents": lambda: typed_contents(count),
     }
     body = bodies[kind]()
@@ -99,6 +101,37 @@ def test_real_time_requests_do_not_wait_for_a_large_request(large, kind):
     longest = longest_real_time_ms(large, beside)
     # The whole takes seconds; read in the server's process, real-time requests would wait for most of it.
     assert longest < 500, f"{longest} ms, of {seconds[0]} s"
+
+
+LONG = "x" * 100_000
+MANY = 20_000
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"id": 7}, "id: expected a string"), ({"id": LONG}, "id has 100000 characters"), ({"id": [[]] * MANY}, "id: expected a string"),
+    ({"outputs": [{"name": LONG}]}, "outputs.name has 100000 characters"), ({"outputs": [{"name": "output"}] * MANY}, "20000 outputs, at most 64"),
+    ({"outputs": [{"name": "output", "parameters": {"binary_data": [[]] * MANY}}]}, "binary_data: expected true or false"),
+    ({"parameters": {"binary_data_output": "no"}}, "binary_data_output: expected true or false"),
+    ({"inputs": [{"name": "input", "datatype": "FP32", "shape": [1], "data": [1]}] * MANY}, "20000 inputs, at most 64"),
+    ({"inputs": [{"name": LONG, "datatype": "FP32", "shape": [1], "data": [1]}]}, "inputs.name has 100000 characters"),
+    ({"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, [[]] * MANY], "data": [1]}]}, r"shape \[1, \[\[\], "),
+    ({"inputs": [{"name": "input", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": [[]] * MANY}}]}, r"binary_data_size is \[\[\], "),
+])
+def test_part_of_a_request_that_is_too_long_is_refused_by_a_short_message(large, changes, words):
+    request = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 1, 1]}], **changes}
+    with pytest.raises(urllib.error.HTTPError) as error:
+        post(large, "rt", json.dumps(request).encode())
+    told = json.loads(error.value.read())["error"]
+    assert error.value.code == 400 and re.search(words, told) and len(told) <= 500, told[:1000]
+
+
+@pytest.mark.parametrize("field", ["inputs", "outputs"])
+def test_many_tensors_are_refused_over_grpc(large, field):
+    request = messages.CLASSES["ModelInferRequest"](model_name="rt")
+    for _ in range(65):
+        getattr(request, field).add(name="x")
+    with grpc.insecure_channel(large.grpc) as channel, pytest.raises(grpc.RpcError, match=f"65 {field}, at most 64"):
+        channel.unary_unary(f"/{messages.SERVICE}/ModelInfer")(request.SerializeToString())
 
 
 def typed_contents(count):
@@ -133,6 +166,18 @@ def test_bodies_together_are_limited_and_later_requests_are_served(large):
             break
         assert time.monotonic() < deadline
     assert page(large, "/v2/health/live")
+
+
+def test_server_ends_soon_though_a_client_sends_no_more(tmp_path):
+    server = Server(tmp_path, LARGE)
+    host, _, port = server.http.partition(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        # The server reads the first bytes.
+        time.sleep(0.5)
+        begin = time.monotonic()
+        assert server.end() == 0
+        assert time.monotonic() - begin < 30
 
 
 @pytest.fixture(scope="module")

@@ -55,11 +55,11 @@ def eventually(check):
 
 
 @pytest.fixture
-def slow_server(tmp_path):
-    """The process, its clients, and the file for which it waits."""
+def slow_server(tmp_path, request):
+    """The process, its clients, and the file for which it waits. The parameter is another program."""
     (tmp_path / "models.yaml").write_text(MODELS)
     http, grpc = free_address(), free_address()
-    command = [sys.executable, "-c", SLOW, "--models", tmp_path / "models.yaml", "--http", http, "--grpc", grpc]
+    command = [sys.executable, "-c", getattr(request, "param", SLOW), "--models", tmp_path / "models.yaml", "--http", http, "--grpc", grpc]
     process = subprocess.Popen(command, env={**os.environ, "PREPARED": str(tmp_path / "prepared")}, stdout=subprocess.PIPE, text=True)
     yield process, [tritonclient.http.InferenceServerClient(http), tritonclient.grpc.InferenceServerClient(grpc)], tmp_path / "prepared"
     process.kill()
@@ -85,6 +85,47 @@ def test_server_ends_in_the_middle_of_its_start(slow_server):
     time.sleep(0.1)
     prepared.touch()
     assert process.wait(PATIENCE) == 0
+
+
+# A server that is asked to end during its start, which ends while requests are still served.
+STARTS_DURING_THE_END = SLOW.replace("sim.Backend.prepare = slow", """sim.Backend.prepare = slow
+from sluice.serve import grpc_api
+stop = grpc_api.Server.stop
+def stop_later(server, grace):
+    pathlib.Path(os.environ["PREPARED"]).touch()
+    time.sleep(1)
+    stop(server, grace)
+grpc_api.Server.stop = stop_later""")
+
+
+@pytest.mark.parametrize("slow_server", [STARTS_DURING_THE_END], indirect=True, ids=["slow stop"])
+def test_server_whose_start_ends_during_its_end_is_not_reported_as_ready(slow_server):
+    process, clients, _ = slow_server
+    eventually(clients[0].is_server_live)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    assert process.stdout.read() == ""
+
+
+# A server on whose GPU nothing runs any more after the first kernel.
+BROKEN = """
+import sys
+from sluice.serve import __main__, sim
+def fail(program, piece, split):
+    error = RuntimeError("planned")
+    error.fatal = True
+    raise error
+sim.Program.launch = fail
+sys.exit(__main__.main())
+"""
+
+
+def test_server_whose_gpu_fails_during_the_profile_ends_with_an_error(tmp_path):
+    (tmp_path / "models.yaml").write_text(PROFILED)
+    command = [sys.executable, "-c", BROKEN, "--models", tmp_path / "models.yaml", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "start failed error=the GPU failed: planned" in done.stderr
 
 
 PROFILED = """

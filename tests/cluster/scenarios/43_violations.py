@@ -20,12 +20,20 @@ def compile_attempt() -> None:
 
 
 def violator(gpu: str) -> dict:
-    # The program works until its input closes.
-    script = "sleep 100000 | /attempts/own_ioctls enable"
-    pod = product.program("violator", "/bin/sh", "-c", script, quota=0.3, memory="256Mi", gpu_uuid=gpu)
+    # The program works until its input closes. The pod ends with it.
+    script = "exec /attempts/own_ioctls enable < <(sleep 100000)"
+    pod = product.program("violator", "/usr/bin/bash", "-c", script, quota=0.3, memory="256Mi", gpu_uuid=gpu)
     pod["spec"]["volumes"] = [{"name": "attempts", "hostPath": {"path": str(ATTEMPTS)}}]
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "attempts", "mountPath": "/attempts", "readOnly": True}]
     return pod
+
+
+def has_been_evicted(ns: str) -> bool:
+    """Whether only the neighbour is left. A program that ends by itself, for it could not begin, fails the test at once."""
+    found = {pod["metadata"]["name"]: pod for pod in product.pods(ns)}
+    ended = [name for name, pod in found.items() if pod["status"]["phase"] in ("Failed", "Succeeded") and "deletionTimestamp" not in pod["metadata"]]
+    assert not ended, f"ended by itself: {product.last_words(ns, dict.fromkeys(ended, 'ended'))}"
+    return set(found) == {"neighbour"}
 
 
 def test_pod_of_a_violating_process_is_evicted_and_its_neighbour_goes_on(cluster):
@@ -37,7 +45,7 @@ def test_pod_of_a_violating_process_is_evicted_and_its_neighbour_goes_on(cluster
         with cluster.namespace() as ns:
             words = ["load", "be", "--duration-us", "1000", "--depth", "50", "--seconds", "100000"]
             product.create(ns, product.tenant("neighbour", *words, quota=0.7, memory="256Mi", gpu_uuid=gpu), violator(gpu))
-            cluster.until("the eviction", 120, lambda: set(product.phases(ns)) == {"neighbour"})
+            cluster.until("the eviction", 120, lambda: has_been_evicted(ns))
             cluster.until("its event", 30, lambda: [e for e in cluster.events(ns, "violator") if e["reason"] == "EvictedForViolation"])
             notes = [e["message"] for e in cluster.events(ns, "violator") if e["reason"] == "EvictedForViolation"]
             assert any("stopped_group_ran" in note for note in notes), notes
