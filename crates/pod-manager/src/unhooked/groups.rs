@@ -78,7 +78,7 @@ impl Unhooked {
         }
         let descriptor = groups.add_descriptor(locks.control_of(pid, pidfd), None);
         let opened = vec![(descriptor, vec![handles])];
-        schedule(id, (client, class), opened, &BTreeSet::new(), groups, shared);
+        schedule(id, (client, class), opened, BTreeSet::new(), groups, shared);
         let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
         let reason = obstacle.kind.label();
         warn!(client, peer, reason, "process is scheduled by the driver's lock: {obstacle}");
@@ -142,7 +142,7 @@ fn announce(
         Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
     };
     let (opened, result) = opened.map_or_else(|why| (Vec::new(), Err(why)), |opened| (opened, Ok(())));
-    schedule(id, (client, class), opened, &unchanged, groups, shared);
+    schedule(id, (client, class), opened, unchanged, groups, shared);
     result
 }
 
@@ -151,7 +151,7 @@ fn schedule(
     id: ProcessId,
     owner: (ClientId, Class),
     opened: Opened,
-    unchanged: &BTreeSet<GroupId>,
+    unchanged: BTreeSet<GroupId>,
     groups: &mut ChannelGroups,
     shared: &mut Shared,
 ) {
@@ -161,8 +161,7 @@ fn schedule(
         added.extend(contexts.into_iter().map(|context| groups.add(id, pid, descriptor, context)));
         groups.seal_descriptor(descriptor);
     }
-    let (ledger, now) = (&mut shared.grants.ledger, shared.io.now());
-    groups.scheduler.announce(id, owner, (added, unchanged), ledger, now);
+    groups.schedule(id, owner, (added, unchanged), shared);
 }
 
 /// Opens all control descriptors of a process, or none.

@@ -17,6 +17,7 @@ use crate::unhooked::scanning::{
     DriverLocks, GrantPageMapping, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, Scope,
     UnhookedScanner,
 };
+use crate::violations::Consequences;
 use sluice_core::ClientId;
 use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -122,6 +123,7 @@ impl Unhooked {
         &mut self,
         result: ScanResult,
         groups: &mut ChannelGroups,
+        consequences: &Consequences,
         shared: &mut Shared,
     ) -> Effects {
         let mut effects = Effects::new();
@@ -153,6 +155,14 @@ impl Unhooked {
                 continue;
             }
             let is_known = process.is_some();
+            // What is found at a stopped process is controlled too, and nothing is released: another process may have made groups on its
+            // file, or have closed its descriptors. Its threads may stand in the driver, so it is not locked.
+            if shared.processes.find(found.key).is_some_and(|id| consequences.is_stopped(id)) {
+                if let Ok(descriptors) = result {
+                    let _ = self.take_groups(client, found, descriptors, groups, shared, &mut effects);
+                }
+                continue;
+            }
             if let Some(id) = self.end_misannounced(found.key, &result, groups, shared) {
                 shared.io.closer.close(result);
                 self.unscheduled.remove(&found.key);
