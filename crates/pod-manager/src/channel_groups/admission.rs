@@ -6,7 +6,7 @@ use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
-use crate::unhooked::ownership::OwnershipProof;
+use crate::unhooked::ownership::{NotChecked, OwnershipProof};
 use crate::unhooked::scanning::{Obstacle, ObstacleKind};
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
@@ -23,7 +23,10 @@ pub(crate) enum Admission {
     Now,
     /// Not before this time.
     At(u64),
+    /// The client has too many, or its groups cannot be controlled at all.
     Never,
+    /// All clients together have too many. The client is not the cause.
+    NoRoom,
 }
 
 /// Groups of one client's processes that are kept.
@@ -47,6 +50,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Effects {
         self.postponed.remove(&id);
+        self.no_room.remove(&id);
         self.record_announced(id, &announcement);
         // What comes under control is compared with what the process has.
         let key = shared.processes.get(id).and_then(|process| process.key);
@@ -55,11 +59,20 @@ impl ChannelGroups {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {
                     Ok(serial) => self.postpone(id, announcement, PostponedUntil::Proven(serial), shared),
-                    Err(why) => self.refuse(id, &why, shared),
+                    Err(why) => {
+                        if let NotChecked::Manager(_) = &why {
+                            self.no_room.insert(id);
+                        }
+                        self.refuse(id, &why.to_string(), shared)
+                    }
                 }
             }
             Admission::Now => self.take(id, announcement, shared),
             Admission::Never => self.take_none(id, shared),
+            Admission::NoRoom => {
+                self.no_room.insert(id);
+                self.take_none(id, shared)
+            }
             Admission::At(at) => self.postpone(id, announcement, PostponedUntil::Time(at), shared),
         }
     }
@@ -142,9 +155,9 @@ impl ChannelGroups {
         let of_client = self.of_others(Some(id)).filter(|g| processes.client_of(g.process) == Some(client));
         let of_others = of_client.count();
         let kept = self.kept(id, contexts);
-        let fits = of_others + count <= MAX_OF_CLIENT
-            && of_others + count + kept <= 2 * MAX_OF_CLIENT
-            && self.of_others(Some(id)).count() + count + kept <= MAX_GROUPS;
+        let fits_client = of_others + count <= MAX_OF_CLIENT && of_others + count + kept <= 2 * MAX_OF_CLIENT;
+        let has_room = self.of_others(Some(id)).count() + count + kept <= MAX_GROUPS;
+        let fits = fits_client && has_room;
         let limit = self.announcement_limits.entry(client).or_insert(RateLimiter::full(ANNOUNCEMENTS));
         if count == 0 || fits && limit.try_take(new as u64, now) {
             return Admission::Now;
@@ -154,7 +167,17 @@ impl ChannelGroups {
         io.metrics.channel_groups.announcements_refused.inc();
         if io.may_log("announcement", Party::Client(client)).is_some() {
             let peer = processes.label(id);
-            warn!(peer, "client announces too many contexts, or too often: process is scheduled by token");
+            if fits_client && !has_room {
+                warn!(peer, "all clients together have {MAX_GROUPS} contexts: process is scheduled by token");
+            } else {
+                warn!(
+                    peer,
+                    "client announces too many contexts, or too often: process is scheduled by token"
+                );
+            }
+        }
+        if fits_client && !has_room {
+            return Admission::NoRoom;
         }
         ready_at.map_or(Admission::Never, |at| Admission::At(at.max(now)))
     }

@@ -69,7 +69,8 @@ impl Unhooked {
         let Some(process) = shared.processes.get(id) else { return };
         let client = process.client;
         // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
-        let is_excused = process.has_unannounced_groups() || groups.is_postponed(id);
+        let is_excused =
+            process.has_unannounced_groups() || groups.is_postponed(id) || groups.has_no_room(id);
         if !is_excused {
             if result.is_err() {
                 self.overfull.insert(key);

@@ -132,14 +132,17 @@ fn announce(
     let added = shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
     let contexts: Vec<ContextHandles> =
         descriptors.iter().flat_map(|descriptor| descriptor.contexts.clone()).collect();
-    let admitted = added.is_ok() && groups.admit(id, &contexts, shared) == Admission::Now;
+    let admission = if added.is_ok() { groups.admit(id, &contexts, shared) } else { Admission::Never };
     let unchanged: BTreeSet<GroupId> =
         contexts.iter().filter_map(|context| groups.unchanged(id, context)).collect();
-    let opened = if admitted {
+    let opened = if admission == Admission::Now {
         open(id, descriptors, groups, shared)
     } else {
         shared.io.closer.close(descriptors);
-        Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
+        Err(ObstacleKind::TooMany.because(match admission {
+            Admission::NoRoom => "the pods of the GPU have too many channel groups",
+            _ => "its pod has too many channel groups, or new ones too often",
+        }))
     };
     let (opened, result) = opened.map_or_else(|why| (Vec::new(), Err(why)), |opened| (opened, Ok(())));
     schedule(id, (client, class), opened, unchanged, groups, shared);
