@@ -33,6 +33,9 @@ const POSTPONED_AT_MOST_NS: u64 = 50_000_000;
 /// One search in so many reads all processes of the node: one a second. The others look at processes with a changed number of descriptors.
 const COMPLETE_EVERY: u64 = 4;
 
+/// The most processes that are noted for later searches: a search may take long, and a tenant may start processes meanwhile.
+const MOST_KEPT: usize = 4096;
+
 /// The state of the search, and the processes whose groups could not be taken under control.
 #[derive(Default)]
 pub(crate) struct Unhooked {
@@ -57,6 +60,8 @@ pub(crate) struct Unhooked {
     inspect_again: HashSet<ProcessKey>,
     /// The same, by the next search.
     inspect_next: HashSet<ProcessKey>,
+    /// Processes that have attached and have closed that connection.
+    attached_before: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
     unscheduled: BTreeMap<ProcessKey, (ClientId, ObstacleKind)>,
     /// Ownership checks requested so far.
@@ -92,7 +97,8 @@ impl Unhooked {
             self.postponed_until = None;
             let scope = scope(shared);
             let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
-            self.suspected.retain(|key, _| attached.contains(key));
+            let is_recent = |suspicion: &attached::Suspicion| suspicion.is_recent(now);
+            self.suspected.retain(|key, suspicion| attached.contains(key) || is_recent(suspicion));
             self.other_pages.retain(|key, _| attached.contains(key));
             self.overfull.retain(|key| attached.contains(key));
             self.outside.retain(|key, _| shared.processes.find(*key).is_some());
@@ -118,6 +124,18 @@ impl Unhooked {
         self.inspect_next.insert(key);
     }
 
+    /// A process has closed the connection by which it had attached.
+    pub(crate) fn detached(&mut self, key: ProcessKey) {
+        if self.search.is_some() && self.attached_before.len() < MOST_KEPT {
+            self.attached_before.insert(key);
+        }
+    }
+
+    /// Whether a process has attached before.
+    pub(crate) fn has_attached_before(&self, key: ProcessKey) -> bool {
+        self.attached_before.contains(&key)
+    }
+
     /// Applies the result of a search.
     pub(crate) fn search_ended(
         &mut self,
@@ -132,6 +150,8 @@ impl Unhooked {
         self.next_search = shared.io.now().saturating_add(pause);
         if let Some(candidates) = result.candidates {
             self.unscheduled.retain(|key, _| candidates.contains(key));
+            let is_known = |key: &ProcessKey| shared.processes.find(*key).is_some();
+            self.attached_before.retain(|key| candidates.contains(key) || is_known(key));
         }
         for key in result.other_page {
             self.record_other_page(key, shared);
