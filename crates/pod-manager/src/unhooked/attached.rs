@@ -138,7 +138,7 @@ impl Unhooked {
         }
         (process.misannounced, process.unhooked) = (false, false);
         // What was found may be some seconds old.
-        self.inspect_next.insert(key);
+        self.inspect_next(key);
         Some(id)
     }
 

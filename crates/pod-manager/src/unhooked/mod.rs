@@ -115,13 +115,24 @@ impl Unhooked {
 
     /// Has a process inspected at once.
     pub(crate) fn inspect_again(&mut self, key: ProcessKey, now: u64) {
-        self.inspect_again.insert(key);
-        self.next_search = now;
+        if self.search.is_some() && self.inspect_again.len() < MOST_KEPT {
+            self.inspect_again.insert(key);
+            self.next_search = now;
+        }
     }
 
     /// Has a process inspected by the next search: it has announced its groups anew.
     pub(crate) fn inspect_next(&mut self, key: ProcessKey) {
-        self.inspect_next.insert(key);
+        if self.search.is_some() && self.inspect_next.len() < MOST_KEPT {
+            self.inspect_next.insert(key);
+        }
+    }
+
+    /// A process has ended.
+    pub(crate) fn forget_process(&mut self, key: ProcessKey) {
+        self.inspect_next.remove(&key);
+        self.inspect_again.remove(&key);
+        self.attached_before.remove(&key);
     }
 
     /// A process has closed the connection by which it had attached.
@@ -306,3 +317,6 @@ fn is_named(client: ClientId, shared: &Shared) -> bool {
         .get(client)
         .is_some_and(|client| !client.removed && client.definition.key.pod_uid().is_none())
 }
+
+#[cfg(test)]
+mod tests;
