@@ -242,7 +242,7 @@ fn with_groups(node: &Harness, n: usize, first: u32, count: u32) -> impl Sized +
 fn announcement_for_which_the_manager_has_no_room_is_no_violation() {
     let pods: Vec<_> = (1..=17).map(|n| Client { quota_ppm: 50_000, ..pod(&uid(n)) }).collect();
     let node = Harness::with(&pods);
-    let full: Vec<_> = (1..=16).map(|n| with_groups(&node, n, 1000 * n as u32, 64)).collect();
+    let full: Vec<_> = (1..=16).zip(1..).map(|(n, first)| with_groups(&node, n, 1000 * first, 64)).collect();
     node.wait_for_ownership_checks();
     let _last = with_groups(&node, 17, 1, 1);
     pass(&node, 5000);
