@@ -9,6 +9,7 @@ use crate::support::hook::Hook;
 use crate::support::until;
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::ViolationPolicy;
+use sluice_pod_manager::channel_groups::ControlFailure;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::os::fd::AsFd;
 
@@ -167,6 +168,28 @@ fn process_that_announced_nothing_during_its_stop_is_token_scheduled_afterwards(
     stopped.pass(1000);
     assert!(stopped.node.group(1).0, "nothing would enable it");
     assert_ne!(hook.page().deadline_ns(), UNLIMITED);
+}
+
+#[test]
+fn groups_that_a_stopped_process_has_destroyed_leave_room_for_new_ones() {
+    let mut stopped = Stopped::without_search();
+    let mut hook = stopped.hook.take().unwrap();
+    stopped.node.world.driver.stand_while_disabled(1);
+    let mut announce = |groups: std::ops::Range<u32>| {
+        let contexts: Vec<_> = groups.map(context).collect();
+        hook.token.announce(&contexts, &[stopped.descriptor.sent.as_fd()]);
+        stopped.pass(100);
+    };
+    announce(100..164);
+    stopped.expect_all_disabled_for(&[1, 100, 163], 100);
+    announce(100..163);
+    for group in (100..164).chain([1]) {
+        stopped.node.world.driver.fail(group, Some(ControlFailure::Gone));
+    }
+    stopped.pass(7000);
+    announce(200..264);
+    stopped.expect_all_disabled_for(&[200, 263], 1000);
+    assert_eq!(stopped.count(), 1.0);
 }
 
 /// A process that shares the stopped one's file makes groups without end, or closes its descriptors.
