@@ -272,7 +272,7 @@ impl EventLoop {
                 }
                 Message::ScanResult(result) => {
                     let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
-                    let effects = self.unhooked.search_ended(result, groups, shared);
+                    let effects = self.unhooked.search_ended(result, groups, &self.consequences, shared);
                     self.carry_out(effects);
                 }
                 Message::OwnershipProof(proof) => {
@@ -334,18 +334,22 @@ impl EventLoop {
         }
         self.unhooked.search_if_due(&self.shared);
         self.channel_groups.check_if_due(now);
-        self.consequences.release_due(&mut self.channel_groups, &mut self.shared);
-        self.consequences.stop_again(&mut self.channel_groups, &mut self.shared);
+        for (id, announcement) in self.consequences.release_due(&mut self.channel_groups, &mut self.shared) {
+            self.announce(id, announcement);
+        }
         self.measured_memory.read_if_due(&self.shared);
         self.decide_first_reservations();
         let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
         self.carry_out(effects);
+        // After all announcements of this round, and before its controls.
+        self.consequences.stop_again(&mut self.channel_groups, &mut self.shared);
     }
 
-    /// A process announces its groups.
+    /// A process announces its groups. Those of a stopped one are disabled, whether it runs on or another process of its pod announces; what it
+    /// leaves out is released at the end of the stop.
     fn announce(&mut self, id: ProcessId, announcement: Announcement) {
-        // The threads of a stopped process stand, so another process of its pod announces.
-        let is_compared_only = |process: &&Process| process.misannounced || self.consequences.is_stopped(id);
+        self.consequences.keep_announcement(id, &announcement);
+        let is_compared_only = |process: &&Process| process.misannounced;
         if let Some(process) = self.shared.processes.get(id).filter(is_compared_only) {
             self.channel_groups.record_announced(id, &announcement);
             process.key.into_iter().for_each(|key| self.unhooked.inspect_next(key));

@@ -6,11 +6,12 @@ use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
-use crate::unhooked::ownership::OwnershipProof;
+use crate::unhooked::ownership::{NotChecked, OwnershipProof};
 use crate::unhooked::scanning::{Obstacle, ObstacleKind};
 use sluice_comm::attach::ContextHandles;
-use sluice_core::ProcessId;
 use sluice_core::channel_groups::GroupId;
+use sluice_core::ledger::Class;
+use sluice_core::{ClientId, ProcessId};
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,10 @@ pub(crate) enum Admission {
     Now,
     /// Not before this time.
     At(u64),
+    /// The client has too many, or its groups cannot be controlled at all.
     Never,
+    /// All clients together have too many. The client is not the cause.
+    NoRoom,
 }
 
 /// Groups of one client's processes that are kept.
@@ -46,6 +50,7 @@ impl ChannelGroups {
         shared: &mut Shared,
     ) -> Effects {
         self.postponed.remove(&id);
+        self.no_room.remove(&id);
         self.record_announced(id, &announcement);
         // What comes under control is compared with what the process has.
         let key = shared.processes.get(id).and_then(|process| process.key);
@@ -54,11 +59,20 @@ impl ChannelGroups {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {
                     Ok(serial) => self.postpone(id, announcement, PostponedUntil::Proven(serial), shared),
-                    Err(why) => self.refuse(id, &why, shared),
+                    Err(why) => {
+                        if let NotChecked::Manager(_) = &why {
+                            self.no_room.insert(id);
+                        }
+                        self.refuse(id, &why.to_string(), shared)
+                    }
                 }
             }
             Admission::Now => self.take(id, announcement, shared),
             Admission::Never => self.take_none(id, shared),
+            Admission::NoRoom => {
+                self.no_room.insert(id);
+                self.take_none(id, shared)
+            }
             Admission::At(at) => self.postpone(id, announcement, PostponedUntil::Time(at), shared),
         }
     }
@@ -139,8 +153,11 @@ impl ChannelGroups {
         let (now, count) = (io.now(), contexts.len());
         let new = contexts.iter().filter(|context| self.unchanged(id, context).is_none()).count();
         let of_client = self.of_others(Some(id)).filter(|g| processes.client_of(g.process) == Some(client));
-        let fits = of_client.count() + count <= MAX_OF_CLIENT
-            && self.of_others(Some(id)).count() + count <= MAX_GROUPS;
+        let of_others = of_client.count();
+        let kept = self.kept(id, contexts);
+        let fits_client = of_others + count <= MAX_OF_CLIENT && of_others + count + kept <= 2 * MAX_OF_CLIENT;
+        let has_room = self.of_others(Some(id)).count() + count + kept <= MAX_GROUPS;
+        let fits = fits_client && has_room;
         let limit = self.announcement_limits.entry(client).or_insert(RateLimiter::full(ANNOUNCEMENTS));
         if count == 0 || fits && limit.try_take(new as u64, now) {
             return Admission::Now;
@@ -150,9 +167,33 @@ impl ChannelGroups {
         io.metrics.channel_groups.announcements_refused.inc();
         if io.may_log("announcement", Party::Client(client)).is_some() {
             let peer = processes.label(id);
-            warn!(peer, "client announces too many contexts, or too often: process is scheduled by token");
+            if fits_client && !has_room {
+                warn!(peer, "all clients together have {MAX_GROUPS} contexts: process is scheduled by token");
+            } else {
+                warn!(
+                    peer,
+                    "client announces too many contexts, or too often: process is scheduled by token"
+                );
+            }
+        }
+        if fits_client && !has_room {
+            return Admission::NoRoom;
         }
         ready_at.map_or(Admission::Never, |at| Admission::At(at.max(now)))
+    }
+
+    /// How many groups a process keeps under control that are not among these: those of a stopped process.
+    fn kept(&self, id: ProcessId, contexts: &[ContextHandles]) -> usize {
+        if !self.scheduler.is_stopped(id) {
+            return 0;
+        }
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        self.contexts(id).filter(|context| !announced.contains(&handles_of(context))).count()
+    }
+
+    /// Whether a stopped process has groups under control that it announces no longer. They may be gone.
+    pub(crate) fn keeps_unannounced(&self, id: ProcessId) -> bool {
+        self.announced.get(&id).is_some_and(|announced| self.kept(id, announced) > 0)
     }
 
     /// Opens the control descriptors of a process; `None` for descriptors that are none.
@@ -181,8 +222,11 @@ impl ChannelGroups {
         descriptors.into_iter().map(open).collect()
     }
 
-    /// Gives back the groups of a process: it is scheduled by token.
+    /// Gives back the groups of a process: it is scheduled by token. A stopped process keeps them.
     fn take_none(&mut self, id: ProcessId, shared: &mut Shared) -> Effects {
+        if self.scheduler.is_stopped(id) {
+            return Effects::new();
+        }
         self.take_all(id, Vec::new(), Vec::new(), shared)
     }
 
@@ -222,9 +266,8 @@ impl ChannelGroups {
         for descriptor in descriptors.iter().flatten() {
             self.seal_descriptor(*descriptor);
         }
-        let (count, now) = (groups.len(), shared.io.now());
-        let ledger = &mut shared.grants.ledger;
-        let scheduled = self.scheduler.announce(id, (client, class), (groups, &unchanged), ledger, now);
+        let count = groups.len();
+        let scheduled = self.schedule(id, (client, class), (groups, unchanged), shared);
         debug!(process = ?id, groups = count, hardware_scheduled = scheduled, "contexts announced");
         let mut effects = vec![Effect::SchedulingChanged(id)];
         for donor in donors {
@@ -234,6 +277,25 @@ impl ChannelGroups {
             effects.push(Effect::InspectAgain(donor));
         }
         effects
+    }
+
+    /// Schedules a process by these groups, in place of those that it had. The settings of those that are unchanged are known. A stopped
+    /// process keeps those that it had, because leaving them out would enable them.
+    pub(crate) fn schedule(
+        &mut self,
+        id: ProcessId,
+        owner: (ClientId, Class),
+        (mut groups, mut unchanged): (Vec<GroupId>, BTreeSet<GroupId>),
+        shared: &mut Shared,
+    ) -> bool {
+        if self.scheduler.is_stopped(id) {
+            let its = self.of_process(id).map(|(group, _)| group).filter(|group| !groups.contains(group));
+            let kept: Vec<GroupId> = its.filter(|group| self.scheduler.owns(id, *group)).collect();
+            unchanged.extend(&kept);
+            groups.extend(kept);
+        }
+        let now = shared.io.now();
+        self.scheduler.announce(id, owner, (groups, &unchanged), &mut shared.grants.ledger, now)
     }
 
     /// Assigns announced groups to a process that were found at an unhooked process of the same client before: a child had inherited

@@ -6,9 +6,11 @@ use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_sys::memfd;
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What came with an ATTACH or a CONTEXTS. Only the process vouches for it.
+#[derive(Debug)]
 pub(crate) struct Announcement {
     pub(crate) claimed_pid: u32,
     /// The version of the pages that its hook understands.
@@ -37,6 +39,17 @@ pub(crate) enum PostponedUntil {
 }
 
 impl Announcement {
+    /// The same announcement, with copies of its descriptors.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            claimed_pid: self.claimed_pid,
+            page_version: self.page_version,
+            contexts: self.contexts.clone(),
+            descriptors: self.descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?,
+            closer: self.closer.clone(),
+        })
+    }
+
     /// Decodes it. Descriptors that it does not take stay in `fds`.
     pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
         let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());

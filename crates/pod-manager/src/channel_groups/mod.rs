@@ -60,6 +60,8 @@ pub(crate) struct ChannelGroups {
     postponed: HashMap<ProcessId, (Announcement, PostponedUntil)>,
     /// What each process announced last, unless it was refused.
     announced: HashMap<ProcessId, Vec<ContextHandles>>,
+    /// Processes whose last announcement was refused because the manager had no room or no descriptor for it.
+    no_room: HashSet<ProcessId>,
     /// When the groups are checked next.
     next_check: u64,
     /// Until then findings do not count.
@@ -82,6 +84,7 @@ impl ChannelGroups {
             announcement_limits: HashMap::new(),
             postponed: HashMap::new(),
             announced: HashMap::new(),
+            no_room: HashSet::new(),
             next_check: 0,
             unchecked_until: 0,
             last: 0,
@@ -143,6 +146,11 @@ impl ChannelGroups {
     /// Whether an announcement of a process waits.
     pub(crate) fn is_postponed(&self, id: ProcessId) -> bool {
         self.postponed.contains_key(&id)
+    }
+
+    /// Whether the last announcement of a process was refused for a reason of the manager or the node.
+    pub(crate) fn has_no_room(&self, id: ProcessId) -> bool {
+        self.no_room.contains(&id)
     }
 
     /// Withdraws the postponed announcement of a process that is scheduled from outside from here on.
@@ -278,6 +286,7 @@ impl ChannelGroups {
     /// Forgets all groups of a process that has ended: the driver has freed them.
     pub(crate) fn forget_process(&mut self, id: ProcessId) -> Effects {
         self.announced.remove(&id);
+        self.no_room.remove(&id);
         let its: Vec<GroupId> = self.of_process(id).map(|(group, _)| group).collect();
         its.into_iter().filter_map(|group| self.forget_group(group)).collect()
     }
@@ -291,6 +300,7 @@ impl ChannelGroups {
     /// Releases the groups of a process that has left, or that attaches anew.
     pub(crate) fn release(&mut self, id: ProcessId, shared: &mut Shared) {
         self.announced.remove(&id);
+        self.no_room.remove(&id);
         self.release_groups(id, shared);
     }
 

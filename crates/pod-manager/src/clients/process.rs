@@ -24,7 +24,8 @@ pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
 /// A process, or a connection of the old protocol, which counts as one.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// It runs without the hook, and its groups were found from outside. It has neither connections nor pages.
+    /// It runs without the hook, and its groups were found from outside; or it is scheduled as such a process. It has no pages then unless it is
+    /// [misannounced](Self::misannounced). A process whose token channel was closed while it was stopped may keep its memory channel.
     pub(crate) unhooked: bool,
     /// It has attached and has other channel groups than it announced. It is scheduled as a process without the hook: its announcements are
     /// only compared, and the activity that it reports does not count.

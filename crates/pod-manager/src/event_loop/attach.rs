@@ -179,11 +179,15 @@ impl EventLoop {
         let Some(process) = self.shared.processes.get_mut(id) else { return };
         if channel == Channel::Token {
             // From here on its hook announces its groups. Those that it announces stay as they are; its new page does not show that yet.
+            // The groups of a process that was scheduled from outside after it had attached before stay under control until it has announced
+            // them. Otherwise it could attach and detach without end.
+            let has_attached = process.key.is_some_and(|key| self.unhooked.has_attached_before(key));
+            process.misannounced |= process.unhooked && has_attached;
             process.unhooked = process.misannounced;
         }
         let before = process.channel_mut(channel).replace(connection);
         if before.is_some() && channel == Channel::Token {
-            if !self.consequences.is_stopped(id) {
+            if !self.keeps_groups(id) {
                 self.channel_groups.release(id, &mut self.shared);
             }
             self.end_token_channel(id);

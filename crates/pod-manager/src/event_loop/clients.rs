@@ -156,6 +156,8 @@ impl EventLoop {
             let effects = self.channel_groups.forget_process(id);
             self.carry_out(effects);
         }
+        let key = self.shared.processes.get(id).and_then(|process| process.key);
+        key.into_iter().for_each(|key| self.unhooked.forget_process(key));
         self.forget_process(id, "ended");
     }
 

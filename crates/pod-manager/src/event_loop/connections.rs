@@ -1,6 +1,7 @@
 //! Connections: accepted, read and closed.
 
 use super::EventLoop;
+use crate::clients::Process;
 use crate::connections::{
     Accepted, Connection, ConnectionId, Connections, Incoming, Listener, ReadyConnections, Reason, Role,
 };
@@ -219,8 +220,13 @@ impl EventLoop {
             return;
         }
         let is_disconnected = process.connections().next().is_none();
-        // Another process of its pod may have closed the sockets of a stopped process, which is scheduled from outside from here on.
-        let is_kept = self.consequences.is_stopped(id) && process.pidfd.is_some();
+        // It is scheduled from outside from here on.
+        let (key, can_be_kept) = (process.key, process.pidfd.is_some());
+        let is_kept = can_be_kept && self.keeps_groups(id);
+        if channel == Channel::Token {
+            key.into_iter().for_each(|key| self.unhooked.detached(key));
+        }
+        let Some(process) = self.shared.processes.get_mut(id) else { return };
         if channel == Channel::Token {
             if is_kept {
                 process.unhooked = true;
@@ -236,19 +242,26 @@ impl EventLoop {
         }
     }
 
-    /// The token channel of a process has closed: its grant ends. Its groups are released before, unless it is stopped.
+    /// Whether the groups of a process stay under control when its connection closes. Another process of its pod may have closed the sockets
+    /// of a stopped process. One that is scheduled from outside could otherwise attach and detach without end.
+    pub(super) fn keeps_groups(&self, id: ProcessId) -> bool {
+        let is_outside = |process: &Process| process.misannounced;
+        self.consequences.is_stopped(id) || self.shared.processes.get(id).is_some_and(is_outside)
+    }
+
+    /// The token channel of a process has closed: its grant ends. Its groups are released before, unless they are kept.
     pub(super) fn end_token_channel(&mut self, id: ProcessId) {
         let Some(process) = self.shared.processes.get_mut(id) else { return };
         process.close_token_channel();
         let client = process.client;
         self.stream_gates.process_changed(id);
-        let is_stopped = self.consequences.is_stopped(id);
-        if is_stopped && self.channel_groups.is_hardware_scheduled(id) {
+        let is_kept = self.keeps_groups(id);
+        if is_kept && self.channel_groups.is_hardware_scheduled(id) {
             return;
         }
         self.shared.grants.ledger.process_gone(id, self.shared.io.now());
-        if is_stopped {
-            // For the time after the stop. Its client is known, or the stop would have ended.
+        if is_kept {
+            // For a token. Its client is known, or the process would have been expelled.
             let _ = self.shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
         }
     }

@@ -22,6 +22,8 @@ use tracing::info;
 /// How long a group may be unannounced without a report of the hook: a group exists before its ioctl returns to the hook, and the hook
 /// withdraws its report when it has sent the announcement, which the manager may not have read yet.
 const UNANNOUNCED_FOR_NS: u64 = 250_000_000;
+/// How long a suspicion outlasts the connection of its process.
+const SUSPECTED_FOR_NS: u64 = 10_000_000_000;
 /// The first and the longest time for which a process is scheduled from outside after it had unannounced groups. A process could otherwise
 /// have them for half a second again and again.
 const OUTSIDE_FOR: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
@@ -33,6 +35,13 @@ const FORGOTTEN_AFTER_NS: u64 = 64_000_000_000;
 pub(super) struct Suspicion {
     since: u64,
     groups: HashSet<(u32, u32)>,
+}
+
+impl Suspicion {
+    /// Whether it counts although its process has detached: it may attach again for a moment.
+    pub(super) fn is_recent(&self, now: u64) -> bool {
+        now.saturating_sub(self.since) < SUSPECTED_FOR_NS
+    }
 }
 
 impl Unhooked {
@@ -69,7 +78,8 @@ impl Unhooked {
         let Some(process) = shared.processes.get(id) else { return };
         let client = process.client;
         // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
-        let is_excused = process.has_unannounced_groups() || groups.is_postponed(id);
+        let is_excused =
+            process.has_unannounced_groups() || groups.is_postponed(id) || groups.has_no_room(id);
         if !is_excused {
             if result.is_err() {
                 self.overfull.insert(key);
@@ -128,7 +138,7 @@ impl Unhooked {
         }
         (process.misannounced, process.unhooked) = (false, false);
         // What was found may be some seconds old.
-        self.inspect_next.insert(key);
+        self.inspect_next(key);
         Some(id)
     }
 

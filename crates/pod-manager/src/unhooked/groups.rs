@@ -78,7 +78,7 @@ impl Unhooked {
         }
         let descriptor = groups.add_descriptor(locks.control_of(pid, pidfd), None);
         let opened = vec![(descriptor, vec![handles])];
-        schedule(id, (client, class), opened, &BTreeSet::new(), groups, shared);
+        schedule(id, (client, class), opened, BTreeSet::new(), groups, shared);
         let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
         let reason = obstacle.kind.label();
         warn!(client, peer, reason, "process is scheduled by the driver's lock: {obstacle}");
@@ -132,17 +132,20 @@ fn announce(
     let added = shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
     let contexts: Vec<ContextHandles> =
         descriptors.iter().flat_map(|descriptor| descriptor.contexts.clone()).collect();
-    let admitted = added.is_ok() && groups.admit(id, &contexts, shared) == Admission::Now;
+    let admission = if added.is_ok() { groups.admit(id, &contexts, shared) } else { Admission::Never };
     let unchanged: BTreeSet<GroupId> =
         contexts.iter().filter_map(|context| groups.unchanged(id, context)).collect();
-    let opened = if admitted {
+    let opened = if admission == Admission::Now {
         open(id, descriptors, groups, shared)
     } else {
         shared.io.closer.close(descriptors);
-        Err(ObstacleKind::TooMany.because("its pod has too many channel groups, or new ones too often"))
+        Err(ObstacleKind::TooMany.because(match admission {
+            Admission::NoRoom => "the pods of the GPU have too many channel groups",
+            _ => "its pod has too many channel groups, or new ones too often",
+        }))
     };
     let (opened, result) = opened.map_or_else(|why| (Vec::new(), Err(why)), |opened| (opened, Ok(())));
-    schedule(id, (client, class), opened, &unchanged, groups, shared);
+    schedule(id, (client, class), opened, unchanged, groups, shared);
     result
 }
 
@@ -151,7 +154,7 @@ fn schedule(
     id: ProcessId,
     owner: (ClientId, Class),
     opened: Opened,
-    unchanged: &BTreeSet<GroupId>,
+    unchanged: BTreeSet<GroupId>,
     groups: &mut ChannelGroups,
     shared: &mut Shared,
 ) {
@@ -161,8 +164,7 @@ fn schedule(
         added.extend(contexts.into_iter().map(|context| groups.add(id, pid, descriptor, context)));
         groups.seal_descriptor(descriptor);
     }
-    let (ledger, now) = (&mut shared.grants.ledger, shared.io.now());
-    groups.scheduler.announce(id, owner, (added, unchanged), ledger, now);
+    groups.schedule(id, owner, (added, unchanged), shared);
 }
 
 /// Opens all control descriptors of a process, or none.

@@ -17,6 +17,7 @@ use crate::unhooked::scanning::{
     DriverLocks, GrantPageMapping, Obstacle, ObstacleKind, ProcessKey, ScanRequest, ScanResult, Scope,
     UnhookedScanner,
 };
+use crate::violations::Consequences;
 use sluice_core::ClientId;
 use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,6 +32,9 @@ const POSTPONED_NS: u64 = 2_000_000;
 const POSTPONED_AT_MOST_NS: u64 = 50_000_000;
 /// One search in so many reads all processes of the node: one a second. The others look at processes with a changed number of descriptors.
 const COMPLETE_EVERY: u64 = 4;
+
+/// The most processes that are noted for later searches: a search may take long, and a tenant may start processes meanwhile.
+const MOST_KEPT: usize = 4096;
 
 /// The state of the search, and the processes whose groups could not be taken under control.
 #[derive(Default)]
@@ -56,6 +60,8 @@ pub(crate) struct Unhooked {
     inspect_again: HashSet<ProcessKey>,
     /// The same, by the next search.
     inspect_next: HashSet<ProcessKey>,
+    /// Processes that have attached and have closed that connection.
+    attached_before: HashSet<ProcessKey>,
     /// Processes that are not scheduled, and why.
     unscheduled: BTreeMap<ProcessKey, (ClientId, ObstacleKind)>,
     /// Ownership checks requested so far.
@@ -91,7 +97,8 @@ impl Unhooked {
             self.postponed_until = None;
             let scope = scope(shared);
             let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
-            self.suspected.retain(|key, _| attached.contains(key));
+            let is_recent = |suspicion: &attached::Suspicion| suspicion.is_recent(now);
+            self.suspected.retain(|key, suspicion| attached.contains(key) || is_recent(suspicion));
             self.other_pages.retain(|key, _| attached.contains(key));
             self.overfull.retain(|key| attached.contains(key));
             self.outside.retain(|key, _| shared.processes.find(*key).is_some());
@@ -108,13 +115,36 @@ impl Unhooked {
 
     /// Has a process inspected at once.
     pub(crate) fn inspect_again(&mut self, key: ProcessKey, now: u64) {
-        self.inspect_again.insert(key);
-        self.next_search = now;
+        if self.search.is_some() && self.inspect_again.len() < MOST_KEPT {
+            self.inspect_again.insert(key);
+            self.next_search = now;
+        }
     }
 
     /// Has a process inspected by the next search: it has announced its groups anew.
     pub(crate) fn inspect_next(&mut self, key: ProcessKey) {
-        self.inspect_next.insert(key);
+        if self.search.is_some() && self.inspect_next.len() < MOST_KEPT {
+            self.inspect_next.insert(key);
+        }
+    }
+
+    /// A process has ended.
+    pub(crate) fn forget_process(&mut self, key: ProcessKey) {
+        self.inspect_next.remove(&key);
+        self.inspect_again.remove(&key);
+        self.attached_before.remove(&key);
+    }
+
+    /// A process has closed the connection by which it had attached.
+    pub(crate) fn detached(&mut self, key: ProcessKey) {
+        if self.search.is_some() && self.attached_before.len() < MOST_KEPT {
+            self.attached_before.insert(key);
+        }
+    }
+
+    /// Whether a process has attached before.
+    pub(crate) fn has_attached_before(&self, key: ProcessKey) -> bool {
+        self.attached_before.contains(&key)
     }
 
     /// Applies the result of a search.
@@ -122,6 +152,7 @@ impl Unhooked {
         &mut self,
         result: ScanResult,
         groups: &mut ChannelGroups,
+        consequences: &Consequences,
         shared: &mut Shared,
     ) -> Effects {
         let mut effects = Effects::new();
@@ -130,6 +161,8 @@ impl Unhooked {
         self.next_search = shared.io.now().saturating_add(pause);
         if let Some(candidates) = result.candidates {
             self.unscheduled.retain(|key, _| candidates.contains(key));
+            let is_known = |key: &ProcessKey| shared.processes.find(*key).is_some();
+            self.attached_before.retain(|key| candidates.contains(key) || is_known(key));
         }
         for key in result.other_page {
             self.record_other_page(key, shared);
@@ -153,6 +186,14 @@ impl Unhooked {
                 continue;
             }
             let is_known = process.is_some();
+            // What is found at a stopped process is controlled too, and nothing is released: another process may have made groups on its
+            // file, or have closed its descriptors. Its threads may stand in the driver, so it is not locked.
+            if shared.processes.find(found.key).is_some_and(|id| consequences.is_stopped(id)) {
+                if let Ok(descriptors) = result {
+                    let _ = self.take_groups(client, found, descriptors, groups, shared, &mut effects);
+                }
+                continue;
+            }
             if let Some(id) = self.end_misannounced(found.key, &result, groups, shared) {
                 shared.io.closer.close(result);
                 self.unscheduled.remove(&found.key);
@@ -276,3 +317,6 @@ fn is_named(client: ClientId, shared: &Shared) -> bool {
         .get(client)
         .is_some_and(|client| !client.removed && client.definition.key.pod_uid().is_none())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use crate::io::Closer;
 use crate::shared::Shared;
 use sluice_core::ProcessId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// The clients of the driver that a process has announced as its own.
@@ -42,6 +43,17 @@ pub(crate) struct OwnershipProof {
     pub(crate) owns: Result<bool, Obstacle>,
 }
 
+/// Why an ownership check was not requested.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotChecked {
+    /// The announcement is incomplete, or its process is not visible.
+    #[error("{0}")]
+    Announcement(&'static str),
+    /// The manager cannot copy a descriptor.
+    #[error("a descriptor of the announcement cannot be copied: {0}")]
+    Manager(io::Error),
+}
+
 impl Unhooked {
     /// Whether an announcement is checked from outside before it counts. Groups that the process has already were checked before.
     pub(crate) fn must_prove(
@@ -61,11 +73,12 @@ impl Unhooked {
         id: ProcessId,
         announcement: &Announcement,
         shared: &Shared,
-    ) -> Result<u64, String> {
-        let process = shared.processes.get(id).ok_or("there is no such process")?;
+    ) -> Result<u64, NotChecked> {
+        let missing = NotChecked::Announcement;
+        let process = shared.processes.get(id).ok_or(missing("there is no such process"))?;
         let visible = process.key.zip(process.pidfd.as_ref());
-        let (key, pidfd) = visible.ok_or("the process is not visible from here")?;
-        let copy = |fd: &OwnedFd| fd.try_clone().map_err(|why| why.to_string());
+        let (key, pidfd) = visible.ok_or(missing("the process is not visible from here"))?;
+        let copy = |fd: &OwnedFd| fd.try_clone().map_err(NotChecked::Manager);
         let (pod, closer) = (pod_of(id, shared).unwrap_or_default().to_owned(), shared.io.closer.clone());
         let mut check = OwnershipCheck { key, pod, pidfd: copy(pidfd)?, descriptors: Vec::new(), closer };
         let mut clients: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -74,7 +87,7 @@ impl Unhooked {
         }
         for (index, clients) in clients {
             let sent = announcement.descriptors.get(index as usize);
-            let sent = copy(sent.ok_or("a context is on a descriptor that was not sent")?)?;
+            let sent = copy(sent.ok_or(missing("a context is on a descriptor that was not sent"))?)?;
             check.descriptors.push((sent, clients.into_iter().collect()));
         }
         self.checks += 1;

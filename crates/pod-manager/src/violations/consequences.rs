@@ -5,8 +5,8 @@
 use super::ViolationKind;
 use super::policy::{Consequence, ViolationPolicy};
 use super::stopped_threads::StoppedThreads;
-use crate::channel_groups::{ChannelGroups, Checks, GroupFinding};
-use crate::clients::Processes;
+use crate::channel_groups::{Announcement, ChannelGroups, Checks, GroupFinding};
+use crate::clients::{Process, Processes};
 use crate::message::Remote;
 use crate::shared::Shared;
 use sluice_core::{ClientId, ProcessId};
@@ -21,6 +21,9 @@ const ONE_CHECK_NS: u64 = 200_000_000;
 const FIRST_STOP_NS: u64 = 10_000_000_000;
 const LONGEST_STOP_NS: u64 = 600_000_000_000;
 
+/// How often the groups of a process are disabled that it announces no longer while it is stopped. Those that are gone are forgotten then.
+const DISABLED_EVERY_NS: u64 = 2_000_000_000;
+
 /// A process by its number and start time; by its id if they are unknown.
 type Violator = Result<(i32, u64), ProcessId>;
 
@@ -30,6 +33,10 @@ struct Stop {
     until: u64,
     /// `None`: only its groups are disabled.
     threads: Option<StoppedThreads>,
+    /// What was announced last on its connection meanwhile.
+    announcement: Option<Announcement>,
+    /// When its groups are disabled anew if it announces some of them no longer.
+    next_disable: u64,
 }
 
 /// The policy, and the processes that are stopped by it.
@@ -76,7 +83,8 @@ impl Consequences {
         let duration = FIRST_STOP_NS.saturating_mul(1 << (*times).min(10)).min(LONGEST_STOP_NS);
         *times += 1;
         let threads = self.stop_threads(id, shared);
-        self.stopped.insert(id, Stop { until: now.saturating_add(duration), threads });
+        let (until, next_disable) = (now.saturating_add(duration), now.saturating_add(DISABLED_EVERY_NS));
+        self.stopped.insert(id, Stop { until, threads, announcement: None, next_disable });
         let what = format!("{what}; the process is stopped for {} s", duration / 1_000_000_000);
         shared.record(client, pid, (*kind, &what), consequence);
     }
@@ -132,26 +140,46 @@ impl Consequences {
         groups.scheduler.stop_process(id, &mut shared.grants.ledger, now);
     }
 
-    /// When the next process is to be released.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.stopped.values().map(|stop| stop.until).min()
+    /// Keeps what a process announces while it is stopped, for the end of the stop.
+    pub(crate) fn keep_announcement(&mut self, id: ProcessId, announcement: &Announcement) {
+        if let Some(stop) = self.stopped.get_mut(&id) {
+            // Without descriptors for copies the process keeps all its groups.
+            stop.announcement = announcement.try_clone().ok();
+        }
     }
 
-    /// Releases the processes whose time is over, and those of clients that have become latency-critical.
-    pub(crate) fn release_due(&mut self, groups: &mut ChannelGroups, shared: &mut Shared) {
+    /// When the next process is to be released, or its groups are to be disabled anew.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        let next = |stop: &Stop| {
+            if stop.announcement.is_some() { stop.until.min(stop.next_disable) } else { stop.until }
+        };
+        self.stopped.values().map(next).min()
+    }
+
+    /// Releases the processes whose time is over, and those of clients that have become latency-critical. Returns what they have announced
+    /// last meanwhile.
+    pub(crate) fn release_due(
+        &mut self,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) -> Vec<(ProcessId, Announcement)> {
+        let mut announcements = Vec::new();
         let now = shared.io.now();
         let is_critical = |id: &ProcessId| {
             let class = shared.processes.client_of(*id).and_then(|client| shared.clients.class(client));
             class.is_some_and(|class| class.is_latency_critical())
         };
-        for (id, _) in self.stopped.extract_if(.., |id, stop| stop.until <= now || is_critical(id)) {
+        for (id, stop) in self.stopped.extract_if(.., |id, stop| stop.until <= now || is_critical(id)) {
             groups.scheduler.resume_process(id);
             let client = shared.processes.client_of(id);
             if let Some(dropped) = shared.io.may_log("stop", client.into()) {
                 let (client, peer) = (shared.clients.name_or_removed(client), shared.processes.label(id));
                 info!(client, peer, dropped, "the stopped process is released");
             }
+            let is_attached = shared.processes.get(id).is_some_and(Process::is_attached);
+            announcements.extend(stop.announcement.filter(|_| is_attached).map(|announced| (id, announced)));
         }
+        announcements
     }
 
     /// Whether a process is stopped.
@@ -159,11 +187,15 @@ impl Consequences {
         self.stopped.contains_key(&id)
     }
 
-    /// Stops the processes again whose groups were announced anew.
-    pub(crate) fn stop_again(&self, groups: &mut ChannelGroups, shared: &mut Shared) {
+    /// Stops the processes again whose groups were announced anew, and from time to time those that announce some of theirs no longer.
+    pub(crate) fn stop_again(&mut self, groups: &mut ChannelGroups, shared: &mut Shared) {
         let now = shared.io.now();
-        for id in self.stopped.keys() {
-            if !groups.scheduler.is_stopped(*id) {
+        for (id, stop) in &mut self.stopped {
+            let is_due = now >= stop.next_disable;
+            if is_due {
+                stop.next_disable = now.saturating_add(DISABLED_EVERY_NS);
+            }
+            if !groups.scheduler.is_stopped(*id) || is_due && groups.keeps_unannounced(*id) {
                 groups.scheduler.stop_process(*id, &mut shared.grants.ledger, now);
             }
         }

@@ -127,6 +127,11 @@ impl FakeDriver {
         self.0.0.lock().unwrap().runs_while_disabled.insert(group, 0);
     }
 
+    /// From now on a disabled group stands again.
+    pub fn stand_while_disabled(&self, group: u32) {
+        self.0.0.lock().unwrap().runs_while_disabled.remove(&group);
+    }
+
     fn switches(&self, group: u32) -> u32 {
         let mut state = self.0.0.lock().unwrap();
         state.runs_while_disabled.get_mut(&group).map_or(0, |count| {

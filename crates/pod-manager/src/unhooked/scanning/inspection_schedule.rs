@@ -87,7 +87,8 @@ impl InspectionSchedule {
         });
         if std::mem::replace(&mut state.is_attached, is_attached) != is_attached {
             state.delay = Backoff::new(first, longest);
-            state.due = state.due.min(now.saturating_add(grace));
+            // A process that has attached once has no further time to attach.
+            state.due = state.due.min(now);
         }
         if state.descriptors != descriptors {
             state.descriptors = descriptors.to_vec();

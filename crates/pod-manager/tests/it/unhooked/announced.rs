@@ -115,3 +115,39 @@ fn announcement_of_groups_that_the_process_does_not_own_is_refused() {
     let (unchecked, _sent) = node.announce(unchecked, 11);
     assert_eq!((refused(), unchecked.page().deadline_ns()), (3.0, UNLIMITED));
 }
+
+/// Each attachment would otherwise give it the time in which a hook announces its groups.
+#[test]
+fn process_that_attaches_and_detaches_again_and_again_stays_within_its_quanta() {
+    for (attached_ms, detached_ms) in [(300, 440), (10, 240), (10, 10), (260, 240), (240, 250)] {
+        let node = Harness::new();
+        let (_other, _descriptor) = node.hooked(2, 2);
+        let mut process = node.world.peers.process_of(&uid(1));
+        process.pid = 500;
+        node.discovery.map_hook(500);
+        let _raw = node.discovery.add_process(500, &uid(1), &[1]);
+        let mut disabled = 0;
+        let pass = |disabled: &mut u64, ms: u64| {
+            for _ in 0..ms / 10 {
+                node.world.advance(10 * MS);
+                quiet(&node.world);
+                *disabled += u64::from(!node.group(1).0) * 10;
+            }
+        };
+        pass(&mut disabled, 4000);
+        let (mut passed, before) = (0, disabled);
+        while passed < 6000 {
+            let hook = Hook::attach_with(&node.world.socket(), &process, "unknown", 0, (&[], &[])).unwrap();
+            pass(&mut disabled, attached_ms);
+            drop(hook);
+            quiet(&node.world);
+            pass(&mut disabled, detached_ms);
+            passed += attached_ms + detached_ms;
+        }
+        let disabled = disabled - before;
+        assert!(
+            disabled >= passed / 3,
+            "{attached_ms} and {detached_ms}: disabled for {disabled} of {passed} ms"
+        );
+    }
+}

@@ -2,12 +2,14 @@
 
 use super::harness::Harness;
 use crate::support::MS;
-use crate::support::agent::uid;
-use crate::support::driver::context;
+use crate::support::agent::{pod, uid};
+use crate::support::driver::{Descriptor, context};
 use crate::support::group_processes::quiet;
+use crate::support::hook::Hook;
 use crate::support::until;
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
+use sluice_proto::control::Client;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -223,4 +225,40 @@ fn disabled_group_that_runs_and_a_changed_time_slice_are_violations() {
         node.violations(1, "stopped_group_ran") >= 1.0
     });
     assert_eq!(node.violations(2, "stopped_group_ran"), 0.0);
+}
+
+/// Attaches a process with this many groups from this one on, which the search finds too.
+fn with_groups(node: &Harness, n: usize, first: u32, count: u32) -> impl Sized + use<> {
+    let groups: Vec<u32> = (first..first + count).collect();
+    let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
+    let (process, descriptor) = (node.world.peers.process_of(&uid(n)), Descriptor::new());
+    let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
+    let hook = Hook::attach_with(&node.world.socket(), &process, "unknown", 0, announced).unwrap();
+    let found = node.discovery.add_process(process.pid, &uid(n), &groups);
+    (hook, descriptor, found)
+}
+
+#[test]
+fn announcement_for_which_the_manager_has_no_room_is_no_violation() {
+    let pods: Vec<_> = (1..=17).map(|n| Client { quota_ppm: 50_000, ..pod(&uid(n)) }).collect();
+    let node = Harness::with(&pods);
+    let full: Vec<_> = (1..=16).zip(1..).map(|(n, first)| with_groups(&node, n, 1000 * first, 64)).collect();
+    node.wait_for_ownership_checks();
+    let _last = with_groups(&node, 17, 1, 1);
+    pass(&node, 5000);
+    assert!(node.world.metric("sluice_announcements_refused_total").unwrap() >= 1.0);
+    assert_eq!(node.violations(17, "unannounced_groups"), 0.0);
+    drop(full);
+}
+
+#[test]
+fn announcement_beyond_the_groups_of_a_client_is_a_violation() {
+    let node = Harness::new();
+    let _first = with_groups(&node, 1, 1000, 40);
+    node.wait_for_ownership_checks();
+    let _second = with_groups(&node, 1, 2000, 25);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "unannounced_groups") == 1.0
+    });
 }

@@ -42,12 +42,22 @@ impl Harness {
         Self::with_config(clients, |config| config.violation_policy = policy)
     }
 
-    fn with_config(clients: &[Client], change: impl FnOnce(&mut Config)) -> Self {
+    /// As [`Self::with_policy`], without a search for processes without the hook.
+    pub(crate) fn without_search(clients: &[Client], policy: ViolationPolicy) -> Self {
+        Self::start(clients, World::for_agent(|config| config.violation_policy = policy))
+    }
+
+    /// As [`Self::with`], with this change of the configuration.
+    pub(crate) fn with_config(clients: &[Client], change: impl FnOnce(&mut Config)) -> Self {
         let mut world = World::for_agent(change);
         world.stop();
-        let discovery = FakeDiscovery::default();
-        world.discovery = Some(discovery.clone());
+        world.discovery = Some(FakeDiscovery::default());
         world.start();
+        Self::start(clients, world)
+    }
+
+    fn start(clients: &[Client], world: World) -> Self {
+        let discovery = world.discovery.clone().unwrap_or_default();
         let mut agent = Agent::connect(&world);
         agent.set(clients);
         Self { world, discovery, agent }

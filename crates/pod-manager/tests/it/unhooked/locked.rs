@@ -4,6 +4,7 @@ use super::harness::Harness;
 use crate::support::agent::{pod, uid};
 use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
+use sluice_pod_manager::ViolationPolicy;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::path::{Path, PathBuf};
 
@@ -47,4 +48,43 @@ fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() 
     let log = log();
     assert!(log.starts_with("hold --locks\n") && !log.contains("501"), "{log}");
     node.world.start();
+}
+
+/// Its threads may stand under ptrace, so that the lock would wait for them.
+#[test]
+fn stopped_process_is_not_locked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = lock_helper(folder.path());
+    let log = || std::fs::read_to_string(&log).unwrap_or_default();
+    let node = Harness::with_config(&[pod(&uid(1)), pod(&uid(2))], |config| {
+        config.lock_program = Some(program);
+        config.violation_policy = ViolationPolicy::Stop;
+    });
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let (_other, _its) = node.hooked(2, 2);
+    let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
+    // It starts the helper.
+    node.discovery.add_uncontrollable(500, &uid(2), ObstacleKind::TooMany);
+    let pass = |ms: u64| {
+        for _ in 0..ms / 10 {
+            node.world.clock.advance(10 * MS);
+            quiet(&node.world);
+        }
+    };
+    until("the lock can be used", || {
+        pass(100);
+        log().contains("lock 500 1000")
+    });
+    node.world.driver.run_while_disabled(1);
+    until("the process is stopped", || {
+        pass(100);
+        node.metric("sluice_stopped_processes", 1, "") == 1.0
+    });
+    let pid = hook.process.pid;
+    drop(hook);
+    node.discovery.open_descriptor(pid);
+    node.discovery.set_uncontrollable(pid, ObstacleKind::TooMany);
+    pass(5000);
+    assert!(!node.group(1).0);
+    assert!(!log().contains(&format!("lock {pid}")), "{}", log());
 }

@@ -7,7 +7,10 @@ use crate::support::driver::{Descriptor, context};
 use crate::support::group_processes::quiet;
 use crate::support::hook::Hook;
 use crate::support::until;
+use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::ViolationPolicy;
+use sluice_pod_manager::channel_groups::ControlFailure;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 use std::os::fd::AsFd;
 
 /// A node on which the process of pod 1 was just stopped, that process, and a busy one of pod 2.
@@ -21,7 +24,14 @@ struct Stopped {
 
 impl Stopped {
     fn new() -> Self {
-        let node = Harness::with_policy(&[pod(&uid(1)), pod(&uid(2))], ViolationPolicy::Stop);
+        Self::on(Harness::with_policy(&[pod(&uid(1)), pod(&uid(2))], ViolationPolicy::Stop))
+    }
+
+    fn without_search() -> Self {
+        Self::on(Harness::without_search(&[pod(&uid(1)), pod(&uid(2))], ViolationPolicy::Stop))
+    }
+
+    fn on(node: Harness) -> Self {
         let (hook, descriptor) = node.hooked(1, 1);
         let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
         let _other = node.hooked(2, 2);
@@ -53,10 +63,29 @@ impl Stopped {
 
     /// Lets this time pass, in which the group must not be enabled.
     fn expect_disabled_for(&self, ms: u64) {
+        self.expect_all_disabled_for(&[1], ms);
+    }
+
+    /// The same for these groups.
+    fn expect_all_disabled_for(&self, groups: &[u32], ms: u64) {
         for passed in 0..ms / 10 {
             self.pass(10);
-            assert!(!self.node.group(1).0, "enabled after {} ms", passed * 10);
+            for group in groups {
+                assert!(!self.node.group(*group).0, "{group} is enabled after {} ms", passed * 10);
+            }
         }
+    }
+
+    /// The search finds these groups from now on.
+    fn set_groups(&self, hook: &Hook, groups: &[u32]) {
+        self.node.discovery.set_groups(hook.process.pid, groups);
+    }
+
+    fn wait_for_its_end(&self) {
+        until("the stop is over", || {
+            self.pass(10);
+            self.count() == 0.0
+        });
     }
 
     fn attach_again(&self, of: &Hook, contexts: &[u32]) -> Hook {
@@ -102,10 +131,96 @@ fn stop_ends_with_the_process() {
     let hook = stopped.hook.take().unwrap();
     stopped.node.discovery.end_process(hook.process.pid);
     hook.process.die();
-    until("it is forgotten", || {
-        stopped.pass(10);
-        stopped.count() == 0.0
-    });
+    stopped.pass(1000);
+    assert_eq!(stopped.count(), 0.0, "a stop takes 10 s otherwise");
+}
+
+/// The threads of these processes cannot be stopped, so they run on.
+#[test]
+fn groups_that_a_stopped_process_makes_are_disabled_too_and_shared_by_quanta_after_the_stop() {
+    for mut stopped in [Stopped::without_search(), Stopped::new()] {
+        let mut hook = stopped.hook.take().unwrap();
+        hook.token.announce(&[context(11)], &[stopped.descriptor.sent.as_fd()]);
+        stopped.pass(50);
+        stopped.expect_all_disabled_for(&[1, 11], 2000);
+        let hook = stopped.attach_again(&hook, &[12]);
+        hook.becomes(true, stopped.node.world.clock.now());
+        stopped.pass(50);
+        stopped.expect_all_disabled_for(&[1, 11, 12], 2000);
+        stopped.node.world.driver.stand_while_disabled(1);
+        stopped.set_groups(&hook, &[12]);
+        stopped.wait_for_its_end();
+        stopped.pass(1000);
+        assert!([1, 11].iter().all(|group| stopped.node.group(*group).0), "they are announced no longer");
+        let enabled = stopped.node.enabled_ms([12, 2]);
+        assert!(enabled.iter().all(|ms| (4000..=6000).contains(ms)), "{enabled:?}");
+    }
+}
+
+#[test]
+fn process_that_announced_nothing_during_its_stop_is_token_scheduled_afterwards() {
+    let mut stopped = Stopped::without_search();
+    let mut hook = stopped.hook.take().unwrap();
+    hook.token.announce(&[], &[]);
+    stopped.expect_disabled_for(2000);
+    stopped.node.world.driver.stand_while_disabled(1);
+    stopped.wait_for_its_end();
+    stopped.pass(1000);
+    assert!(stopped.node.group(1).0, "nothing would enable it");
+    assert_ne!(hook.page().deadline_ns(), UNLIMITED);
+}
+
+#[test]
+fn groups_that_a_stopped_process_has_destroyed_leave_room_for_new_ones() {
+    let mut stopped = Stopped::without_search();
+    let mut hook = stopped.hook.take().unwrap();
+    stopped.node.world.driver.stand_while_disabled(1);
+    let mut announce = |groups: std::ops::Range<u32>| {
+        let contexts: Vec<_> = groups.map(context).collect();
+        hook.token.announce(&contexts, &[stopped.descriptor.sent.as_fd()]);
+        stopped.pass(100);
+    };
+    announce(100..164);
+    stopped.expect_all_disabled_for(&[1, 100, 163], 100);
+    announce(100..163);
+    for group in (100..164).chain([1]) {
+        stopped.node.world.driver.fail(group, Some(ControlFailure::Gone));
+    }
+    stopped.pass(7000);
+    announce(200..264);
+    stopped.expect_all_disabled_for(&[200, 263], 1000);
+    assert_eq!(stopped.count(), 1.0);
+}
+
+/// A process that shares the stopped one's file makes groups without end, or closes its descriptors.
+#[test]
+fn search_results_release_no_group_of_a_stopped_process() {
+    let results: [fn(&Stopped, i32); 4] = [
+        |stopped, pid| stopped.node.discovery.set_uncontrollable(pid, ObstacleKind::TooMany),
+        |stopped, pid| stopped.node.discovery.set_uncontrollable(pid, ObstacleKind::NoGroups),
+        |stopped, pid| stopped.node.discovery.set_groups(pid, &[]),
+        |stopped, pid| stopped.node.discovery.set_groups(pid, &(100..200).collect::<Vec<_>>()),
+    ];
+    for find in results {
+        let mut stopped = Stopped::new();
+        let pid = stopped.hook.take().unwrap().process.pid;
+        stopped.pass(100);
+        stopped.node.discovery.open_descriptor(pid);
+        find(&stopped, pid);
+        stopped.node.discovery.take_inspected();
+        stopped.expect_disabled_for(5000);
+        assert!(stopped.node.discovery.take_inspected().contains(&pid));
+    }
+}
+
+#[test]
+fn groups_that_are_found_at_a_stopped_process_are_disabled_too() {
+    let mut stopped = Stopped::new();
+    let pid = stopped.hook.take().unwrap().process.pid;
+    stopped.node.discovery.open_descriptor(pid);
+    stopped.node.discovery.set_groups(pid, &[11]);
+    stopped.pass(1000);
+    stopped.expect_all_disabled_for(&[1, 11], 3000);
 }
 
 /// Otherwise each finding would be the first one of a process.
