@@ -5,6 +5,7 @@
 
 mod attached;
 mod groups;
+mod overfull;
 pub(crate) mod ownership;
 pub mod scanning;
 
@@ -46,7 +47,7 @@ pub(crate) struct Unhooked {
     searches: u64,
     /// Attached processes with groups that are not under control, since when, and these groups.
     suspected: HashMap<ProcessKey, attached::Suspicion>,
-    /// Attached processes with too many descriptors: a violation of each is recorded.
+    /// Processes with too many descriptors: a violation of each is recorded.
     overfull: HashSet<ProcessKey>,
     /// Attached processes that map another page than their grant page, and how often that was found.
     other_pages: HashMap<ProcessKey, (GrantPageMapping, u32)>,
@@ -93,7 +94,8 @@ impl Unhooked {
             let attached: HashSet<ProcessKey> = shared.processes.attached_keys().collect();
             self.suspected.retain(|key, _| attached.contains(key));
             self.other_pages.retain(|key, _| attached.contains(key));
-            self.overfull.retain(|key| attached.contains(key));
+            let is_known = |key| shared.processes.find(key).is_some() || self.unscheduled.contains_key(&key);
+            self.overfull.retain(|key| is_known(*key));
             self.outside.retain(|key, _| shared.processes.find(*key).is_some());
             let mut requested = std::mem::take(&mut self.inspect_again);
             requested.extend(self.inspect_next.drain());
@@ -153,6 +155,7 @@ impl Unhooked {
                 continue;
             }
             let is_known = process.is_some();
+            self.record_overfull(client, &found, &result, shared);
             if let Some(id) = self.end_misannounced(found.key, &result, groups, shared) {
                 shared.io.closer.close(result);
                 self.unscheduled.remove(&found.key);
