@@ -109,10 +109,11 @@ impl Rig {
 
     /// The messages until the result of the scan, and which processes it inspected.
     fn end_scan(&self) -> (Vec<Message>, Vec<ProcessKey>) {
-        let mut messages = Vec::new();
+        let (mut messages, begun) = (Vec::new(), Instant::now());
         while !matches!(messages.last(), Some(Message::ScanResult(_))) {
             messages.extend(self.inbox.take());
             std::thread::sleep(Duration::from_micros(50));
+            assert!(begun.elapsed() < Duration::from_secs(20), "no result");
         }
         (messages, std::mem::take(&mut *self.inspected.lock().unwrap()))
     }
