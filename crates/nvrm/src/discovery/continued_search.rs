@@ -15,14 +15,15 @@ fn part_of(queries: &QueryBudget, count: usize) -> u32 {
 impl GroupDiscovery {
     /// Continues the search for clients on the open files of these processes. Returns the processes with a client that was not known.
     ///
-    /// Each pod receives an equal part of the budget, and the pods with the fewest files leave the rest of their part to the others.
+    /// Each pod of these processes receives an equal part of the budget, and the pods with the fewest files leave the rest of their part to the others.
     /// Within a pod the file that has waited longest comes first.
     pub fn continue_search(
         &mut self,
         processes: &[ScannedProcess<'_>],
         queries: &QueryBudget,
     ) -> HashSet<ProcessKey> {
-        let mut pods = self.unfinished_files();
+        let keys = processes.iter().map(|process| process.key).collect();
+        let mut pods = self.unfinished_files(&keys);
         pods.sort_by_key(Vec::len);
         let mut with_new = HashSet::new();
         for (at, files) in pods.iter().enumerate() {
@@ -43,8 +44,8 @@ impl GroupDiscovery {
         with_new
     }
 
-    /// The files with numbers that were not queried, by pod: the scan of the last query, and the file's number.
-    fn unfinished_files(&mut self) -> Vec<Vec<(u64, u64)>> {
+    /// The files of these processes with numbers that were not queried, by pod: the scan of the last query, and the file's number.
+    fn unfinished_files(&mut self, of: &HashSet<ProcessKey>) -> Vec<Vec<(u64, u64)>> {
         let mut unfinished: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
         let newest = self.numbering.newest();
         for (id, file) in self.files.iter_mut() {
@@ -53,7 +54,8 @@ impl GroupDiscovery {
                 file.completed_in = None;
                 file.search.restart(newest);
             }
-            if file.completed_in.is_none() || file.search.is_behind(newest) {
+            let is_unfinished = file.completed_in.is_none() || file.search.is_behind(newest);
+            if is_unfinished && file.holders.iter().any(|(key, _)| of.contains(key)) {
                 unfinished.entry(file.pod.clone()).or_default().push((file.searched_in, id));
             }
         }

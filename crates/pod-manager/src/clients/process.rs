@@ -46,7 +46,7 @@ pub(crate) struct Process {
     /// The connection that carries grants; for a peer of the old protocol the only one.
     pub(crate) token: Option<ConnectionId>,
     pub(crate) memory: Option<ConnectionId>,
-    /// Its first reservation of memory has come.
+    /// A reservation of it has waited for a reading, which shows its context.
     pub(crate) has_reserved: bool,
     /// QUOTA requests not answered yet.
     pub(crate) unanswered: Vec<i32>,

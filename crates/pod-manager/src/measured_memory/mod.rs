@@ -77,10 +77,11 @@ impl MeasuredMemory {
         self.next_reading(shared).into_iter().chain(self.first_reservations.next_deadline()).min()
     }
 
-    /// When the next reading is due. Without processes most readings would change nothing.
+    /// When the next reading is due. Without processes most readings would change nothing, and one that failed is not repeated.
     fn next_reading(&self, shared: &Shared) -> Option<u64> {
         let may_read = self.thread.is_some() && !self.is_reading;
-        let is_needed = !shared.processes.is_empty() || shared.clients.memory.awaits_reading();
+        let is_needed =
+            !shared.processes.is_empty() || self.failure.is_none() && shared.clients.memory.awaits_reading();
         let urgent = self.first_reservations.reading_due();
         let urgent =
             urgent.map(|due| due.max(self.next_reading.saturating_sub(READ_INTERVAL_NS - READ_SPACING_NS)));
@@ -104,12 +105,17 @@ impl MeasuredMemory {
     pub(crate) fn delay(&mut self, reservation: Reservation, shared: &mut Shared) -> Delay {
         let now = shared.io.now();
         let Some(process) = shared.processes.get_mut(reservation.process) else { return Delay::None };
-        let (client, is_first) = (process.client, !std::mem::replace(&mut process.has_reserved, true));
+        let (client, is_first) = (process.client, !process.has_reserved);
         let reads = match &self.thread {
             Some(_) => self.failure.is_none(),
             None => self.first_reservations.agent_reads(now),
         };
-        if reads { self.first_reservations.delay(client, reservation, is_first, now) } else { Delay::None }
+        if !reads {
+            return Delay::None;
+        }
+        let delay = self.first_reservations.delay(client, reservation, is_first, now);
+        process.has_reserved |= delay == Delay::Waits;
+        delay
     }
 
     /// The reservations that wait no longer.

@@ -5,6 +5,7 @@
 
 mod attached;
 mod groups;
+mod overfull;
 pub(crate) mod ownership;
 pub mod scanning;
 
@@ -50,7 +51,7 @@ pub(crate) struct Unhooked {
     searches: u64,
     /// Attached processes with groups that are not under control, since when, and these groups.
     suspected: HashMap<ProcessKey, attached::Suspicion>,
-    /// Attached processes with too many descriptors: a violation of each is recorded.
+    /// Processes with too many descriptors: a violation of each is recorded.
     overfull: HashSet<ProcessKey>,
     /// Attached processes that map another page than their grant page, and how often that was found.
     other_pages: HashMap<ProcessKey, (GrantPageMapping, u32)>,
@@ -100,7 +101,8 @@ impl Unhooked {
             let is_recent = |suspicion: &attached::Suspicion| suspicion.is_recent(now);
             self.suspected.retain(|key, suspicion| attached.contains(key) || is_recent(suspicion));
             self.other_pages.retain(|key, _| attached.contains(key));
-            self.overfull.retain(|key| attached.contains(key));
+            let is_known = |key| shared.processes.find(key).is_some() || self.unscheduled.contains_key(&key);
+            self.overfull.retain(|key| is_known(*key));
             self.outside.retain(|key, _| shared.processes.find(*key).is_some());
             let mut requested = std::mem::take(&mut self.inspect_again);
             requested.extend(self.inspect_next.drain());
@@ -186,6 +188,7 @@ impl Unhooked {
                 continue;
             }
             let is_known = process.is_some();
+            self.record_overfull(client, &found, &result, shared);
             // What is found at a stopped process is controlled too, and nothing is released: another process may have made groups on its
             // file, or have closed its descriptors. Its threads may stand in the driver, so it is not locked.
             if shared.processes.find(found.key).is_some_and(|id| consequences.is_stopped(id)) {

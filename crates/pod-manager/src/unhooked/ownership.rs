@@ -23,7 +23,7 @@ pub struct OwnershipCheck {
     pub pidfd: OwnedFd,
     /// The descriptors that it has sent, each with the clients that are to be controlled through it.
     pub descriptors: Vec<(OwnedFd, Vec<u32>)>,
-    closer: Closer,
+    pub(super) closer: Closer,
 }
 
 impl Drop for OwnershipCheck {

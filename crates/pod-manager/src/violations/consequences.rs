@@ -15,6 +15,9 @@ use tracing::{info, warn};
 
 /// The policy applies to a violation that follows one of the same kind by the same process within this time.
 const REPEATED_WITHIN_NS: u64 = 10_000_000_000;
+/// The longest time between two checks of time slices, and the checks in which all groups are read at most: 1,024 groups, 32 a check.
+const BETWEEN_CHECKS_NS: u64 = 500_000_000;
+const LONGEST_ROUND: u64 = 32;
 /// Findings within this time are of one check.
 const ONE_CHECK_NS: u64 = 200_000_000;
 /// How long a client's process is stopped for the first time. Each further time takes twice as long as the one before.
@@ -26,6 +29,16 @@ const DISABLED_EVERY_NS: u64 = 2_000_000_000;
 
 /// A process by its number and start time; by its id if they are unknown.
 type Violator = Result<(i32, u64), ProcessId>;
+
+/// When a check last found something.
+#[derive(Clone, Copy, Debug)]
+struct Finding {
+    at: u64,
+    /// The number of the check if it reads time slices.
+    check: Option<u64>,
+    /// A finding after this time is no repetition.
+    kept_until: u64,
+}
 
 /// A stopped process.
 #[derive(Debug)]
@@ -43,9 +56,8 @@ struct Stop {
 pub(crate) struct Consequences {
     policy: ViolationPolicy,
     remote: Remote,
-    /// When a check last found each process to do something anew, and the number of that check if it reads time slices. A process that
-    /// attaches anew is the same one.
-    found: HashMap<(Violator, ViolationKind), (u64, Option<u64>)>,
+    /// When a check last found each process to do something anew. A process that attaches anew is the same one.
+    found: HashMap<(Violator, ViolationKind), Finding>,
     stopped: BTreeMap<ProcessId, Stop>,
     /// How often processes of a client were stopped.
     stops: HashMap<ClientId, u32>,
@@ -90,7 +102,8 @@ impl Consequences {
     }
 
     /// Whether a process has done something again. A program may change the slices of all its groups once, and one check reads a part of
-    /// them. So a slice counts as changed again only if it was read after the first one was found. The finding is noted for later ones.
+    /// them. So a slice counts as changed again only if it was read after the first one was found. The finding is noted for
+    /// later ones: for a slice for two rounds of the checks at least, because the group is not read sooner.
     fn is_repeated(
         &mut self,
         violator: Violator,
@@ -98,14 +111,18 @@ impl Consequences {
         checks: Option<Checks>,
         now: u64,
     ) -> bool {
-        self.found.retain(|_, (at, _)| now.saturating_sub(*at) <= REPEATED_WITHIN_NS);
+        self.found.retain(|_, finding| now <= finding.kept_until);
         let before = self.found.get(&(violator, kind)).copied();
-        let is_new = before.is_none_or(|(at, check)| match (checks, check) {
+        let is_new = before.is_none_or(|Finding { at, check, .. }| match (checks, check) {
             (Some(checks), Some(check)) => checks.before >= check,
             _ => now.saturating_sub(at) >= ONE_CHECK_NS,
         });
         if is_new {
-            self.found.insert((violator, kind), (now, checks.map(|checks| checks.current)));
+            let round = checks.map_or(0, |checks| checks.current.saturating_sub(checks.before));
+            let two_rounds = 2 * round.min(LONGEST_ROUND) * BETWEEN_CHECKS_NS;
+            let kept_until = now.saturating_add(REPEATED_WITHIN_NS.max(two_rounds));
+            let check = checks.map(|checks| checks.current);
+            self.found.insert((violator, kind), Finding { at: now, check, kept_until });
         }
         is_new && before.is_some()
     }

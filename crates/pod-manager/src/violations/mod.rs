@@ -23,7 +23,7 @@ pub(crate) enum ViolationKind {
     /// An attached process has channel groups that it has not announced: a second driver library, or an attach without the hook. Its groups
     /// are scheduled from outside from then on.
     UnannouncedGroups,
-    /// An attached process has more descriptors of the driver than any program needs, so its groups cannot be found.
+    /// A process has more descriptors than any program needs, so its groups cannot be found.
     TooManyDescriptors,
     /// A channel group ran while the manager had disabled it: the process has enabled it by a control of its own.
     StoppedGroupRan,

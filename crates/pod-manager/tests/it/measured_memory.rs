@@ -238,6 +238,37 @@ fn process_of_which_the_driver_reports_no_memory_keeps_the_overhead_of_its_clien
 }
 
 #[test]
+fn reservation_that_was_decided_without_a_reading_is_not_the_first_one() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "lc");
+    memory.set_failing(true);
+    read(&world, "failed");
+    assert!(process.reserve(1), "no reading comes");
+    memory.set_failing(false);
+    read(&world, "complete");
+    memory.set(pid(&process), Some(GIB / 2));
+    world.advance(20 * MS);
+    assert!(!process.reserve(GIB / 2 + 1), "the limit is 1 GiB");
+}
+
+#[test]
+fn idle_manager_does_not_repeat_a_reading_that_fails() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "be-a");
+    assert!(process.reserve(GIB));
+    memory.set_failing(true);
+    process.process.die();
+    until("the end of the process", || world.metric("sluice_processes{client=\"be-a\"}") == Some(0.0));
+    read(&world, "failed");
+    let readings = memory.readings();
+    for _ in 0..4 {
+        world.advance(400 * MS);
+        world.settle();
+    }
+    assert_eq!(memory.readings(), readings);
+}
+
+#[test]
 fn overhead_of_a_process_ends_with_it() {
     let (world, memory) = measuring();
     let (first, mut second) = (process(&world, "be-a"), process(&world, "be-a"));

@@ -2,6 +2,7 @@
 
 use super::Obstacle;
 use super::ProcessKey;
+use super::turns::in_turn;
 use sluice_rate_limiter::Backoff;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -24,6 +25,8 @@ const UNFORESEEABLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct State {
+    /// The UID of its pod.
+    pod: String,
     /// When the next inspection is due.
     due: u64,
     delay: Backoff,
@@ -63,11 +66,11 @@ impl InspectionSchedule {
         self.states.retain(|key, _| present.contains(key));
     }
 
-    /// The time since which an inspection of a process is due; `None` if none is due. `descriptors` are its present ones. A process that has
+    /// The time since which an inspection of a process of a pod is due; `None` if none is due. `descriptors` are its present ones. A process that has
     /// attached is inspected at once: what it has is what it announced.
     pub(super) fn due_since(
         &mut self,
-        key: ProcessKey,
+        (key, pod): (ProcessKey, &str),
         descriptors: &[RawFd],
         is_attached: bool,
         now: u64,
@@ -75,6 +78,7 @@ impl InspectionSchedule {
         let ([first, longest], grace) =
             if is_attached { (ATTACHED_DELAYS, 0) } else { (DELAYS, FIRST_DELAY_NS) };
         let state = self.states.entry(key).or_insert_with(|| State {
+            pod: pod.to_owned(),
             due: now.saturating_add(grace),
             delay: Backoff::new(first, longest),
             is_attached,
@@ -105,13 +109,20 @@ impl InspectionSchedule {
     }
 
     /// The processes of which an inspection is due, without those whose pods have used up their queries. Of those in which nothing changes
-    /// only so many, and those first that have waited longest.
-    pub(super) fn due(&self, now: u64, most_settled: usize) -> Vec<ProcessKey> {
+    /// only so many, of the pods that `may_inspect` selects: one of each pod in turn, and those first that have waited longest.
+    pub(super) fn due(
+        &self,
+        now: u64,
+        most_settled: usize,
+        mut may_inspect: impl FnMut(&str) -> bool,
+    ) -> Vec<ProcessKey> {
         let is_due = |state: &State| now >= state.due && !state.is_deferred;
         let due = self.states.iter().filter(|(_, state)| is_due(state));
-        let (mut settled, others): (Vec<_>, Vec<_>) = due.partition(|(_, state)| state.is_settled);
-        settled.sort_by_key(|(key, state)| (state.due, **key));
-        others.into_iter().chain(settled.into_iter().take(most_settled)).map(|(key, _)| *key).collect()
+        let (settled, others): (Vec<_>, Vec<_>) = due.partition(|(_, state)| state.is_settled);
+        let affordable = settled.into_iter().filter(|(_, state)| may_inspect(&state.pod));
+        let affordable = affordable.map(|(key, state)| (state.due, *key, state.pod.as_str(), *key)).collect();
+        let others = others.into_iter().map(|(key, _)| *key);
+        others.chain(in_turn(affordable).take(most_settled)).collect()
     }
 
     /// Whether it has to be looked whether a process that is due has mapped a hook. True once, before its first inspection.

@@ -98,6 +98,11 @@ impl<P: ProcFs> KernelDiscovery<P> {
         };
         let Some(pod) = pod else { return Ok(None) };
         let descriptors = match self.descriptors(key, &pod.uid) {
+            // The inspection reports it as an obstacle. Without descriptors it follows at once, as they have changed.
+            Ok(_) if self.excess(key).is_some() => {
+                self.opened.insert(key);
+                Vec::new()
+            }
             Ok(descriptors) if descriptors.is_empty() && !self.opened.contains(&key) => return Ok(None),
             Ok(descriptors) => descriptors,
             // The inspection fails in the same way, and its obstacle is reported.
@@ -120,10 +125,16 @@ impl<P: ProcFs> KernelDiscovery<P> {
         let (count, now, simulated) = (self.processes.descriptor_count(key.0), self.now(), self.simulated);
         let mut list = |from, most| discovery::driver_descriptors_from(key.0, simulated, from, most);
         let listed = self.lists.descriptors(key, pod, count, now, &mut list)?;
-        if self.lists.is_unfinished(key) {
+        if self.lists.is_unfinished(key, count) {
             self.processes.forget_count(key.0);
+            self.counts.remove(&key);
         }
-        Ok(listed.unwrap_or_default())
+        Ok(listed)
+    }
+
+    /// Why a process has too many descriptors.
+    fn excess(&self, key: ProcessKey) -> Option<String> {
+        self.lists.excess(key, self.processes.descriptor_count(key.0), self.now())
     }
 
     /// Nanoseconds since this discovery was made.
@@ -220,6 +231,9 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
     }
 
     fn inspect(&mut self, candidate: &Candidate, walk: Walk) -> Inspection {
+        if let Some(why) = self.excess(candidate.key) {
+            return Inspection { result: Err(ObstacleKind::TooMany.because(why)), queries: 0 };
+        }
         let mut limits = WalkLimits::default();
         // A query of a simulator costs much more, and it leaves no long gaps.
         limits.gap = match (walk, self.simulated) {

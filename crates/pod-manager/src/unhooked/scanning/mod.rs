@@ -14,6 +14,7 @@ mod lock_helper;
 mod pod_limits;
 mod pod_processes;
 mod scanner;
+mod turns;
 
 pub use super::ownership::OwnershipCheck;
 pub(crate) use driver_lock::DriverLocks;

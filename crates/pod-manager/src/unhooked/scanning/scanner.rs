@@ -1,7 +1,8 @@
 //! The thread that scans for unhooked processes.
 
 use super::inspection_schedule::InspectionSchedule;
-use super::pod_limits::{PodLimits, QUERIES};
+use super::pod_limits::{PodLimits, QUERIES, SETTLED_US};
+use super::turns::in_turn;
 use super::{
     Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey,
     Scope, Walk,
@@ -9,11 +10,10 @@ use super::{
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
 use sluice_core::ProcessId;
-use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -68,12 +68,15 @@ impl UnhookedScanner {
             discovery,
             schedule: InspectionSchedule::default(),
             limits: PodLimits::new(QUERIES),
-            attached: RateLimiter::full(Rate::per_second(ATTACHED_US, ATTACHED_US)),
+            settled: PodLimits::new(SETTLED_US),
+            requested: HashMap::new(),
+            tasks,
+            next_scan: None,
             remote,
             has_failed: false,
             last_page: ProcessKey::default(),
         };
-        std::thread::Builder::new().name("sluice-unhooked".into()).spawn(move || scanner.serve(&tasks))?;
+        std::thread::Builder::new().name("sluice-unhooked".into()).spawn(move || scanner.serve())?;
         Ok(Self(sender))
     }
 
@@ -89,27 +92,18 @@ impl UnhookedScanner {
     }
 }
 
-/// Orders candidates that are due since some time: the longest waiting one of each pod, then the next one of each pod, and so on. So a pod with
-/// many processes delays only itself.
-fn in_turn(mut due: Vec<(u64, &Candidate)>) -> impl Iterator<Item = &Candidate> {
-    due.sort_by_key(|(since, candidate)| (*since, candidate.key));
-    let mut of_pods: HashMap<&str, usize> = HashMap::new();
-    let mut in_turn: Vec<(usize, &Candidate)> = Vec::new();
-    for (_, candidate) in due {
-        let of_pod = of_pods.entry(&candidate.pod.uid).or_default();
-        in_turn.push((*of_pod, candidate));
-        *of_pod += 1;
-    }
-    in_turn.sort_by_key(|(turn, _)| *turn);
-    in_turn.into_iter().map(|(_, candidate)| candidate)
-}
-
 struct Scanner {
     discovery: Box<dyn ProcessDiscovery>,
     schedule: InspectionSchedule,
     limits: PodLimits,
     /// Microseconds of driver queries for attached processes in which nothing changes.
-    attached: RateLimiter,
+    settled: PodLimits,
+    /// Processes that are inspected although no inspection is due, and since when: those of the last searches that found no time for them
+    /// too.
+    requested: HashMap<ProcessKey, u64>,
+    tasks: Receiver<Task>,
+    /// A search that was requested during the last one.
+    next_scan: Option<ScanRequest>,
     remote: Remote,
     /// The last scan failed.
     has_failed: bool,
@@ -120,13 +114,9 @@ struct Scanner {
 /// Driver queries that the continued search of one complete scan may make: an eighth of a second of a real driver, so that all numbers of one
 /// file take eight scans.
 const CONTINUED_SEARCH: u32 = 1 << 17;
-/// Microseconds of driver queries a second for attached processes in which nothing changes, inspections and continued search together: 0.4 % of a
-/// processor. What is left to find are groups by ioctls of their own, and clients older than the attachment.
-const ATTACHED_US: u64 = 1 << 12;
-
 /// Time between two inspections: each query takes a lock of the driver, for which the controls and the programs wait.
 const BETWEEN_INSPECTIONS: Duration = Duration::from_millis(10);
-/// Time of one search for inspections, beside those that are requested.
+/// Time of one search for inspections. The others wait for the next search.
 const INSPECTED_WITHIN: Duration = Duration::from_millis(100);
 /// Attached processes in which nothing changes that one search between two complete ones inspects.
 const SETTLED_PER_SEARCH: usize = 4;
@@ -138,25 +128,45 @@ const HOOK_QUERIES: u64 = 1 << 10;
 const PAGES_WITHIN: Duration = Duration::from_micros(500);
 
 impl Scanner {
-    fn serve(mut self, tasks: &Receiver<Task>) {
-        for task in tasks {
-            let result = match task {
-                Task::Scan(request) => Message::ScanResult(self.scan(&request)),
-                Task::CheckOwnership { process, serial, check } => Message::OwnershipProof(OwnershipProof {
-                    process,
-                    serial,
-                    owns: self.discovery.owns(&check),
-                }),
-            };
-            self.remote.send(result);
+    fn serve(mut self) {
+        while let Some(task) = self.next_scan.take().map(Task::Scan).or_else(|| self.tasks.recv().ok()) {
+            match task {
+                Task::Scan(request) => {
+                    let result = self.scan(&request);
+                    self.remote.send(Message::ScanResult(result));
+                }
+                Task::CheckOwnership { process, serial, check } => self.prove(process, serial, &check),
+            }
+        }
+    }
+
+    fn prove(&mut self, process: ProcessId, serial: u64, check: &OwnershipCheck) {
+        let owns = self.discovery.owns(check);
+        self.remote.send(Message::OwnershipProof(OwnershipProof { process, serial, owns }));
+    }
+
+    /// Waits until the next inspection may begin. Ownership checks that were requested meanwhile are made: a process that waits for its check
+    /// is scheduled by token.
+    fn pause(&mut self) {
+        let end = Instant::now() + BETWEEN_INSPECTIONS;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            match self.tasks.recv_timeout(left) {
+                Ok(Task::CheckOwnership { process, serial, check }) => self.prove(process, serial, &check),
+                Ok(Task::Scan(request)) => self.next_scan = Some(request),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+            }
         }
     }
 
     fn scan(&mut self, request: &ScanRequest) -> ScanResult {
+        for key in &request.requested {
+            self.requested.entry(*key).or_insert(request.now);
+        }
         let listed = if request.only_changed {
-            let mut requested = request.requested.clone();
-            let most_settled = if self.attached.available(request.now) > 0 { SETTLED_PER_SEARCH } else { 0 };
-            requested.extend(self.schedule.due(request.now, most_settled));
+            let mut requested: HashSet<ProcessKey> = self.requested.keys().copied().collect();
+            let may_inspect = |pod: &str| self.settled.allows(pod, request.now);
+            requested.extend(self.schedule.due(request.now, SETTLED_PER_SEARCH, may_inspect));
             self.discovery.changed(&request.attached, &requested, &request.scope)
         } else {
             self.discovery.candidates(&request.scope)
@@ -171,22 +181,27 @@ impl Scanner {
             }
         };
         self.has_failed = false;
+        let present: HashSet<ProcessKey> = candidates.iter().map(|candidate| candidate.key).collect();
+        self.requested.retain(|key, _| present.contains(key));
         if !request.only_changed {
-            self.schedule.retain(&candidates.iter().map(|candidate| candidate.key).collect());
+            self.schedule.retain(&present);
             let pods = candidates.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
             self.limits.divide(&pods, request.now);
         }
-        let (attached, unhooked): (Vec<_>, Vec<_>) =
+        let (mut attached, unhooked): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|candidate| request.attached.contains(&candidate.key));
+        if !request.only_changed {
+            attached.sort_by(|one, other| one.pod.uid.cmp(&other.pod.uid));
+            let pods = attached.iter().map(|candidate| candidate.pod.uid.as_str()).collect();
+            self.settled.divide(&pods, request.now);
+        }
         let mut inspected = self.inspect_due(attached.iter().chain(&unhooked), request);
         // A client found by the continued search is inspected in the same scan.
         if !request.only_changed {
             let mut found = self.discovery.continue_search(&unhooked, CONTINUED_SEARCH).found;
-            let query_us = self.discovery.query_us();
-            let affordable = u32::try_from(self.attached.available(request.now)).unwrap_or(u32::MAX);
-            let continued = self.discovery.continue_search(&attached, affordable / query_us);
-            self.attached.take((continued.queries * query_us).into(), u64::MAX, request.now);
-            found.extend(continued.found);
+            for of_pod in attached.chunk_by(|one, other| one.pod.uid == other.pod.uid) {
+                found.extend(self.continue_search_of_attached(of_pod, request.now));
+            }
             if !found.is_empty() {
                 found.iter().for_each(|key| self.schedule.set_due(*key, request.now));
                 inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
@@ -204,6 +219,18 @@ impl Scanner {
         let candidates = (!request.only_changed).then_some(present);
         let other_page = self.find_other_pages(&request.pages);
         ScanResult { candidates, inspected, other_page, attached }
+    }
+
+    /// Continues the search in the attached processes of one pod, as far as its part of the queries allows.
+    fn continue_search_of_attached(&mut self, of_pod: &[Candidate], now: u64) -> HashSet<ProcessKey> {
+        let Some(pod) = of_pod.first().map(|candidate| candidate.pod.uid.as_str()) else {
+            return HashSet::new();
+        };
+        let query_us = self.discovery.query_us();
+        let affordable = u32::try_from(self.settled.available(pod, now)).unwrap_or(u32::MAX) / query_us;
+        let continued = self.discovery.continue_search(of_pod, affordable);
+        self.settled.charge(pod, u64::from(continued.queries) * u64::from(query_us), now);
+        continued.found
     }
 
     /// Checks grant pages, within [`PAGES_WITHIN`] in one scan: a list of mappings is as long as the tenant makes it. The next scan goes on
@@ -232,23 +259,25 @@ impl Scanner {
         request: &ScanRequest,
     ) -> HashMap<ProcessKey, Vec<ControlDescriptor>> {
         let now = request.now;
-        let mut due: Vec<(u64, &Candidate)> = Vec::new();
+        let mut due = Vec::new();
         for candidate in candidates {
             let (key, is_attached) = (candidate.key, request.attached.contains(&candidate.key));
-            let since = self.schedule.due_since(key, &candidate.descriptors, is_attached, now);
-            let requested = request.requested.contains(&key).then_some(now);
-            due.extend(since.or(requested).map(|since| (since, candidate)));
+            let pod = candidate.pod.uid.as_str();
+            let since = self.schedule.due_since((key, pod), &candidate.descriptors, is_attached, now);
+            let since = since.or_else(|| self.requested.get(&key).copied());
+            due.extend(since.map(|since| (since, key, pod, candidate)));
         }
         let mut controllable = HashMap::new();
         let mut begun: Option<Instant> = None;
         for candidate in in_turn(due) {
-            let is_requested = request.requested.contains(&candidate.key);
+            let is_requested = self.requested.contains_key(&candidate.key);
             let is_settled = self.schedule.is_settled(candidate.key) && !is_requested;
             let is_late = begun.is_some_and(|begun| begun.elapsed() >= INSPECTED_WITHIN);
-            if is_late && !is_requested || is_settled && self.attached.available(now) == 0 {
-                // It stays due.
+            if is_late || is_settled && !self.settled.allows(&candidate.pod.uid, now) {
+                // It stays due, or requested.
                 continue;
             }
+            self.requested.remove(&candidate.key);
             if !self.limits.allows(&candidate.pod.uid, now) {
                 self.schedule.defer(candidate.key, now);
                 continue;
@@ -258,7 +287,7 @@ impl Scanner {
                 continue;
             }
             if begun.is_some() {
-                std::thread::sleep(BETWEEN_INSPECTIONS);
+                self.pause();
             }
             begun.get_or_insert_with(Instant::now);
             let is_attached = request.attached.contains(&candidate.key);
@@ -285,7 +314,7 @@ impl Scanner {
         let Inspection { result, queries } = self.discovery.inspect(candidate, walk);
         if is_settled {
             let cost = u64::from(queries) * u64::from(self.discovery.query_us());
-            self.attached.take(cost, u64::MAX, now);
+            self.settled.charge(&candidate.pod.uid, cost, now);
         }
         self.limits.charge(&candidate.pod.uid, queries.into(), now);
         // The copies of an ended process's descriptors may be the last ones, and keep its memory.
@@ -301,3 +330,6 @@ impl Scanner {
         descriptors
     }
 }
+
+#[cfg(test)]
+mod tests;

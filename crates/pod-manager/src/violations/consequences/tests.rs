@@ -34,3 +34,16 @@ fn slices_of_many_groups_that_are_changed_once_are_no_repetition() {
     assert!(!is_repeated(7, 10), "the second part may have been changed at the same time");
     assert!(is_repeated(9, 12));
 }
+
+/// A manager has up to 1,024 groups, of which one round of checks takes 16 s.
+#[test]
+fn slice_that_is_changed_again_is_a_repetition_also_if_a_round_takes_longer_than_ten_seconds() {
+    let mut consequences = Consequences::new(ViolationPolicy::Stop, pair().unwrap().0);
+    let mut is_repeated = |before, current, at_ms| {
+        let checks = Some(Checks { current, before });
+        consequences.is_repeated(Ok((1, 7)), ViolationKind::TimeSlice, checks, at_ms * MS)
+    };
+    assert!(!is_repeated(40, 72, 100_000));
+    assert!(is_repeated(72, 104, 116_000));
+    assert!(!is_repeated(136, 168, 149_000), "more than two rounds later");
+}

@@ -197,6 +197,19 @@ fn attached_process_with_too_many_descriptors_is_a_violation() {
 }
 
 #[test]
+fn process_without_the_hook_with_too_many_descriptors_is_one_violation() {
+    let node = Harness::new();
+    node.discovery.add_uncontrollable(500, &uid(1), ObstacleKind::TooMany);
+    until("the violation is counted", || {
+        pass(&node, 100);
+        node.violations(1, "too_many_descriptors") == 1.0
+    });
+    pass(&node, 20_000);
+    assert_eq!(node.violations(1, "too_many_descriptors"), 1.0, "one process is one violation");
+    assert_eq!(node.uncontrolled(1, "too_many"), 1.0);
+}
+
+#[test]
 fn another_page_in_place_of_the_grant_page_is_a_violation() {
     let node = Harness::new();
     let (hook, _descriptor) = node.hooked(1, 1);

@@ -17,7 +17,7 @@ impl Process {
         Self { key: (pid, 1), pod, count, driver, listed: 0 }
     }
 
-    fn descriptors(&mut self, lists: &mut DescriptorLists, now: u64) -> Option<Vec<RawFd>> {
+    fn descriptors(&mut self, lists: &mut DescriptorLists, now: u64) -> Vec<RawFd> {
         let (count, driver, mut listed) = (self.count, self.driver, 0);
         let mut list = |from: RawFd, most: usize| {
             let first = usize::try_from(from).unwrap();
@@ -44,7 +44,7 @@ fn searches(seconds: u64) -> impl Iterator<Item = u64> {
 fn process_in_which_nothing_changes_is_listed_every_few_seconds() {
     let (mut lists, mut process) = (DescriptorLists::default(), Process::new(8, "pod", 10, 3));
     for now in searches(20) {
-        assert_eq!(process.descriptors(&mut lists, now), Some(vec![3]));
+        assert_eq!(process.descriptors(&mut lists, now), [3]);
     }
     assert_eq!(process.listed, 100, "every 2 s");
     process.count = 11;
@@ -58,7 +58,7 @@ fn file_under_another_number_is_found_within_three_seconds() {
         let (mut lists, mut process) = (DescriptorLists::default(), Process::new(pid, "pod", 10, 3));
         process.descriptors(&mut lists, 0);
         process.driver = 4;
-        let found = searches(10).find(|now| process.descriptors(&mut lists, *now) == Some(vec![4]));
+        let found = searches(10).find(|now| process.descriptors(&mut lists, *now) == [4]);
         assert!(found.is_some_and(|found| found <= 3 * S), "{found:?}");
     }
 }
@@ -66,7 +66,7 @@ fn file_under_another_number_is_found_within_three_seconds() {
 #[test]
 fn flood_of_descriptors_delays_only_its_own_pod() {
     let mut lists = DescriptorLists::default();
-    let mut flood = Process::new(1, "flood", 1 << 16, 65_000);
+    let mut flood = Process::new(1, "flood", 16_000, 15_900);
     let mut other = Process::new(2, "other", 100, 50);
     let mut found = None;
     for now in searches(40) {
@@ -75,7 +75,7 @@ fn flood_of_descriptors_delays_only_its_own_pod() {
         flood.count ^= 1;
         other.count ^= 1;
         let before = (flood.listed, other.listed);
-        if flood.descriptors(&mut lists, now).is_some_and(|numbers| !numbers.is_empty()) {
+        if !flood.descriptors(&mut lists, now).is_empty() {
             found.get_or_insert(now);
         }
         other.descriptors(&mut lists, now);
@@ -96,10 +96,53 @@ fn pod_beyond_its_rate_lists_its_processes_in_turn() {
         lists.order(&mut pids);
         let found = pids.iter().filter(|pid| {
             let process = &mut processes[usize::try_from(**pid).unwrap()];
-            process.descriptors(&mut lists, now) == Some(vec![7])
+            process.descriptors(&mut lists, now) == [7]
         });
         known[usize::from(at > 0)] = found.count();
     }
     assert!(known[0] < 10, "{known:?}");
     assert_eq!(known[1], 40, "those of the last listing stay");
+}
+
+/// When the process counts as one with too many descriptors, in four searches a second.
+fn late(lists: &mut DescriptorLists, process: &mut Process, mut others: Vec<Process>) -> Option<u64> {
+    searches(120).find(|now| {
+        lists.begin_scan(|_| true, &HashSet::from(["pod"]), *now);
+        // The others come first.
+        others.iter_mut().for_each(|other| drop(other.descriptors(lists, *now)));
+        process.descriptors(lists, *now);
+        lists.excess(process.key, u64::try_from(process.count).unwrap(), *now).is_some()
+    })
+}
+
+#[test]
+fn process_with_the_driver_behind_a_flood_of_descriptors_has_too_many_at_once() {
+    let (mut lists, mut process) = (DescriptorLists::default(), Process::new(1, "pod", 500_001, 500_000));
+    assert_eq!(late(&mut lists, &mut process, Vec::new()), Some(0));
+    assert_eq!(process.listed, 0, "its listing would only cost time");
+    process.count = 100;
+    process.descriptors(&mut lists, S);
+    assert_eq!(lists.excess(process.key, 100, S), None, "it has closed them");
+}
+
+#[test]
+fn process_that_waits_behind_decoys_has_too_many_descriptors_after_ten_seconds() {
+    let decoys = || (2..200).map(|pid| Process::new(pid, "pod", 1 << 14, 7)).collect::<Vec<_>>();
+    let (mut lists, mut process) = (DescriptorLists::default(), Process::new(1, "pod", 10, 3));
+    assert_eq!(late(&mut lists, &mut process, decoys()), Some(10 * S));
+    let (mut lists, mut listed) = (DescriptorLists::default(), Process::new(1, "pod", 10, 3));
+    assert_eq!(listed.descriptors(&mut lists, 0), [3]);
+    listed.driver = 4;
+    let overdue = late(&mut lists, &mut listed, decoys());
+    assert!(overdue.is_some_and(|at| at <= 34 * S), "{overdue:?}");
+}
+
+#[test]
+fn changed_number_of_descriptors_is_not_lost_when_the_pod_has_used_up_its_listings() {
+    let (mut lists, mut process) = (DescriptorLists::default(), Process::new(1, "pod", 10, 3));
+    process.descriptors(&mut lists, 0);
+    lists.limits.charge("pod", 1 << 20, 0);
+    (process.count, process.driver) = (11, 10);
+    assert_eq!(process.descriptors(&mut lists, S / 4), [3]);
+    assert!(lists.is_unfinished(process.key, 11));
 }

@@ -5,7 +5,7 @@ const KEY: ProcessKey = (7, 70);
 
 impl InspectionSchedule {
     fn is_due(&mut self, key: ProcessKey, descriptors: &[RawFd], now: u64) -> bool {
-        self.due_since(key, descriptors, false, now).is_some()
+        self.due_since((key, "pod"), descriptors, false, now).is_some()
     }
 }
 
@@ -45,14 +45,14 @@ fn process_that_has_mapped_a_hook_has_two_seconds_to_attach() {
 fn attached_process_is_inspected_again_soon_after_its_descriptors_have_changed() {
     const MS: u64 = 1_000_000;
     let mut schedule = InspectionSchedule::default();
-    assert_eq!(schedule.due_since(KEY, &[3], false, 0), None, "it may attach");
-    assert!(schedule.due_since(KEY, &[3], true, 200 * MS).is_some(), "it has attached");
+    assert_eq!(schedule.due_since((KEY, "pod"), &[3], false, 0), None, "it may attach");
+    assert!(schedule.due_since((KEY, "pod"), &[3], true, 200 * MS).is_some(), "it has attached");
     schedule.record(KEY, vec![(1, 1)], None, 200 * MS);
     let mut inspections = Vec::new();
     for quarter in 400..420 {
         let now = quarter * 250 * MS;
-        if schedule.due_since(KEY, &[3, 4], true, now).is_some() {
-            assert_eq!(schedule.due(now, 1), [KEY]);
+        if schedule.due_since((KEY, "pod"), &[3, 4], true, now).is_some() {
+            assert_eq!(schedule.due(now, 1, |_| true), [KEY]);
             inspections.push(quarter);
             schedule.record(KEY, vec![(1, 1)], None, now);
         }
@@ -67,7 +67,7 @@ fn attached_process_in_which_nothing_changes_cannot_foresee_its_inspections() {
     let inspections = || {
         let (mut schedule, mut inspections) = (InspectionSchedule::default(), Vec::new());
         for quarter in 0..4000 {
-            if schedule.due_since(KEY, &[3], true, quarter * S / 4).is_some() {
+            if schedule.due_since((KEY, "pod"), &[3], true, quarter * S / 4).is_some() {
                 inspections.push(quarter);
                 schedule.record(KEY, vec![(1, 1)], None, quarter * S / 4);
             }
@@ -109,10 +109,10 @@ fn process_of_a_pod_without_queries_is_due_for_complete_searches_only() {
     let mut schedule = InspectionSchedule::default();
     assert!(!schedule.is_due(KEY, &[3], 0) && schedule.is_due(KEY, &[3], S));
     schedule.defer(KEY, S);
-    assert_eq!(schedule.due(2 * S, 1), []);
+    assert_eq!(schedule.due(2 * S, 1, |_| true), []);
     assert!(schedule.is_due(KEY, &[3], 2 * S));
     schedule.record(KEY, vec![], None, 2 * S);
-    assert_eq!(schedule.due(10 * S, 1), [KEY]);
+    assert_eq!(schedule.due(10 * S, 1, |_| true), [KEY]);
 }
 
 #[test]
@@ -121,5 +121,5 @@ fn process_set_due_is_due_since_then() {
     assert!(!schedule.is_due(KEY, &[3], 0) && schedule.is_due(KEY, &[3], 2 * S));
     schedule.record(KEY, vec![], None, 2 * S);
     schedule.set_due(KEY, 3 * S);
-    assert_eq!(schedule.due_since(KEY, &[3], false, 4 * S), Some(3 * S));
+    assert_eq!(schedule.due_since((KEY, "pod"), &[3], false, 4 * S), Some(3 * S));
 }

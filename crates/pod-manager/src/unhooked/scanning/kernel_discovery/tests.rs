@@ -52,6 +52,24 @@ fn process_that_closed_the_driver_stays_a_candidate_without_groups() {
     assert!(discovery.candidates(&pods).unwrap().is_empty(), "the process has ended");
 }
 
+/// The driver may be behind any of them.
+#[test]
+fn process_with_a_flood_of_descriptors_is_a_candidate_with_an_obstacle() {
+    let flood =
+        "ulimit -n 17000; for n in {10..16900}; do eval \"exec $n</dev/null\"; done; echo; exec sleep 1000";
+    let mut child = Command::new("bash").args(["-c", flood]).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let mut discovery = KernelDiscovery::with_proc(InPod(pid), None, false);
+    let pods = Scope { pods: HashSet::from([POD.to_owned()]), ..Scope::default() };
+    let candidates = discovery.candidates(&pods).unwrap();
+    let inspected = candidates.first().map(|candidate| discovery.inspect(candidate, Walk::Short).result);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let obstacle = inspected.expect("a candidate").map(|found| found.len()).unwrap_err();
+    assert_eq!(obstacle.kind, ObstacleKind::TooMany, "{obstacle}");
+}
+
 /// Before Linux 6.2 the kernel does not report the number.
 #[test]
 fn process_whose_number_of_descriptors_is_unknown_is_listed_by_complete_scans_only() {

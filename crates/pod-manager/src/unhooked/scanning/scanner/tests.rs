@@ -1,0 +1,164 @@
+use super::*;
+use crate::io::Closer;
+use crate::message::{self, Inbox};
+use crate::unhooked::scanning::ContinuedSearch;
+use nix::sys::eventfd::EventFd;
+use sluice_core::pod_cgroup::PodCgroup;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+const S: u64 = 1_000_000_000;
+
+/// A process, its pod, and the driver queries of one inspection.
+type Process = (ProcessKey, &'static str, u32);
+
+/// Finds these processes, and notes which were inspected.
+struct Fake {
+    processes: Vec<Process>,
+    inspected: Arc<Mutex<Vec<ProcessKey>>>,
+}
+
+impl Fake {
+    fn candidates_if(&self, is_wanted: impl Fn(&ProcessKey) -> bool) -> Vec<Candidate> {
+        let wanted = self.processes.iter().filter(|(key, ..)| is_wanted(key));
+        let candidate = |(key, pod, _): &Process| Candidate {
+            key: *key,
+            command: "program".into(),
+            pod: PodCgroup { uid: (*pod).to_owned(), container: None },
+            pidfd: never_readable(),
+            descriptors: vec![3],
+        };
+        wanted.map(candidate).collect()
+    }
+}
+
+fn never_readable() -> OwnedFd {
+    EventFd::new().unwrap().into()
+}
+
+impl ProcessDiscovery for Fake {
+    fn candidates(&mut self, _: &Scope) -> io::Result<Vec<Candidate>> {
+        Ok(self.candidates_if(|_| true))
+    }
+
+    fn changed(
+        &mut self,
+        _: &HashSet<ProcessKey>,
+        requested: &HashSet<ProcessKey>,
+        _: &Scope,
+    ) -> io::Result<Vec<Candidate>> {
+        Ok(self.candidates_if(|key| requested.contains(key)))
+    }
+
+    fn inspect(&mut self, candidate: &Candidate, _: Walk) -> Inspection {
+        self.inspected.lock().unwrap().push(candidate.key);
+        let queries = self.processes.iter().find(|(key, ..)| *key == candidate.key).unwrap().2;
+        Inspection { result: Ok(Vec::new()), queries }
+    }
+
+    fn maps_page(&mut self, _: ProcessKey, _: &GrantPageMapping) -> Option<bool> {
+        None
+    }
+
+    fn maps_hook(&mut self, _: ProcessKey) -> bool {
+        false
+    }
+
+    fn continue_search(&mut self, _: &[Candidate], _: u32) -> ContinuedSearch {
+        ContinuedSearch::default()
+    }
+
+    fn owns(&mut self, _: &OwnershipCheck) -> Result<bool, Obstacle> {
+        Ok(true)
+    }
+}
+
+/// A scanner of attached processes.
+struct Rig {
+    scanner: UnhookedScanner,
+    inbox: Inbox,
+    attached: HashSet<ProcessKey>,
+    inspected: Arc<Mutex<Vec<ProcessKey>>>,
+    scans: u64,
+}
+
+impl Rig {
+    fn new(processes: Vec<Process>) -> Self {
+        let (remote, inbox) = message::pair().unwrap();
+        let attached = processes.iter().map(|(key, ..)| *key).collect();
+        let inspected = Arc::default();
+        let fake = Fake { processes, inspected: Arc::clone(&inspected) };
+        let scanner = UnhookedScanner::start(Box::new(fake), remote).unwrap();
+        Self { scanner, inbox, attached, inspected, scans: 0 }
+    }
+
+    /// Begins the next of four scans a second, of which one is complete.
+    fn begin_scan(&mut self, requested: HashSet<ProcessKey>) -> u64 {
+        let now = self.scans * S / 4;
+        let (attached, only_changed) = (self.attached.clone(), !self.scans.is_multiple_of(4));
+        self.scanner.request_scan(ScanRequest {
+            now,
+            attached,
+            requested,
+            only_changed,
+            ..Default::default()
+        });
+        self.scans += 1;
+        now
+    }
+
+    /// The messages until the result of the scan, and which processes it inspected.
+    fn end_scan(&self) -> (Vec<Message>, Vec<ProcessKey>) {
+        let (mut messages, begun) = (Vec::new(), Instant::now());
+        while !matches!(messages.last(), Some(Message::ScanResult(_))) {
+            messages.extend(self.inbox.take());
+            std::thread::sleep(Duration::from_micros(50));
+            assert!(begun.elapsed() < Duration::from_secs(20), "no result");
+        }
+        (messages, std::mem::take(&mut *self.inspected.lock().unwrap()))
+    }
+
+    fn scan(&mut self, requested: HashSet<ProcessKey>) -> (u64, Vec<ProcessKey>) {
+        let now = self.begin_scan(requested);
+        (now, self.end_scan().1)
+    }
+}
+
+#[test]
+fn pod_with_many_attached_processes_delays_only_its_own_inspections() {
+    let mut processes: Vec<Process> = (1..=30).map(|pid| ((pid, 1), "many", 1 << 14)).collect();
+    processes.push(((1000, 1), "few", 500));
+    let (mut rig, mut of_few, mut of_many) = (Rig::new(processes), Vec::new(), 0);
+    for _ in 0..800 {
+        let (now, inspected) = rig.scan(HashSet::new());
+        let few = inspected.iter().filter(|key| key.0 == 1000).count();
+        of_few.extend(std::iter::repeat_n(now, few));
+        of_many += usize::from(now >= 100 * S) * (inspected.len() - few);
+    }
+    let longest = of_few.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(longest <= 17 * S, "{} s without an inspection", longest / S);
+    assert!(of_many <= 20, "{of_many} inspections of 16 ms in 100 s, where 2 ms a second are allowed");
+}
+
+#[test]
+fn requested_inspections_wait_for_the_next_search_and_ownership_checks_do_not() {
+    let processes: Vec<Process> = (1..=40).map(|pid| ((pid, 1), "many", 1)).collect();
+    let mut rig = Rig::new(processes);
+    let all = rig.attached.clone();
+    (0..100).for_each(|_| drop(rig.scan(HashSet::new())));
+    rig.scans = 101 * 4 + 1;
+    rig.begin_scan(all.clone());
+    std::thread::sleep(Duration::from_millis(20));
+    let closer = Closer::start().unwrap();
+    let (key, pod, pidfd, descriptors) = ((50, 1), "other".to_owned(), never_readable(), Vec::new());
+    let check = OwnershipCheck { key, pod, pidfd, descriptors, closer };
+    rig.scanner.check_ownership(ProcessId(1), 1, check);
+    let (messages, mut inspected) = rig.end_scan();
+    assert!(matches!(messages.first(), Some(Message::OwnershipProof(_))), "{messages:?}");
+    assert!((2..=11).contains(&inspected.len()), "{} inspections in one search", inspected.len());
+    for _ in 0..40 {
+        inspected.extend(rig.scan(HashSet::new()).1);
+    }
+    let inspected: HashSet<ProcessKey> = inspected.into_iter().collect();
+    assert_eq!(inspected, all);
+}
