@@ -103,7 +103,8 @@ impl ChannelGroups {
         effects
     }
 
-    /// Takes the processes from probation whose groups can be controlled again.
+    /// Takes the processes from probation whose groups can be controlled again. A child that has such a process's file open may have been
+    /// given its groups meanwhile: it is inspected again.
     pub(crate) fn end_probation(&mut self, shared: &mut Shared) -> Effects {
         let Shared { clients, processes, grants, io, .. } = shared;
         let ended = self.scheduler.end_probation(&mut grants.ledger, io.now());
@@ -114,6 +115,12 @@ impl ChannelGroups {
                 info!(client, peer, "the process can be controlled again");
             }
         }
-        ended.into_iter().map(Effect::SchedulingChanged).collect()
+        let others = ended.iter().flat_map(|id| {
+            let client = processes.get(*id).map(|process| process.client);
+            let of_client = client.into_iter().flat_map(|client| processes.of_client(client));
+            of_client.filter(move |(other, process)| other != id && process.unhooked).map(|(other, _)| other)
+        });
+        let inspections: Effects = others.map(Effect::InspectAgain).collect();
+        ended.into_iter().map(Effect::SchedulingChanged).chain(inspections).collect()
     }
 }
