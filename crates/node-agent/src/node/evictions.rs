@@ -1,5 +1,5 @@
 //! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself within
-//! [`LONGEST_GRACE_SECONDS`]. The manager stops the process that is the reason.
+//! 30 seconds. The manager stops the process that is the reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
