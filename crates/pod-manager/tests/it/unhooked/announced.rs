@@ -38,34 +38,6 @@ fn process_that_attaches_later_keeps_its_groups() {
     assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
 }
 
-/// Otherwise both would control the group, and one of them would find that it runs while it has disabled it.
-#[test]
-fn child_that_was_given_the_groups_of_a_process_on_probation_loses_them_when_they_can_be_controlled_again() {
-    let node = Harness::new();
-    let (parent, _descriptor) = node.hooked(1, 1);
-    let (_other, _other_descriptor) = node.hooked(2, 2);
-    let _same = node.discovery.add_process(parent.process.pid, &uid(1), &[1]);
-    node.world.driver.fail(1, Some(failure()));
-    until("a control has failed", || {
-        node.world.advance(10 * MS);
-        quiet(&node.world);
-        parent.page().deadline_ns() != UNLIMITED
-    });
-    let _child = node.discovery.add_process(500, &uid(1), &[1]);
-    node.scan_until_scheduled();
-    assert_eq!(node.uncontrolled(1, "control_failed"), 1.0, "the child has the group too");
-    node.world.driver.fail(1, None);
-    until("the parent is controlled again", || {
-        node.world.advance(10 * MS);
-        quiet(&node.world);
-        parent.page().deadline_ns() == UNLIMITED
-    });
-    node.scan();
-    assert_eq!((node.unhooked(1), node.uncontrolled(1, "control_failed")), (0.0, 0.0));
-    let enabled = node.enabled_ms([1, 2]);
-    assert!(enabled.iter().all(|ms| (4500..=5500).contains(ms)), "{enabled:?}");
-}
-
 /// Otherwise a pod could end its quanta by one hooked process that cannot be controlled.
 #[test]
 fn failed_control_of_a_hooked_process_does_not_end_the_quanta_of_its_pods_other_processes() {
