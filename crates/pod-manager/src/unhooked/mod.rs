@@ -31,8 +31,9 @@ const SEARCH_INTERVAL_NS: u64 = 250_000_000;
 /// at last after the longer time.
 const POSTPONED_NS: u64 = 2_000_000;
 const POSTPONED_AT_MOST_NS: u64 = 50_000_000;
-/// One search in so many reads all processes of the node: one a second. The others look at processes with a changed number of descriptors.
-const COMPLETE_EVERY: u64 = 4;
+/// One search in so many reads all processes of the node: one in two seconds. The others look at new processes and at those with a changed
+/// number of descriptors.
+const COMPLETE_EVERY: u64 = 8;
 
 /// The most processes that are noted for later searches: a search may take long, and a tenant may start processes meanwhile.
 const MOST_KEPT: usize = 4096;
