@@ -172,12 +172,12 @@ fn a_program_with_more_contexts_than_an_announcement_takes_is_scheduled_from_out
 fn a_program_without_discoverable_groups_is_scheduled_by_the_drivers_lock_and_survives_the_manager() {
     let _lock = shared();
     let Some(mut bed) = PodBed::start(&[(1, BestEffort, 30), (2, BestEffort, 70)], "") else { return };
-    bed.node.expect_violation("too_many_descriptors");
     let mut first = bed.tenant(1, "hoarder").without_hook().arguments("1000 8").start();
     first.expect("ready");
     let second = hooked(&bed, 2, "1000 8");
     bed.when_scheduled_without_hook(1, 1.0);
     bed.node.logged(&["is scheduled by the driver's lock", "too_many", "ml/pod-1"]);
+    bed.node.expect_violation("too_many_descriptors");
     let window = bed.node.window(bed.node.let_pass(6000 * MS));
     let share = window.share_of_busy(first.pid());
     assert!((0.2..0.4).contains(&share), "{share}");
