@@ -23,7 +23,7 @@ mod own_process;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
-use crate::clients::{Clients, Definition, Process, Processes};
+use crate::clients::{Clients, Definition, Processes};
 use crate::clock::Clock;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{Connections, Listener};
@@ -345,12 +345,10 @@ impl EventLoop {
         self.consequences.stop_again(&mut self.channel_groups, &mut self.shared);
     }
 
-    /// A process announces its groups. Those of a stopped one are disabled, whether it runs on or another process of its pod announces; what it
-    /// leaves out is released at the end of the stop.
+    /// A process announces its groups. Those of a stopped process are disabled, and what it leaves out is released at the end of the stop.
     fn announce(&mut self, id: ProcessId, announcement: Announcement) {
         self.consequences.keep_announcement(id, &announcement);
-        let is_compared_only = |process: &&Process| process.misannounced;
-        if let Some(process) = self.shared.processes.get(id).filter(is_compared_only) {
+        if let Some(process) = self.shared.processes.get(id).filter(|process| process.misannounced) {
             self.channel_groups.record_announced(id, &announcement);
             process.key.into_iter().for_each(|key| self.unhooked.inspect_next(key));
             return self.show_scheduling(id);

@@ -14,6 +14,7 @@ pub(super) struct RecentCharges {
     /// End of each finished period with its charges, oldest first.
     finished: VecDeque<(u64, Charges)>,
     current: Charges,
+    /// The charge now.
     last: u64,
 }
 

@@ -25,8 +25,8 @@ pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -
     settle_by_size(id, 0).is_none_or(|correction| correct(managed, id, correction)) && is_reached
 }
 
-/// Waits for a stream that has no work left, so without delay, unless another thread submits to it at this moment. The driver gives back only memory whose free a wait of the host has shown; a
-/// query is not enough (H200, driver 580.159).
+/// Waits for a stream that has no work left, so without delay, unless another thread submits to it at this moment. The driver gives back
+/// only memory whose free a wait of the host has shown; a query is not enough (H200, driver 580.159).
 fn synchronize((stream, per_thread): OnStream) -> bool {
     let table = real::table();
     let wait = if per_thread { table.cuStreamSynchronize_ptsz } else { table.cuStreamSynchronize };

@@ -12,8 +12,8 @@ pub(super) struct Budget {
     least: u64,
 }
 
-/// Driver queries, about 1 µs each: a quarter of a second of a real driver for up to 16 pods, and for every pod a few processes with one
-/// context each.
+/// Driver queries, 1 to 3 µs each: a quarter to three quarters of a second of a real driver for up to 16 pods, and for every pod a few
+/// processes with one context each.
 pub(super) const QUERIES: Budget = Budget { total: 1 << 18, least: 1 << 14 };
 
 /// Listed descriptors, about 1 µs each: 0.8 % of a processor for up to 16 pods.

@@ -111,8 +111,7 @@ struct Scanner {
     last_page: ProcessKey,
 }
 
-/// Driver queries that the continued search of one complete scan may make: an eighth of a second of a real driver, so that all numbers of one
-/// file take eight scans.
+/// Driver queries that the continued search of one complete scan may make, so that all numbers of one file take eight scans.
 const CONTINUED_SEARCH: u32 = 1 << 17;
 /// Time between two inspections: each query takes a lock of the driver, for which the controls and the programs wait.
 const BETWEEN_INSPECTIONS: Duration = Duration::from_millis(10);
