@@ -8,7 +8,7 @@ use super::{
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
-use sluice_core::pod_cgroup::{PodCgroup, pod_of};
+use sluice_core::pod_cgroup::PodCgroup;
 use sluice_nvrm::discovery::{
     self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
 };
@@ -54,9 +54,6 @@ pub struct KernelDiscovery<P = KernelProc> {
     switch: Option<PathBuf>,
     /// Processes that had the driver open, or may have had. They stay candidates after they have closed it.
     opened: BTreeSet<ProcessKey>,
-    /// The pods of processes that are in one, so that their cgroups are read once (87 µs): a process of a pod cannot leave it. One that is in
-    /// no pod may still be moved into one, by the runtime that starts it.
-    pods: HashMap<ProcessKey, PodCgroup>,
     /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
     counts: HashMap<ProcessKey, u64>,
     lists: DescriptorLists,
@@ -83,7 +80,6 @@ impl<P: ProcFs> KernelDiscovery<P> {
             gpu_uuid,
             switch: None,
             opened: BTreeSet::new(),
-            pods: HashMap::new(),
             counts: HashMap::new(),
             lists: DescriptorLists::default(),
             began: Instant::now(),
@@ -100,7 +96,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
         let Some(key) = start_in(&stat).map(|start| (pid, start)) else { return Ok(None) };
         let pod = match scope.named.get(&key) {
             Some(name) => Some(PodCgroup { uid: name.clone(), container: None }),
-            None => self.pod_of(key)?.filter(|pod| scope.pods.contains(&pod.uid)),
+            None => self.processes.pod_now(pid)?.filter(|pod| scope.pods.contains(&pod.uid)),
         };
         let Some(pod) = pod else { return Ok(None) };
         let descriptors = match self.descriptors(key, &pod.uid) {
@@ -151,17 +147,6 @@ impl<P: ProcFs> KernelDiscovery<P> {
     fn has_opened(&self, pid: i32) -> bool {
         self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some()
     }
-
-    /// The pod of a process.
-    fn pod_of(&mut self, key: ProcessKey) -> io::Result<Option<PodCgroup>> {
-        if let Some(pod) = self.pods.get(&key) {
-            return Ok(Some(pod.clone()));
-        }
-        let cgroup = unless_exhausted(self.processes.files().read(key.0, "cgroup"))?;
-        let pod = cgroup.and_then(|text| pod_of(&text).ok());
-        self.pods.extend(pod.clone().map(|pod| (key, pod)));
-        Ok(pod)
-    }
 }
 
 /// The result of reading a process's file, or `None` if the process does not have it.
@@ -195,7 +180,6 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         pids.dedup();
         let is_present = |(pid, _): &ProcessKey| pids.binary_search(pid).is_ok();
         self.opened.retain(is_present);
-        self.pods.retain(|key, _| is_present(key));
         let pods = scope.pods.iter().chain(scope.named.values()).map(String::as_str).collect();
         let now = self.now();
         self.lists.begin_scan(is_present, &pods, now);

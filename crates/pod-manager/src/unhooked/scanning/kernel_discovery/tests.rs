@@ -76,9 +76,12 @@ fn process_whose_number_of_descriptors_is_unknown_is_listed_by_complete_scans_on
     let pid = i32::try_from(std::process::id()).unwrap();
     let start = start_in(&KernelProc.read(pid, "stat").unwrap()).unwrap();
     let mut discovery = KernelDiscovery::with_proc(InPod(pid), None, true);
-    discovery.processes = PodProcesses::new("/nonexistent", InPod(pid));
+    let proc = tempfile::tempdir().unwrap();
+    std::fs::create_dir(proc.path().join(pid.to_string())).unwrap();
+    discovery.processes = PodProcesses::new(proc.path(), InPod(pid));
     let (us, _socket) = (HashSet::from([(pid, start)]), UnixStream::pair().unwrap());
     let pods = Scope { pods: HashSet::from([POD.to_owned()]), ..Scope::default() };
+    assert_eq!(discovery.candidates(&pods).unwrap().len(), 1, "the complete scan comes first");
     let mut listed = |requested| discovery.changed(&us, requested, &pods).unwrap().len();
     let none = HashSet::new();
     assert_eq!([listed(&none), listed(&none), listed(&us), listed(&none)], [1, 0, 1, 0]);
