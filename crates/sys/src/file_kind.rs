@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The kind of file behind a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,33 +39,6 @@ pub fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
             kind: crate::socket::option(fd, libc::SO_TYPE)?,
         },
         _ => Kind::Other,
-    })
-}
-
-/// Where a link of /proc/PID/fd leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
-    /// To a character device.
-    Character {
-        /// Its driver.
-        major: u32,
-        /// Which of the driver's devices.
-        minor: u32,
-    },
-    /// To a socket.
-    Socket,
-    /// To something else.
-    Other,
-}
-
-/// Where the link with this name in a folder leads. Does not query the server of a network or FUSE file system.
-/// Errors: the error of statx.
-pub(crate) fn link_in(folder: &OwnedFd, name: &CStr) -> io::Result<Link> {
-    let found = statx(folder.as_raw_fd(), name, 0, libc::STATX_TYPE)?;
-    Ok(match u32::from(found.stx_mode) & libc::S_IFMT {
-        libc::S_IFCHR => Link::Character { major: found.stx_rdev_major, minor: found.stx_rdev_minor },
-        libc::S_IFSOCK => Link::Socket,
-        _ => Link::Other,
     })
 }
 

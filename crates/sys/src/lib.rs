@@ -22,7 +22,6 @@
 //! ```
 
 pub mod clock;
-pub mod descriptors;
 pub mod eventfd;
 pub mod file_kind;
 pub mod futex;

@@ -1,7 +1,9 @@
 //! Copies of a process's descriptors of the control device, and the ownership check: whether clients that a process announces are
 //! its own.
 
+use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::DiscoveryError;
@@ -10,9 +12,12 @@ use super::group_discovery::ScannedProcess;
 use super::limits::MAX_LISTED_DESCRIPTORS;
 use crate::transport::{self, CONTROL_DEVICE};
 use crate::{ControlError, Controls};
-use sluice_sys::descriptors::{DescriptorFolder, Listed};
-use sluice_sys::file_kind::{self, Kind, Link};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags, statx};
+use sluice_sys::file_kind::{self, Kind};
 use sluice_sys::pidfd::{copy_of, has_ended, is_same_file};
+
+/// Bytes of one reading of a folder: some 340 entries of 24 bytes.
+const LISTED_BYTES: usize = 8192;
 
 /// A copy of a process's descriptor, and the controls over a second copy.
 #[derive(Debug)]
@@ -64,7 +69,7 @@ pub struct DescriptorPart {
 /// Lists up to `most` descriptors of a process from number `from` on. The control device is recognised by its device number, because a
 /// container can give it any name; if `simulated`, every socket may lead to the driver.
 ///
-/// Nothing is opened, so a file system whose server is the tenant cannot delay the caller.
+/// No file is opened, and the file system of none is asked, so one whose server is the tenant cannot delay the caller.
 /// Errors: the error of reading /proc/PID/fd: `EACCES` without CAP_SYS_PTRACE, or for another user's process without
 /// CAP_DAC_READ_SEARCH.
 pub fn driver_descriptors_from(
@@ -73,23 +78,39 @@ pub fn driver_descriptors_from(
     from: RawFd,
     most: usize,
 ) -> io::Result<DescriptorPart> {
-    let (mut driver, mut listed) = (Vec::new(), 0);
-    let end = DescriptorFolder::open(pid)?.list(from, most, |number, link| {
-        listed += 1;
-        let is_driver = match link {
-            Link::Character { major, minor } => (major, minor) == CONTROL_DEVICE,
-            Link::Socket => simulated,
-            Link::Other => false,
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(format!("/proc/{pid}/fd"), flags, Mode::empty())?;
+    // The folder's position of descriptor 0: `.` and `..` come first (`proc_readfd_common`).
+    rustix::fs::seek(&folder, SeekFrom::Start(2 + u64::from(from.unsigned_abs())))?;
+    let mut buffer = [MaybeUninit::uninit(); LISTED_BYTES];
+    let mut entries = RawDir::new(&folder, &mut buffer);
+    let mut part = DescriptorPart { driver: Vec::new(), listed: 0, next: None };
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(number) = name.to_str().ok().and_then(|name| name.parse::<RawFd>().ok()) else {
+            continue;
         };
-        if is_driver {
-            driver.push(number);
+        if part.listed == most {
+            part.next = Some(number);
+            break;
         }
-    })?;
-    let next = match end {
-        Listed::Until(next) => Some(next),
-        Listed::Completely => None,
-    };
-    Ok(DescriptorPart { driver, listed, next })
+        part.listed += 1;
+        if may_lead_to_driver(&folder, name, simulated) {
+            part.driver.push(number);
+        }
+    }
+    Ok(part)
+}
+
+fn may_lead_to_driver(folder: &OwnedFd, name: &CStr, simulated: bool) -> bool {
+    // A descriptor that was closed meanwhile leads nowhere.
+    let Ok(found) = statx(folder, name, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) else { return false };
+    match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::CharacterDevice => (found.stx_rdev_major, found.stx_rdev_minor) == CONTROL_DEVICE,
+        FileType::Socket => simulated,
+        _ => false,
+    }
 }
 
 /// As [`driver_descriptors_from`], for all descriptors up to a bound.
@@ -136,3 +157,6 @@ pub fn owns_clients(
     }
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests;
