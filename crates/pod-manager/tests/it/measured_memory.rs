@@ -35,6 +35,16 @@ fn read(world: &World, outcome: &str) {
     until("a reading", || readings(world, outcome) > before);
 }
 
+/// Lets the times of some readings pass, at which none is made.
+fn expect_no_reading(world: &World, memory: &FakeMemory) {
+    let before = memory.readings();
+    for _ in 0..4 {
+        world.advance(400 * MS);
+        world.settle();
+    }
+    assert_eq!(memory.readings(), before);
+}
+
 fn overhead(world: &World, client: &str) -> f64 {
     world.metric(&format!("sluice_memory_overhead_bytes{{client=\"{client}\"}}")).unwrap()
 }
@@ -77,11 +87,7 @@ fn first_reservation_counts_the_context_of_a_process_that_follows_one_with_much_
     first.process.die();
     until("the end of the process", || world.metric("sluice_memory_used_bytes{client=\"lc\"}") == Some(0.0));
     read(&world, "complete");
-    let before = memory.readings();
-    for _ in 0..4 {
-        world.advance(400 * MS);
-    }
-    assert_eq!(memory.readings(), before, "without processes one reading is enough");
+    expect_no_reading(&world, &memory);
     let mut second = process(&world, "lc");
     memory.set(pid(&second), Some(GIB / 2));
     assert!(!second.reserve(GIB / 2 + 1), "the limit is 1 GiB");
@@ -260,12 +266,7 @@ fn idle_manager_does_not_repeat_a_reading_that_fails() {
     process.process.die();
     until("the end of the process", || world.metric("sluice_processes{client=\"be-a\"}") == Some(0.0));
     read(&world, "failed");
-    let readings = memory.readings();
-    for _ in 0..4 {
-        world.advance(400 * MS);
-        world.settle();
-    }
-    assert_eq!(memory.readings(), readings);
+    expect_no_reading(&world, &memory);
 }
 
 #[test]
@@ -283,10 +284,7 @@ fn overhead_of_a_process_ends_with_it() {
 #[test]
 fn memory_is_not_read_while_there_is_no_process() {
     let (world, memory) = measuring();
-    for _ in 0..4 {
-        world.advance(400 * MS);
-    }
-    assert_eq!(memory.readings(), 0);
+    expect_no_reading(&world, &memory);
 }
 
 #[test]
@@ -304,10 +302,7 @@ fn overhead_without_a_process_ends_with_the_next_reading() {
     assert_eq!(overhead(&world, "be-a"), GIB as f64);
     read(&world, "complete");
     assert_eq!(overhead(&world, "be-a"), 0.0);
-    let readings = memory.readings();
-    world.advance(400 * MS);
-    world.settle();
-    assert_eq!(memory.readings(), readings, "there is nothing to correct");
+    expect_no_reading(&world, &memory);
 }
 
 #[test]

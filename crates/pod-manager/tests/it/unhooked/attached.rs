@@ -1,11 +1,8 @@
 //! Attached processes are inspected too: their groups, their grant pages, and whether disabled groups stand.
 
 use super::harness::Harness;
-use crate::support::MS;
 use crate::support::agent::{pod, uid};
-use crate::support::driver::{Descriptor, context};
-use crate::support::group_processes::quiet;
-use crate::support::hook::Hook;
+use crate::support::driver::context;
 use crate::support::until;
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
@@ -14,32 +11,24 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Lets time pass, in steps in which searches and checks can happen.
-fn pass(node: &Harness, ms: u64) {
-    for _ in 0..ms / 10 {
-        node.world.clock.advance(10 * MS);
-        quiet(&node.world);
-    }
-}
-
 #[test]
 fn groups_that_an_attached_process_has_not_announced_are_a_violation_and_share_its_quanta() {
     let node = Harness::new();
     let (hook, _descriptor) = node.hooked(1, 1);
     let (_other, _its) = node.hooked(2, 2);
     let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
-    pass(&node, 5000);
+    node.pass(5000);
     assert_eq!(node.violations(1, "unannounced_groups"), 0.0, "it has announced its only group");
     // Its hook is idle; a second driver library works.
     hook.becomes(false, node.world.clock.now());
     node.discovery.set_groups(hook.process.pid, &[1, 11]);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "unannounced_groups") == 1.0
     });
     let mut both_disabled = BTreeSet::new();
     until("both groups are disabled and enabled together", || {
-        pass(&node, 10);
+        node.pass(10);
         let (one, other) = (node.group(1).0, node.group(11).0);
         if one == other {
             both_disabled.insert(one);
@@ -58,13 +47,13 @@ fn group_that_is_announced_soon_after_it_was_found_is_no_violation() {
     let (mut hook, descriptor) = node.hooked(1, 1);
     let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
     until("both groups are found", || {
-        pass(&node, 10);
+        node.pass(10);
         node.discovery.take_inspected().contains(&hook.process.pid)
     });
     let contexts = [1, 11].map(context);
     hook.token.announce(&contexts, &[descriptor.sent.as_fd()]);
     node.wait_for_ownership_checks();
-    pass(&node, 5000);
+    node.pass(5000);
     assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
 }
 
@@ -80,7 +69,7 @@ fn ten_processes_that_start_at_once_are_inspected_one_after_the_other() {
         .collect();
     let (mut most, mut all) = (0, 0);
     for _ in 0..100 {
-        pass(&node, 100);
+        node.pass(100);
         let inspected = node.discovery.take_inspected().len();
         (most, all) = (most.max(inspected), all + inspected);
     }
@@ -100,7 +89,7 @@ fn groups_that_the_hook_reports_as_unannounced_share_its_quanta_without_a_violat
     hook.report().report_unannounced(1);
     hook.token.announce(&[], &[]);
     until("the process is scheduled from outside", || {
-        pass(&node, 100);
+        node.pass(100);
         node.unhooked(1) == 1.0
     });
     let enabled = node.enabled_ms([11, 2]);
@@ -115,15 +104,15 @@ fn process_whose_announcement_becomes_complete_is_scheduled_by_its_page_again() 
     let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
     hook.report().report_unannounced(1);
     until("the process is scheduled from outside", || {
-        pass(&node, 100);
+        node.pass(100);
         node.unhooked(1) == 1.0
     });
     hook.token.announce(&[1, 11].map(context), &[descriptor.sent.as_fd()]);
-    pass(&node, 3000);
+    node.pass(3000);
     assert_eq!(node.unhooked(1), 1.0, "the hook still reports other groups");
     hook.report().report_announced(1);
     until("its page counts again", || {
-        pass(&node, 100);
+        node.pass(100);
         node.unhooked(1) == 0.0
     });
     assert_eq!(hook.page().deadline_ns(), UNLIMITED, "its groups stay under control");
@@ -140,13 +129,13 @@ fn process_that_repeats_a_violation_is_scheduled_from_outside_for_longer_each_ti
     for count in 1..=7 {
         node.discovery.set_groups(hook.process.pid, &[1, 11]);
         until("the violation is counted", || {
-            pass(&node, 100);
+            node.pass(100);
             node.violations(1, "unannounced_groups") == f64::from(count)
         });
         node.discovery.set_groups(hook.process.pid, &[1]);
         let begun = node.world.clock.now();
         until("it is trusted again", || {
-            pass(&node, 100);
+            node.pass(100);
             node.unhooked(1) == 0.0
         });
         waited.push(node.world.clock.now() - begun);
@@ -162,11 +151,11 @@ fn groups_of_a_refused_announcement_count_as_unannounced() {
     let _same = node.discovery.add_process(process.pid, &uid(1), &[1]);
     let (_hook, _descriptor) = node.announce(process, 1);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "unannounced_groups") == 1.0
     });
     until("it is scheduled from outside", || {
-        pass(&node, 100);
+        node.pass(100);
         node.unhooked(1) == 1.0
     });
 }
@@ -176,12 +165,12 @@ fn second_driver_library_is_a_violation_within_a_second() {
     let node = Harness::new();
     let (hook, _descriptor) = node.hooked(1, 1);
     let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1]);
-    pass(&node, 5000);
+    node.pass(5000);
     // It opens the driver, and its groups are there some time later.
     node.discovery.open_descriptor(hook.process.pid);
-    pass(&node, 500);
+    node.pass(500);
     node.discovery.set_groups(hook.process.pid, &[1, 11]);
-    pass(&node, 1000);
+    node.pass(1000);
     assert_eq!(node.violations(1, "unannounced_groups"), 1.0);
 }
 
@@ -191,7 +180,7 @@ fn attached_process_with_too_many_descriptors_is_a_violation() {
     let (hook, _descriptor) = node.hooked(1, 1);
     node.discovery.add_uncontrollable(hook.process.pid, &uid(1), ObstacleKind::TooMany);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "too_many_descriptors") == 1.0
     });
 }
@@ -201,10 +190,10 @@ fn process_without_the_hook_with_too_many_descriptors_is_one_violation() {
     let node = Harness::new();
     node.discovery.add_uncontrollable(500, &uid(1), ObstacleKind::TooMany);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "too_many_descriptors") == 1.0
     });
-    pass(&node, 20_000);
+    node.pass(20_000);
     assert_eq!(node.violations(1, "too_many_descriptors"), 1.0, "one process is one violation");
     assert_eq!(node.uncontrolled(1, "too_many"), 1.0);
 }
@@ -214,11 +203,11 @@ fn another_page_in_place_of_the_grant_page_is_a_violation() {
     let node = Harness::new();
     let (hook, _descriptor) = node.hooked(1, 1);
     hook.report().set_grant_address(0x7000_0000);
-    pass(&node, 3000);
+    node.pass(3000);
     assert_eq!(node.violations(1, "grant_page"), 0.0);
     node.discovery.replace_page(hook.process.pid);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "grant_page") == 1.0
     });
 }
@@ -228,13 +217,13 @@ fn disabled_group_that_runs_and_a_changed_time_slice_are_violations() {
     let node = Harness::new();
     let (_first, _its) = node.hooked(1, 1);
     let (_second, _of_second) = node.hooked(2, 2);
-    pass(&node, 3000);
+    node.pass(3000);
     for kind in ["stopped_group_ran", "time_slice"] {
         assert_eq!((node.violations(1, kind), node.violations(2, kind)), (0.0, 0.0), "{kind}");
     }
     node.world.driver.run_while_disabled(1);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "stopped_group_ran") >= 1.0
     });
     assert_eq!(node.violations(2, "stopped_group_ran"), 0.0);
@@ -244,9 +233,8 @@ fn disabled_group_that_runs_and_a_changed_time_slice_are_violations() {
 fn with_groups(node: &Harness, n: usize, first: u32, count: u32) -> impl Sized + use<> {
     let groups: Vec<u32> = (first..first + count).collect();
     let contexts: Vec<_> = groups.iter().map(|group| context(*group)).collect();
-    let (process, descriptor) = (node.world.peers.process_of(&uid(n)), Descriptor::new());
-    let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
-    let hook = Hook::attach_with(&node.world.socket(), &process, "unknown", 0, announced).unwrap();
+    let process = node.world.peers.process_of(&uid(n));
+    let (hook, descriptor) = node.announce_all(&process, &contexts);
     let found = node.discovery.add_process(process.pid, &uid(n), &groups);
     (hook, descriptor, found)
 }
@@ -258,7 +246,7 @@ fn announcement_for_which_the_manager_has_no_room_is_no_violation() {
     let full: Vec<_> = (1..=16).zip(1..).map(|(n, first)| with_groups(&node, n, 1000 * first, 64)).collect();
     node.wait_for_ownership_checks();
     let _last = with_groups(&node, 17, 1, 1);
-    pass(&node, 5000);
+    node.pass(5000);
     assert!(node.world.metric("sluice_announcements_refused_total").unwrap() >= 1.0);
     assert_eq!(node.violations(17, "unannounced_groups"), 0.0);
     drop(full);
@@ -271,7 +259,7 @@ fn announcement_beyond_the_groups_of_a_client_is_a_violation() {
     node.wait_for_ownership_checks();
     let _second = with_groups(&node, 1, 2000, 25);
     until("the violation is counted", || {
-        pass(&node, 100);
+        node.pass(100);
         node.violations(1, "unannounced_groups") == 1.0
     });
 }

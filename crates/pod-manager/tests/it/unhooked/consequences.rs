@@ -1,22 +1,12 @@
 //! What follows from violations: the policy, and how long a process is stopped.
 
 use super::harness::{Harness, S};
-use crate::support::MS;
 use crate::support::agent::{pod, uid};
-use crate::support::group_processes::quiet;
 use crate::support::until;
 use sluice_pod_manager::ViolationPolicy;
 use sluice_proto::control::{Class, Client};
 
 const KIND: &str = "stopped_group_ran";
-
-/// Lets time pass, in steps in which checks can happen.
-fn pass(node: &Harness, ms: u64) {
-    for _ in 0..ms / 10 {
-        node.world.clock.advance(10 * MS);
-        quiet(&node.world);
-    }
-}
 
 fn limited(n: usize) -> Client {
     Client { limit_ppm: 500_000, ..pod(&uid(n)) }
@@ -26,21 +16,21 @@ fn limited(n: usize) -> Client {
 fn with_violator(clients: &[Client], policy: ViolationPolicy) -> (Harness, impl Sized + use<>) {
     let node = Harness::with_policy(clients, policy);
     let processes = (node.hooked(1, 1), node.hooked(2, 2));
-    pass(&node, 1000);
+    node.pass(1000);
     node.world.driver.run_while_disabled(1);
     (node, processes)
 }
 
 fn until_violations(node: &Harness, count: f64) {
     until("the violations are counted", || {
-        pass(node, 100);
+        node.pass(100);
         node.violations(1, KIND) >= count
     });
 }
 
 fn until_stopped(node: &Harness, stopped: f64) {
     until("the process is stopped or released", || {
-        pass(node, 100);
+        node.pass(100);
         node.metric("sluice_stopped_processes", 1, "") == stopped
     });
 }
@@ -55,13 +45,13 @@ fn repeated_violation_stops_the_process_of_a_limited_client_for_10_s_and_then_fo
             if node.metric("sluice_stopped_processes", 1, "") == 0.0 {
                 return (ms, ran);
             }
-            pass(node, 100);
+            node.pass(100);
             (ms, ran) = (ms + 100, ran | is_enabled);
         }
     };
     until_stopped(&node, 1.0);
     assert!(node.violations(1, KIND) >= 2.0, "the first finding stops no process");
-    pass(&node, 50);
+    node.pass(50);
     // It is disabled anew while it is found to run.
     let (ms, ran) = rest_of_stop(&node);
     assert!((9_500..=10_100).contains(&ms) && !ran, "{ms} ms, enabled by the manager: {ran}");
@@ -101,7 +91,7 @@ fn policy_evict_asks_for_the_eviction_at_the_repetition_and_stops_the_process_me
     let first = node.agent.violations(0).remove(0);
     assert!(!first.evict, "a single finding");
     until("the agent is asked to evict", || {
-        pass(&node, 100);
+        node.pass(100);
         let last = node.agent.violations(0).pop();
         last.is_some_and(|last| last.evict && last.pod_uid == uid(1))
     });
@@ -113,7 +103,7 @@ fn removed_client_has_no_stopped_process() {
     let (mut node, _processes) = with_violator(&[limited(1), limited(2)], ViolationPolicy::Auto);
     until_stopped(&node, 1.0);
     node.agent.set(&[limited(2)]);
-    pass(&node, 500);
+    node.pass(500);
     assert!(node.group(1).0, "its group is enabled");
     assert!(node.agent.snapshot().clients.iter().all(|client| client.stopped_processes == 0));
     assert!(node.world.clock.now() > S);
@@ -125,7 +115,7 @@ fn process_of_a_pod_that_becomes_latency_critical_is_released() {
     until_stopped(&node, 1.0);
     node.agent.set(&[Client { class: Class::LatencyCritical.into(), ..limited(1) }, limited(2)]);
     // Less than the shortest stop.
-    pass(&node, 500);
+    node.pass(500);
     assert!(node.group(1).0, "its group is enabled");
     assert_eq!(node.metric("sluice_stopped_processes", 1, ""), 0.0);
 }

@@ -7,6 +7,7 @@ use crate::support::group_processes::quiet;
 use crate::support::hook::Hook;
 use crate::support::peers::FakeProcess;
 use crate::support::{MS, World, until};
+use sluice_comm::attach::ContextHandles;
 use sluice_pod_manager::channel_groups::{Cause, ControlFailure};
 use sluice_pod_manager::{Config, ViolationPolicy};
 use sluice_proto::control::Client;
@@ -78,6 +79,14 @@ impl Harness {
         (0..3).for_each(|_| self.scan());
     }
 
+    /// Lets time pass, in steps in which searches and checks can happen.
+    pub(crate) fn pass(&self, ms: u64) {
+        for _ in 0..ms / 10 {
+            self.world.clock.advance(10 * MS);
+            quiet(&self.world);
+        }
+    }
+
     pub(crate) fn metric(&self, name: &str, n: usize, more: &str) -> f64 {
         let text = self.world.metrics();
         let series = |line: &&str| {
@@ -106,10 +115,19 @@ impl Harness {
 
     /// Attaches this process, which announces this group.
     pub(crate) fn announce(&self, process: FakeProcess, group: u32) -> (Hook, Descriptor) {
+        self.announce_all(&process, &[context(group)])
+    }
+
+    /// Attaches this process, which is always busy and announces these groups.
+    pub(crate) fn announce_all(
+        &self,
+        process: &FakeProcess,
+        contexts: &[ContextHandles],
+    ) -> (Hook, Descriptor) {
         let descriptor = Descriptor::new();
-        let contexts = [context(group)];
-        let announced: (&[_], &[_]) = (&contexts, &[descriptor.sent.as_fd()]);
-        let hook = Hook::attach_with(&self.world.socket(), &process, "unknown", 0, announced).unwrap();
+        let sent = [descriptor.sent.as_fd()];
+        let announced = (contexts, if contexts.is_empty() { &[][..] } else { &sent[..] });
+        let hook = Hook::attach_with(&self.world.socket(), process, "unknown", 0, announced).unwrap();
         hook.becomes(true, self.world.clock.now());
         self.wait_for_ownership_checks();
         (hook, descriptor)
