@@ -1,9 +1,12 @@
 """A server on the simulated GPU of `sluice.serve.sim`, as a process of its own."""
 
+import contextlib
+import pathlib
 import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 
 MODELS = """
@@ -35,3 +38,12 @@ class Server:
         """The exit status after a request to end."""
         self.process.terminate()
         return self.process.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def serving(models):
+    """A server with the models of a text, which ends without an error."""
+    with tempfile.TemporaryDirectory(prefix="sluice-serve-") as folder:
+        server = Server(pathlib.Path(folder), models)
+        yield server
+        assert server.end() == 0

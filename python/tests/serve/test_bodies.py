@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import pathlib
 import re
 import socket
-import tempfile
 import threading
 import time
 import urllib.error
@@ -17,7 +15,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 from in_process import Serving
-from model_server import Server
+from model_server import Server, serving
 from test_server import KINDS, given, page
 
 from sluice.serve import messages, sim
@@ -43,10 +41,8 @@ models:
 
 @pytest.fixture(scope="module")
 def large():
-    with tempfile.TemporaryDirectory(prefix="sluice-serve-") as folder:
-        server = Server(pathlib.Path(folder), LARGE)
+    with serving(LARGE) as server:
         yield server
-        assert server.end() == 0
 
 
 def post(server, model, body, **headers):

@@ -1,11 +1,9 @@
 """The server through tritonclient, a client library that this project did not write, over gRPC and HTTP."""
 
 import json
-import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -14,17 +12,15 @@ import numpy
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from model_server import MODELS, Server
+from model_server import MODELS, serving
 
 KINDS = {"grpc": tritonclient.grpc, "http": tritonclient.http}
 
 
 @pytest.fixture(scope="session")
 def server():
-    with tempfile.TemporaryDirectory(prefix="sluice-serve-") as folder:
-        server = Server(pathlib.Path(folder), MODELS)
+    with serving(MODELS) as server:
         yield server
-        assert server.end() == 0
 
 
 @pytest.fixture(params=KINDS)
