@@ -25,6 +25,8 @@ def build(commit: str) -> Path:
         return folder
     print(f"older: building {commit[:12]} (minutes the first time)", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
+    # A build that was killed leaves the entry of its work tree behind.
+    _git("worktree", "prune")
     (folder / "bin").mkdir(parents=True)
     tree, target = folder / "tree", folder / "target"
     _git("worktree", "add", "--quiet", "--detach", tree, commit)
@@ -52,5 +54,5 @@ def _values(tree: Path) -> str:
 
 
 def _git(*words: object) -> str:
-    done = subprocess.run(["git", *map(str, words)], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = subprocess.run(["git", *map(str, words)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.strip()
