@@ -7,7 +7,7 @@ import re
 import urllib.request
 from dataclasses import dataclass
 
-from lib import api, assemble, controlplane, devices, images, node as on_node, prometheus
+from lib import api, assemble, controlplane, devices, images, node as on_node, prometheus, violations
 from lib.namespaces import until
 from lib.processes import Program
 from lib.settings import NODE
@@ -63,6 +63,7 @@ class Cluster:
         while self._left:
             name = self._left.pop()
             self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--timeout=90s")
+            violations.gather()
             self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
     def create(self, namespace: str, *objects: dict) -> None:

@@ -7,6 +7,7 @@ from lib.devices import GPUS
 from lib.settings import REPOSITORY, SIMULATION, environment
 
 SECONDS = 240
+VIOLATORS = {"violator"}
 ATTEMPTS = SIMULATION / "attempts"
 
 
