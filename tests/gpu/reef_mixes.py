@@ -5,7 +5,8 @@
   C  A beside five best-effort networks   D  five real-time networks 20 times a second each beside five best-effort ones
   E  as D with Poisson arrivals
 
-Each mix without its best-effort part, and the best-effort part alone, come in the same rounds. The five networks of C to E are this
+Each mix without its best-effort part, and the best-effort part alone, come in the same rounds; A and D without best effort come twice, and
+their difference is the A/A noise. The five networks of C to E are this
 script's choice; DISB's own are in its model files. Latencies count from the time at which a request was due. The result is written after
 each block, and the script ends within --limit with what there is by then.
 """
@@ -37,7 +38,8 @@ MIXES = {
 }
 # The same without one of the two parts. C without best effort is A without it.
 ARMS = {
-    **MIXES, **{f"{mix} alone": (MIXES[mix][0], {}) for mix in "ABDE"}, "one alone": ({}, MIXES["A"][1]), "five alone": ({}, FIVE),
+    **MIXES, **{f"{mix} alone": (MIXES[mix][0], {}) for mix in "ABDE"}, **{f"{mix} again": (MIXES[mix][0], {}) for mix in "AD"},
+    "one alone": ({}, MIXES["A"][1]), "five alone": ({}, FIVE),
 }
 ALONE = {"A": ("A alone", "one alone"), "B": ("B alone", "one alone"), "C": ("A alone", "five alone"), "D": ("D alone", "five alone"), "E": ("E alone", "five alone")}
 
@@ -115,10 +117,11 @@ def summarise(blocks):
         row["be_sum"] = row["be_rate"] / row["be_rate_alone"] if row["be_rate_alone"] else None
         row["services"] = {name: {"p99_ms": percentile(latencies(mix, name), 0.99), "p99_alone_ms": percentile(latencies(alone, name), 0.99)} for name in ARMS[mix][0] if latencies(mix, name) and latencies(alone, name)}
         rows[mix] = row
+    noise = {mix: percentile(latencies(f"{mix} again"), 0.99) / percentile(latencies(f"{mix} alone"), 0.99) for mix in "AD" if blocks[f"{mix} again"] and blocks[f"{mix} alone"]}
     kinds = {name: max(told["kinds"] for made in blocks.values() for block in made for client, told in block.items() if client == name) for name in {client for made in blocks.values() for block in made for client in block}}
     # Batches have one size: each client gets the same answer each time.
     wrong = [name for name, count in kinds.items() if count > 1]
-    return {"ok": not wrong and len(rows) == len(ALONE), "rows": rows, "wrong": wrong}
+    return {"ok": not wrong and len(rows) == len(ALONE), "rows": rows, "aa_p99": noise, "wrong": wrong}
 
 
 def main():
