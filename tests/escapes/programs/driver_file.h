@@ -3,7 +3,8 @@
 #pragma once
 #include <sys/socket.h>
 
-enum { GROUP = 0x5c000015, SUBDEVICE = 0x5c000002, CHANNELS = 8, FIRST_CLIENT = 0xc1d00000 };
+/* The simulated GPU numbers its clients from its start on: in a long run of other tests there were hundreds before this program. */
+enum { GROUP = 0x5c000015, SUBDEVICE = 0x5c000002, CHANNELS = 8, FIRST_CLIENT = 0xc1d00000, CLIENTS = 1 << 14 };
 enum { SET_TIMESLICE = 0xa06c0103, GET_TIMESLICE = 0xa06c0104, DISABLE_CHANNELS = 0x2080110b };
 #define RM_CONTROL 0xC020462AUL
 
@@ -27,7 +28,7 @@ static int find_client(void) {
         int type = 0;
         socklen_t len = sizeof type;
         if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_SEQPACKET) continue;
-        for (uint32_t number = 0; number < 64; number++) {
+        for (uint32_t number = 0; number < CLIENTS; number++) {
             uint64_t slice = 0;
             if (!control(fd, FIRST_CLIENT + number, GROUP, GET_TIMESLICE, &slice, sizeof slice)) continue;
             file = fd;
