@@ -1,8 +1,9 @@
 """Chooses the SMs of best-effort work while a real-time model runs, from measurements at the start of the server.
 
 The model alone and the model beside best effort in every split are measured in short blocks that take turns, so that clocks which rise
-meanwhile favour none. A block's figure is its longest latency, and a split's figure the median of its blocks: about the 99th percentile,
-and a block that something else disturbed does not count.
+meanwhile favour none. A block is measured by its median and by its longest latency, which is about the 99th percentile, and a split by the
+medians of its blocks: a block that something else disturbed does not count. By the longest latencies alone a profile found a split
+within 10 %, beside which the median and the 99th percentile were 13 and 12 % longer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
 from sluice.serve.backend import WHOLE
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 # Blocks of a split, requests of a block, the longest time of a block in seconds, and the part of it for which real-time work runs.
 BLOCKS, REQUESTS, LONGEST_S, DUTY = 5, 50, 1.0, 0.5
 ALONE = "alone"
+# What is compared of a block's latencies.
+FIGURES: tuple[Callable[[Sequence[float]], float], ...] = (statistics.median, max)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,17 +62,17 @@ def choose(executor: Executor, model: Model, beside: Sequence[tuple[Model, int]]
     latencies(executor, model, 0.02, [])
     period = statistics.median(latencies(executor, model, 0.02, [])) / DUTY
     arms = [ALONE, *splits, WHOLE]
-    blocks: dict[object, list[float]] = {arm: [] for arm in arms}
+    blocks: dict[object, list[list[float]]] = {arm: [] for arm in arms}
     for block in range(BLOCKS):
         for arm in arms if block % 2 else reversed(arms):
             executor.splits[model.name] = WHOLE if arm == ALONE else arm
-            blocks[arm].append(max(latencies(executor, model, period, [] if arm == ALONE else beside)))
-    alone = statistics.median(blocks.pop(ALONE))
-    slowdowns = {split: statistics.median(measured) / alone for split, measured in blocks.items()}
+            blocks[arm].append(latencies(executor, model, period, [] if arm == ALONE else beside))
+    alone = blocks.pop(ALONE)
+    slowdowns = {split: slowdown(measured, alone) for split, measured in blocks.items()}
     chosen = choose_split(slowdowns, bound)
     log.info(
         "split chosen model=%s sms=%s bound=%.3f alone_ms=%.3f slowdowns=%s", model.name, {None: "pause", WHOLE: "all"}.get(chosen, chosen), bound,
-        1000 * alone, {("all" if split == WHOLE else split): round(value, 3) for split, value in slowdowns.items()})
+        1000 * statistics.median(map(max, alone)), {("all" if split == WHOLE else split): round(value, 3) for split, value in slowdowns.items()})
     return Choice(chosen, slowdowns)
 
 
@@ -79,6 +82,11 @@ def latencies(executor: Executor, model: Model, period: float, beside: Sequence[
     if made.errors or not made.latencies:
         raise ProfileFailed("; ".join(f"{name}: {error}" for name, error in made.errors.items()) or f"{model.name} answered no request")
     return made.latencies
+
+
+def slowdown(blocks: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) -> float:
+    """By what factor the latencies of these blocks are longer than those alone: of the medians or of the longest, whichever grew more."""
+    return max(statistics.median(map(figure, blocks)) / statistics.median(map(figure, alone)) for figure in FIGURES)
 
 
 def choose_split(slowdowns: Mapping[int, float], bound: float) -> Optional[int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.serve.profile import choose_split, rising
+from sluice.serve.profile import choose_split, rising, slowdown
 
 
 @pytest.mark.parametrize(("slowdowns", "chosen"), [
@@ -21,3 +21,14 @@ def test_largest_split_within_the_bound_of_ten_percent(slowdowns, chosen):
 @pytest.mark.parametrize(("values", "fitted"), [([], []), ([1, 2, 3], [1, 2, 3]), ([3, 2, 1], [2, 2, 2]), ([1, 4, 2, 5], [1, 3, 3, 5])])
 def test_fit_never_falls(values, fitted):
     assert rising(values) == fitted
+
+
+@pytest.mark.parametrize(("block", "expected"), [
+    ([1.12, 1.12, 2.16], 1.12),  # the longest alone would hide that each request is slower
+    ([1.0, 1.0, 2.5], 1.25),  # the medians alone would hide the tail
+])
+def test_slowdown_is_that_of_the_median_or_of_the_longest(block, expected):
+    alone = [[1.0, 1.0, 2.0]] * 5
+    # A block that something else disturbed does not count.
+    disturbed = [9.0, 9.0, 9.0]
+    assert slowdown([block] * 4 + [disturbed], alone) == pytest.approx(expected)
