@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.serve.profile import choose_split, rising, slowdown
+from sluice.serve.profile import choose_split, figure, rising
 
 
 @pytest.mark.parametrize(("slowdowns", "chosen"), [
@@ -23,12 +23,8 @@ def test_fit_never_falls(values, fitted):
     assert rising(values) == fitted
 
 
-@pytest.mark.parametrize(("block", "expected"), [
-    ([1.12, 1.12, 2.16], 1.12),  # the longest alone would hide that each request is slower
-    ([1.0, 1.0, 2.5], 1.25),  # the medians alone would hide the tail
-])
-def test_slowdown_is_that_of_the_median_or_of_the_longest(block, expected):
-    alone = [[1.0, 1.0, 2.0]] * 5
-    # A block that something else disturbed does not count.
-    disturbed = [9.0, 9.0, 9.0]
-    assert slowdown([block] * 4 + [disturbed], alone) == pytest.approx(expected)
+def test_figure_is_the_90th_percentile_without_the_longest_requests_and_without_a_disturbed_block():
+    block = [1.0] * 85 + [1.1] * 10 + [5.0] * 5
+    assert figure([block, block, [9.0] * 100]) == 1.1
+    # A block of one request has no other figure.
+    assert figure([[2.0]]) == 2.0
