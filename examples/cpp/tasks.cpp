@@ -1,7 +1,8 @@
 // A latency-critical task beside a best-effort task in one process, on the driver API. It runs on a GPU and on the simulated one.
 //
 //   cmake -S examples/cpp -B build -Dsluice_DIR=$PWD/hook/cmake && cmake --build build
-//   LD_PRELOAD=libsluice.so build/tasks
+//   cargo xtask build --profile release      # target/release/libsluice.so
+//   LD_PRELOAD=$PWD/target/release/libsluice.so build/tasks
 //
 // The best-effort task submits 200 kernels of a millisecond. The latency-critical task arrives meanwhile and does not wait for them.
 #include <chrono>

@@ -1,7 +1,8 @@
 """Latency-critical requests beside a best-effort training in one process.
 
+    cargo xtask build --profile release      # target/release/libsluice.so
     pip install ./python
-    LD_PRELOAD=libsluice.so python examples/python/tasks.py
+    LD_PRELOAD=$PWD/target/release/libsluice.so python examples/python/tasks.py
 
 The training submits kernels of a millisecond. Requests arrive meanwhile and do not wait for them. The kernels only occupy the GPU: a
 PyTorch program writes `model(batch)` in their place, because its current stream is that of the task. Without libsluice.so only stream

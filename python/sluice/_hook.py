@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 
 class Result(enum.IntEnum):
-    """The result of a call, as `enum sluice_result` of sluice.h describes it."""
+    """The result of a call, as `enum sluice_result` of [sluice.h](../../hook/include/sluice.h) describes it."""
 
     OK = 0
     INVALID = 1

@@ -1,4 +1,4 @@
-"""Every metric that a rule, the dashboard or the documentation names is served by a program."""
+"""Every metric that a rule, the dashboard or the documentation names is served by a program, and the operators' page has all of them."""
 
 import re
 import unittest
@@ -10,10 +10,10 @@ OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 CLIENTS = "sluice_client_"
 
 
-def served() -> set[str]:
+def served(crate: str = "*") -> set[str]:
     """Metric names in the sources of the daemons. The sources build names of clients from a prefix and a suffix."""
     found = set()
-    for path in REPOSITORY.glob("crates/*/src/**/*.rs"):
+    for path in REPOSITORY.glob(f"crates/{crate}/src/**/*.rs"):
         text = path.read_text()
         found |= set(re.findall(r'"(sluice_[a-z0-9_]+)"', text))
         if f'"{CLIENTS}{{what}}"' in text:
@@ -36,6 +36,12 @@ class Names(unittest.TestCase):
         for path in [*pages, *REPOSITORY.glob("deploy/*/*")]:
             with self.subTest(path):
                 self.assertEqual(named(path) - known, set())
+
+    def test_operators_page_has_every_series_that_the_cluster_serves(self):
+        page = named(REPOSITORY / "docs/operators/metrics.md")
+        for crate in ("node-agent", "scheduler"):
+            with self.subTest(crate):
+                self.assertEqual(served(crate) - page, set())
 
 
 if __name__ == "__main__":

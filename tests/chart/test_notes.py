@@ -6,7 +6,7 @@ from rendering import notes
 
 EVENTS = "kubectl get events --namespace default --field-selector involvedObject.kind=Node | grep Injection"
 BOTH = "Containers get their GPUs by NRI and CDI where a node has both, else by NVIDIA's container runtime."
-NRI = "Containers get their GPUs by NRI and CDI. A node whose runtime has no NRI, or that has no CDI specification with its GPUs, says so:"
+NRI = "Containers get their GPUs by NRI and CDI. A node whose runtime has no NRI, or that has no CDI specification with its GPUs, has the Event InjectionUnavailable:"
 RUNTIME = "Containers get their GPUs by NVIDIA's container runtime."
 DEFAULT_RUNTIME = "The agents and the pods with GPUs use the nodes' default container runtime"
 

@@ -56,5 +56,5 @@ class Watched:
             "sluice_best_effort_sms", "SMs of best-effort work while a request of the real-time model runs. 0: it pauses, -1: the whole GPU.", labels=["model"])
         for model, sms in self.executor.splits.items():
             split.add_metric([model], {None: 0, 0: -1}.get(sms, sms))
-        preemptions = CounterMetricFamily("sluice_preemptions", "How often real-time work limited or stopped a best-effort batch that ran.", value=self.executor.preemptions)
+        preemptions = CounterMetricFamily("sluice_serve_preemptions", "How often real-time work limited or stopped a best-effort batch that ran.", value=self.executor.preemptions)
         yield from (queued, split, preemptions)

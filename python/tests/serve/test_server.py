@@ -91,7 +91,7 @@ def infer_later(server, model, rows, done):
 
 @pytest.mark.parametrize("model", ["rt", "rt-long"])
 def test_real_time_request_is_answered_before_best_effort_work_that_runs_and_waits(server, model):
-    order, all_done, preemptions = [], threading.Semaphore(0), metric(server, "sluice_preemptions_total")
+    order, all_done, preemptions = [], threading.Semaphore(0), metric(server, "sluice_serve_preemptions_total")
 
     def note(name):
         def done(_, error):
@@ -109,7 +109,7 @@ def test_real_time_request_is_answered_before_best_effort_work_that_runs_and_wai
     assert order == [(model, None)] + 3 * [("slow", None)]
     if model == "rt-long":
         # Best-effort kernels were submitted meanwhile, for the split.
-        assert metric(server, "sluice_preemptions_total") == preemptions + 1
+        assert metric(server, "sluice_serve_preemptions_total") == preemptions + 1
 
 
 def test_requests_beyond_the_queue_are_refused_and_the_others_answered(server):

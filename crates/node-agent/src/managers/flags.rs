@@ -12,8 +12,8 @@ pub struct Flags {
     /// itself enforces quanta and latency-critical pods pre-empt others
     #[arg(long, value_enum, default_value_t)]
     controls: Controls,
-    /// Whether processes that run without the hook (statically linked, started with another environment) are found by
-    /// their cgroups, and their channel groups scheduled like those of other processes: off by default
+    /// Whether attached processes are inspected, and processes that run without the hook (statically linked, started with another
+    /// environment) are found by their cgroups, and their channel groups scheduled like those of other processes: off by default
     #[arg(long, value_enum)]
     adopt: Option<UnhookedDiscovery>,
     /// What follows if a process of a pod enables its disabled channel groups or sets time slices again and again: `auto` by
