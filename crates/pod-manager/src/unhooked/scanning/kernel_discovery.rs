@@ -4,13 +4,14 @@ use super::descriptor_lists::DescriptorLists;
 use super::pod_processes::PodProcesses;
 use super::{
     Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
-    OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
+    Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_nvrm::discovery::{
-    self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
+    self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, OWNERSHIP_QUERIES, QueryBudget,
+    ScannedProcess, WalkLimits,
 };
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -275,15 +276,12 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         if self.simulated { SIMULATOR_QUERY_US } else { DRIVER_QUERY_US }
     }
 
-    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership {
         let process = ScannedProcess { key: check.key, pidfd: check.pidfd.as_fd(), pod: &check.pod };
-        for (descriptor, clients) in &check.descriptors {
-            let owns = discovery::owns_clients(&process, descriptor.as_fd(), clients, self.simulated);
-            if !owns.map_err(|why| obstacle(&why))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let queries = QueryBudget::new(OWNERSHIP_QUERIES);
+        let owns = discovery::owns_clients(&process, &check.descriptors, self.simulated, &queries);
+        let queries = OWNERSHIP_QUERIES - queries.remaining();
+        Ownership { result: owns.map_err(|why| obstacle(&why)), queries }
     }
 }
 
@@ -329,7 +327,7 @@ fn obstacle(error: &DiscoveryError) -> Obstacle {
         DiscoveryError::NoDriver(_) | DiscoveryError::NoGroups(_) | DiscoveryError::SearchIncomplete(_) => {
             ObstacleKind::NoGroups
         }
-        DiscoveryError::TooManyFiles(_) => ObstacleKind::TooMany,
+        DiscoveryError::TooManyFiles(_) | DiscoveryError::TooManyDescriptors(_) => ObstacleKind::TooMany,
         DiscoveryError::NoAccess { .. } | DiscoveryError::Groups { .. } => ObstacleKind::Driver,
     };
     let mut text = error.to_string();

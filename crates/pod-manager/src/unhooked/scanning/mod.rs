@@ -11,6 +11,7 @@ mod driver_lock;
 mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
+mod ownership_queue;
 mod pod_limits;
 mod pod_processes;
 mod scanner;
@@ -65,8 +66,8 @@ pub trait ProcessDiscovery: Send {
         1
     }
 
-    /// Whether a process owns the clients that it has announced, or why that cannot be decided.
-    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
+    /// Whether a process owns the clients that it has announced.
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership;
 }
 
 /// The processes that a scan looks at.
@@ -118,6 +119,15 @@ pub struct Inspection {
     /// because a process of which a part continues is not stopped.
     pub result: Result<Vec<ControlDescriptor>, Obstacle>,
     /// Driver queries that were made.
+    pub queries: u32,
+}
+
+/// The result of an ownership check, and its cost.
+#[derive(Debug)]
+pub struct Ownership {
+    /// Whether the process owns the clients, or why that cannot be decided.
+    pub result: Result<bool, Obstacle>,
+    /// Driver queries, listed descriptors and comparisons.
     pub queries: u32,
 }
 

@@ -1,11 +1,12 @@
 //! The thread that scans for unhooked processes.
 
 use super::inspection_schedule::InspectionSchedule;
+use super::ownership_queue::{OwnershipQueue, RequestedCheck};
 use super::pod_limits::{PodLimits, QUERIES, SETTLED_US};
 use super::turns::in_turn;
 use super::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey,
-    Scope, Walk,
+    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, Ownership, ProcessDiscovery,
+    ProcessKey, Scope, Walk,
 };
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
@@ -52,7 +53,8 @@ pub(crate) struct ScanResult {
 #[derive(Debug)]
 enum Task {
     Scan(ScanRequest),
-    CheckOwnership { process: ProcessId, serial: u64, check: OwnershipCheck },
+    /// Requested at this time of the manager's clock.
+    CheckOwnership(u64, RequestedCheck),
 }
 
 /// The sending end of the thread's task queue. The thread ends when it is dropped.
@@ -70,6 +72,8 @@ impl UnhookedScanner {
             limits: PodLimits::new(QUERIES),
             settled: PodLimits::new(SETTLED_US),
             requested: HashMap::new(),
+            checks: OwnershipQueue::default(),
+            now: 0,
             tasks,
             next_scan: None,
             remote,
@@ -87,8 +91,8 @@ impl UnhookedScanner {
     }
 
     /// Requests an ownership check.
-    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck) {
-        let _ = self.0.send(Task::CheckOwnership { process, serial, check });
+    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck, now: u64) {
+        let _ = self.0.send(Task::CheckOwnership(now, RequestedCheck { process, serial, check }));
     }
 }
 
@@ -101,6 +105,9 @@ struct Scanner {
     /// Processes that are inspected although no inspection is due, and since when: those of the last searches that found no time for them
     /// too.
     requested: HashMap<ProcessKey, u64>,
+    checks: OwnershipQueue,
+    /// The manager's clock when the newest task was requested.
+    now: u64,
     tasks: Receiver<Task>,
     /// A search that was requested during the last one.
     next_scan: Option<ScanRequest>,
@@ -128,20 +135,44 @@ const PAGES_WITHIN: Duration = Duration::from_micros(500);
 
 impl Scanner {
     fn serve(mut self) {
-        while let Some(task) = self.next_scan.take().map(Task::Scan).or_else(|| self.tasks.recv().ok()) {
-            match task {
-                Task::Scan(request) => {
-                    let result = self.scan(&request);
-                    self.remote.send(Message::ScanResult(result));
-                }
-                Task::CheckOwnership { process, serial, check } => self.prove(process, serial, &check),
+        loop {
+            while let Ok(task) = self.tasks.try_recv() {
+                self.accept(task);
+            }
+            let has_checked = self.check_ownership();
+            if let Some(request) = self.next_scan.take() {
+                let result = self.scan(&request);
+                self.remote.send(Message::ScanResult(result));
+            } else if !has_checked {
+                let Ok(task) = self.tasks.recv() else { return };
+                self.accept(task);
             }
         }
     }
 
-    fn prove(&mut self, process: ProcessId, serial: u64, check: &OwnershipCheck) {
-        let owns = self.discovery.owns(check);
-        self.remote.send(Message::OwnershipProof(OwnershipProof { process, serial, owns }));
+    fn accept(&mut self, task: Task) {
+        let now = match task {
+            Task::Scan(request) => self.next_scan.insert(request).now,
+            Task::CheckOwnership(now, requested) => {
+                self.checks.add(requested);
+                now
+            }
+        };
+        self.now = self.now.max(now);
+    }
+
+    /// Makes one ownership check of each pod that has one and queries left. The others wait; their processes are scheduled by token meanwhile.
+    /// Returns whether there was one.
+    fn check_ownership(&mut self) -> bool {
+        let now = self.now;
+        let round = self.checks.take_round(|pod| self.limits.allows(pod, now));
+        for RequestedCheck { process, serial, check } in &round {
+            let Ownership { result: owns, queries } = self.discovery.owns(check);
+            self.limits.charge(&check.pod, queries.into(), now);
+            let proof = OwnershipProof { process: *process, serial: *serial, owns };
+            self.remote.send(Message::OwnershipProof(proof));
+        }
+        !round.is_empty()
     }
 
     /// Waits until the next inspection may begin. Ownership checks that were requested meanwhile are made: a process that waits for its check
@@ -150,8 +181,10 @@ impl Scanner {
         let end = Instant::now() + BETWEEN_INSPECTIONS;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             match self.tasks.recv_timeout(left) {
-                Ok(Task::CheckOwnership { process, serial, check }) => self.prove(process, serial, &check),
-                Ok(Task::Scan(request)) => self.next_scan = Some(request),
+                Ok(task) => {
+                    self.accept(task);
+                    self.check_ownership();
+                }
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
             }
