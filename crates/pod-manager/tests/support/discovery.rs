@@ -5,8 +5,8 @@ use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::unhooked::scanning::{
-    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
-    Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, CandidateList, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle,
+    ObstacleKind, Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -164,7 +164,7 @@ impl FakeDiscovery {
 }
 
 impl ProcessDiscovery for FakeDiscovery {
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList> {
         let mut state = self.0.lock().unwrap();
         state.scans += 1;
         state.searches += 1;
@@ -179,7 +179,7 @@ impl ProcessDiscovery for FakeDiscovery {
             pidfd: process.end.as_fd().try_clone_to_owned().unwrap(),
             descriptors: process.descriptors.clone(),
         };
-        Ok(in_pods.map(candidate).collect())
+        Ok(CandidateList { candidates: in_pods.map(candidate).collect(), ..CandidateList::default() })
     }
 
     fn changed(
@@ -189,7 +189,7 @@ impl ProcessDiscovery for FakeDiscovery {
         scope: &Scope,
     ) -> io::Result<Vec<Candidate>> {
         let scans = self.scans();
-        let mut candidates = self.candidates(scope)?;
+        let mut candidates = self.candidates(scope)?.candidates;
         self.0.lock().unwrap().scans = scans;
         let changed = std::mem::take(&mut self.0.lock().unwrap().changed);
         candidates.retain(|Candidate { key, .. }| requested.contains(key) || changed.contains(key));

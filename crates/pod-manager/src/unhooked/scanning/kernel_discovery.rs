@@ -2,9 +2,10 @@
 
 use super::descriptor_lists::DescriptorLists;
 use super::pod_processes::PodProcesses;
+use super::turns::SearchTurns;
 use super::{
-    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
-    Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, CandidateList, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle,
+    ObstacleKind, Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
@@ -57,6 +58,7 @@ pub struct KernelDiscovery<P = KernelProc> {
     opened: BTreeSet<ProcessKey>,
     /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
     counts: HashMap<ProcessKey, u64>,
+    turns: SearchTurns,
     lists: DescriptorLists,
     /// The clock of `lists` began at this time.
     began: Instant,
@@ -82,6 +84,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
             switch: None,
             opened: BTreeSet::new(),
             counts: HashMap::new(),
+            turns: SearchTurns::default(),
             lists: DescriptorLists::default(),
             began: Instant::now(),
             groups: GroupDiscovery::new(simulated),
@@ -145,8 +148,9 @@ impl<P: ProcFs> KernelDiscovery<P> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn has_opened(&self, pid: i32) -> bool {
-        self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some()
+    /// The processes that had this id and the driver open.
+    fn opened_by(&self, pid: i32) -> impl Iterator<Item = &ProcessKey> {
+        self.opened.range((pid, 0)..=(pid, u64::MAX))
     }
 }
 
@@ -169,10 +173,10 @@ impl<P> KernelDiscovery<P> {
 }
 
 impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
-        let mut candidates = Vec::new();
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList> {
+        let mut list = CandidateList::default();
         if self.is_switched_off() {
-            return Ok(candidates);
+            return Ok(list);
         }
         let mut pids =
             if scope.pods.is_empty() { Vec::new() } else { self.processes.in_pods(&scope.pods)? };
@@ -185,13 +189,20 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         let now = self.now();
         self.lists.begin_scan(is_present, &pods, now);
         self.lists.order(&mut pids);
-        for pid in pids {
-            if self.has_opened(pid) || self.processes.may_have_opened(pid) {
-                candidates.extend(self.candidate(pid, scope)?);
-            }
+        pids.retain(|pid| self.opened_by(*pid).next().is_some() || self.processes.may_have_opened(*pid));
+        let with_pods: Vec<_> =
+            pids.iter().map(|pid| (*pid, self.processes.pod(*pid).unwrap_or_default())).collect();
+        let (now, later) = self.turns.divide(&with_pods);
+        for pid in now {
+            list.candidates.extend(self.candidate(pid, scope)?);
         }
-        self.groups.begin_scan(&candidates.iter().map(|candidate| candidate.key).collect());
-        Ok(candidates)
+        for pid in later {
+            self.processes.forget_count(pid);
+            list.postponed.extend(self.opened_by(pid));
+        }
+        let found = list.candidates.iter().map(|candidate| candidate.key);
+        self.groups.begin_scan(&found.chain(list.postponed.iter().copied()).collect());
+        Ok(list)
     }
 
     fn changed(

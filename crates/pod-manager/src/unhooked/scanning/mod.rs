@@ -35,7 +35,7 @@ pub use sluice_nvrm::discovery::ProcessKey;
 pub trait ProcessDiscovery: Send {
     /// The processes in this scope that have the driver open, had it open in an earlier call, or cannot be inspected.
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>>;
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList>;
 
     /// The requested processes, those of `among` and of the pods whose number of descriptors has changed since the last call, and new ones, as far
     /// as they are in this scope. Between two complete lists this costs one system call a process. Kernels before Linux 6.2 report no number:
@@ -101,6 +101,15 @@ pub struct Candidate {
     pub pidfd: OwnedFd,
     /// The numbers of its descriptors that may lead to the driver. A change causes an inspection.
     pub descriptors: Vec<RawFd>,
+}
+
+/// The result of a complete search for candidates.
+#[derive(Debug, Default)]
+pub struct CandidateList {
+    /// The candidates that the search has looked at.
+    pub candidates: Vec<Candidate>,
+    /// Candidates of earlier searches for which it had no time. One of the next searches looks at them.
+    pub postponed: HashSet<ProcessKey>,
 }
 
 /// Where a process says that it has mapped its grant page, and which page that is.

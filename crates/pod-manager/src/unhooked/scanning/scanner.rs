@@ -5,8 +5,8 @@ use super::ownership_queue::{OwnershipQueue, RequestedCheck};
 use super::pod_limits::{PodLimits, QUERIES, SETTLED_US};
 use super::turns::in_turn;
 use super::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, Ownership, ProcessDiscovery,
-    ProcessKey, Scope, Walk,
+    Candidate, CandidateList, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, Ownership,
+    ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
@@ -195,16 +195,8 @@ impl Scanner {
         for key in &request.requested {
             self.requested.entry(*key).or_insert(request.now);
         }
-        let listed = if request.only_changed {
-            let mut requested: HashSet<ProcessKey> = self.requested.keys().copied().collect();
-            let may_inspect = |pod: &str| self.settled.allows(pod, request.now);
-            requested.extend(self.schedule.due(request.now, SETTLED_PER_SEARCH, may_inspect));
-            self.discovery.changed(&request.attached, &requested, &request.scope)
-        } else {
-            self.discovery.candidates(&request.scope)
-        };
-        let candidates = match listed {
-            Ok(candidates) => candidates,
+        let (candidates, postponed) = match self.candidates(request) {
+            Ok(CandidateList { candidates, postponed }) => (candidates, postponed),
             Err(why) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     warn!("cannot scan for unhooked processes: {why}");
@@ -213,7 +205,8 @@ impl Scanner {
             }
         };
         self.has_failed = false;
-        let present: HashSet<ProcessKey> = candidates.iter().map(|candidate| candidate.key).collect();
+        let mut present: HashSet<ProcessKey> = candidates.iter().map(|candidate| candidate.key).collect();
+        present.extend(&postponed);
         self.requested.retain(|key, _| present.contains(key));
         if !request.only_changed {
             self.schedule.retain(&present);
@@ -239,7 +232,7 @@ impl Scanner {
                 inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
             }
         }
-        let present = unhooked.iter().map(|candidate| candidate.key).collect();
+        present.retain(|key| !request.attached.contains(key));
         let mut result_of = |candidate: Candidate| {
             let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
             let result = inspected.remove(&candidate.key).map(Ok).or(obstacle)?;
@@ -251,6 +244,19 @@ impl Scanner {
         let candidates = (!request.only_changed).then_some(present);
         let other_page = self.find_other_pages(&request.pages);
         ScanResult { candidates, inspected, other_page, attached }
+    }
+
+    /// The candidates at which a search looks, and those for which it has no time.
+    fn candidates(&mut self, request: &ScanRequest) -> io::Result<CandidateList> {
+        if !request.only_changed {
+            return self.discovery.candidates(&request.scope);
+        }
+        let may_inspect = |pod: &str| self.settled.allows(pod, request.now);
+        let due = self.schedule.due(&self.requested, request.now, SETTLED_PER_SEARCH, may_inspect);
+        let due: HashSet<ProcessKey> = due.into_iter().collect();
+        let candidates = self.discovery.changed(&request.attached, &due, &request.scope)?;
+        let postponed = self.requested.keys().filter(|key| !due.contains(key)).copied().collect();
+        Ok(CandidateList { candidates, postponed })
     }
 
     /// Continues the search in the attached processes of one pod, as far as its part of the queries allows.
@@ -297,7 +303,7 @@ impl Scanner {
             let pod = candidate.pod.uid.as_str();
             let since = self.schedule.due_since((key, pod), &candidate.descriptors, is_attached, now);
             let since = since.or_else(|| self.requested.get(&key).copied());
-            due.extend(since.map(|since| (since, key, pod, candidate)));
+            due.extend(since.map(|since| ((since, key), pod, candidate)));
         }
         let mut controllable = HashMap::new();
         let mut begun: Option<Instant> = None;

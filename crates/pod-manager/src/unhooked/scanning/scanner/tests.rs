@@ -16,6 +16,9 @@ type Process = (ProcessKey, &'static str, u32);
 struct Fake {
     processes: Vec<Process>,
     inspected: Arc<Mutex<Vec<ProcessKey>>>,
+    /// Every second complete search has no time.
+    postpones: bool,
+    searches: u64,
 }
 
 impl Fake {
@@ -37,8 +40,13 @@ fn never_readable() -> OwnedFd {
 }
 
 impl ProcessDiscovery for Fake {
-    fn candidates(&mut self, _: &Scope) -> io::Result<Vec<Candidate>> {
-        Ok(self.candidates_if(|_| true))
+    fn candidates(&mut self, _: &Scope) -> io::Result<CandidateList> {
+        self.searches += 1;
+        if self.postpones && self.searches.is_multiple_of(2) {
+            let postponed = self.processes.iter().map(|(key, ..)| *key).collect();
+            return Ok(CandidateList { candidates: Vec::new(), postponed });
+        }
+        Ok(CandidateList { candidates: self.candidates_if(|_| true), ..Default::default() })
     }
 
     fn changed(
@@ -85,10 +93,14 @@ struct Rig {
 
 impl Rig {
     fn new(processes: Vec<Process>) -> Self {
+        Self::with(processes, false)
+    }
+
+    fn with(processes: Vec<Process>, postpones: bool) -> Self {
         let (remote, inbox) = message::pair().unwrap();
         let attached = processes.iter().map(|(key, ..)| *key).collect();
         let inspected = Arc::default();
-        let fake = Fake { processes, inspected: Arc::clone(&inspected) };
+        let fake = Fake { processes, inspected: Arc::clone(&inspected), postpones, searches: 0 };
         let scanner = UnhookedScanner::start(Box::new(fake), remote).unwrap();
         Self { scanner, inbox, attached, inspected, scans: 0 }
     }
@@ -202,6 +214,18 @@ fn ownership_checks_of_a_process_that_announces_again_and_again_are_replaced() {
         rig.end_scan().0.iter().filter_map(proven).count()
     });
     assert_eq!(proofs.sum::<usize>(), 1);
+}
+
+#[test]
+fn process_for_which_a_complete_search_has_no_time_keeps_its_schedule_and_its_request() {
+    let key = (1, 1);
+    let mut rig = Rig::with(vec![(key, "pod", 1)], true);
+    let inspected: usize = (0..400).map(|_| rig.scan(HashSet::new()).1.len()).sum();
+    assert!((10..=30).contains(&inspected), "{inspected} inspections in 100 s");
+    // The next complete search has time, the one after it has not.
+    (0..4).for_each(|_| drop(rig.scan(HashSet::new())));
+    let inspected = [rig.scan(HashSet::from([key])).1, rig.scan(HashSet::new()).1].concat();
+    assert_eq!(inspected, [key]);
 }
 
 fn proven(message: &Message) -> Option<ProcessId> {
