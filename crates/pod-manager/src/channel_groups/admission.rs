@@ -39,6 +39,9 @@ const MAX_GROUPS: usize = 1024;
 /// that is 1.5 % of the driver's time.
 const ANNOUNCEMENTS: Rate = Rate::one_per(64, 100_000_000);
 
+/// When an announcement of groups that are another process's is tried again.
+const OWNED_RETRY_NS: u64 = 1_000_000_000;
+
 impl ChannelGroups {
     /// Takes a process's groups under control, in place of those that it had. What may not be announced yet is postponed; until then
     /// the process is scheduled by token.
@@ -55,6 +58,9 @@ impl ChannelGroups {
         // What comes under control is compared with what the process has.
         let key = shared.processes.get(id).and_then(|process| process.key);
         key.into_iter().for_each(|key| unhooked.inspect_next(key));
+        if self.belongs_to_other(id, &announcement, shared) {
+            return self.postpone_owned(id, announcement, shared);
+        }
         match self.admit(id, &announcement.contexts, shared) {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {
@@ -95,6 +101,10 @@ impl ChannelGroups {
             return Effects::new();
         }
         let Some((announcement, _)) = self.postponed.remove(&id) else { return Effects::new() };
+        // Its owner may have been stopped meanwhile.
+        if self.belongs_to_other(id, &announcement, shared) {
+            return self.postpone_owned(id, announcement, shared);
+        }
         match owns {
             Ok(true) => self.take(id, announcement, shared),
             Ok(false) => self.refuse(id, "they belong to another process", shared),
@@ -126,6 +136,12 @@ impl ChannelGroups {
             warn!(peer, "announced contexts were not proven, process is scheduled by token: {why}");
         }
         self.take_none(id, shared)
+    }
+
+    /// Postpones an announcement of groups that are another process's now.
+    fn postpone_owned(&mut self, id: ProcessId, announcement: Announcement, shared: &mut Shared) -> Effects {
+        let until = PostponedUntil::Time(shared.io.now().saturating_add(OWNED_RETRY_NS));
+        self.postpone(id, announcement, until, shared)
     }
 
     fn postpone(
@@ -296,27 +312,5 @@ impl ChannelGroups {
         }
         let now = shared.io.now();
         self.scheduler.announce(id, owner, (groups, &unchanged), &mut shared.grants.ledger, now)
-    }
-
-    /// Assigns announced groups to a process that were found at an unhooked process of the same client before: a child had inherited
-    /// its parent's file. The groups keep their numbers. Returns the processes that had them.
-    fn reassign(
-        &mut self,
-        id: ProcessId,
-        contexts: &[ContextHandles],
-        shared: &Shared,
-    ) -> BTreeSet<ProcessId> {
-        let Some(process) = shared.processes.get(id) else { return BTreeSet::new() };
-        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
-        let mut donors = BTreeSet::new();
-        for group in self.groups.values_mut().filter(|group| group.process != id) {
-            let owner = shared.processes.get(group.process);
-            let from_unhooked = owner.is_some_and(|owner| owner.unhooked && owner.client == process.client);
-            if from_unhooked && announced.contains(&handles_of(&group.context)) {
-                donors.insert(group.process);
-                (group.process, group.pid) = (id, process.pid);
-            }
-        }
-        donors
     }
 }

@@ -10,6 +10,7 @@ mod control;
 mod escrow;
 mod executor;
 mod group_check;
+mod group_owner;
 mod scheduling;
 
 pub(crate) use admission::Admission;
@@ -171,6 +172,11 @@ impl ChannelGroups {
                 .extend(controlled.iter().filter(|group| !was_found(group)).map(|group| handles_of(group)));
         }
         uncontrolled
+    }
+
+    /// Whether a process has a found group under control, with all of its channels.
+    pub(crate) fn controls(&self, id: ProcessId, found: &ContextHandles) -> bool {
+        self.contexts(id).any(|group| covers(group, found))
     }
 
     /// Whether a process has exactly the found groups under control.

@@ -162,7 +162,8 @@ impl Unhooked {
     }
 }
 
-/// The groups that were found in a process, without those that the client's other processes have under control. `None`: an obstacle hides them.
+/// The groups that were found in a process, without those that are under control for other processes of the client alone. While its controls fail,
+/// a child that has its file open has its groups under control too. `None`: an obstacle hides them.
 fn found_groups(
     id: ProcessId,
     result: &Result<Vec<ControlDescriptor>, Obstacle>,
@@ -177,5 +178,8 @@ fn found_groups(
     let client = shared.processes.client_of(id)?;
     let others = super::groups::groups_of_others(Some(id), client, groups, shared);
     let found = descriptors.iter().flat_map(|descriptor| &descriptor.contexts);
-    Some(found.filter(|found| !others.iter().any(|other| covers(other, found))).cloned().collect())
+    let is_its_own = |found: &&ContextHandles| {
+        groups.controls(id, found) || !others.iter().any(|other| covers(other, found))
+    };
+    Some(found.filter(is_its_own).cloned().collect())
 }
