@@ -189,7 +189,9 @@ impl Unhooked {
                 continue;
             }
             let is_known = process.is_some();
-            self.record_overfull(client, &found, &result, shared);
+            if let Err(obstacle) = &result {
+                self.record_overfull(client, &found, obstacle, shared);
+            }
             // What is found at a stopped process is controlled too, and nothing is released: another process may have made groups on its
             // file, or have closed its descriptors. Its threads may stand in the driver, so it is not locked.
             if shared.processes.find(found.key).is_some_and(|id| consequences.is_stopped(id)) {
