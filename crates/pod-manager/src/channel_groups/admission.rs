@@ -6,8 +6,7 @@ use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
-use crate::unhooked::ownership::{NotChecked, OwnershipProof};
-use crate::unhooked::scanning::{Obstacle, ObstacleKind};
+use crate::unhooked::ownership::NotChecked;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::Class;
@@ -38,9 +37,6 @@ const MAX_GROUPS: usize = 1024;
 /// New groups that one client may announce: 64 at once, and 10 a second in the long run. The controls of a group take about 1.5 ms, so
 /// that is 1.5 % of the driver's time.
 const ANNOUNCEMENTS: Rate = Rate::one_per(64, 100_000_000);
-
-/// When an announcement of groups that are another process's is tried again.
-const OWNED_RETRY_NS: u64 = 1_000_000_000;
 
 impl ChannelGroups {
     /// Takes a process's groups under control, in place of those that it had. What may not be announced yet is postponed; until then
@@ -94,40 +90,8 @@ impl ChannelGroups {
             .collect()
     }
 
-    /// Takes the result of an ownership check, unless the process has announced other groups since, or has ended.
-    pub(crate) fn ownership_checked(&mut self, proof: OwnershipProof, shared: &mut Shared) -> Effects {
-        let OwnershipProof { process: id, serial, owns } = proof;
-        if self.postponed.get(&id).is_none_or(|(_, until)| *until != PostponedUntil::Proven(serial)) {
-            return Effects::new();
-        }
-        let Some((announcement, _)) = self.postponed.remove(&id) else { return Effects::new() };
-        // Its owner may have been stopped meanwhile.
-        if self.belongs_to_other(id, &announcement, shared) {
-            return self.postpone_owned(id, announcement, shared);
-        }
-        match owns {
-            Ok(true) => self.take(id, announcement, shared),
-            Ok(false) => self.refuse(id, "they belong to another process", shared),
-            // A process that cannot be inspected is trusted with groups that were found nowhere else.
-            Err(Obstacle { kind: ObstacleKind::NotPermitted, .. })
-                if !self.was_found_elsewhere(id, &announcement, shared) =>
-            {
-                self.take(id, announcement, shared)
-            }
-            Err(obstacle) => self.refuse(id, &obstacle.text, shared),
-        }
-    }
-
-    /// Whether a group of this announcement was found at another process, which runs without the hook.
-    fn was_found_elsewhere(&self, id: ProcessId, announcement: &Announcement, shared: &Shared) -> bool {
-        let unhooked = |owner| shared.processes.get(owner).is_some_and(|process| process.unhooked);
-        let announced: BTreeSet<(u32, u32)> = announcement.contexts.iter().map(handles_of).collect();
-        let mut others = self.of_others(Some(id)).filter(|group| unhooked(group.process));
-        others.any(|group| announced.contains(&handles_of(&group.context)))
-    }
-
     /// Refuses an announcement. Its groups count as unannounced.
-    fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
+    pub(super) fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
         self.announced.remove(&id);
         shared.io.metrics.channel_groups.announcements_refused.inc();
         let cause = shared.processes.client_of(id).into();
@@ -138,13 +102,7 @@ impl ChannelGroups {
         self.take_none(id, shared)
     }
 
-    /// Postpones an announcement of groups that are another process's now.
-    fn postpone_owned(&mut self, id: ProcessId, announcement: Announcement, shared: &mut Shared) -> Effects {
-        let until = PostponedUntil::Time(shared.io.now().saturating_add(OWNED_RETRY_NS));
-        self.postpone(id, announcement, until, shared)
-    }
-
-    fn postpone(
+    pub(super) fn postpone(
         &mut self,
         id: ProcessId,
         announcement: Announcement,
@@ -246,7 +204,12 @@ impl ChannelGroups {
         self.take_all(id, Vec::new(), Vec::new(), shared)
     }
 
-    fn take(&mut self, id: ProcessId, mut announcement: Announcement, shared: &mut Shared) -> Effects {
+    pub(super) fn take(
+        &mut self,
+        id: ProcessId,
+        mut announcement: Announcement,
+        shared: &mut Shared,
+    ) -> Effects {
         let contexts = std::mem::take(&mut announcement.contexts);
         self.take_all(id, contexts, std::mem::take(&mut announcement.descriptors), shared)
     }

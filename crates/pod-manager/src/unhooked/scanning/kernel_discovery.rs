@@ -1,6 +1,7 @@
 //! Discovery through /proc and the driver.
 
 use super::descriptor_lists::DescriptorLists;
+use super::mappings;
 use super::pod_processes::PodProcesses;
 use super::turns::SearchTurns;
 use super::{
@@ -16,8 +17,7 @@ use sluice_nvrm::discovery::{
 };
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::os::fd::{AsFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -38,11 +38,6 @@ const DRIVER_QUERY_US: u32 = 3;
 const SIMULATOR_QUERY_US: u32 = 35;
 /// The gap of a short walk on the simulator. Its contexts are 64 handles apart, so a walk goes on over two that were freed.
 const SIMULATOR_SHORT_GAP: u32 = 160;
-
-/// The end of the path of a mapped hook.
-const HOOK: &[u8] = b"/libsluice.so";
-/// Bytes of a list of mappings that are read: some 10,000 mappings. PyTorch's has about 2,000.
-const MAPS_READ: u64 = 1 << 20;
 
 /// Finds unhooked processes through /proc, and their channel groups through the driver. It needs the host's pid namespace,
 /// CAP_SYS_PTRACE, and for other users' processes CAP_DAC_READ_SEARCH.
@@ -269,11 +264,11 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         let maps = files.read(pid, "maps").ok()?;
         // What was read is the process's if the pid was not given to another one meanwhile.
         let is_same = files.read(pid, "stat").ok().and_then(|stat| start_in(&stat)) == Some(start);
-        (is_same && !maps.is_empty()).then(|| maps_page(&maps, page))
+        (is_same && !maps.is_empty()).then(|| mappings::maps_page(&maps, page))
     }
 
     fn maps_hook(&mut self, (pid, _): ProcessKey) -> bool {
-        maps_hook(pid).unwrap_or(false)
+        mappings::maps_hook(pid).unwrap_or(false)
     }
 
     fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> ContinuedSearch {
@@ -294,30 +289,6 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         let queries = OWNERSHIP_QUERIES - queries.remaining();
         Ownership { result: owns.map_err(|why| obstacle(&why)), queries }
     }
-}
-
-/// Whether a file with this inode is mapped at the page's address, by the text of /proc/PID/maps.
-fn maps_page(maps: &str, page: &GrantPageMapping) -> bool {
-    let is_here = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (begin, _) = words.next()?.split_once('-')?;
-        let inode = words.nth(3)?;
-        Some(u64::from_str_radix(begin, 16).ok()? == page.address && inode.parse() == Ok(page.inode))
-    };
-    maps.lines().any(|line| is_here(line) == Some(true))
-}
-
-/// Whether the name of a mapped file is that of the hook. Of a long list only the first part is read.
-fn maps_hook(pid: i32) -> io::Result<bool> {
-    let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?.take(MAPS_READ));
-    let mut line = Vec::new();
-    while maps.read_until(b'\n', &mut line)? > 0 {
-        if line.trim_ascii_end().ends_with(HOOK) {
-            return Ok(true);
-        }
-        line.clear();
-    }
-    Ok(false)
 }
 
 fn scanned(candidate: &Candidate) -> ScannedProcess<'_> {

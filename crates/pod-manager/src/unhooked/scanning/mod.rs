@@ -11,6 +11,7 @@ mod driver_lock;
 mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
+mod mappings;
 mod ownership_queue;
 mod pod_limits;
 mod pod_processes;

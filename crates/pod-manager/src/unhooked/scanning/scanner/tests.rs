@@ -1,7 +1,7 @@
 use super::*;
 use crate::io::Closer;
 use crate::message::{self, Inbox};
-use crate::unhooked::scanning::ContinuedSearch;
+use crate::unhooked::scanning::{ContinuedSearch, Inspection, Walk};
 use nix::sys::eventfd::EventFd;
 use sluice_core::pod_cgroup::PodCgroup;
 use std::os::fd::OwnedFd;
