@@ -39,7 +39,7 @@ pub use client_search::{ClientSearch, QueryBudget};
 pub use descriptors::{DescriptorPart, driver_descriptors, driver_descriptors_from, owns_clients};
 pub use discovered_process::{DiscoveredDescriptor, DiscoveredProcess};
 pub use group_discovery::{GroupDiscovery, ProcessKey, ScannedProcess};
-pub use limits::{MAX_DESCRIPTORS, MAX_FILES};
+pub use limits::{MAX_DESCRIPTORS, MAX_FILES, OWNERSHIP_QUERIES};
 pub use objects::{ObjectQueries, ObjectTree, WalkError, WalkLimits, walk_objects};
 
 /// Why the channel groups of a process cannot be controlled.
@@ -68,6 +68,9 @@ pub enum DiscoveryError {
         "process {0} has more than {MAX_FILES} open files of the control device, or {MAX_DESCRIPTORS} descriptors"
     )]
     TooManyFiles(i32),
+    /// An ownership check does not reach all descriptors of the process.
+    #[error("process {0} has more descriptors than an ownership check compares")]
+    TooManyDescriptors(i32),
     /// The driver answers no query, or a group could not be disabled.
     #[error("channel groups of process {pid}: {why}")]
     Groups {

@@ -7,9 +7,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::DiscoveryError;
-use super::client_search::client_exists;
+use super::client_search::{QueryBudget, client_exists};
 use super::group_discovery::ScannedProcess;
-use super::limits::MAX_LISTED_DESCRIPTORS;
+use super::limits::{MAX_CHECKED_DESCRIPTORS, MAX_LISTED_DESCRIPTORS};
 use crate::transport::{self, CONTROL_DEVICE};
 use crate::{ControlError, Controls};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags, statx};
@@ -119,38 +119,70 @@ pub fn driver_descriptors(pid: i32, simulated: bool) -> io::Result<Vec<RawFd>> {
     Ok(driver_descriptors_from(pid, simulated, 0, MAX_LISTED_DESCRIPTORS)?.driver)
 }
 
-/// Whether all these clients were made over the open file behind `descriptor`, which the process sent with its announcement, and the
-/// process itself has that file open.
+/// Whether each of these clients was made over the open file behind the descriptor beside it, which the process sent with its announcement, and
+/// the process itself has that file open. A query of the driver, a listed descriptor and a comparison take one of `queries` each.
 ///
 /// A process that only knows the handles, or that passed on a file it does not keep open, does not own the clients.
 /// Errors: [`DiscoveryError`]: it cannot be decided.
 pub fn owns_clients(
     process: &ScannedProcess<'_>,
-    descriptor: BorrowedFd<'_>,
-    clients: &[u32],
+    announced: &[(OwnedFd, Vec<u32>)],
     simulated: bool,
+    queries: &QueryBudget,
 ) -> Result<bool, DiscoveryError> {
     let pid = process.key.0;
     let no_access = |why| DiscoveryError::NoAccess { pid, why };
     let driver_error = |why: ControlError| DiscoveryError::Groups { pid, why: why.to_string() };
-    let copy = descriptor.try_clone_to_owned().map_err(no_access)?;
-    let Ok(controls) = Controls::from_descriptor(copy, simulated) else { return Ok(false) };
-    for client in clients {
-        if !client_exists(&controls, *client).map_err(driver_error)? {
-            return Ok(false);
+    for (descriptor, clients) in announced {
+        let copy = descriptor.try_clone().map_err(no_access)?;
+        let Ok(controls) = Controls::from_descriptor(copy, simulated) else { return Ok(false) };
+        for client in clients {
+            queries.spend(1);
+            if !client_exists(&controls, *client).map_err(driver_error)? {
+                return Ok(false);
+            }
         }
     }
-    for number in driver_descriptors(pid, simulated).map_err(no_access)? {
-        if is_same_file(descriptor, pid, number) {
-            // The process id may have been reused; it has not if the process is alive after the comparison.
-            return Ok(!has_ended(process.pidfd.as_fd()));
+    let part = driver_descriptors_from(pid, simulated, 0, MAX_CHECKED_DESCRIPTORS).map_err(no_access)?;
+    queries.spend(u32::try_from(part.listed).unwrap_or(u32::MAX));
+    for (descriptor, clients) in announced {
+        let client = clients.first().copied();
+        if !has_open(process, (descriptor.as_fd(), client), &part.driver, simulated, queries)? {
+            return if part.next.is_none() {
+                Ok(false)
+            } else {
+                Err(DiscoveryError::TooManyDescriptors(pid))
+            };
+        }
+    }
+    // The process id may have been reused; it has not if the process is alive after the comparison.
+    Ok(!has_ended(process.pidfd))
+}
+
+/// Whether a process has this open file, on which this client was made, under one of these numbers.
+fn has_open(
+    process: &ScannedProcess<'_>,
+    (descriptor, client): (BorrowedFd<'_>, Option<u32>),
+    numbers: &[RawFd],
+    simulated: bool,
+    queries: &QueryBudget,
+) -> Result<bool, DiscoveryError> {
+    let pid = process.key.0;
+    let no_access = |why| DiscoveryError::NoAccess { pid, why };
+    let driver_error = |why: ControlError| DiscoveryError::Groups { pid, why: why.to_string() };
+    let take_query = || queries.try_take().then_some(()).ok_or(DiscoveryError::TooManyDescriptors(pid));
+    for number in numbers {
+        take_query()?;
+        if is_same_file(descriptor, pid, *number) {
+            return Ok(true);
         }
     }
     // Without kcmp in the kernel, the driver decides: a client exists only over the file on which it was made.
-    for number in driver_descriptors(pid, simulated).map_err(no_access)? {
-        let copy = copy_descriptor(process.pidfd, number, simulated).map_err(no_access)?;
-        if let (Some(copy), Some(client)) = (copy, clients.first())
-            && client_exists(&copy.controls, *client).map_err(driver_error)?
+    for number in numbers {
+        take_query()?;
+        let copy = copy_descriptor(process.pidfd, *number, simulated).map_err(no_access)?;
+        if let (Some(copy), Some(client)) = (copy, client)
+            && client_exists(&copy.controls, client).map_err(driver_error)?
         {
             return Ok(true);
         }

@@ -13,6 +13,12 @@ pub const MAX_DESCRIPTORS: usize = 256;
 /// Descriptors of one process of which the kind is read.
 pub(super) const MAX_LISTED_DESCRIPTORS: usize = 1 << 16;
 
+/// Descriptors of one process that an ownership check lists. The pod-manager searches no process with more.
+pub(super) const MAX_CHECKED_DESCRIPTORS: usize = 1 << 14;
+
+/// Queries, listed descriptors and comparisons of one ownership check.
+pub const OWNERSHIP_QUERIES: u32 = 1 << 15;
+
 /// Open files of one pod with which a new descriptor is compared.
 pub(super) const MAX_COMPARED_FILES: usize = 256;
 

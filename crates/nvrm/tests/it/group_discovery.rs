@@ -1,6 +1,7 @@
 //! Discovery of the channel groups of real processes: children that have a socket of a fake simulator open.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -11,8 +12,8 @@ use std::thread;
 use sluice_nvrm::NvStatus;
 use sluice_nvrm::abi::{Command as Control, ControlBlock, class, gid, handle_info, timeslice};
 use sluice_nvrm::discovery::{
-    DiscoveredDescriptor, DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, ProcessKey, QueryBudget,
-    ScannedProcess, WalkLimits, driver_descriptors, owns_clients,
+    DiscoveredDescriptor, DiscoveryError, FIRST_CLIENT, GroupDiscovery, MAX_FILES, OWNERSHIP_QUERIES,
+    ProcessKey, QueryBudget, ScannedProcess, WalkLimits, driver_descriptors, owns_clients,
 };
 use sluice_nvrm::transport::wire;
 use sluice_sys::pidfd;
@@ -263,11 +264,38 @@ fn process_owns_clients_only_on_the_file_where_they_were_made_and_that_it_has_op
         (File::open(true), File::open(false), std::fs::File::open("/dev/null").unwrap());
     let (owner, stranger) = (file.program(), other.program());
     let owns = |program: &Program, descriptor: BorrowedFd<'_>, client| {
-        owns_clients(&program.in_pod("pod"), descriptor, &[client], true).unwrap()
+        let announced = [(descriptor.try_clone_to_owned().unwrap(), vec![client])];
+        let queries = QueryBudget::new(OWNERSHIP_QUERIES);
+        owns_clients(&program.in_pod("pod"), &announced, true, &queries).unwrap()
     };
     assert!(owns(&owner, file.program_end.as_fd(), CLIENT));
     assert!(!owns(&owner, file.program_end.as_fd(), CLIENT + 1), "no such client");
     assert!(!owns(&owner, other.program_end.as_fd(), CLIENT), "made over another file");
     assert!(!owns(&owner, null.as_fd(), CLIENT), "the descriptor is no driver");
     assert!(!owns(&stranger, file.program_end.as_fd(), CLIENT), "the process does not have the file open");
+}
+
+/// The process decides how many descriptors it has, and how many it sends.
+#[test]
+fn ownership_check_lists_descriptors_once_and_ends_with_its_budget() {
+    const SENT: usize = 8;
+    let file = File::open(true);
+    let many = "for n in {10..209}; do eval \"exec $n</dev/null\"; done; echo; exec sleep 1000 >&0";
+    let mut command = Command::new("bash");
+    command.args(["-c", many]).stdin(file.program_end.try_clone().unwrap()).stdout(Stdio::piped());
+    let mut owner = Program::of(&mut command);
+    BufReader::new(owner.0.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let check = |budget| {
+        let sent = || (file.program_end.try_clone().unwrap(), vec![CLIENT]);
+        let announced: Vec<_> = (0..SENT).map(|_| sent()).collect();
+        let queries = QueryBudget::new(budget);
+        let owns = owns_clients(&owner.in_pod("pod"), &announced, true, &queries);
+        (owns, budget - queries.remaining())
+    };
+    let (owns, spent) = check(OWNERSHIP_QUERIES);
+    assert!(owns.unwrap());
+    assert!((200..=250).contains(&spent), "{spent}: some 200 descriptors, and two for each one sent");
+    let (owns, spent) = check(200);
+    assert!(matches!(owns, Err(DiscoveryError::TooManyDescriptors(_))), "{owns:?}");
+    assert_eq!(spent, 200);
 }

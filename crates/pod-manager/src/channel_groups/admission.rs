@@ -6,8 +6,7 @@ use crate::effect::{Effect, Effects};
 use crate::party::Party;
 use crate::shared::Shared;
 use crate::unhooked::Unhooked;
-use crate::unhooked::ownership::{NotChecked, OwnershipProof};
-use crate::unhooked::scanning::{Obstacle, ObstacleKind};
+use crate::unhooked::ownership::NotChecked;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::GroupId;
 use sluice_core::ledger::Class;
@@ -55,6 +54,9 @@ impl ChannelGroups {
         // What comes under control is compared with what the process has.
         let key = shared.processes.get(id).and_then(|process| process.key);
         key.into_iter().for_each(|key| unhooked.inspect_next(key));
+        if self.belongs_to_other(id, &announcement, shared) {
+            return self.postpone_owned(id, announcement, shared);
+        }
         match self.admit(id, &announcement.contexts, shared) {
             Admission::Now if unhooked.must_prove(id, &announcement, self, shared) => {
                 match unhooked.request_proof(id, &announcement, shared) {
@@ -88,36 +90,8 @@ impl ChannelGroups {
             .collect()
     }
 
-    /// Takes the result of an ownership check, unless the process has announced other groups since, or has ended.
-    pub(crate) fn ownership_checked(&mut self, proof: OwnershipProof, shared: &mut Shared) -> Effects {
-        let OwnershipProof { process: id, serial, owns } = proof;
-        if self.postponed.get(&id).is_none_or(|(_, until)| *until != PostponedUntil::Proven(serial)) {
-            return Effects::new();
-        }
-        let Some((announcement, _)) = self.postponed.remove(&id) else { return Effects::new() };
-        match owns {
-            Ok(true) => self.take(id, announcement, shared),
-            Ok(false) => self.refuse(id, "they belong to another process", shared),
-            // A process that cannot be inspected is trusted with groups that were found nowhere else.
-            Err(Obstacle { kind: ObstacleKind::NotPermitted, .. })
-                if !self.was_found_elsewhere(id, &announcement, shared) =>
-            {
-                self.take(id, announcement, shared)
-            }
-            Err(obstacle) => self.refuse(id, &obstacle.text, shared),
-        }
-    }
-
-    /// Whether a group of this announcement was found at another process, which runs without the hook.
-    fn was_found_elsewhere(&self, id: ProcessId, announcement: &Announcement, shared: &Shared) -> bool {
-        let unhooked = |owner| shared.processes.get(owner).is_some_and(|process| process.unhooked);
-        let announced: BTreeSet<(u32, u32)> = announcement.contexts.iter().map(handles_of).collect();
-        let mut others = self.of_others(Some(id)).filter(|group| unhooked(group.process));
-        others.any(|group| announced.contains(&handles_of(&group.context)))
-    }
-
     /// Refuses an announcement. Its groups count as unannounced.
-    fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
+    pub(super) fn refuse(&mut self, id: ProcessId, why: &str, shared: &mut Shared) -> Effects {
         self.announced.remove(&id);
         shared.io.metrics.channel_groups.announcements_refused.inc();
         let cause = shared.processes.client_of(id).into();
@@ -128,7 +102,7 @@ impl ChannelGroups {
         self.take_none(id, shared)
     }
 
-    fn postpone(
+    pub(super) fn postpone(
         &mut self,
         id: ProcessId,
         announcement: Announcement,
@@ -230,7 +204,12 @@ impl ChannelGroups {
         self.take_all(id, Vec::new(), Vec::new(), shared)
     }
 
-    fn take(&mut self, id: ProcessId, mut announcement: Announcement, shared: &mut Shared) -> Effects {
+    pub(super) fn take(
+        &mut self,
+        id: ProcessId,
+        mut announcement: Announcement,
+        shared: &mut Shared,
+    ) -> Effects {
         let contexts = std::mem::take(&mut announcement.contexts);
         self.take_all(id, contexts, std::mem::take(&mut announcement.descriptors), shared)
     }
@@ -296,27 +275,5 @@ impl ChannelGroups {
         }
         let now = shared.io.now();
         self.scheduler.announce(id, owner, (groups, &unchanged), &mut shared.grants.ledger, now)
-    }
-
-    /// Assigns announced groups to a process that were found at an unhooked process of the same client before: a child had inherited
-    /// its parent's file. The groups keep their numbers. Returns the processes that had them.
-    fn reassign(
-        &mut self,
-        id: ProcessId,
-        contexts: &[ContextHandles],
-        shared: &Shared,
-    ) -> BTreeSet<ProcessId> {
-        let Some(process) = shared.processes.get(id) else { return BTreeSet::new() };
-        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
-        let mut donors = BTreeSet::new();
-        for group in self.groups.values_mut().filter(|group| group.process != id) {
-            let owner = shared.processes.get(group.process);
-            let from_unhooked = owner.is_some_and(|owner| owner.unhooked && owner.client == process.client);
-            if from_unhooked && announced.contains(&handles_of(&group.context)) {
-                donors.insert(group.process);
-                (group.process, group.pid) = (id, process.pid);
-            }
-        }
-        donors
     }
 }

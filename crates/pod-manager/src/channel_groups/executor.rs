@@ -3,7 +3,9 @@
 //! It owns the control descriptors and closes them. One control is in flight at a time: the event loop requests the next one after the
 //! report of the last.
 
-use super::group_check::{Checks, DisabledGroups, compare_slice, next_in_turn};
+mod checks;
+
+use super::group_check::DisabledGroups;
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
 use crate::io::Closer;
 use crate::message::{Message, Remote};
@@ -16,9 +18,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-
-/// Less than the time between two checks that are due.
-const LEAST_BETWEEN_CHECKS: Duration = Duration::from_millis(250);
 
 /// Identifies a control descriptor, through which any number of groups may be controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,9 +203,8 @@ impl Worker {
     }
 
     fn make(&mut self, id: GroupId, op: ControlOp) -> Result<(), ControlFailure> {
-        if op == ControlOp::Enable && self.disabled.watches(id) {
-            self.compare_switches(id);
-            self.disabled.forget(id, false);
+        if op == ControlOp::Enable {
+            self.end_watch(id);
         }
         let group = self.groups.get_mut(&id).ok_or(ControlFailure::Gone)?;
         let control = self.descriptors.get_mut(&group.descriptor).ok_or(ControlFailure::Gone)?;
@@ -216,48 +214,6 @@ impl Worker {
             self.disabled.disabled(id, || control.switches(&group.handles));
         }
         made
-    }
-
-    fn check(&mut self) {
-        if self.checked.is_some_and(|checked| checked.elapsed() < LEAST_BETWEEN_CHECKS) {
-            return;
-        }
-        self.check_all();
-        self.checked = Some(Instant::now());
-    }
-
-    fn check_all(&mut self) {
-        self.checks += 1;
-        for id in self.disabled.watched() {
-            self.compare_switches(id);
-        }
-        let has_set_slice = |group: &ControlledGroup| self.sets_slices && group.known.slice_us.is_some();
-        let ids = self.groups.iter().filter(|(_, group)| has_set_slice(group)).map(|(id, _)| *id);
-        for id in next_in_turn(ids, self.last_slice_read) {
-            self.last_slice_read = id;
-            let Some(group) = self.groups.get_mut(&id) else { continue };
-            let control = self.descriptors.get_mut(&group.descriptor);
-            let (Some(control), Some(set_us)) = (control, group.known.slice_us) else { continue };
-            let checks = Checks { current: self.checks, before: group.slice_read_in };
-            let Some(found_us) = control.slice_us(&group.handles) else { continue };
-            group.slice_read_in = self.checks;
-            let finding = compare_slice(id, found_us, set_us, checks);
-            if let Some(finding) = finding {
-                self.remote.send(Message::GroupFinding(finding));
-                // A failed control leaves the slice unknown, as it is.
-                let _ = control.make(&group.handles, ControlOp::SetSlice(set_us));
-            }
-        }
-    }
-
-    /// Reports a disabled group that has run.
-    fn compare_switches(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get(&id) else { return };
-        let Some(control) = self.descriptors.get_mut(&group.descriptor) else { return };
-        let finding = control.switches(&group.handles).and_then(|count| self.disabled.compare(id, count));
-        if let Some(finding) = finding {
-            self.remote.send(Message::GroupFinding(finding));
-        }
     }
 
     fn forget(&mut self, group: GroupId) {
@@ -289,3 +245,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,11 +71,6 @@ impl DisabledGroups {
         }
     }
 
-    /// Whether a group is watched.
-    pub(super) fn watches(&self, group: GroupId) -> bool {
-        self.watched.contains_key(&group)
-    }
-
     /// The groups that are watched.
     pub(super) fn watched(&self) -> Vec<GroupId> {
         self.watched.keys().copied().collect()

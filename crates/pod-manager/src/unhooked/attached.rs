@@ -56,7 +56,12 @@ impl Unhooked {
     ) {
         let (key, now) = (found.key, shared.io.now());
         let Some(id) = shared.processes.find(key) else { return };
-        let (kind, what) = match result {
+        let Some(process) = shared.processes.get(id) else { return };
+        let client = process.client;
+        // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
+        let is_excused =
+            process.has_unannounced_groups() || groups.is_postponed(id) || groups.has_no_room(id);
+        let what = match result {
             Ok(_) => {
                 let found = found_groups(id, result, groups, shared).unwrap_or_default();
                 let uncontrolled = groups.uncontrolled(id, &found);
@@ -64,27 +69,24 @@ impl Unhooked {
                 if !self.is_suspicion_confirmed(key, uncontrolled, now) {
                     return;
                 }
-                let what = format!(
+                format!(
                     "{count} of the process's {} channel groups are not under control as it announced them",
                     found.len()
-                );
-                (ViolationKind::UnannouncedGroups, what)
+                )
             }
-            Err(obstacle) if obstacle.kind == ObstacleKind::TooMany && !self.overfull.contains(&key) => {
-                (ViolationKind::TooManyDescriptors, obstacle.text.clone())
+            Err(obstacle) => {
+                if !is_excused {
+                    self.record_overfull(client, found, obstacle, shared);
+                }
+                // Without the lock, the groups that it has announced stay under control. The lock may be ready later.
+                if obstacle.kind == ObstacleKind::TooMany && self.can_lock(client, &shared.clients) {
+                    self.schedule_from_outside(id, key, groups, shared);
+                }
+                return;
             }
-            Err(_) => return,
         };
-        let Some(process) = shared.processes.get(id) else { return };
-        let client = process.client;
-        // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
-        let is_excused =
-            process.has_unannounced_groups() || groups.is_postponed(id) || groups.has_no_room(id);
         if !is_excused {
-            if result.is_err() {
-                self.overfull.insert(key);
-            }
-            shared.record_violation(client, Some(key.0), kind, &what);
+            shared.record_violation(client, Some(key.0), ViolationKind::UnannouncedGroups, &what);
         } else if shared.io.may_log("unannounced", Party::Client(client)).is_some() {
             let (client, peer) = (shared.clients.name(client), shared.processes.label(id));
             info!(
@@ -92,19 +94,28 @@ impl Unhooked {
                 peer, "process is scheduled from outside, as its hook cannot announce all groups yet: {what}"
             );
         }
-        // Without the lock, the groups that it has announced stay under control.
-        let is_controllable = result.is_ok() || self.can_lock(client, &shared.clients);
-        if let Some(process) = shared.processes.get_mut(id).filter(|_| is_controllable) {
-            process.misannounced = true;
-            groups.withdraw_postponed(id);
-            let [first, longest] = OUTSIDE_FOR;
-            let outside = self.outside.entry(key).or_insert_with(|| Backoff::new(first, longest));
-            if now.saturating_sub(outside.ready_at()) > FORGOTTEN_AFTER_NS {
-                outside.succeeded();
-            }
-            outside.failed(now);
-            self.inspect_again(key, now);
+        self.schedule_from_outside(id, key, groups, shared);
+    }
+
+    /// The searches take an attached process for one without the hook from here on.
+    fn schedule_from_outside(
+        &mut self,
+        id: ProcessId,
+        key: ProcessKey,
+        groups: &mut ChannelGroups,
+        shared: &mut Shared,
+    ) {
+        let now = shared.io.now();
+        let Some(process) = shared.processes.get_mut(id) else { return };
+        process.misannounced = true;
+        groups.withdraw_postponed(id);
+        let [first, longest] = OUTSIDE_FOR;
+        let outside = self.outside.entry(key).or_insert_with(|| Backoff::new(first, longest));
+        if now.saturating_sub(outside.ready_at()) > FORGOTTEN_AFTER_NS {
+            outside.succeeded();
         }
+        outside.failed(now);
+        self.inspect_again(key, now);
     }
 
     /// Whether one of these unannounced groups was there in an earlier search, long enough ago. The next search looks again.
@@ -162,7 +173,8 @@ impl Unhooked {
     }
 }
 
-/// The groups that were found in a process, without those that the client's other processes have under control. `None`: an obstacle hides them.
+/// The groups that were found in a process, without those that are under control for other processes of the client alone. While its controls fail,
+/// a child that has its file open has its groups under control too. `None`: an obstacle hides them.
 fn found_groups(
     id: ProcessId,
     result: &Result<Vec<ControlDescriptor>, Obstacle>,
@@ -177,5 +189,8 @@ fn found_groups(
     let client = shared.processes.client_of(id)?;
     let others = super::groups::groups_of_others(Some(id), client, groups, shared);
     let found = descriptors.iter().flat_map(|descriptor| &descriptor.contexts);
-    Some(found.filter(|found| !others.iter().any(|other| covers(other, found))).cloned().collect())
+    let is_its_own = |found: &&ContextHandles| {
+        groups.controls(id, found) || !others.iter().any(|other| covers(other, found))
+    };
+    Some(found.filter(is_its_own).cloned().collect())
 }

@@ -87,7 +87,8 @@ impl Unhooked {
 }
 
 /// The groups of the client's other processes, as they are controlled. A group that another process has announced falsely is not that
-/// process's: it may have closed the file, so that nothing is found of it.
+/// process's: it may have closed the file, so that nothing is found of it. Those of a stopped process stay disabled, whether its controls fail
+/// or not.
 pub(super) fn groups_of_others(
     known: Option<ProcessId>,
     client: ClientId,
@@ -96,7 +97,8 @@ pub(super) fn groups_of_others(
 ) -> Vec<ContextHandles> {
     let of_pod = |id| shared.processes.client_of(id).is_none_or(|of| of == client);
     let others = groups.of_others(known).filter(|group| of_pod(group.process));
-    let relied_on = others.filter(|group| !groups.scheduler.is_on_probation(group.process));
+    let is_relied_on = |id| !groups.scheduler.is_on_probation(id) || groups.scheduler.is_stopped(id);
+    let relied_on = others.filter(|group| is_relied_on(group.process));
     relied_on.map(|group| group.context.clone()).collect()
 }
 

@@ -92,7 +92,7 @@ impl Unhooked {
         }
         self.checks += 1;
         if let Some(search) = &self.search {
-            search.check_ownership(id, self.checks, check);
+            search.check_ownership(id, self.checks, check, shared.io.now());
         }
         Ok(self.checks)
     }

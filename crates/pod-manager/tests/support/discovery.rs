@@ -5,8 +5,8 @@ use super::peers::container;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_pod_manager::unhooked::scanning::{
-    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
-    OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, CandidateList, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle,
+    ObstacleKind, Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -46,6 +46,8 @@ struct State {
     other_page: HashSet<i32>,
     /// Results of ownership checks, by process id; `Ok(true)` otherwise.
     ownership: BTreeMap<i32, Result<bool, ObstacleKind>>,
+    /// Cost of one ownership check, by process id; 1 otherwise.
+    check_queries: BTreeMap<i32, u32>,
 }
 
 /// Finds the processes that the test has added.
@@ -129,6 +131,11 @@ impl FakeDiscovery {
         self.0.lock().unwrap().ownership.insert(pid, owns);
     }
 
+    /// Sets the cost of the next ownership checks of a process.
+    pub fn set_check_queries(&self, pid: i32, queries: u32) {
+        self.0.lock().unwrap().check_queries.insert(pid, queries);
+    }
+
     /// From now on a process maps another page than its grant page.
     pub fn replace_page(&self, pid: i32) {
         self.0.lock().unwrap().other_page.insert(pid);
@@ -157,7 +164,7 @@ impl FakeDiscovery {
 }
 
 impl ProcessDiscovery for FakeDiscovery {
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList> {
         let mut state = self.0.lock().unwrap();
         state.scans += 1;
         state.searches += 1;
@@ -172,7 +179,7 @@ impl ProcessDiscovery for FakeDiscovery {
             pidfd: process.end.as_fd().try_clone_to_owned().unwrap(),
             descriptors: process.descriptors.clone(),
         };
-        Ok(in_pods.map(candidate).collect())
+        Ok(CandidateList { candidates: in_pods.map(candidate).collect(), ..CandidateList::default() })
     }
 
     fn changed(
@@ -182,7 +189,7 @@ impl ProcessDiscovery for FakeDiscovery {
         scope: &Scope,
     ) -> io::Result<Vec<Candidate>> {
         let scans = self.scans();
-        let mut candidates = self.candidates(scope)?;
+        let mut candidates = self.candidates(scope)?.candidates;
         self.0.lock().unwrap().scans = scans;
         let changed = std::mem::take(&mut self.0.lock().unwrap().changed);
         candidates.retain(|Candidate { key, .. }| requested.contains(key) || changed.contains(key));
@@ -220,9 +227,11 @@ impl ProcessDiscovery for FakeDiscovery {
         ContinuedSearch { found: std::mem::take(&mut self.0.lock().unwrap().found), queries: 0 }
     }
 
-    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
-        let owns = self.0.lock().unwrap().ownership.get(&check.key.0).copied().unwrap_or(Ok(true));
-        owns.map_err(obstacle)
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership {
+        let state = self.0.lock().unwrap();
+        let owns = state.ownership.get(&check.key.0).copied().unwrap_or(Ok(true));
+        let queries = state.check_queries.get(&check.key.0).copied().unwrap_or(1);
+        Ownership { result: owns.map_err(obstacle), queries }
     }
 }
 

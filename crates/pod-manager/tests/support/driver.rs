@@ -42,6 +42,8 @@ struct State {
     groups: HashMap<u32, (bool, u64)>,
     /// Groups that run although they are disabled, and how often the counts of switches were read.
     runs_while_disabled: HashMap<u32, u32>,
+    /// Groups with work, and how often their counts of switches were read while they were enabled.
+    working: HashMap<u32, u32>,
 }
 
 /// All descriptors lead here, but those of files.
@@ -132,8 +134,19 @@ impl FakeDriver {
         self.0.0.lock().unwrap().runs_while_disabled.remove(&group);
     }
 
+    /// From now on a group has work: while it is enabled, each reading of its count of switches is higher.
+    pub fn work(&self, group: u32) {
+        self.0.0.lock().unwrap().working.insert(group, 0);
+    }
+
     fn switches(&self, group: u32) -> u32 {
         let mut state = self.0.0.lock().unwrap();
+        let state = &mut *state;
+        let is_enabled = state.groups.get(&group).is_none_or(|(enabled, _)| *enabled);
+        if let Some(count) = state.working.get_mut(&group) {
+            *count += if is_enabled { 10 } else { 0 };
+            return *count;
+        }
         state.runs_while_disabled.get_mut(&group).map_or(0, |count| {
             *count += 10;
             *count

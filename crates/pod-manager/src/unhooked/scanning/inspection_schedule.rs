@@ -23,6 +23,9 @@ const ATTACHED_DELAYS: [Duration; 2] = [Duration::from_millis(250), Duration::fr
 /// From this delay on, an attached process is inspected at a time that it cannot foresee: after half of the delay to the whole.
 const UNFORESEEABLE: Duration = Duration::from_secs(1);
 
+/// Processes at which a search between two complete ones looks because an inspection is due or requested. It has time for some ten inspections.
+const MOST_BETWEEN: usize = 1 << 8;
+
 #[derive(Debug)]
 struct State {
     /// The UID of its pod.
@@ -43,6 +46,13 @@ struct State {
     is_settled: bool,
     /// Its pod has used up its queries: only complete searches look at it.
     is_deferred: bool,
+}
+
+impl State {
+    /// When a process is due, its pod, and which process it is.
+    fn turn<'a>((key, state): (&ProcessKey, &'a Self)) -> ((u64, ProcessKey), &'a str, ProcessKey) {
+        ((state.due, *key), &state.pod, *key)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -108,10 +118,12 @@ impl InspectionSchedule {
         (now >= state.due).then_some(state.due)
     }
 
-    /// The processes of which an inspection is due, without those whose pods have used up their queries. Of those in which nothing changes
-    /// only so many, of the pods that `may_inspect` selects: one of each pod in turn, and those first that have waited longest.
+    /// The processes at which a search between two complete ones looks: those of which an inspection is requested or due, without those whose pods
+    /// have used up their queries. Of those in which nothing changes only so many, of the pods that `may_inspect` selects. One of each pod
+    /// comes in turn, and those first that have waited longest.
     pub(super) fn due(
         &self,
+        requested: &HashMap<ProcessKey, u64>,
         now: u64,
         most_settled: usize,
         mut may_inspect: impl FnMut(&str) -> bool,
@@ -120,9 +132,12 @@ impl InspectionSchedule {
         let due = self.states.iter().filter(|(_, state)| is_due(state));
         let (settled, others): (Vec<_>, Vec<_>) = due.partition(|(_, state)| state.is_settled);
         let affordable = settled.into_iter().filter(|(_, state)| may_inspect(&state.pod));
-        let affordable = affordable.map(|(key, state)| (state.due, *key, state.pod.as_str(), *key)).collect();
-        let others = others.into_iter().map(|(key, _)| *key);
-        others.chain(in_turn(affordable).take(most_settled)).collect()
+        let affordable = affordable.map(State::turn).collect();
+        // The pod of a process that no search has looked at yet is not known.
+        let pod = |key| self.states.get(key).map_or("", |state| &state.pod);
+        let requested = requested.iter().map(|(key, since)| ((*since, *key), pod(key), *key));
+        let others = requested.chain(others.into_iter().map(State::turn)).collect();
+        in_turn(others).take(MOST_BETWEEN).chain(in_turn(affordable).take(most_settled)).collect()
     }
 
     /// Whether it has to be looked whether a process that is due has mapped a hook. True once, before its first inspection.

@@ -1,21 +1,23 @@
 //! Discovery through /proc and the driver.
 
 use super::descriptor_lists::DescriptorLists;
+use super::mappings;
 use super::pod_processes::PodProcesses;
+use super::turns::SearchTurns;
 use super::{
-    Candidate, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ObstacleKind,
-    OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
+    Candidate, CandidateList, ContinuedSearch, ControlDescriptor, GrantPageMapping, Inspection, Obstacle,
+    ObstacleKind, Ownership, OwnershipCheck, ProcessDiscovery, ProcessKey, Scope, Walk,
 };
 use crate::peer::{KernelProc, ProcFs, command_in, start_in};
 use nix::errno::Errno;
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_nvrm::discovery::{
-    self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, QueryBudget, ScannedProcess, WalkLimits,
+    self, DiscoveredDescriptor, DiscoveryError, GroupDiscovery, OWNERSHIP_QUERIES, QueryBudget,
+    ScannedProcess, WalkLimits,
 };
 use sluice_sys::pidfd;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::os::fd::{AsFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -37,11 +39,6 @@ const SIMULATOR_QUERY_US: u32 = 35;
 /// The gap of a short walk on the simulator. Its contexts are 64 handles apart, so a walk goes on over two that were freed.
 const SIMULATOR_SHORT_GAP: u32 = 160;
 
-/// The end of the path of a mapped hook.
-const HOOK: &[u8] = b"/libsluice.so";
-/// Bytes of a list of mappings that are read: some 10,000 mappings. PyTorch's has about 2,000.
-const MAPS_READ: u64 = 1 << 20;
-
 /// Finds unhooked processes through /proc, and their channel groups through the driver. It needs the host's pid namespace,
 /// CAP_SYS_PTRACE, and for other users' processes CAP_DAC_READ_SEARCH.
 #[derive(Debug)]
@@ -56,6 +53,7 @@ pub struct KernelDiscovery<P = KernelProc> {
     opened: BTreeSet<ProcessKey>,
     /// Numbers of descriptors when [`ProcessDiscovery::changed`] last read them.
     counts: HashMap<ProcessKey, u64>,
+    turns: SearchTurns,
     lists: DescriptorLists,
     /// The clock of `lists` began at this time.
     began: Instant,
@@ -81,6 +79,7 @@ impl<P: ProcFs> KernelDiscovery<P> {
             switch: None,
             opened: BTreeSet::new(),
             counts: HashMap::new(),
+            turns: SearchTurns::default(),
             lists: DescriptorLists::default(),
             began: Instant::now(),
             groups: GroupDiscovery::new(simulated),
@@ -144,8 +143,9 @@ impl<P: ProcFs> KernelDiscovery<P> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn has_opened(&self, pid: i32) -> bool {
-        self.opened.range((pid, 0)..=(pid, u64::MAX)).next().is_some()
+    /// The processes that had this id and the driver open.
+    fn opened_by(&self, pid: i32) -> impl Iterator<Item = &ProcessKey> {
+        self.opened.range((pid, 0)..=(pid, u64::MAX))
     }
 }
 
@@ -168,10 +168,10 @@ impl<P> KernelDiscovery<P> {
 }
 
 impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>> {
-        let mut candidates = Vec::new();
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList> {
+        let mut list = CandidateList::default();
         if self.is_switched_off() {
-            return Ok(candidates);
+            return Ok(list);
         }
         let mut pids =
             if scope.pods.is_empty() { Vec::new() } else { self.processes.in_pods(&scope.pods)? };
@@ -184,13 +184,20 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         let now = self.now();
         self.lists.begin_scan(is_present, &pods, now);
         self.lists.order(&mut pids);
-        for pid in pids {
-            if self.has_opened(pid) || self.processes.may_have_opened(pid) {
-                candidates.extend(self.candidate(pid, scope)?);
-            }
+        pids.retain(|pid| self.opened_by(*pid).next().is_some() || self.processes.may_have_opened(*pid));
+        let with_pods: Vec<_> =
+            pids.iter().map(|pid| (*pid, self.processes.pod(*pid).unwrap_or_default())).collect();
+        let (now, later) = self.turns.divide(&with_pods);
+        for pid in now {
+            list.candidates.extend(self.candidate(pid, scope)?);
         }
-        self.groups.begin_scan(&candidates.iter().map(|candidate| candidate.key).collect());
-        Ok(candidates)
+        for pid in later {
+            self.processes.forget_count(pid);
+            list.postponed.extend(self.opened_by(pid));
+        }
+        let found = list.candidates.iter().map(|candidate| candidate.key);
+        self.groups.begin_scan(&found.chain(list.postponed.iter().copied()).collect());
+        Ok(list)
     }
 
     fn changed(
@@ -257,11 +264,11 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         let maps = files.read(pid, "maps").ok()?;
         // What was read is the process's if the pid was not given to another one meanwhile.
         let is_same = files.read(pid, "stat").ok().and_then(|stat| start_in(&stat)) == Some(start);
-        (is_same && !maps.is_empty()).then(|| maps_page(&maps, page))
+        (is_same && !maps.is_empty()).then(|| mappings::maps_page(&maps, page))
     }
 
     fn maps_hook(&mut self, (pid, _): ProcessKey) -> bool {
-        maps_hook(pid).unwrap_or(false)
+        mappings::maps_hook(pid).unwrap_or(false)
     }
 
     fn continue_search(&mut self, candidates: &[Candidate], queries: u32) -> ContinuedSearch {
@@ -275,40 +282,13 @@ impl<P: ProcFs> ProcessDiscovery for KernelDiscovery<P> {
         if self.simulated { SIMULATOR_QUERY_US } else { DRIVER_QUERY_US }
     }
 
-    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle> {
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership {
         let process = ScannedProcess { key: check.key, pidfd: check.pidfd.as_fd(), pod: &check.pod };
-        for (descriptor, clients) in &check.descriptors {
-            let owns = discovery::owns_clients(&process, descriptor.as_fd(), clients, self.simulated);
-            if !owns.map_err(|why| obstacle(&why))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let queries = QueryBudget::new(OWNERSHIP_QUERIES);
+        let owns = discovery::owns_clients(&process, &check.descriptors, self.simulated, &queries);
+        let queries = OWNERSHIP_QUERIES - queries.remaining();
+        Ownership { result: owns.map_err(|why| obstacle(&why)), queries }
     }
-}
-
-/// Whether a file with this inode is mapped at the page's address, by the text of /proc/PID/maps.
-fn maps_page(maps: &str, page: &GrantPageMapping) -> bool {
-    let is_here = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (begin, _) = words.next()?.split_once('-')?;
-        let inode = words.nth(3)?;
-        Some(u64::from_str_radix(begin, 16).ok()? == page.address && inode.parse() == Ok(page.inode))
-    };
-    maps.lines().any(|line| is_here(line) == Some(true))
-}
-
-/// Whether the name of a mapped file is that of the hook. Of a long list only the first part is read.
-fn maps_hook(pid: i32) -> io::Result<bool> {
-    let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?.take(MAPS_READ));
-    let mut line = Vec::new();
-    while maps.read_until(b'\n', &mut line)? > 0 {
-        if line.trim_ascii_end().ends_with(HOOK) {
-            return Ok(true);
-        }
-        line.clear();
-    }
-    Ok(false)
 }
 
 fn scanned(candidate: &Candidate) -> ScannedProcess<'_> {
@@ -329,7 +309,7 @@ fn obstacle(error: &DiscoveryError) -> Obstacle {
         DiscoveryError::NoDriver(_) | DiscoveryError::NoGroups(_) | DiscoveryError::SearchIncomplete(_) => {
             ObstacleKind::NoGroups
         }
-        DiscoveryError::TooManyFiles(_) => ObstacleKind::TooMany,
+        DiscoveryError::TooManyFiles(_) | DiscoveryError::TooManyDescriptors(_) => ObstacleKind::TooMany,
         DiscoveryError::NoAccess { .. } | DiscoveryError::Groups { .. } => ObstacleKind::Driver,
     };
     let mut text = error.to_string();

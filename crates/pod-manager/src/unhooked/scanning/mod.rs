@@ -11,6 +11,8 @@ mod driver_lock;
 mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
+mod mappings;
+mod ownership_queue;
 mod pod_limits;
 mod pod_processes;
 mod scanner;
@@ -34,7 +36,7 @@ pub use sluice_nvrm::discovery::ProcessKey;
 pub trait ProcessDiscovery: Send {
     /// The processes in this scope that have the driver open, had it open in an earlier call, or cannot be inspected.
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
-    fn candidates(&mut self, scope: &Scope) -> io::Result<Vec<Candidate>>;
+    fn candidates(&mut self, scope: &Scope) -> io::Result<CandidateList>;
 
     /// The requested processes, those of `among` and of the pods whose number of descriptors has changed since the last call, and new ones, as far
     /// as they are in this scope. Between two complete lists this costs one system call a process. Kernels before Linux 6.2 report no number:
@@ -65,8 +67,8 @@ pub trait ProcessDiscovery: Send {
         1
     }
 
-    /// Whether a process owns the clients that it has announced, or why that cannot be decided.
-    fn owns(&mut self, check: &OwnershipCheck) -> Result<bool, Obstacle>;
+    /// Whether a process owns the clients that it has announced.
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership;
 }
 
 /// The processes that a scan looks at.
@@ -102,6 +104,15 @@ pub struct Candidate {
     pub descriptors: Vec<RawFd>,
 }
 
+/// The result of a complete search for candidates.
+#[derive(Debug, Default)]
+pub struct CandidateList {
+    /// The candidates that the search has looked at.
+    pub candidates: Vec<Candidate>,
+    /// Candidates of earlier searches for which it had no time. One of the next searches looks at them.
+    pub postponed: HashSet<ProcessKey>,
+}
+
 /// Where a process says that it has mapped its grant page, and which page that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantPageMapping {
@@ -118,6 +129,15 @@ pub struct Inspection {
     /// because a process of which a part continues is not stopped.
     pub result: Result<Vec<ControlDescriptor>, Obstacle>,
     /// Driver queries that were made.
+    pub queries: u32,
+}
+
+/// The result of an ownership check, and its cost.
+#[derive(Debug)]
+pub struct Ownership {
+    /// Whether the process owns the clients, or why that cannot be decided.
+    pub result: Result<bool, Obstacle>,
+    /// Driver queries, listed descriptors and comparisons.
     pub queries: u32,
 }
 

@@ -3,6 +3,7 @@
 //! docs/design/unhooked-processes.md describes which files are read when.
 
 use super::kernel_discovery::unless_exhausted;
+use super::turns::in_turn;
 use crate::peer::ProcFs;
 use sluice_core::pod_cgroup::{PodCgroup, pod_of};
 use std::collections::{BTreeMap, HashSet};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Scans between two reads of the cgroup of a process that is not young. A process may be moved into a pod's cgroup at any age.
 const CGROUP_INTERVAL: u64 = 64;
+/// Cgroups that one search reads, 87 µs each. Each pod has its turn, and so have the processes of which the pod is not known. The next search goes
+/// on, be it complete or not.
+const MOST_READ: usize = 1 << 10;
 /// Scans after which the descriptors of a process that never had the driver open are listed even if their number has not changed.
 const LIST_INTERVAL: u64 = 8;
 /// New process ids that are looked at between two scans. If there are more, the next scan finds those processes.
@@ -37,11 +41,24 @@ pub(super) struct PodProcesses<P> {
 #[derive(Debug)]
 struct Known {
     inode: u64,
-    first_scan: u64,
     last_scan: u64,
     pod: Option<PodCgroup>,
+    /// The scan in which the cgroup is to be read, and the number of scans from the last read until then; 0: it was never read.
+    next_read: u64,
+    interval: u64,
     /// Number of its descriptors when they were last counted.
     descriptors: u64,
+}
+
+impl Known {
+    fn is_in(&self, pods: &HashSet<String>) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pods.contains(&pod.uid))
+    }
+
+    /// The UID of its pod; empty: it is in no pod, or its cgroup was not read yet.
+    fn pod_uid(&self) -> &str {
+        self.pod.as_ref().map_or("", |pod| &pod.uid)
+    }
 }
 
 impl<P: ProcFs> PodProcesses<P> {
@@ -60,53 +77,77 @@ impl<P: ProcFs> PodProcesses<P> {
     pub(super) fn in_pods(&mut self, pods: &HashSet<String>) -> io::Result<Vec<i32>> {
         self.scan += 1;
         self.newest = self.newest_id().unwrap_or(i32::MAX);
-        let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            if self.pod(pid, entry.ino())?.is_some_and(|pod| pods.contains(&pod.uid)) {
-                found.push(pid);
+            if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) {
+                self.note(pid, entry.ino());
             }
         }
         let scan = self.scan;
         self.known.retain(|_, known| known.last_scan == scan);
-        found.sort_unstable();
-        Ok(found)
+        self.read_due(MOST_READ)?;
+        let of_pods = self.known.iter().filter(|(_, known)| known.is_in(pods));
+        Ok(of_pods.map(|(pid, _)| *pid).collect())
     }
 
-    /// The pod of the process that has this id now. Its cgroup takes 87 µs to read, so it is read as rarely as in a scan.
+    /// The UID of the pod of a process, as it was read last.
+    pub(super) fn pod(&self, pid: i32) -> Option<&str> {
+        self.known.get(&pid)?.pod.as_ref().map(|pod| pod.uid.as_str())
+    }
+
+    /// The pod of the process that has this id now. Its cgroup takes 87 µs to read, so it is read only if it never was.
     /// Errors: as [`Self::in_pods`].
     pub(super) fn pod_now(&mut self, pid: i32) -> io::Result<Option<PodCgroup>> {
-        match std::fs::metadata(self.root.join(pid.to_string())) {
-            Ok(folder) => Ok(self.pod(pid, folder.ino())?.cloned()),
-            Err(_) => Ok(None),
-        }
+        let Ok(folder) = std::fs::metadata(self.root.join(pid.to_string())) else { return Ok(None) };
+        self.note(pid, folder.ino());
+        self.read_first(pid)?;
+        Ok(self.known.get(&pid).and_then(|known| known.pod.clone()))
     }
 
-    fn pod(&mut self, pid: i32, inode: u64) -> io::Result<Option<&PodCgroup>> {
+    /// Notes that a process with this id and this folder is there.
+    fn note(&mut self, pid: i32, inode: u64) {
         let scan = self.scan;
-        let known = self.known.get(&pid).filter(|known| known.inode == inode);
-        let age = known.map_or(0, |known| scan - known.first_scan);
-        // A container's first process is started outside the container's cgroup and then moved: a young process is read more often.
-        // The process id spreads the reads over the scans.
-        let is_due = age == 0 || age.is_power_of_two() && age < CGROUP_INTERVAL || {
-            (scan + u64::from(pid.unsigned_abs())).is_multiple_of(CGROUP_INTERVAL)
+        let new = || Known {
+            inode,
+            last_scan: scan,
+            pod: None,
+            next_read: scan,
+            interval: 0,
+            descriptors: u64::MAX,
         };
-        if !is_due {
-            let known = self.known.get_mut(&pid);
-            return Ok(known.and_then(|known| {
-                known.last_scan = scan;
-                known.pod.as_ref()
-            }));
+        let known = self.known.entry(pid).or_insert_with(new);
+        if known.inode != inode {
+            *known = new();
         }
+        known.last_scan = scan;
+    }
+
+    /// Reads the cgroups that are due, `most` at most.
+    fn read_due(&mut self, most: usize) -> io::Result<()> {
+        let due = self.known.iter().filter(|(_, known)| known.next_read <= self.scan);
+        let due = due.map(|(pid, known)| ((known.next_read, *pid), known.pod_uid(), *pid)).collect();
+        let due: Vec<i32> = in_turn(due).take(most).collect();
+        due.into_iter().try_for_each(|pid| self.read_cgroup(pid))
+    }
+
+    /// Reads the cgroup of a process if it was never read.
+    fn read_first(&mut self, pid: i32) -> io::Result<()> {
+        let is_unread = self.known.get(&pid).is_some_and(|known| known.interval == 0);
+        if is_unread { self.read_cgroup(pid) } else { Ok(()) }
+    }
+
+    /// Reads the cgroup of a process. A container's first process is started outside the container's cgroup and then moved: a young process is read
+    /// more often.
+    fn read_cgroup(&mut self, pid: i32) -> io::Result<()> {
         let cgroup = unless_exhausted(self.proc.read(pid, "cgroup"))?;
-        let pod = cgroup.and_then(|text| pod_of(&text).ok());
-        let descriptors = known.map_or(u64::MAX, |known| known.descriptors);
-        let known = Known { inode, first_scan: scan - age, last_scan: scan, pod, descriptors };
-        self.known.insert(pid, known);
-        Ok(self.known.get(&pid).and_then(|known| known.pod.as_ref()))
+        let Some(known) = self.known.get_mut(&pid) else { return Ok(()) };
+        known.pod = cgroup.and_then(|text| pod_of(&text).ok());
+        known.interval = (2 * known.interval).clamp(1, CGROUP_INTERVAL);
+        // The process id spreads the reads over the scans.
+        let spread = (self.scan + u64::from(pid.unsigned_abs())) % CGROUP_INTERVAL;
+        let is_young = known.interval < CGROUP_INTERVAL;
+        known.next_read = self.scan + if is_young { known.interval } else { CGROUP_INTERVAL - spread };
+        Ok(())
     }
 
     /// Between two scans: the processes of these pods that are new, or whose number of descriptors has changed. The kernel gives out ids in
@@ -120,13 +161,14 @@ impl<P: ProcFs> PodProcesses<P> {
                 if let Ok(folder) = std::fs::metadata(self.root.join(pid.to_string()))
                     && self.proc.is_process(pid)
                 {
-                    self.pod(pid, folder.ino())?;
+                    self.note(pid, folder.ino());
+                    self.read_first(pid)?;
                 }
             }
         }
+        self.read_due(MOST_READ - MAX_NEW.unsigned_abs() as usize)?;
         let begun = Instant::now();
-        let is_in_pods = |known: &Known| known.pod.as_ref().is_some_and(|pod| pods.contains(&pod.uid));
-        let of_pods = self.known.iter().filter(|(_, known)| is_in_pods(known));
+        let of_pods = self.known.iter().filter(|(_, known)| known.is_in(pods));
         let mut pids: Vec<i32> = of_pods.map(|(pid, _)| *pid).collect();
         let next = pids.partition_point(|pid| *pid <= self.last_counted);
         pids.rotate_left(next);

@@ -1,19 +1,20 @@
 //! The thread that scans for unhooked processes.
 
+mod inspections;
+
 use super::inspection_schedule::InspectionSchedule;
+use super::ownership_queue::{OwnershipQueue, RequestedCheck};
 use super::pod_limits::{PodLimits, QUERIES, SETTLED_US};
-use super::turns::in_turn;
 use super::{
-    Candidate, ControlDescriptor, GrantPageMapping, Inspection, Obstacle, ProcessDiscovery, ProcessKey,
-    Scope, Walk,
+    Candidate, CandidateList, ControlDescriptor, GrantPageMapping, Obstacle, Ownership, ProcessDiscovery,
+    ProcessKey, Scope,
 };
 use crate::message::{Message, Remote};
 use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
 use sluice_core::ProcessId;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -52,7 +53,8 @@ pub(crate) struct ScanResult {
 #[derive(Debug)]
 enum Task {
     Scan(ScanRequest),
-    CheckOwnership { process: ProcessId, serial: u64, check: OwnershipCheck },
+    /// Requested at this time of the manager's clock.
+    CheckOwnership(u64, RequestedCheck),
 }
 
 /// The sending end of the thread's task queue. The thread ends when it is dropped.
@@ -70,6 +72,8 @@ impl UnhookedScanner {
             limits: PodLimits::new(QUERIES),
             settled: PodLimits::new(SETTLED_US),
             requested: HashMap::new(),
+            checks: OwnershipQueue::default(),
+            now: 0,
             tasks,
             next_scan: None,
             remote,
@@ -87,8 +91,8 @@ impl UnhookedScanner {
     }
 
     /// Requests an ownership check.
-    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck) {
-        let _ = self.0.send(Task::CheckOwnership { process, serial, check });
+    pub(crate) fn check_ownership(&self, process: ProcessId, serial: u64, check: OwnershipCheck, now: u64) {
+        let _ = self.0.send(Task::CheckOwnership(now, RequestedCheck { process, serial, check }));
     }
 }
 
@@ -101,6 +105,9 @@ struct Scanner {
     /// Processes that are inspected although no inspection is due, and since when: those of the last searches that found no time for them
     /// too.
     requested: HashMap<ProcessKey, u64>,
+    checks: OwnershipQueue,
+    /// The manager's clock when the newest task was requested.
+    now: u64,
     tasks: Receiver<Task>,
     /// A search that was requested during the last one.
     next_scan: Option<ScanRequest>,
@@ -113,65 +120,60 @@ struct Scanner {
 
 /// Driver queries that the continued search of one complete scan may make, so that all numbers of one file take eight scans.
 const CONTINUED_SEARCH: u32 = 1 << 17;
-/// Time between two inspections: each query takes a lock of the driver, for which the controls and the programs wait.
-const BETWEEN_INSPECTIONS: Duration = Duration::from_millis(10);
-/// Time of one search for inspections. The others wait for the next search.
-const INSPECTED_WITHIN: Duration = Duration::from_millis(100);
 /// Attached processes in which nothing changes that one search between two complete ones inspects.
 const SETTLED_PER_SEARCH: usize = 4;
-
-/// The look for a hook in a list of mappings counts as so many driver queries: about a millisecond.
-const HOOK_QUERIES: u64 = 1 << 10;
 
 /// Time of one scan for the checks of grant pages: 0.2 % of a processor. One page is checked in any case.
 const PAGES_WITHIN: Duration = Duration::from_micros(500);
 
 impl Scanner {
     fn serve(mut self) {
-        while let Some(task) = self.next_scan.take().map(Task::Scan).or_else(|| self.tasks.recv().ok()) {
-            match task {
-                Task::Scan(request) => {
-                    let result = self.scan(&request);
-                    self.remote.send(Message::ScanResult(result));
-                }
-                Task::CheckOwnership { process, serial, check } => self.prove(process, serial, &check),
+        loop {
+            while let Ok(task) = self.tasks.try_recv() {
+                self.accept(task);
+            }
+            let has_checked = self.check_ownership();
+            if let Some(request) = self.next_scan.take() {
+                let result = self.scan(&request);
+                self.remote.send(Message::ScanResult(result));
+            } else if !has_checked {
+                let Ok(task) = self.tasks.recv() else { return };
+                self.accept(task);
             }
         }
     }
 
-    fn prove(&mut self, process: ProcessId, serial: u64, check: &OwnershipCheck) {
-        let owns = self.discovery.owns(check);
-        self.remote.send(Message::OwnershipProof(OwnershipProof { process, serial, owns }));
+    fn accept(&mut self, task: Task) {
+        let now = match task {
+            Task::Scan(request) => self.next_scan.insert(request).now,
+            Task::CheckOwnership(now, requested) => {
+                self.checks.add(requested);
+                now
+            }
+        };
+        self.now = self.now.max(now);
     }
 
-    /// Waits until the next inspection may begin. Ownership checks that were requested meanwhile are made: a process that waits for its check
-    /// is scheduled by token.
-    fn pause(&mut self) {
-        let end = Instant::now() + BETWEEN_INSPECTIONS;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            match self.tasks.recv_timeout(left) {
-                Ok(Task::CheckOwnership { process, serial, check }) => self.prove(process, serial, &check),
-                Ok(Task::Scan(request)) => self.next_scan = Some(request),
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
-            }
+    /// Makes one ownership check of each pod that has one and queries left. The others wait; their processes are scheduled by token meanwhile.
+    /// Returns whether there was one.
+    fn check_ownership(&mut self) -> bool {
+        let now = self.now;
+        let round = self.checks.take_round(|pod| self.limits.allows(pod, now));
+        for RequestedCheck { process, serial, check } in &round {
+            let Ownership { result: owns, queries } = self.discovery.owns(check);
+            self.limits.charge(&check.pod, queries.into(), now);
+            let proof = OwnershipProof { process: *process, serial: *serial, owns };
+            self.remote.send(Message::OwnershipProof(proof));
         }
+        !round.is_empty()
     }
 
     fn scan(&mut self, request: &ScanRequest) -> ScanResult {
         for key in &request.requested {
             self.requested.entry(*key).or_insert(request.now);
         }
-        let listed = if request.only_changed {
-            let mut requested: HashSet<ProcessKey> = self.requested.keys().copied().collect();
-            let may_inspect = |pod: &str| self.settled.allows(pod, request.now);
-            requested.extend(self.schedule.due(request.now, SETTLED_PER_SEARCH, may_inspect));
-            self.discovery.changed(&request.attached, &requested, &request.scope)
-        } else {
-            self.discovery.candidates(&request.scope)
-        };
-        let candidates = match listed {
-            Ok(candidates) => candidates,
+        let (candidates, postponed) = match self.candidates(request) {
+            Ok(CandidateList { candidates, postponed }) => (candidates, postponed),
             Err(why) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     warn!("cannot scan for unhooked processes: {why}");
@@ -180,7 +182,8 @@ impl Scanner {
             }
         };
         self.has_failed = false;
-        let present: HashSet<ProcessKey> = candidates.iter().map(|candidate| candidate.key).collect();
+        let mut present: HashSet<ProcessKey> = candidates.iter().map(|candidate| candidate.key).collect();
+        present.extend(&postponed);
         self.requested.retain(|key, _| present.contains(key));
         if !request.only_changed {
             self.schedule.retain(&present);
@@ -206,7 +209,7 @@ impl Scanner {
                 inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
             }
         }
-        let present = unhooked.iter().map(|candidate| candidate.key).collect();
+        present.retain(|key| !request.attached.contains(key));
         let mut result_of = |candidate: Candidate| {
             let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
             let result = inspected.remove(&candidate.key).map(Ok).or(obstacle)?;
@@ -218,6 +221,19 @@ impl Scanner {
         let candidates = (!request.only_changed).then_some(present);
         let other_page = self.find_other_pages(&request.pages);
         ScanResult { candidates, inspected, other_page, attached }
+    }
+
+    /// The candidates at which a search looks, and those for which it has no time.
+    fn candidates(&mut self, request: &ScanRequest) -> io::Result<CandidateList> {
+        if !request.only_changed {
+            return self.discovery.candidates(&request.scope);
+        }
+        let may_inspect = |pod: &str| self.settled.allows(pod, request.now);
+        let due = self.schedule.due(&self.requested, request.now, SETTLED_PER_SEARCH, may_inspect);
+        let due: HashSet<ProcessKey> = due.into_iter().collect();
+        let candidates = self.discovery.changed(&request.attached, &due, &request.scope)?;
+        let postponed = self.requested.keys().filter(|key| !due.contains(key)).copied().collect();
+        Ok(CandidateList { candidates, postponed })
     }
 
     /// Continues the search in the attached processes of one pod, as far as its part of the queries allows.
@@ -248,85 +264,6 @@ impl Scanner {
             }
         }
         found
-    }
-
-    /// Inspects the candidates that are due or requested, one of each pod in turn. Candidates of a pod that has used up its queries wait for the
-    /// next complete scan, and those for which no time is left for the next one.
-    fn inspect_due<'a>(
-        &mut self,
-        candidates: impl Iterator<Item = &'a Candidate>,
-        request: &ScanRequest,
-    ) -> HashMap<ProcessKey, Vec<ControlDescriptor>> {
-        let now = request.now;
-        let mut due = Vec::new();
-        for candidate in candidates {
-            let (key, is_attached) = (candidate.key, request.attached.contains(&candidate.key));
-            let pod = candidate.pod.uid.as_str();
-            let since = self.schedule.due_since((key, pod), &candidate.descriptors, is_attached, now);
-            let since = since.or_else(|| self.requested.get(&key).copied());
-            due.extend(since.map(|since| (since, key, pod, candidate)));
-        }
-        let mut controllable = HashMap::new();
-        let mut begun: Option<Instant> = None;
-        for candidate in in_turn(due) {
-            let is_requested = self.requested.contains_key(&candidate.key);
-            let is_settled = self.schedule.is_settled(candidate.key) && !is_requested;
-            let is_late = begun.is_some_and(|begun| begun.elapsed() >= INSPECTED_WITHIN);
-            if is_late || is_settled && !self.settled.allows(&candidate.pod.uid, now) {
-                // It stays due, or requested.
-                continue;
-            }
-            self.requested.remove(&candidate.key);
-            if !self.limits.allows(&candidate.pod.uid, now) {
-                self.schedule.defer(candidate.key, now);
-                continue;
-            }
-            if self.schedule.needs_hook(candidate.key) && self.has_hook(candidate, now) {
-                self.schedule.wait_for_attach(candidate.key);
-                continue;
-            }
-            if begun.is_some() {
-                self.pause();
-            }
-            begun.get_or_insert_with(Instant::now);
-            let is_attached = request.attached.contains(&candidate.key);
-            let walk = if is_attached { Walk::Short } else { Walk::Complete };
-            let descriptors = self.inspect(candidate, walk, is_settled, now);
-            controllable.extend(descriptors.map(|descriptors| (candidate.key, descriptors)));
-        }
-        controllable
-    }
-
-    /// Whether a process has mapped a hook, so that it may attach by itself.
-    fn has_hook(&mut self, candidate: &Candidate, now: u64) -> bool {
-        self.limits.charge(&candidate.pod.uid, HOOK_QUERIES, now);
-        self.discovery.maps_hook(candidate.key)
-    }
-
-    fn inspect(
-        &mut self,
-        candidate: &Candidate,
-        walk: Walk,
-        is_settled: bool,
-        now: u64,
-    ) -> Option<Vec<ControlDescriptor>> {
-        let Inspection { result, queries } = self.discovery.inspect(candidate, walk);
-        if is_settled {
-            let cost = u64::from(queries) * u64::from(self.discovery.query_us());
-            self.settled.charge(&candidate.pod.uid, cost, now);
-        }
-        self.limits.charge(&candidate.pod.uid, queries.into(), now);
-        // The copies of an ended process's descriptors may be the last ones, and keep its memory.
-        if sluice_sys::pidfd::has_ended(candidate.pidfd.as_fd()) {
-            return None;
-        }
-        let (descriptors, obstacle) = match result {
-            Ok(descriptors) => (Some(descriptors), None),
-            Err(obstacle) => (None, Some(obstacle)),
-        };
-        let groups = descriptors.iter().flatten().flat_map(ControlDescriptor::handles).collect();
-        self.schedule.record(candidate.key, groups, obstacle, now);
-        descriptors
     }
 }
 

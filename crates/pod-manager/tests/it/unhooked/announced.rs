@@ -1,10 +1,11 @@
 //! Announcements of hooked processes beside unhooked processes: which process owns a group.
 
-use super::harness::{Harness, failure};
+use super::harness::{Harness, S, failure};
 use crate::support::agent::uid;
-use crate::support::driver::{Call, context};
+use crate::support::driver::{Call, Descriptor, context};
 use crate::support::group_processes::quiet;
 use crate::support::hook::Hook;
+use crate::support::peers::FakeProcess;
 use crate::support::{MS, until};
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
@@ -150,4 +151,34 @@ fn process_that_attaches_and_detaches_again_and_again_stays_within_its_quanta() 
             "{attached_ms} and {detached_ms}: disabled for {disabled} of {passed} ms"
         );
     }
+}
+
+/// The check of a process with very many descriptors is expensive.
+#[test]
+fn announcement_waits_while_the_checks_of_its_pod_cost_too_much_and_those_of_other_pods_do_not() {
+    let node = Harness::new();
+    let attach = |process: &FakeProcess, group: u32| {
+        let descriptor = Descriptor::new();
+        let announced: (&[_], &[_]) = (&[context(group)], &[descriptor.sent.as_fd()]);
+        Hook::attach_with(&node.world.socket(), process, "unknown", 0, announced).unwrap()
+    };
+    let flood = node.world.peers.process_of(&uid(1));
+    node.discovery.set_check_queries(flood.pid, 1 << 16);
+    let (_flood, _descriptor) = node.announce(flood, 1);
+    let late = attach(&node.world.peers.process_of(&uid(1)), 11);
+    node.pass(1000);
+    assert_ne!(late.page().deadline_ns(), UNLIMITED, "it is scheduled by token meanwhile");
+    let other = attach(&node.world.peers.process_of(&uid(2)), 2);
+    until("the other pod's process is checked", || {
+        quiet(&node.world);
+        other.page().deadline_ns() == UNLIMITED
+    });
+    assert_ne!(late.page().deadline_ns(), UNLIMITED);
+    let begun = node.world.clock.now();
+    until("the pod has queries again", || {
+        node.pass(100);
+        late.page().deadline_ns() == UNLIMITED
+    });
+    assert!(node.world.clock.now() - begun <= 3 * S);
+    assert_eq!(node.world.metric("sluice_announcements_refused_total"), Some(0.0));
 }

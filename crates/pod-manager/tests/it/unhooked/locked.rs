@@ -50,6 +50,23 @@ fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() 
     node.world.start();
 }
 
+/// The helper loads the driver when it is needed for the first time.
+#[test]
+fn attached_process_with_too_many_descriptors_is_locked_as_soon_as_the_helper_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = lock_helper(folder.path());
+    let node = Harness::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
+    let (hook, _descriptor) = node.hooked(1, 1);
+    let (_other, _its) = node.hooked(2, 2);
+    node.discovery.add_uncontrollable(hook.process.pid, &uid(1), ObstacleKind::TooMany);
+    until("it is locked", || {
+        node.pass(100);
+        std::fs::read_to_string(&log)
+            .is_ok_and(|log| log.contains(&format!("lock {} 1000", hook.process.pid)))
+    });
+    assert_eq!(node.violations(1, "too_many_descriptors"), 1.0);
+}
+
 /// Its threads may stand under ptrace, so that the lock would wait for them.
 #[test]
 fn stopped_process_is_not_locked() {

@@ -8,4 +8,5 @@ mod harness;
 mod locked;
 mod scans;
 mod scheduled;
+mod shared_files;
 mod stopped;

@@ -1,6 +1,6 @@
 //! A stopped process stays stopped, whatever another process of its pod does with its sockets.
 
-use super::harness::Harness;
+use super::harness::{Harness, failure};
 use crate::support::MS;
 use crate::support::agent::{pod, uid};
 use crate::support::driver::{Descriptor, context};
@@ -218,6 +218,46 @@ fn groups_that_are_found_at_a_stopped_process_are_disabled_too() {
     stopped.node.discovery.set_groups(pid, &[11]);
     stopped.pass(1000);
     stopped.expect_all_disabled_for(&[1, 11], 3000);
+}
+
+/// Its group would be enabled in the quanta of the other process, which has its file too.
+#[test]
+fn group_of_a_stopped_process_stays_disabled_when_another_process_announces_it() {
+    for closes_its_sockets in [false, true] {
+        let mut stopped = Stopped::new();
+        let hook = stopped.hook.take().unwrap();
+        let open = (!closes_its_sockets).then_some(hook);
+        stopped.pass(100);
+        let sibling = stopped.node.world.peers.process_of(&uid(1));
+        let announced: (&[_], &[_]) = (&[context(1)], &[stopped.descriptor.sent.as_fd()]);
+        let sibling =
+            Hook::attach_with(&stopped.node.world.socket(), &sibling, "unknown", 0, announced).unwrap();
+        sibling.becomes(true, stopped.node.world.clock.now());
+        stopped.expect_disabled_for(8000);
+        assert_eq!(stopped.count(), 1.0);
+        stopped.node.world.driver.stand_while_disabled(1);
+        stopped.wait_for_its_end();
+        stopped.pass(3000);
+        let is_siblings = sibling.page().deadline_ns() == UNLIMITED;
+        assert_eq!(is_siblings, open.is_none(), "an attached process keeps its groups");
+        let enabled = stopped.node.enabled_ms([1, 2]);
+        assert!(enabled.iter().all(|ms| (4000..=6000).contains(ms)), "{enabled:?}");
+        assert_eq!(stopped.node.violations(1, "unannounced_groups"), 0.0);
+    }
+}
+
+/// While controls of a process fail, its groups are given to another process of the pod that has its file.
+#[test]
+fn group_of_a_stopped_process_is_not_given_to_a_child() {
+    let mut stopped = Stopped::new();
+    let mut hook = stopped.hook.take().unwrap();
+    stopped.node.world.driver.fail(11, Some(failure()));
+    hook.token.announce(&[1, 11].map(context), &[stopped.descriptor.sent.as_fd()]);
+    stopped.pass(100);
+    assert_eq!(stopped.node.world.metric("sluice_processes_on_probation"), Some(1.0));
+    let _child = stopped.node.discovery.add_process(500, &uid(1), &[1]);
+    stopped.expect_disabled_for(5000);
+    assert_eq!((stopped.count(), stopped.node.unhooked(1)), (1.0, 0.0));
 }
 
 /// Otherwise each finding would be the first one of a process.

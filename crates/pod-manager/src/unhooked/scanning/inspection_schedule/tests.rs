@@ -9,6 +9,10 @@ impl InspectionSchedule {
     }
 }
 
+fn due(schedule: &InspectionSchedule, now: u64) -> Vec<ProcessKey> {
+    schedule.due(&HashMap::new(), now, 1, |_| true)
+}
+
 #[test]
 fn first_inspection_follows_at_once_and_later_ones_after_doubling_delays() {
     let mut schedule = InspectionSchedule::default();
@@ -52,7 +56,7 @@ fn attached_process_is_inspected_again_soon_after_its_descriptors_have_changed()
     for quarter in 400..420 {
         let now = quarter * 250 * MS;
         if schedule.due_since((KEY, "pod"), &[3, 4], true, now).is_some() {
-            assert_eq!(schedule.due(now, 1, |_| true), [KEY]);
+            assert_eq!(due(&schedule, now), [KEY]);
             inspections.push(quarter);
             schedule.record(KEY, vec![(1, 1)], None, now);
         }
@@ -109,10 +113,10 @@ fn process_of_a_pod_without_queries_is_due_for_complete_searches_only() {
     let mut schedule = InspectionSchedule::default();
     assert!(!schedule.is_due(KEY, &[3], 0) && schedule.is_due(KEY, &[3], S));
     schedule.defer(KEY, S);
-    assert_eq!(schedule.due(2 * S, 1, |_| true), []);
+    assert_eq!(due(&schedule, 2 * S), []);
     assert!(schedule.is_due(KEY, &[3], 2 * S));
     schedule.record(KEY, vec![], None, 2 * S);
-    assert_eq!(schedule.due(10 * S, 1, |_| true), [KEY]);
+    assert_eq!(due(&schedule, 10 * S), [KEY]);
 }
 
 #[test]
@@ -122,4 +126,16 @@ fn process_set_due_is_due_since_then() {
     schedule.record(KEY, vec![], None, 2 * S);
     schedule.set_due(KEY, 3 * S);
     assert_eq!(schedule.due_since((KEY, "pod"), &[3], false, 4 * S), Some(3 * S));
+}
+
+#[test]
+fn pod_with_thousands_of_due_or_requested_processes_delays_only_itself() {
+    let mut schedule = InspectionSchedule::default();
+    for pid in 1..=5000 {
+        assert_eq!(schedule.due_since(((pid, 1), "many"), &[3], false, 0), None);
+    }
+    assert_eq!(schedule.due_since(((9000, 1), "few"), &[3], false, 0), None);
+    let requested = (1..=2000).map(|pid| ((pid, 1), 0)).collect();
+    let due = schedule.due(&requested, S, 1, |_| true);
+    assert_eq!((due.len(), due.contains(&(9000, 1))), (MOST_BETWEEN, true));
 }

@@ -3,6 +3,7 @@ use std::fs;
 use std::path::Path;
 
 const POD: &str = "01234567-89ab-cdef-0123-456789abcdef";
+const OTHER: &str = "11234567-89ab-cdef-0123-456789abcdef";
 
 /// A fake /proc, and the count of files read.
 struct Files<'a>(&'a Path, usize);
@@ -68,6 +69,46 @@ fn process_moved_into_a_pod_is_found_and_a_reused_process_id_is_recognised() {
     put(root.path(), 8, &of_pod());
     let found = (0..64).position(|_| processes.in_pods(&pods).unwrap() == [7, 8]);
     assert!(found.is_some());
+}
+
+#[test]
+fn search_reads_a_bounded_number_of_cgroups_and_the_next_ones_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    let all: Vec<i32> = (1..=3000).collect();
+    all.iter().for_each(|pid| put(root.path(), *pid, &of_pod()));
+    put(root.path(), 5000, "/");
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let pods = HashSet::from([POD.to_owned(), OTHER.to_owned()]);
+    assert_eq!(processes.in_pods(&pods).unwrap().len(), MOST_READ);
+    let mut read = vec![std::mem::take(&mut processes.files().1)];
+    for _ in 0..3 {
+        processes.changed_in_pods(&pods).unwrap();
+        read.push(std::mem::take(&mut processes.files().1));
+    }
+    assert_eq!(read, [1024, 768, 768, 441]);
+    // Each is due again. The process of another pod does not wait for them.
+    put(root.path(), 5000, &of_pod().replace(POD, OTHER));
+    let found = processes.in_pods(&pods).unwrap();
+    assert_eq!((processes.files().1, found), (MOST_READ, [all, vec![5000]].concat()));
+}
+
+/// Between two complete searches there are seven others.
+#[test]
+fn cgroups_of_ten_thousand_new_processes_are_read_within_twenty_searches() {
+    let root = tempfile::tempdir().unwrap();
+    (1..=10_000).for_each(|pid| put(root.path(), pid, &of_pod()));
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let pods = HashSet::from([POD.to_owned()]);
+    let is_last_found = |search| {
+        if search % 8 == 0 {
+            processes.in_pods(&pods).unwrap();
+        } else {
+            processes.changed_in_pods(&pods).unwrap();
+        }
+        processes.pod(10_000).is_some()
+    };
+    let searches = (0..).take(64).map(is_last_found).position(|found| found);
+    assert!(searches.is_some_and(|searches| searches < 20), "{searches:?}");
 }
 
 /// `cargo test -p sluice-pod-manager --release --lib -- --ignored --nocapture ten_thousand`: figures of docs/benchmarks.md.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::io::Closer;
 use crate::message::{self, Inbox};
-use crate::unhooked::scanning::ContinuedSearch;
+use crate::unhooked::scanning::{ContinuedSearch, Inspection, Walk};
 use nix::sys::eventfd::EventFd;
 use sluice_core::pod_cgroup::PodCgroup;
 use std::os::fd::OwnedFd;
@@ -16,6 +16,9 @@ type Process = (ProcessKey, &'static str, u32);
 struct Fake {
     processes: Vec<Process>,
     inspected: Arc<Mutex<Vec<ProcessKey>>>,
+    /// Every second complete search has no time.
+    postpones: bool,
+    searches: u64,
 }
 
 impl Fake {
@@ -37,8 +40,13 @@ fn never_readable() -> OwnedFd {
 }
 
 impl ProcessDiscovery for Fake {
-    fn candidates(&mut self, _: &Scope) -> io::Result<Vec<Candidate>> {
-        Ok(self.candidates_if(|_| true))
+    fn candidates(&mut self, _: &Scope) -> io::Result<CandidateList> {
+        self.searches += 1;
+        if self.postpones && self.searches.is_multiple_of(2) {
+            let postponed = self.processes.iter().map(|(key, ..)| *key).collect();
+            return Ok(CandidateList { candidates: Vec::new(), postponed });
+        }
+        Ok(CandidateList { candidates: self.candidates_if(|_| true), ..Default::default() })
     }
 
     fn changed(
@@ -68,8 +76,9 @@ impl ProcessDiscovery for Fake {
         ContinuedSearch::default()
     }
 
-    fn owns(&mut self, _: &OwnershipCheck) -> Result<bool, Obstacle> {
-        Ok(true)
+    fn owns(&mut self, check: &OwnershipCheck) -> Ownership {
+        let queries = if check.pod == "flood" { 1 << 15 } else { 64 };
+        Ownership { result: Ok(true), queries }
     }
 }
 
@@ -84,10 +93,14 @@ struct Rig {
 
 impl Rig {
     fn new(processes: Vec<Process>) -> Self {
+        Self::with(processes, false)
+    }
+
+    fn with(processes: Vec<Process>, postpones: bool) -> Self {
         let (remote, inbox) = message::pair().unwrap();
         let attached = processes.iter().map(|(key, ..)| *key).collect();
         let inspected = Arc::default();
-        let fake = Fake { processes, inspected: Arc::clone(&inspected) };
+        let fake = Fake { processes, inspected: Arc::clone(&inspected), postpones, searches: 0 };
         let scanner = UnhookedScanner::start(Box::new(fake), remote).unwrap();
         Self { scanner, inbox, attached, inspected, scans: 0 }
     }
@@ -116,6 +129,14 @@ impl Rig {
             assert!(begun.elapsed() < Duration::from_secs(20), "no result");
         }
         (messages, std::mem::take(&mut *self.inspected.lock().unwrap()))
+    }
+
+    fn check_ownership(&self, (pid, pod): (i32, &str)) {
+        let (closer, pidfd) = (Closer::start().unwrap(), never_readable());
+        let check =
+            OwnershipCheck { key: (pid, 1), pod: pod.to_owned(), pidfd, descriptors: Vec::new(), closer };
+        let process = ProcessId(u64::from(pid.unsigned_abs()));
+        self.scanner.check_ownership(process, self.scans, check, self.scans * S / 4);
     }
 
     fn scan(&mut self, requested: HashSet<ProcessKey>) -> (u64, Vec<ProcessKey>) {
@@ -149,10 +170,7 @@ fn requested_inspections_wait_for_the_next_search_and_ownership_checks_do_not() 
     rig.scans = 101 * 4 + 1;
     rig.begin_scan(all.clone());
     std::thread::sleep(Duration::from_millis(20));
-    let closer = Closer::start().unwrap();
-    let (key, pod, pidfd, descriptors) = ((50, 1), "other".to_owned(), never_readable(), Vec::new());
-    let check = OwnershipCheck { key, pod, pidfd, descriptors, closer };
-    rig.scanner.check_ownership(ProcessId(1), 1, check);
+    rig.check_ownership((50, "other"));
     let (messages, mut inspected) = rig.end_scan();
     assert!(matches!(messages.first(), Some(Message::OwnershipProof(_))), "{messages:?}");
     assert!((2..=11).contains(&inspected.len()), "{} inspections in one search", inspected.len());
@@ -161,4 +179,55 @@ fn requested_inspections_wait_for_the_next_search_and_ownership_checks_do_not() 
     }
     let inspected: HashSet<ProcessKey> = inspected.into_iter().collect();
     assert_eq!(inspected, all);
+}
+
+/// Each of its checks lists and compares some 32,000 descriptors.
+#[test]
+fn pod_with_many_expensive_ownership_checks_delays_only_its_own() {
+    let mut rig = Rig::new(vec![((1000, 1), "other", 1)]);
+    rig.scan(HashSet::new());
+    (1..=200).for_each(|pid| rig.check_ownership((pid, "flood")));
+    let mut of_flood = 0;
+    for search in 0..40 {
+        rig.check_ownership((1000, "other"));
+        rig.begin_scan(HashSet::new());
+        let proofs: Vec<ProcessId> = rig.end_scan().0.iter().filter_map(proven).collect();
+        assert!(proofs.contains(&ProcessId(1000)), "search {search}: {proofs:?}");
+        of_flood += proofs.len() - 1;
+    }
+    assert!(
+        (4..=7).contains(&of_flood),
+        "{of_flood} checks of 2^15 queries in 10 s, of which 2^14 a second are allowed"
+    );
+}
+
+#[test]
+fn ownership_checks_of_a_process_that_announces_again_and_again_are_replaced() {
+    let mut rig = Rig::new(vec![((1000, 1), "other", 1)]);
+    rig.scan(HashSet::new());
+    rig.check_ownership((1, "flood"));
+    rig.scan(HashSet::new());
+    // The pod has no queries left for two seconds.
+    (0..100).for_each(|_| rig.check_ownership((1, "flood")));
+    let proofs = (0..40).map(|_| {
+        rig.begin_scan(HashSet::new());
+        rig.end_scan().0.iter().filter_map(proven).count()
+    });
+    assert_eq!(proofs.sum::<usize>(), 1);
+}
+
+#[test]
+fn process_for_which_a_complete_search_has_no_time_keeps_its_schedule_and_its_request() {
+    let key = (1, 1);
+    let mut rig = Rig::with(vec![(key, "pod", 1)], true);
+    let inspected: usize = (0..400).map(|_| rig.scan(HashSet::new()).1.len()).sum();
+    assert!((10..=30).contains(&inspected), "{inspected} inspections in 100 s");
+    // The next complete search has time, the one after it has not.
+    (0..4).for_each(|_| drop(rig.scan(HashSet::new())));
+    let inspected = [rig.scan(HashSet::from([key])).1, rig.scan(HashSet::new()).1].concat();
+    assert_eq!(inspected, [key]);
+}
+
+fn proven(message: &Message) -> Option<ProcessId> {
+    if let Message::OwnershipProof(proof) = message { Some(proof.process) } else { None }
 }
