@@ -12,8 +12,9 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Scans between two reads of the cgroup of a process that is not young. A process may be moved into a pod's cgroup at any age.
-const CGROUP_INTERVAL: u64 = 64;
+/// Searches, complete or not, between two reads of the cgroup of a process that is not young. A process may be moved into a pod's cgroup at any
+/// age.
+const CGROUP_INTERVAL: u64 = 512;
 /// Cgroups that one search reads, 87 µs each. Each pod has its turn, and so have the processes of which the pod is not known. The next search goes
 /// on, be it complete or not.
 const MOST_READ: usize = 1 << 10;
@@ -30,8 +31,10 @@ pub(super) struct PodProcesses<P> {
     root: PathBuf,
     proc: P,
     known: BTreeMap<i32, Known>,
-    /// Number of the current scan.
+    /// Number of the current scan, which is a complete search.
     scan: u64,
+    /// Number of the current search.
+    search: u64,
     /// The newest process id, as of the last look.
     newest: i32,
     /// The process whose descriptors were counted last.
@@ -43,7 +46,7 @@ struct Known {
     inode: u64,
     last_scan: u64,
     pod: Option<PodCgroup>,
-    /// The scan in which the cgroup is to be read, and the number of scans from the last read until then; 0: it was never read.
+    /// The search in which the cgroup is to be read, and the number of searches from the last read until then; 0: it was never read.
     next_read: u64,
     interval: u64,
     /// Number of its descriptors when they were last counted.
@@ -64,7 +67,15 @@ impl Known {
 impl<P: ProcFs> PodProcesses<P> {
     /// No process is known. `root`: the path of /proc.
     pub(super) fn new(root: impl Into<PathBuf>, proc: P) -> Self {
-        Self { root: root.into(), proc, known: BTreeMap::new(), scan: 0, newest: i32::MAX, last_counted: 0 }
+        Self {
+            root: root.into(),
+            proc,
+            known: BTreeMap::new(),
+            scan: 0,
+            search: 0,
+            newest: i32::MAX,
+            last_counted: 0,
+        }
     }
 
     /// Reads other files of processes.
@@ -76,6 +87,7 @@ impl<P: ProcFs> PodProcesses<P> {
     /// Errors: the manager has no descriptors or memory left, so the list would be incomplete.
     pub(super) fn in_pods(&mut self, pods: &HashSet<String>) -> io::Result<Vec<i32>> {
         self.scan += 1;
+        self.search += 1;
         self.newest = self.newest_id().unwrap_or(i32::MAX);
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -106,12 +118,12 @@ impl<P: ProcFs> PodProcesses<P> {
 
     /// Notes that a process with this id and this folder is there.
     fn note(&mut self, pid: i32, inode: u64) {
-        let scan = self.scan;
+        let (scan, search) = (self.scan, self.search);
         let new = || Known {
             inode,
             last_scan: scan,
             pod: None,
-            next_read: scan,
+            next_read: search,
             interval: 0,
             descriptors: u64::MAX,
         };
@@ -124,7 +136,7 @@ impl<P: ProcFs> PodProcesses<P> {
 
     /// Reads the cgroups that are due, `most` at most.
     fn read_due(&mut self, most: usize) -> io::Result<()> {
-        let due = self.known.iter().filter(|(_, known)| known.next_read <= self.scan);
+        let due = self.known.iter().filter(|(_, known)| known.next_read <= self.search);
         let due = due.map(|(pid, known)| ((known.next_read, *pid), known.pod_uid(), *pid)).collect();
         let due: Vec<i32> = in_turn(due).take(most).collect();
         due.into_iter().try_for_each(|pid| self.read_cgroup(pid))
@@ -136,17 +148,21 @@ impl<P: ProcFs> PodProcesses<P> {
         if is_unread { self.read_cgroup(pid) } else { Ok(()) }
     }
 
-    /// Reads the cgroup of a process. A container's first process is started outside the container's cgroup and then moved: a young process is read
-    /// more often.
+    /// Reads the cgroup of a process. A container's first process, and that of `kubectl exec`, starts outside the container's cgroup and is then
+    /// moved: a young process in no pod is read more often.
     fn read_cgroup(&mut self, pid: i32) -> io::Result<()> {
         let cgroup = unless_exhausted(self.proc.read(pid, "cgroup"))?;
         let Some(known) = self.known.get_mut(&pid) else { return Ok(()) };
         known.pod = cgroup.and_then(|text| pod_of(&text).ok());
-        known.interval = (2 * known.interval).clamp(1, CGROUP_INTERVAL);
-        // The process id spreads the reads over the scans.
-        let spread = (self.scan + u64::from(pid.unsigned_abs())) % CGROUP_INTERVAL;
+        known.interval = if known.pod.is_some() {
+            CGROUP_INTERVAL
+        } else {
+            (2 * known.interval).clamp(1, CGROUP_INTERVAL)
+        };
+        // The process id spreads the reads over the searches.
+        let spread = (self.search + u64::from(pid.unsigned_abs())) % CGROUP_INTERVAL;
         let is_young = known.interval < CGROUP_INTERVAL;
-        known.next_read = self.scan + if is_young { known.interval } else { CGROUP_INTERVAL - spread };
+        known.next_read = self.search + if is_young { known.interval } else { CGROUP_INTERVAL - spread };
         Ok(())
     }
 
@@ -154,6 +170,7 @@ impl<P: ProcFs> PodProcesses<P> {
     /// ascending order, so the new ones are known without a list of all processes.
     /// Errors: as [`Self::in_pods`].
     pub(super) fn changed_in_pods(&mut self, pods: &HashSet<String>) -> io::Result<Vec<i32>> {
+        self.search += 1;
         let newest = self.newest_id().unwrap_or(i32::MAX);
         let first = std::mem::replace(&mut self.newest, newest).saturating_add(1);
         if newest.saturating_sub(first) < MAX_NEW {

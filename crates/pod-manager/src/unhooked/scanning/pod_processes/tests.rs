@@ -30,20 +30,20 @@ fn of_pod() -> String {
 }
 
 #[test]
-fn cgroup_is_read_when_a_process_is_new_and_then_every_64th_scan() {
+fn cgroup_is_read_when_a_process_is_new_and_then_in_every_512th_search() {
     let root = tempfile::tempdir().unwrap();
     (1..=640).for_each(|pid| put(root.path(), pid, "/system.slice"));
     put(root.path(), 700, &of_pod());
     let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
     let pods = HashSet::from([POD.to_owned()]);
     let mut read = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..1536 {
         assert_eq!(processes.in_pods(&pods).unwrap(), [700]);
         read.push(std::mem::take(&mut processes.files().1));
     }
     assert_eq!(read[0], 641);
-    let later: usize = read[100..].iter().sum();
-    assert_eq!(later / 100, 10, "1/64 of the processes in each scan");
+    let later: usize = read[1024..].iter().sum();
+    assert_eq!(later, 641, "each once in 512 searches");
     fs::remove_dir_all(root.path().join("700")).unwrap();
     put(root.path(), 701, &of_pod());
     assert_eq!(processes.in_pods(&pods).unwrap(), [701]);
@@ -67,8 +67,20 @@ fn process_moved_into_a_pod_is_found_and_a_reused_process_id_is_recognised() {
     put(root.path(), 8, "/");
     assert_eq!(processes.in_pods(&pods).unwrap(), [7]);
     put(root.path(), 8, &of_pod());
-    let found = (0..64).position(|_| processes.in_pods(&pods).unwrap() == [7, 8]);
+    let found = (0..512).position(|_| processes.in_pods(&pods).unwrap() == [7, 8]);
     assert!(found.is_some());
+}
+
+/// Kubernetes' runtime, and `kubectl exec`, start a process first and move it then.
+#[test]
+fn process_that_is_moved_into_a_pod_after_a_search_has_seen_it_is_found_by_the_next_search() {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), 7, "/");
+    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
+    let pods = HashSet::from([POD.to_owned()]);
+    assert!(processes.in_pods(&pods).unwrap().is_empty());
+    put(root.path(), 7, &of_pod());
+    assert_eq!(processes.changed_in_pods(&pods).unwrap(), [7]);
 }
 
 #[test]
@@ -85,30 +97,14 @@ fn search_reads_a_bounded_number_of_cgroups_and_the_next_ones_go_on() {
         processes.changed_in_pods(&pods).unwrap();
         read.push(std::mem::take(&mut processes.files().1));
     }
-    assert_eq!(read, [1024, 768, 768, 441]);
-    // Each is due again. The process of another pod does not wait for them.
+    assert_eq!(read[..3], [1024, 768, 768]);
+    // The 441 that are left, and those that are due again by chance.
+    assert!((441..470).contains(&read[3]), "{read:?}");
+    // A process in a pod is not due again soon. The one in none is.
     put(root.path(), 5000, &of_pod().replace(POD, OTHER));
     let found = processes.in_pods(&pods).unwrap();
-    assert_eq!((processes.files().1, found), (MOST_READ, [all, vec![5000]].concat()));
-}
-
-/// Between two complete searches there are seven others.
-#[test]
-fn cgroups_of_ten_thousand_new_processes_are_read_within_twenty_searches() {
-    let root = tempfile::tempdir().unwrap();
-    (1..=10_000).for_each(|pid| put(root.path(), pid, &of_pod()));
-    let mut processes = PodProcesses::new(root.path(), Files(root.path(), 0));
-    let pods = HashSet::from([POD.to_owned()]);
-    let is_last_found = |search| {
-        if search % 8 == 0 {
-            processes.in_pods(&pods).unwrap();
-        } else {
-            processes.changed_in_pods(&pods).unwrap();
-        }
-        processes.pod(10_000).is_some()
-    };
-    let searches = (0..).take(64).map(is_last_found).position(|found| found);
-    assert!(searches.is_some_and(|searches| searches < 20), "{searches:?}");
+    assert_eq!(found, [all, vec![5000]].concat());
+    assert!(processes.files().1 < 30, "{}", processes.files().1);
 }
 
 /// `cargo test -p sluice-pod-manager --release --lib -- --ignored --nocapture ten_thousand`: figures of docs/benchmarks.md.
