@@ -19,9 +19,9 @@ pub(super) const QUERIES: Budget = Budget { total: 1 << 18, least: 1 << 14 };
 /// Listed descriptors, about 1 µs each: 0.8 % of a processor for up to 16 pods.
 pub(super) const DESCRIPTORS: Budget = Budget { total: 1 << 13, least: 1 << 9 };
 
-/// Microseconds of driver queries for attached processes in which nothing changes, inspections and continued search together: 0.4 % of a
-/// processor for up to 32 pods. What is left to find are groups by ioctls of their own, and clients older than the attachment.
-pub(super) const SETTLED_US: Budget = Budget { total: 1 << 12, least: 1 << 7 };
+/// Microseconds of driver queries for attached processes in which nothing changes, inspections and continued search together: a quarter
+/// of a percent of a processor for up to 20 pods. What is left to find are groups by ioctls of their own, and clients older than the attachment.
+pub(super) const SETTLED_US: Budget = Budget { total: 2560, least: 1 << 7 };
 
 /// The rate of work that is done on behalf of each pod. The tenant decides what its processes cost. So each pod has a token bucket of its own: a
 /// pod that has used up its units waits for the next scans, and the other pods do not.
