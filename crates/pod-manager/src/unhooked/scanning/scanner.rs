@@ -123,8 +123,8 @@ const CONTINUED_SEARCH: u32 = 1 << 17;
 /// Attached processes in which nothing changes that one search between two complete ones inspects.
 const SETTLED_PER_SEARCH: usize = 4;
 
-/// Time of one scan for the checks of grant pages: 0.2 % of a processor. One page is checked in any case.
-const PAGES_WITHIN: Duration = Duration::from_micros(500);
+/// Time of one scan for the checks of grant pages: 0.1 % of a processor. One page is checked in any case.
+const PAGES_WITHIN: Duration = Duration::from_micros(250);
 
 impl Scanner {
     fn serve(mut self) {
