@@ -131,19 +131,17 @@ pub fn owns_clients(
     queries: &QueryBudget,
 ) -> Result<bool, DiscoveryError> {
     let pid = process.key.0;
-    let no_access = |why| DiscoveryError::NoAccess { pid, why };
-    let driver_error = |why: ControlError| DiscoveryError::Groups { pid, why: why.to_string() };
     for (descriptor, clients) in announced {
-        let copy = descriptor.try_clone().map_err(no_access)?;
+        let copy = descriptor.try_clone().map_err(no_access(pid))?;
         let Ok(controls) = Controls::from_descriptor(copy, simulated) else { return Ok(false) };
         for client in clients {
             queries.spend(1);
-            if !client_exists(&controls, *client).map_err(driver_error)? {
+            if !client_exists(&controls, *client).map_err(driver_error(pid))? {
                 return Ok(false);
             }
         }
     }
-    let part = driver_descriptors_from(pid, simulated, 0, MAX_CHECKED_DESCRIPTORS).map_err(no_access)?;
+    let part = driver_descriptors_from(pid, simulated, 0, MAX_CHECKED_DESCRIPTORS).map_err(no_access(pid))?;
     queries.spend(u32::try_from(part.listed).unwrap_or(u32::MAX));
     for (descriptor, clients) in announced {
         let client = clients.first().copied();
@@ -168,8 +166,6 @@ fn has_open(
     queries: &QueryBudget,
 ) -> Result<bool, DiscoveryError> {
     let pid = process.key.0;
-    let no_access = |why| DiscoveryError::NoAccess { pid, why };
-    let driver_error = |why: ControlError| DiscoveryError::Groups { pid, why: why.to_string() };
     let take_query = || queries.try_take().then_some(()).ok_or(DiscoveryError::TooManyDescriptors(pid));
     for number in numbers {
         take_query()?;
@@ -180,14 +176,22 @@ fn has_open(
     // Without kcmp in the kernel, the driver decides: a client exists only over the file on which it was made.
     for number in numbers {
         take_query()?;
-        let copy = copy_descriptor(process.pidfd, *number, simulated).map_err(no_access)?;
+        let copy = copy_descriptor(process.pidfd, *number, simulated).map_err(no_access(pid))?;
         if let (Some(copy), Some(client)) = (copy, client)
-            && client_exists(&copy.controls, client).map_err(driver_error)?
+            && client_exists(&copy.controls, client).map_err(driver_error(pid))?
         {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+fn no_access(pid: i32) -> impl Fn(io::Error) -> DiscoveryError {
+    move |why| DiscoveryError::NoAccess { pid, why }
+}
+
+fn driver_error(pid: i32) -> impl Fn(ControlError) -> DiscoveryError {
+    move |why| DiscoveryError::Groups { pid, why: why.to_string() }
 }
 
 #[cfg(test)]
