@@ -85,7 +85,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Ends the piece: from here on no thread reads its words, and its bytes are free.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         // Streams of every device may wait for its words.
         if let Ok(driver) = driver() {
             driver.devices.iter().for_each(|device| device.words.forget(self.address, self.len));
@@ -115,6 +115,14 @@ pub(super) struct State {
     pub(super) freed: BTreeMap<usize, Freed>,
     default_pools: HashMap<usize, PoolId>,
     pub(super) next_handle: usize,
+}
+
+impl State {
+    /// Takes a piece out. The caller ends it without the lock; until then no other allocation has its address.
+    pub(super) fn remove(&mut self, address: usize) -> Option<Arc<Piece>> {
+        self.freed.remove(&address);
+        self.pieces.remove(&address)
+    }
 }
 
 #[derive(Default)]
@@ -237,8 +245,7 @@ impl Memory {
             if !state.pieces.get(&address).is_some_and(|piece| which(piece.origin)) {
                 return Err(CUresult::ERROR_INVALID_VALUE);
             }
-            state.freed.remove(&address);
-            state.pieces.remove(&address)
+            state.remove(address)
         };
         piece.iter().for_each(|piece| piece.end());
         Ok(())
@@ -291,7 +298,7 @@ impl Memory {
             }
             state.pools.remove(&id).ok_or(CUresult::ERROR_INVALID_VALUE)?;
         }
-        self.trim(id, 0);
+        self.end_pool(id);
         Ok(())
     }
 

@@ -65,9 +65,10 @@ impl Memory {
 
     /// The stream has reached the free: the pool keeps the piece below its release threshold.
     pub(crate) fn finish_free(&self, address: usize, number: usize) {
-        {
+        let piece = {
             let mut state = lock(&self.0);
-            if let Some(Origin::Pool(id)) = state.pieces.get(&address).map(|piece| piece.origin) {
+            let Some(origin) = state.pieces.get(&address).map(|piece| piece.origin) else { return };
+            if let Origin::Pool(id) = origin {
                 if state.freed.get(&address).is_none_or(|freed| freed.number != number) {
                     return;
                 }
@@ -80,9 +81,10 @@ impl Memory {
                     return;
                 }
             }
-        }
-        // A second free of the same memory has no effect, as with the real driver's pools.
-        let _ = self.release(address, Origin::is_freed_by_address);
+            // A second free of the same memory has no effect, as with the real driver's pools.
+            if origin.is_freed_by_address() { state.remove(address) } else { None }
+        };
+        piece.iter().for_each(|piece| piece.end());
     }
 
     /// A wait of the host has ended: pools can give back what streams have freed before.
@@ -111,20 +113,30 @@ impl Memory {
 
     /// Releases freed memory of a pool, of which a wait of the host has shown the free, until it has at most `keep` bytes.
     pub(crate) fn trim(&self, id: PoolId, keep: usize) {
-        loop {
-            let address = {
-                let state = lock(&self.0);
-                let is_unused = |address: &usize| {
-                    let piece = state.pieces.get(address);
-                    piece.is_some_and(|piece| piece.origin == Origin::Pool(id))
-                };
-                let mut unused = state.freed.iter().filter(|(_, freed)| freed.is_observed);
-                match unused.find(|(address, _)| is_unused(address)) {
-                    Some((address, _)) if pool_reserved(&state, id) > keep => *address,
-                    _ => return,
+        self.release_freed(id, keep, |freed| freed.is_observed);
+    }
+
+    /// The pool was destroyed: what it kept is released. What a stream has not freed yet is released when the stream reaches the free.
+    pub(super) fn end_pool(&self, id: PoolId) {
+        self.release_freed(id, 0, |freed| freed.stream.is_none());
+    }
+
+    fn release_freed(&self, id: PoolId, keep: usize, which: impl Fn(&Freed) -> bool) {
+        let ended: Vec<Arc<Piece>> = {
+            let mut state = lock(&self.0);
+            let freed: Vec<usize> =
+                state.freed.iter().filter(|(_, freed)| which(freed)).map(|(at, _)| *at).collect();
+            let mut reserved = pool_reserved(&state, id);
+            let mut ended = Vec::new();
+            for address in freed {
+                let is_of_pool =
+                    state.pieces.get(&address).is_some_and(|piece| piece.origin == Origin::Pool(id));
+                if is_of_pool && reserved > keep {
+                    ended.extend(state.remove(address).inspect(|piece| reserved -= piece.len));
                 }
-            };
-            let _ = self.release(address, |_| true);
-        }
+            }
+            ended
+        };
+        ended.iter().for_each(|piece| piece.end());
     }
 }

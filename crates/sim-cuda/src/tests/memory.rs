@@ -58,11 +58,9 @@ fn memory_of_every_kind_is_counted_to_the_byte_and_returned() {
     assert_eq!(row().memory_bytes, before);
 }
 
-#[test]
-fn destroyed_pool_keeps_no_freed_memory() {
+/// A pool that gives nothing back by itself, of which 1000 bytes are freed and 500 are not: (pool, what is not freed).
+fn pool_with_freed_memory() -> (CUmemoryPool, CUdeviceptr) {
     const RELEASE_THRESHOLD: CUmemPool_attribute = 4;
-    let _test = begin_test();
-    let before = row().memory_bytes;
     let (mut pool, mut most) = (std::ptr::null_mut(), u64::MAX);
     let location = CUmemLocation { kind: 1, id: 0 };
     let mut props = CUmemPoolProps { allocType: 1, location, ..Default::default() };
@@ -72,8 +70,33 @@ fn destroyed_pool_keeps_no_freed_memory() {
     cuMemAllocFromPoolAsync(Ptr::of(&mut freed), 1_000, handle(pool), legacy()).unwrap();
     cuMemAllocFromPoolAsync(Ptr::of(&mut kept), 500, handle(pool), legacy()).unwrap();
     cuMemFreeAsync(freed, legacy()).unwrap();
+    (pool, kept)
+}
+
+#[test]
+fn destroyed_pool_keeps_no_freed_memory() {
+    let _test = begin_test();
+    let before = row().memory_bytes;
+    let (pool, kept) = pool_with_freed_memory();
     cuCtxSynchronize().unwrap();
     assert_eq!(row().memory_bytes, before + 1_500, "the pool keeps what was freed");
+    cuMemPoolDestroy(handle(pool)).unwrap();
+    assert_eq!(row().memory_bytes, before + 500);
+    cuMemFreeAsync(kept, legacy()).unwrap();
+    cuCtxSynchronize().unwrap();
+    assert_eq!(row().memory_bytes, before);
+}
+
+#[test]
+fn destroyed_pool_keeps_no_memory_of_which_only_a_query_has_shown_the_free() {
+    let _test = begin_test();
+    let before = row().memory_bytes;
+    let (pool, kept) = pool_with_freed_memory();
+    while cuStreamQuery(legacy()) == Err(CUresult::ERROR_NOT_READY) {
+        std::thread::yield_now();
+    }
+    cuMemPoolTrimTo(handle(pool), 0).unwrap();
+    assert_eq!(row().memory_bytes, before + 1_500, "a trim needs a wait");
     cuMemPoolDestroy(handle(pool)).unwrap();
     assert_eq!(row().memory_bytes, before + 500);
     cuMemFreeAsync(kept, legacy()).unwrap();
