@@ -9,10 +9,14 @@ fn table() -> PoolTable {
     pools
 }
 
-/// One allocation that reserves its bytes, with the pool's size after it.
+/// One allocation that reserves its bytes, with the pool's size after it. The manager grants what is asked for.
 fn allocate(pools: &mut PoolTable, bytes: u64, reserved: u64) -> Correction {
     pools.begin(POOL, bytes);
-    pools.settle(POOL, bytes, reserved)
+    let correction = pools.settle(POOL, bytes, reserved);
+    if let Correction::Charge(bytes) = correction {
+        pools.granted(POOL, bytes);
+    }
+    correction
 }
 
 #[test]
@@ -123,15 +127,70 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The manager answers corrections late, in any order, and refuses some of them. Meanwhile the pool grows and shrinks, and other threads
+    /// correct its charge.
+    #[test]
+    fn charge_is_the_reserved_size_once_all_corrections_are_answered(
+        steps in proptest::collection::vec((0u8..5, 1u64..100), 0..60),
+    ) {
+        let mut pools = table();
+        let (mut reserved, mut account) = (0u64, 0u64);
+        let mut asked = Vec::new();
+        for (what, bytes) in steps {
+            match what {
+                0 => reserved += bytes,
+                1 => reserved = reserved.saturating_sub(bytes),
+                2 => match pools.settle(POOL, 0, reserved) {
+                    Correction::Charge(more) => asked.push(more),
+                    Correction::Release(less) => {
+                        prop_assert!(less <= account, "{less} of {account} bytes are released");
+                        account -= less;
+                    }
+                },
+                _ if asked.is_empty() => {}
+                _ => {
+                    let bytes_asked = asked.swap_remove(usize::try_from(bytes).expect("small") % asked.len());
+                    if what == 3 {
+                        pools.granted(POOL, bytes_asked);
+                        account += bytes_asked;
+                    } else {
+                        pools.refused(POOL, bytes_asked);
+                    }
+                }
+            }
+        }
+        for bytes in asked {
+            pools.granted(POOL, bytes);
+            account += bytes;
+        }
+        match pools.settle(POOL, 0, reserved) {
+            Correction::Charge(more) => account += more,
+            Correction::Release(less) => account -= less,
+        }
+        prop_assert_eq!(account, reserved);
+    }
+}
+
+#[test]
+fn pool_is_in_use_until_the_manager_has_answered() {
+    let mut pools = table();
+    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
+    assert!(pools.is_in_use(POOL), "its end would release bytes that may be refused");
+    pools.granted(POOL, 8);
+    assert!(!pools.is_in_use(POOL));
+    assert_eq!(pools.remove(POOL), Some((1, 8)));
+}
+
 #[test]
 fn size_that_is_older_than_the_last_correction_is_not_used() {
     let mut pools = table();
     pools.begin(POOL, 10);
     let [first, second] = [(); 2].map(|()| pools.begin_query(POOL).expect("a known pool"));
-    assert!(pools.is_queried(POOL) && pools.end_query(first));
+    assert!(pools.is_in_use(POOL) && pools.end_query(first));
     assert_eq!(pools.settle(POOL, 10, 10), Correction::Release(0));
     assert!(!pools.end_query(second), "it may have been asked before the driver made the allocation");
-    assert!(!pools.is_queried(POOL));
+    assert!(!pools.is_in_use(POOL));
     let third = pools.begin_query(POOL).expect("a known pool");
     pools.keep(POOL, 0);
     assert!(!pools.end_query(third));

@@ -29,7 +29,7 @@ static FREED: AtomicBool = AtomicBool::new(false);
 /// How often a size is read again because another thread has corrected the charge meanwhile.
 const MAX_QUERIES: usize = 8;
 
-/// How long to sleep between two checks whether a pool's size is being queried: as long as a query takes.
+/// How long to sleep between two checks whether a pool is in use: as long as a query takes.
 const QUERY_CHECK: Duration = Duration::from_micros(20);
 
 /// From here on pools are charged.
@@ -80,10 +80,14 @@ pub(super) fn correct(managed: &ManagedDevice, id: PoolId, correction: Correctio
     match correction {
         Correction::Charge(0) => {}
         Correction::Charge(bytes) => {
-            if let Outcome::Refused = managed.memory.reserve(bytes) {
+            let answer = managed.memory.reserve(bytes);
+            // Meanwhile another thread may have read a smaller size, and have left the difference charged.
+            note_free();
+            if let Outcome::Refused = answer {
                 lock(&POOLS).refused(id, bytes);
                 return false;
             }
+            lock(&POOLS).granted(id, bytes);
         }
         Correction::Release(bytes) => managed.memory.release(bytes),
     }
@@ -138,13 +142,13 @@ pub(super) fn correct_all(which: impl Fn(PoolId) -> bool) -> bool {
     released
 }
 
-/// Takes a pool out of the table before a call that ends it: from here on no thread asks the driver for its size. Returns its device and
-/// its charge.
+/// Takes a pool out of the table before a call that ends it: from here on no thread asks for its size or its charge. Returns its device
+/// and its charge.
 pub(super) fn take(id: PoolId) -> Option<(u32, u64)> {
     loop {
         {
             let mut pools = lock(&POOLS);
-            if !pools.is_queried(id) {
+            if !pools.is_in_use(id) {
                 return pools.remove(id);
             }
         }
