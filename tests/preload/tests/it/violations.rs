@@ -16,8 +16,9 @@ fn program_that_enables_its_channels_is_stopped_and_the_others_have_their_shares
     let mut violator = node.tenant("limited", "own_ioctls").arguments("enable").start();
     violator.expect("attempt");
     node.expect_violation("stopped_group_ran");
-    let line = node.logged(&["violation: ", "the process is stopped for 10 s"]);
-    assert!(line.contains(&format!("pid={}", violator.pid())), "{line}");
+    let line = node.logged(&["violation: ", "stopped_group_ran"]);
+    let is_stopped = line.contains("the process is stopped for 10 s");
+    assert!(is_stopped && line.contains(&format!("pid={}", violator.pid())), "{line}");
     assert_eq!(node.metric("sluice_stopped_processes", "limited"), 1.0);
     node.let_pass(SECOND);
     let measured = node.undisturbed(5 * SECOND);
