@@ -12,8 +12,10 @@ use std::sync::Arc;
 /// Begin of the handles of chunks.
 const CHUNK_HANDLES: usize = 0x00c0_dee0_0000_0000;
 
-/// A chunk from cuMemCreate; its memory is freed when the handle is released and the chunk is mapped nowhere.
+/// A chunk from cuMemCreate. Its memory is freed when every reference to its handle is released and the chunk is mapped nowhere.
 pub(crate) struct Chunk {
+    /// Its only handle. It stays the same while the chunk is mapped, even with no reference left.
+    handle: usize,
     pub(crate) len: usize,
     pub(crate) device: Arc<Device>,
     file: OwnedFd,
@@ -23,6 +25,12 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         let _ = self.device.gpu.free(self.len as u64);
     }
+}
+
+/// A handle with at least one reference.
+pub(super) struct Referenced {
+    chunk: Arc<Chunk>,
+    references: usize,
 }
 
 impl Memory {
@@ -69,33 +77,42 @@ impl Memory {
         let mut state = lock(&self.0);
         state.next_handle += 1;
         let handle = CHUNK_HANDLES | state.next_handle << 4;
-        state.chunks.insert(handle, Arc::new(Chunk { len, device: device.clone(), file }));
+        let chunk = Arc::new(Chunk { handle, len, device: device.clone(), file });
+        state.chunks.insert(handle, Referenced { chunk, references: 1 });
         Ok(handle)
     }
 
+    /// Releases one reference to a handle. With the last one the handle is no longer valid.
     pub(crate) fn release_chunk(&self, handle: usize) -> Status {
-        let chunk = lock(&self.0).chunks.remove(&handle);
-        chunk.map(drop).ok_or(CUresult::ERROR_INVALID_VALUE)
+        let last = {
+            let mut state = lock(&self.0);
+            let referenced = state.chunks.get_mut(&handle).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+            referenced.references -= 1;
+            if referenced.references == 0 { state.chunks.remove(&handle) } else { None }
+        };
+        drop(last);
+        Ok(())
     }
 
+    /// Adds a reference to the handle of the chunk that is mapped at an address, and returns the handle.
     pub(crate) fn retain_chunk(&self, address: usize) -> Result<usize, CUresult> {
         let mut state = lock(&self.0);
         let mapped =
             state.mapped.range(..=address).next_back().filter(|(base, chunk)| address < *base + chunk.len);
         let chunk = mapped.map(|(_, chunk)| chunk.clone()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-        state.next_handle += 1;
-        let handle = CHUNK_HANDLES | state.next_handle << 4;
-        state.chunks.insert(handle, chunk);
+        let handle = chunk.handle;
+        state.chunks.entry(handle).or_insert(Referenced { chunk, references: 0 }).references += 1;
         Ok(handle)
     }
 
     pub(crate) fn chunk(&self, handle: usize) -> Option<Arc<Chunk>> {
-        lock(&self.0).chunks.get(&handle).cloned()
+        lock(&self.0).chunks.get(&handle).map(|referenced| referenced.chunk.clone())
     }
 
     pub(crate) fn map_chunk(&self, address: usize, len: usize, handle: usize) -> Status {
         let mut state = lock(&self.0);
-        let chunk = state.chunks.get(&handle).cloned().ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let referenced = state.chunks.get(&handle).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let chunk = referenced.chunk.clone();
         let free = state
             .mapped
             .range(..address + len)

@@ -1,6 +1,6 @@
 //! Device and pinned memory: allocations, their owners, and their release.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Referenced};
 use super::context::{Context, Device};
 use super::driver::driver;
 use super::mapping::Mapping;
@@ -108,7 +108,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) pieces: BTreeMap<usize, Arc<Piece>>,
-    pub(super) chunks: HashMap<usize, Arc<Chunk>>,
+    pub(super) chunks: HashMap<usize, Referenced>,
     pub(super) mapped: BTreeMap<usize, Arc<Chunk>>,
     pub(super) pools: HashMap<PoolId, Pool>,
     /// Memory of pools that was freed, and that a pool still has.

@@ -119,10 +119,11 @@ fn full_gpu_refuses_allocation_and_keeps_working() {
     cuMemAlloc_v2(Ptr::of(&mut pointer), 1).unwrap();
 }
 
+const MIB: usize = 1 << 20;
+
 #[test]
 fn unmapped_chunk_keeps_its_bytes() {
     let _test = begin_test();
-    const MIB: usize = 1 << 20;
     let before = row().memory_bytes;
     let mut prop =
         CUmemAllocationProp { kind: 1, location: CUmemLocation { kind: 1, id: 0 }, ..Default::default() };
@@ -146,4 +147,30 @@ fn unmapped_chunk_keeps_its_bytes() {
     assert_eq!(row().memory_bytes, before);
     cuMemAddressFree(at, 4 * MIB).unwrap();
     cuMemAddressFree(elsewhere, 2 * MIB).unwrap();
+}
+
+#[test]
+fn handle_retained_from_a_mapping_is_the_mapped_one_and_keeps_the_memory() {
+    let _test = begin_test();
+    let before = row().memory_bytes;
+    let mut prop =
+        CUmemAllocationProp { kind: 1, location: CUmemLocation { kind: 1, id: 0 }, ..Default::default() };
+    let (mut chunk, mut at, mut again) = (0, 0, 0);
+    cuMemCreate(Ptr::of(&mut chunk), 2 * MIB, Ptr::of(&mut prop), 0).unwrap();
+    cuMemAddressReserve(Ptr::of(&mut at), 2 * MIB, 0, 0, 0).unwrap();
+    cuMemMap(at, 2 * MIB, 0, chunk, 0).unwrap();
+    let inside = Ptr::to_address(usize::try_from(at).unwrap() + 8);
+    cuMemRetainAllocationHandle(Ptr::of(&mut again), inside).unwrap();
+    assert_eq!(again, chunk, "with two references now");
+    cuMemRelease(chunk).unwrap();
+    cuMemRelease(chunk).unwrap();
+    assert_eq!(cuMemRelease(chunk), Err(CUresult::ERROR_INVALID_VALUE), "only the mapping is left");
+    cuMemRetainAllocationHandle(Ptr::of(&mut again), inside).unwrap();
+    assert_eq!(again, chunk, "with one reference");
+    cuMemUnmap(at, 2 * MIB).unwrap();
+    assert_eq!(row().memory_bytes, before + 2 * MIB as u64, "the handle is not released");
+    cuMemRelease(chunk).unwrap();
+    assert_eq!(row().memory_bytes, before);
+    assert_eq!(cuMemRelease(chunk), Err(CUresult::ERROR_INVALID_VALUE));
+    cuMemAddressFree(at, 2 * MIB).unwrap();
 }
