@@ -64,6 +64,20 @@ fn event_never_recorded_counts_as_reached() {
     assert_eq!(cuEventQuery(Ptr::to_address(0x1234)), Err(CUresult::ERROR_INVALID_HANDLE));
 }
 
+#[test]
+fn ended_contexts_leave_no_events_behind() {
+    const PER_CONTEXT: usize = 20_000;
+    let _test = begin_test();
+    // In all more events than a process has words for their times.
+    for _ in 0..4 {
+        let mut context = std::ptr::null_mut();
+        cuCtxCreate_v2(Ptr::of(&mut context), 0, 0).unwrap();
+        let events: Vec<_> = (0..PER_CONTEXT).map(|_| event()).collect();
+        cuCtxDestroy_v2(handle(context)).unwrap();
+        assert_eq!(cuEventQuery(events[0]), Err(CUresult::ERROR_INVALID_HANDLE));
+    }
+}
+
 extern "C" fn note(data: *mut c_void) {
     handle(data).cast::<u64>().write(1).unwrap();
 }
