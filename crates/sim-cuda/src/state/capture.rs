@@ -148,8 +148,12 @@ impl Captures {
             graph: Mutex::new(Graph::default()),
             blocking: Mutex::new(stream.kind == StreamKind::Blocking),
         });
-        lock(&self.active).push(capture.clone());
-        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut active = lock(&self.active);
+        // Under the lock: a capture that begins while its context ends is refused here or ended by `end_context`.
+        stream.context.check()?;
+        active.push(capture.clone());
+        self.count.store(active.len(), Ordering::Relaxed);
+        drop(active);
         *part = Some(Position { capture, nodes: Vec::new() });
         Ok(())
     }
@@ -176,12 +180,24 @@ impl Captures {
                 _ => Ok(std::mem::take(&mut graph.nodes)),
             }
         };
-        lock(&self.active).retain(|other| other.id != capture.id);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.remove(|other| other.id == capture.id);
         for member in stream.context.streams() {
             lock(&member.capture).take_if(|part| part.capture.id == capture.id);
         }
         nodes
+    }
+
+    /// Ends the captures of a context that ends: they forbid no calls any more.
+    pub(super) fn end_context(&self, context: usize) {
+        self.remove(|capture| capture.context == context);
+    }
+
+    fn remove(&self, which: impl Fn(&Capture) -> bool) {
+        let mut active = lock(&self.active);
+        for capture in active.extract_if(.., |capture| which(capture)) {
+            lock(&capture.graph).ended = true;
+        }
+        self.count.store(active.len(), Ordering::Relaxed);
     }
 
     /// Checks a call that is not safe during a capture: captures that forbid it become invalid, and the call fails.

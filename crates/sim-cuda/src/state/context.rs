@@ -250,6 +250,7 @@ impl Context {
         let _ = self.synchronize();
         driver.contexts.remove(self.handle);
         driver.streams.remove_all(|stream| stream.context.handle == self.handle);
+        driver.captures.end_context(self.handle);
         driver.events.remove_all(|event| event.context.handle == self.handle);
         for module in driver.modules.remove_all(|module| module.context == Some(self.handle)) {
             module.functions.iter().for_each(|function| drop(driver.functions.remove(function.handle)));

@@ -96,6 +96,18 @@ fn thread_in_relaxed_mode_is_not_bound_by_other_threads_captures() {
     assert_eq!(elsewhere.err(), None);
 }
 
+#[test]
+fn capture_ends_with_its_context() {
+    let _test = begin_test();
+    let mut context = std::ptr::null_mut();
+    cuCtxCreate_v2(Ptr::of(&mut context), 0, 0).unwrap();
+    cuStreamBeginCapture_v2(stream(CU_STREAM_NON_BLOCKING), CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+    let captured = cuMemAlloc_v2(Ptr::of(&mut 0), 8);
+    assert_eq!(captured, Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    cuCtxDestroy_v2(handle(context)).unwrap();
+    assert_eq!(cuMemAlloc_v2(Ptr::of(&mut 0), 8), Ok(()), "in the test's context, which is current again");
+}
+
 fn current_context() -> CUcontext {
     let mut context = std::ptr::null_mut();
     cuCtxGetCurrent(Ptr::of(&mut context)).unwrap();
