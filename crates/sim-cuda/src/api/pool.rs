@@ -54,19 +54,19 @@ fn allocate(
     if of_device != stream.context.device.ordinal || out.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    if !is_host
-        && !stream.is_being_captured()
-        && let Some(address) = driver.memory.reuse(pool, len, stream.handle)
-    {
-        stream.work(Work::Empty, None)?;
-        return out.write(address as u64);
-    }
     let origin = match (is_host, stream.is_being_captured()) {
         (true, _) => Origin::HostPool(pool),
         (_, true) => Origin::Graph,
         _ => Origin::Pool(pool),
     };
-    let address = driver.memory.allocate(&stream.context, len, origin, 0)?;
+    let allocate = || driver.memory.allocate(&stream.context, len, origin, 0);
+    if let Origin::Pool(pool) = origin {
+        // Submitted before memory is taken: if the stream refuses it, freed memory stays free.
+        stream.work(Work::Empty, None)?;
+        let address = driver.memory.reuse(pool, len, stream.handle).map_or_else(allocate, Ok)?;
+        return out.write(address as u64);
+    }
+    let address = allocate()?;
     // The address belongs to the graph from here on.
     let back: Effect = Arc::new(move || driver.memory.back_graph_memory(address));
     let effect = (origin == Origin::Graph).then_some(back);

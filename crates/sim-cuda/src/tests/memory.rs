@@ -105,6 +105,28 @@ fn destroyed_pool_keeps_no_memory_of_which_only_a_query_has_shown_the_free() {
 }
 
 #[test]
+fn refused_allocation_uses_no_freed_memory_of_the_pool() {
+    const USED: CUmemPool_attribute = 7;
+    let _test = begin_test();
+    let before = row().memory_bytes;
+    let (pool, kept) = pool_with_freed_memory();
+    cuCtxSynchronize().unwrap();
+    let captured = stream(CU_STREAM_DEFAULT);
+    cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
+    let refused = cuMemAllocFromPoolAsync(Ptr::of(&mut 0), 1_000, handle(pool), legacy());
+    assert_eq!(refused, Err(CUresult::ERROR_STREAM_CAPTURE_IMPLICIT));
+    let ended = cuStreamEndCapture(captured, Ptr::of(&mut std::ptr::null_mut()));
+    assert_eq!(ended, Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED));
+    let mut used = 0u64;
+    cuMemPoolGetAttribute(handle(pool), USED, Ptr::of(&mut used).cast()).unwrap();
+    cuMemPoolDestroy(handle(pool)).unwrap();
+    assert_eq!((used, row().memory_bytes), (500, before + 500));
+    cuMemFreeAsync(kept, legacy()).unwrap();
+    cuCtxSynchronize().unwrap();
+    assert_eq!(row().memory_bytes, before);
+}
+
+#[test]
 fn full_gpu_refuses_allocation_and_keeps_working() {
     let _test = begin_test();
     let (mut free, mut total) = (0, 0);
