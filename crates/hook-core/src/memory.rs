@@ -5,7 +5,7 @@
 //! use.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::lock;
 use crate::outcome::Outcome;
@@ -22,6 +22,8 @@ pub struct MemoryAccount<L> {
     fail_closed: bool,
     /// Bytes that this process holds or is about to allocate, as the next manager would be told.
     charged: AtomicU64,
+    /// The manager may count bytes that this process does not hold: it was not told of a release, or its answer to a reservation was lost.
+    is_overcounted: AtomicBool,
     limit: AtomicU64,
     /// Makes (connection, charge) change together, so that an attachment never reports a stale sum.
     order: Mutex<()>,
@@ -34,6 +36,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             link,
             fail_closed,
             charged: AtomicU64::new(0),
+            is_overcounted: AtomicBool::new(false),
             limit: AtomicU64::new(UNKNOWN),
             order: Mutex::new(()),
         }
@@ -54,7 +57,10 @@ impl<L: MemoryLink> MemoryAccount<L> {
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
             Ok(false) => Outcome::Refused,
-            Err(error) => self.without_manager(bytes, error),
+            Err(error) => {
+                self.is_overcounted.store(true, SeqCst);
+                self.without_manager(bytes, error)
+            }
         };
         if !matches!(outcome, Outcome::Refused) {
             self.charged.fetch_add(bytes, SeqCst);
@@ -70,9 +76,9 @@ impl<L: MemoryLink> MemoryAccount<L> {
         let _order = lock(&self.order);
         let charged = self.charged.load(SeqCst);
         self.charged.store(charged.saturating_sub(bytes), SeqCst);
-        if self.link.is_alive() {
-            // If this fails, the next connection reports the sum, which no longer includes these bytes.
-            let _told = self.link.release(bytes);
+        // If this fails, the next connection reports the sum, which no longer includes these bytes.
+        if !self.link.is_alive() || self.link.release(bytes).is_err() {
+            self.is_overcounted.store(true, SeqCst);
         }
     }
 
@@ -103,9 +109,10 @@ impl<L: MemoryLink> MemoryAccount<L> {
         self.charged.load(SeqCst)
     }
 
-    /// Connects again if the manager was lost and this process holds memory.
+    /// Connects again if the manager was lost and is to be told what this process holds.
     pub fn reattach_if_lost(&self) {
-        if self.charged() != 0 && !self.link.is_alive() {
+        let is_to_be_told = self.charged() != 0 || self.is_overcounted.load(SeqCst);
+        if is_to_be_told && !self.link.is_alive() {
             let _order = lock(&self.order);
             let _attached = self.ensure_connected();
         }
@@ -116,6 +123,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             return Ok(());
         }
         self.link.connect(self.charged.load(SeqCst))?;
+        self.is_overcounted.store(false, SeqCst);
         let (_, limit) = self.link.usage()?;
         self.limit.store(limit, SeqCst);
         Ok(())

@@ -13,6 +13,7 @@ use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::deadline_polling::DeadlinePolling;
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
+use sluice_hook_core::memory::MemoryAccount;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
@@ -20,6 +21,7 @@ use sluice_sys::futex;
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
+use super::memory::MemoryConnection;
 use super::presence::AnswerLimit;
 use super::socket::Socket;
 use super::{Address, ClientIdentity};
@@ -47,6 +49,8 @@ const UNKNOWN: u8 = 2;
 pub(crate) struct TokenConnection {
     address: Address,
     identity: ClientIdentity,
+    /// The memory account of the same GPU.
+    memory: &'static MemoryAccount<MemoryConnection>,
     socket: Socket,
     announcer: Announcer,
     request_id: AtomicI32,
@@ -70,9 +74,15 @@ pub(crate) struct TokenConnection {
 
 impl TokenConnection {
     /// A connection whose waiting thread polls for so long around the time at which a grant is expected.
-    pub(crate) fn new(address: Address, identity: ClientIdentity, polling_ns: u64) -> Self {
+    pub(crate) fn new(
+        address: Address,
+        identity: ClientIdentity,
+        memory: &'static MemoryAccount<MemoryConnection>,
+        polling_ns: u64,
+    ) -> Self {
         Self {
             address,
+            memory,
             announcer: Announcer::new(identity.ordinal),
             socket: Socket::closed(identity.ordinal),
             identity,
@@ -135,6 +145,8 @@ impl TokenLink for TokenConnection {
         if self.presence_left_ns(monotonic_ns()) == Some(0) && !self.socket.has_ended() {
             return Err(LinkError::Silent);
         }
+        // The manager forgets a process that has no connection, and another one could be granted the memory that this one holds.
+        self.memory.reattach_if_lost();
         self.disconnect();
         self.announcer.recovery.wait_until_recovered();
         // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.

@@ -99,7 +99,7 @@ pub(super) fn make_device(ordinal: CUdevice) -> Result<ManagedDevice, NoDevice> 
     // The connection may be NVML's, which does not know the device's number.
     let memory = accounts::of_gpu(&address, &identity).ok_or(NoDevice::Unmanaged)?;
     memory.link.set_ordinal(ordinal);
-    let token = TokenConnection::new(address, identity, polling_ns);
+    let token = TokenConnection::new(address, identity, memory, polling_ns);
     Ok(ManagedDevice {
         device: Device::new(ordinal, (Gpu::default(), token, HostClock), (&CAPTURES, &COUNTERS), settings),
         memory,

@@ -99,6 +99,7 @@ impl MemoryLink for FakeMemory {
     }
 
     fn release(&self, bytes: u64) -> Result<(), LinkError> {
+        self.answer()?;
         self.used.fetch_sub(bytes, SeqCst);
         Ok(())
     }

@@ -29,6 +29,32 @@ fn returned_manager_is_told_what_is_in_use() {
 }
 
 #[test]
+fn manager_that_was_silent_is_told_that_a_process_has_freed_all() {
+    let memory = account(100, false);
+    memory.reserve(60);
+    memory.link.set_silent(true);
+    memory.release(60);
+    memory.link.set_silent(false);
+    memory.reattach_if_lost();
+    assert!(memory.link.is_alive());
+    assert_eq!(memory.link.usage(), Ok((0, 100)));
+}
+
+#[test]
+fn process_without_memory_does_not_connect_again_once_the_manager_knows() {
+    let memory = account(100, false);
+    memory.link.set_silent(true);
+    memory.release(60);
+    memory.link.set_silent(false);
+    memory.reattach_if_lost();
+    memory.link.die();
+    memory.link.return_empty();
+    let attempts = memory.link.attempts.load(SeqCst);
+    memory.reattach_if_lost();
+    assert_eq!(memory.link.attempts.load(SeqCst), attempts);
+}
+
+#[test]
 fn last_limit_applies_without_a_manager() {
     let memory = account(100, false);
     memory.reserve(60);

@@ -114,10 +114,10 @@ impl EventLoop {
             process.provide_pages(id, announcement.page_version, flags, io).map_err(Reason::Pages)?;
         }
         self.take_channel(connection, id, channel);
-        let Shared { clients, processes, .. } = &mut self.shared;
-        // After a restart of the manager a process declares again what it holds. While its memory channel is open the manager knows
-        // better, because a reservation may be under way there.
-        if channel == Channel::Memory || processes.get(id).is_some_and(|process| process.memory.is_none()) {
+        let clients = &mut self.shared.clients;
+        // After a restart or a silence of the manager a process declares again what it holds, over the channel for memory only: the other one
+        // is made by another thread.
+        if channel == Channel::Memory {
             clients.memory.redeclare(id, used_bytes);
         }
         let claimed_pid = announcement.claimed_pid;

@@ -17,7 +17,9 @@ fn connection_with(page: &'static Words) -> TokenConnection {
 
 fn polling_connection(page: &'static Words, polling_ns: u64) -> TokenConnection {
     let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
-    let connection = TokenConnection::new(Address::Unix("unused".into()), identity, polling_ns);
+    let address = Address::Unix("unused".into());
+    let memory = MemoryAccount::new(MemoryConnection::new(address.clone(), identity.clone()), false);
+    let connection = TokenConnection::new(address, identity, Box::leak(Box::new(memory)), polling_ns);
     connection.grant.store(std::ptr::from_ref(page).cast_mut(), SeqCst);
     connection.attached.store(true, SeqCst);
     connection

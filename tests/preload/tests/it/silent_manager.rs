@@ -165,6 +165,39 @@ fn allocations_are_answered_while_the_manager_is_stopped_and_reported_afterwards
     }
 }
 
+/// Each process has the whole limit only while the manager is stopped. When it runs again, it does not forget what a process holds that has
+/// lost both connections.
+#[test]
+fn memory_of_a_process_that_lost_the_manager_is_not_granted_to_another_one_of_its_client() {
+    let _lock = shared();
+    let node = Node::start(&format!("1\nmain 0.5 1.0 {}\n", 64 * MIB));
+    let mut tenants = [(); 2].map(|()| {
+        let mut tenant = node.tenant("main", "tenant").start();
+        tenant.expect("ready");
+        // With a grant page it reads the heartbeat.
+        assert_eq!(tenant.ask("launch 1 100"), "launched");
+        assert_eq!(tenant.ask("sync"), "synced");
+        tenant
+    });
+    assert!(tenants[0].ask(&format!("take alloc {}", 40 * MIB)).starts_with("took"));
+    for _ in 0..4 {
+        node.stop_manager();
+        node.let_pass(SECOND);
+        // It finds that the manager is silent, and closes its connection.
+        assert!(tenants[0].ask(&format!("take alloc {MIB}")).starts_with("took"));
+        node.resume_manager();
+        node.metric("sluice_memory_used_bytes", "main");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(1) {
+            assert_eq!(tenants[1].ask(&format!("take alloc {}", 32 * MIB)), "refused 2");
+        }
+    }
+    assert!(node.metric("sluice_memory_used_bytes", "main") >= (44 * MIB) as f64);
+    for tenant in tenants {
+        tenant.finish().expect_success();
+    }
+}
+
 /// The limit that still refuses allocations is the size that the program sees.
 #[test]
 fn last_limit_is_the_size_of_the_gpu_while_the_manager_is_away() {
