@@ -97,15 +97,16 @@ impl AllocationTable {
         freed
     }
 
-    /// From here on the allocations of a pool are charged by themselves. Returns their bytes.
-    pub fn detach_pool(&mut self, pool: u64) -> u64 {
+    /// From here on the allocations of a pool are charged by themselves, together by at most the `charged` bytes of the pool: the manager
+    /// may have refused the rest. Returns their charge.
+    pub fn detach_pool(&mut self, pool: u64, charged: u64) -> u64 {
         let of_pool = self.slots.values_mut().map(|slot| &mut slot.allocation);
         let detached = of_pool.filter(|allocation| allocation.pool == pool);
-        let bytes = detached.map(|allocation| {
+        detached.fold(0, |sum, allocation| {
             allocation.pool = 0;
-            allocation.bytes
-        });
-        bytes.sum()
+            allocation.bytes = allocation.bytes.min(charged - sum);
+            sum + allocation.bytes
+        })
     }
 
     /// The allocation of a handle.

@@ -36,12 +36,9 @@ pub enum Correction {
 #[derive(Debug)]
 struct Pool {
     location: PoolLocation,
-    /// Bytes that the manager has granted.
     charged: u64,
     /// Bytes charged for allocations that are being made.
     in_flight: u64,
-    /// Bytes of corrections that the manager has not answered.
-    asked: u64,
     /// Counts the corrections of the charge.
     corrections: u64,
     /// Queries of its size in progress.
@@ -76,7 +73,6 @@ impl PoolTable {
             location,
             charged: 0,
             in_flight: 0,
-            asked: 0,
             corrections: 0,
             queries: 0,
             is_in_excess: false,
@@ -126,10 +122,9 @@ impl PoolTable {
         pool.corrections == query.corrections
     }
 
-    /// Whether the driver is being asked for the size of a pool, or the manager for its correction. Until both have answered, the pool must
-    /// not be destroyed: its end releases its charge, which must be known then.
-    pub fn is_in_use(&self, id: PoolId) -> bool {
-        self.pools.get(&id).is_some_and(|pool| pool.queries > 0 || pool.asked > 0)
+    /// Whether the driver is being asked for the size of a pool. Until it has answered, the pool must not be destroyed.
+    pub fn is_queried(&self, id: PoolId) -> bool {
+        self.pools.get(&id).is_some_and(|pool| pool.queries > 0)
     }
 
     /// An allocation for which `bytes` were charged is made; they stay charged.
@@ -143,43 +138,31 @@ impl PoolTable {
 
     /// An allocation for which `bytes` were charged is made, and the pool has `reserved` bytes; with 0 bytes only the latter.
     ///
-    /// The charge with the bytes in flight is never less than the reserved size, and never more than both together, once the manager has
-    /// granted what it is asked for. The caller makes the correction, and reports the answer to a charge by [`granted`](Self::granted) or
-    /// [`refused`](Self::refused). Only granted bytes are released: those that another thread is asking for may be refused.
-    pub fn settle(&mut self, id: PoolId, bytes: u64, reserved: u64) -> Correction {
-        let Some(pool) = self.pools.get_mut(&id) else { return Correction::Release(bytes) };
+    /// The charge with the bytes in flight is never less than the reserved size, and never more than both together, if `make` makes the
+    /// correction: `false` if the manager refuses it, which this returns. No other thread may correct the charge meanwhile: it would release
+    /// bytes that are refused then.
+    pub fn settle(
+        &mut self,
+        id: PoolId,
+        bytes: u64,
+        reserved: u64,
+        make: impl FnOnce(Correction) -> bool,
+    ) -> bool {
+        let Some(pool) = self.pools.get_mut(&id) else { return make(Correction::Release(bytes)) };
         pool.corrections += 1;
-        pool.is_in_excess = false;
+        let before = pool.charged.saturating_add(pool.in_flight);
         pool.in_flight = pool.in_flight.saturating_sub(bytes);
-        pool.charged = pool.charged.saturating_add(bytes);
-        let before = pool.charged.saturating_add(pool.in_flight).saturating_add(pool.asked);
         // Allocations in flight may be part of the reserved size already, or not yet: within these bounds the charge stays as it is, so that
         // nothing is released that one of them needs.
         let now = before.clamp(reserved.max(pool.in_flight), reserved.saturating_add(pool.in_flight));
-        if now > before {
-            pool.asked += now - before;
+        let is_made = make(if now > before {
             Correction::Charge(now - before)
         } else {
-            let released = pool.charged.min(before - now);
-            pool.charged -= released;
-            Correction::Release(released)
-        }
-    }
-
-    /// The manager has granted a correction.
-    pub fn granted(&mut self, id: PoolId, bytes: u64) {
-        if let Some(pool) = self.pools.get_mut(&id) {
-            pool.asked = pool.asked.saturating_sub(bytes);
-            pool.charged = pool.charged.saturating_add(bytes);
-        }
-    }
-
-    /// The manager has refused a correction.
-    pub fn refused(&mut self, id: PoolId, bytes: u64) {
-        if let Some(pool) = self.pools.get_mut(&id) {
-            pool.asked = pool.asked.saturating_sub(bytes);
-            pool.is_in_excess = true;
-        }
+            Correction::Release(before - now)
+        });
+        pool.charged = if is_made { now } else { before } - pool.in_flight;
+        pool.is_in_excess = !is_made;
+        is_made
     }
 
     /// Whether the pool has more than its charge, because the manager has refused the last correction.

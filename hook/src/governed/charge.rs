@@ -91,8 +91,8 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     }
 }
 
-/// Reserves at the manager. Before a refusal counts, the charges of pools are corrected, which may have become smaller. If that does not
-/// suffice, the pools give back what they do not use.
+/// Reserves at the manager. Before a refusal counts, the charges of pools are corrected, which may have become smaller. Another thread may
+/// have done so at this moment, so it is asked again in any case. If that does not suffice, the pools give back what they do not use.
 pub(super) fn reserve_or_trim(managed: &ManagedDevice, bytes: u64) -> Outcome<()> {
     let again = |outcome, frees: fn(&ManagedDevice) -> bool| match outcome {
         Outcome::Refused if frees(managed) => managed.memory.reserve(bytes),

@@ -7,7 +7,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 use sluice_hook_core::lock;
 
-use super::{context_limit, deferred_release, guarded};
+use super::{context_limit, guarded, pool};
 use crate::channel_groups;
 use crate::hold_kernel;
 use crate::preempt;
@@ -139,7 +139,8 @@ pub(super) fn ending(
                     managed.memory.release(bytes);
                 }
             }
-            deferred_release::release_reached();
+            // The context's end has waited for its work, so pools may have become smaller.
+            pool::refresh();
         });
     }
     result

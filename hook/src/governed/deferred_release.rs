@@ -17,6 +17,8 @@ struct DeferredRelease {
 }
 
 static DEFERRED: Mutex<Vec<DeferredRelease>> = Mutex::new(Vec::new());
+/// Locked while charges are released, so that a thread which finds none has waited for those that another one is releasing.
+static RELEASING: Mutex<()> = Mutex::new(());
 /// Whether there is any; read without the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
@@ -75,27 +77,26 @@ pub(super) fn any() -> bool {
     ANY.load(Relaxed)
 }
 
-/// Releases the charges of which the GPU has reached the events. `true` if there were any.
+/// Releases the charges of which the GPU has reached the events. `false` if none was deferred.
 pub(super) fn release_reached() -> bool {
     if !ANY.load(Acquire) {
         return false;
     }
-    // Without the lock the driver is asked. Another thread that comes here meanwhile finds none.
+    let _releasing = lock(&RELEASING);
+    // Other threads may defer releases while the driver is asked.
     let deferred = std::mem::take(&mut *lock(&DEFERRED));
     let is_left =
         |deferred: &mut DeferredRelease| !deferred.managed.device.discard_if_reached(&mut deferred.marks);
-    let mut released = false;
     let mut left = Vec::new();
     for mut deferred in deferred {
         if is_left(&mut deferred) {
             left.push(deferred);
         } else {
             deferred.managed.memory.release(deferred.bytes);
-            released = true;
         }
     }
     let mut all = lock(&DEFERRED);
     all.append(&mut left);
     ANY.store(!all.is_empty(), Release);
-    released
+    true
 }

@@ -20,7 +20,7 @@ use super::{charge, guarded};
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, real};
 pub(crate) use charges::note_graph_launch;
-use charges::{POOLS, correct, note_graph_memory, note_pools, settle_by_size, unused_bytes};
+use charges::{POOLS, note_graph_memory, note_pools, settle_by_size, unused_bytes};
 pub(super) use charges::{after_wait, freed, note_free, refresh, trim_unused};
 pub(crate) use lifetime::{add_node, destroy, locate, trim};
 
@@ -161,13 +161,13 @@ fn cancel(managed: &ManagedDevice, id: PoolId, prepaid: u64) {
 
 /// Records an allocation that was made; `false` if the pool has grown beyond the limit.
 fn settle(managed: &ManagedDevice, id: PoolId, prepaid: u64, address: u64, bytes: u64) -> bool {
-    let (PoolId::Pool(pool), Some(correction)) = (id, settle_by_size(id, prepaid)) else {
+    let (PoolId::Pool(pool), Some(is_granted)) = (id, settle_by_size(managed, id, prepaid)) else {
         // The driver does not report the size: the allocation is charged by itself.
         lock(&POOLS).cancel(id, prepaid);
         insert(address, Allocation { bytes: prepaid, device: managed.ordinal, context: 0, pool: 0 });
         return true;
     };
-    if !correct(managed, id, correction) {
+    if !is_granted {
         return false;
     }
     insert(address, Allocation { bytes, device: managed.ordinal, context: 0, pool });

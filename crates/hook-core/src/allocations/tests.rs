@@ -62,10 +62,21 @@ fn allocations_of_a_detached_pool_are_charged_by_themselves() {
     ledger.insert(HandleSpace::Pointer, 2, of_pool(10, 7));
     ledger.insert(HandleSpace::Pointer, 3, of_pool(100, 8));
     ledger.insert(HandleSpace::Pointer, 4, of_pool(1000, 0));
-    assert_eq!(ledger.detach_pool(7), 11);
-    assert_eq!(ledger.detach_pool(7), 0);
+    assert_eq!(ledger.detach_pool(7, 20), 11);
+    assert_eq!(ledger.detach_pool(7, 20), 0);
     assert_eq!(ledger.release(HandleSpace::Pointer, 2), Some(of_pool(10, 0)));
     assert_eq!(ledger.release(HandleSpace::Pointer, 3), Some(of_pool(100, 8)));
+}
+
+#[test]
+fn allocations_of_a_detached_pool_release_no_more_than_the_pool_was_charged() {
+    let mut ledger = AllocationTable::new();
+    let of_pool = |bytes, pool| Allocation { pool, ..allocation(bytes, 0, 0) };
+    ledger.insert(HandleSpace::Pointer, 1, of_pool(20, 7));
+    ledger.insert(HandleSpace::Pointer, 2, of_pool(10, 7));
+    assert_eq!(ledger.detach_pool(7, 25), 25);
+    assert_eq!(ledger.release(HandleSpace::Pointer, 1), Some(of_pool(20, 0)));
+    assert_eq!(ledger.release(HandleSpace::Pointer, 2), Some(of_pool(5, 0)));
 }
 
 proptest! {

@@ -9,14 +9,24 @@ fn table() -> PoolTable {
     pools
 }
 
-/// One allocation that reserves its bytes, with the pool's size after it. The manager grants what is asked for.
+/// The correction of a pool's charge, which the manager grants.
+fn settle(pools: &mut PoolTable, bytes: u64, reserved: u64) -> Correction {
+    let mut made = None;
+    assert!(pools.settle(POOL, bytes, reserved, |correction| made.replace(correction).is_none()));
+    made.expect("a correction")
+}
+
+/// As [`settle`], but the manager refuses it.
+fn refuse(pools: &mut PoolTable, bytes: u64, reserved: u64) -> Correction {
+    let mut made = None;
+    assert!(!pools.settle(POOL, bytes, reserved, |correction| made.replace(correction).is_some()));
+    made.expect("a correction")
+}
+
+/// One allocation that reserves its bytes, with the pool's size after it.
 fn allocate(pools: &mut PoolTable, bytes: u64, reserved: u64) -> Correction {
     pools.begin(POOL, bytes);
-    let correction = pools.settle(POOL, bytes, reserved);
-    if let Correction::Charge(bytes) = correction {
-        pools.granted(POOL, bytes);
-    }
-    correction
+    settle(pools, bytes, reserved)
 }
 
 #[test]
@@ -25,8 +35,8 @@ fn pool_is_charged_by_its_reserved_size() {
     assert_eq!(allocate(&mut pools, 10, 10), Correction::Release(0));
     assert_eq!(allocate(&mut pools, 10, 32), Correction::Charge(12), "the driver took whole blocks");
     assert_eq!(allocate(&mut pools, 10, 32), Correction::Release(10), "memory that was used before");
-    assert_eq!(pools.settle(POOL, 0, 32), Correction::Release(0), "freed memory that the pool keeps");
-    assert_eq!(pools.settle(POOL, 0, 0), Correction::Release(32));
+    assert_eq!(settle(&mut pools, 0, 32), Correction::Release(0), "freed memory that the pool keeps");
+    assert_eq!(settle(&mut pools, 0, 0), Correction::Release(32));
 }
 
 #[test]
@@ -45,8 +55,8 @@ fn allocations_of_two_threads_are_not_charged_twice() {
     pools.begin(POOL, 10);
     pools.begin(POOL, 20);
     // The driver has made both before the first is settled.
-    assert_eq!(pools.settle(POOL, 10, 30), Correction::Release(0));
-    assert_eq!(pools.settle(POOL, 20, 30), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 10, 30), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 20, 30), Correction::Release(0));
 }
 
 #[test]
@@ -55,15 +65,14 @@ fn failed_allocation_leaves_the_charge() {
     allocate(&mut pools, 10, 10);
     pools.begin(POOL, 5);
     pools.cancel(POOL, 5);
-    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 0, 10), Correction::Release(0));
 }
 
 #[test]
 fn refused_correction_is_asked_for_again() {
     let mut pools = table();
-    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
-    pools.refused(POOL, 8);
-    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
+    assert_eq!(refuse(&mut pools, 0, 8), Correction::Charge(8));
+    assert_eq!(settle(&mut pools, 0, 8), Correction::Charge(8));
 }
 
 #[test]
@@ -71,10 +80,9 @@ fn pool_is_in_excess_from_a_refused_correction_to_the_next_granted_one() {
     let mut pools = table();
     allocate(&mut pools, 8, 8);
     assert!(!pools.is_in_excess(POOL));
-    assert_eq!(pools.settle(POOL, 0, 16), Correction::Charge(8));
-    pools.refused(POOL, 8);
+    assert_eq!(refuse(&mut pools, 0, 16), Correction::Charge(8));
     assert!(pools.is_in_excess(POOL), "the pool has 16 bytes, of which 8 are charged");
-    assert_eq!(pools.settle(POOL, 0, 8), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 0, 8), Correction::Release(0));
     assert!(!pools.is_in_excess(POOL));
 }
 
@@ -85,7 +93,7 @@ fn removed_pool_returns_its_charge() {
     assert_eq!(pools.remove(POOL), Some((1, 10)));
     assert_eq!(pools.remove(POOL), None);
     pools.restore(POOL, 1, 10);
-    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 0, 10), Correction::Release(0));
 }
 
 proptest! {
@@ -116,7 +124,7 @@ proptest! {
                 }
             };
             if let Some(bytes) = settled {
-                match pools.settle(POOL, bytes, reserved) {
+                match settle(&mut pools, bytes, reserved) {
                     Correction::Charge(more) => held += more,
                     Correction::Release(less) => held -= less,
                 }
@@ -127,70 +135,15 @@ proptest! {
     }
 }
 
-proptest! {
-    /// The manager answers corrections late, in any order, and refuses some of them. Meanwhile the pool grows and shrinks, and other threads
-    /// correct its charge.
-    #[test]
-    fn charge_is_the_reserved_size_once_all_corrections_are_answered(
-        steps in proptest::collection::vec((0u8..5, 1u64..100), 0..60),
-    ) {
-        let mut pools = table();
-        let (mut reserved, mut account) = (0u64, 0u64);
-        let mut asked = Vec::new();
-        for (what, bytes) in steps {
-            match what {
-                0 => reserved += bytes,
-                1 => reserved = reserved.saturating_sub(bytes),
-                2 => match pools.settle(POOL, 0, reserved) {
-                    Correction::Charge(more) => asked.push(more),
-                    Correction::Release(less) => {
-                        prop_assert!(less <= account, "{less} of {account} bytes are released");
-                        account -= less;
-                    }
-                },
-                _ if asked.is_empty() => {}
-                _ => {
-                    let bytes_asked = asked.swap_remove(usize::try_from(bytes).expect("small") % asked.len());
-                    if what == 3 {
-                        pools.granted(POOL, bytes_asked);
-                        account += bytes_asked;
-                    } else {
-                        pools.refused(POOL, bytes_asked);
-                    }
-                }
-            }
-        }
-        for bytes in asked {
-            pools.granted(POOL, bytes);
-            account += bytes;
-        }
-        match pools.settle(POOL, 0, reserved) {
-            Correction::Charge(more) => account += more,
-            Correction::Release(less) => account -= less,
-        }
-        prop_assert_eq!(account, reserved);
-    }
-}
-
-#[test]
-fn pool_is_in_use_until_the_manager_has_answered() {
-    let mut pools = table();
-    assert_eq!(pools.settle(POOL, 0, 8), Correction::Charge(8));
-    assert!(pools.is_in_use(POOL), "its end would release bytes that may be refused");
-    pools.granted(POOL, 8);
-    assert!(!pools.is_in_use(POOL));
-    assert_eq!(pools.remove(POOL), Some((1, 8)));
-}
-
 #[test]
 fn size_that_is_older_than_the_last_correction_is_not_used() {
     let mut pools = table();
     pools.begin(POOL, 10);
     let [first, second] = [(); 2].map(|()| pools.begin_query(POOL).expect("a known pool"));
-    assert!(pools.is_in_use(POOL) && pools.end_query(first));
-    assert_eq!(pools.settle(POOL, 10, 10), Correction::Release(0));
+    assert!(pools.is_queried(POOL) && pools.end_query(first));
+    assert_eq!(settle(&mut pools, 10, 10), Correction::Release(0));
     assert!(!pools.end_query(second), "it may have been asked before the driver made the allocation");
-    assert!(!pools.is_in_use(POOL));
+    assert!(!pools.is_queried(POOL));
     let third = pools.begin_query(POOL).expect("a known pool");
     pools.keep(POOL, 0);
     assert!(!pools.end_query(third));
@@ -202,20 +155,48 @@ fn kept_allocation_is_charged_until_a_size_shows_otherwise() {
     let mut pools = table();
     pools.begin(POOL, 10);
     pools.keep(POOL, 10);
-    assert_eq!(pools.settle(POOL, 0, 10), Correction::Release(0));
-    assert_eq!(pools.settle(POOL, 0, 4), Correction::Release(6));
+    assert_eq!(settle(&mut pools, 0, 10), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 0, 4), Correction::Release(6));
 }
 
 #[test]
 fn correction_releases_nothing_of_an_allocation_that_is_being_made() {
-    let mut pools = PoolTable::new();
-    let id = PoolId::Pool(1);
-    pools.add(id, PoolLocation::Device(0));
-    pools.begin(id, 100);
-    assert_eq!(pools.settle(id, 100, 100), Correction::Release(0));
-    pools.begin(id, 60);
+    let mut pools = table();
+    assert_eq!(allocate(&mut pools, 100, 100), Correction::Release(0));
+    pools.begin(POOL, 60);
     // Another thread corrects the charges before the driver has made the allocation.
-    assert_eq!(pools.settle(id, 0, 100), Correction::Release(0));
-    assert_eq!(pools.settle(id, 60, 160), Correction::Release(0));
-    assert_eq!(pools.remove(id), Some((0, 160)));
+    assert_eq!(settle(&mut pools, 0, 100), Correction::Release(0));
+    assert_eq!(settle(&mut pools, 60, 160), Correction::Release(0));
+    assert_eq!(pools.remove(POOL), Some((1, 160)));
+}
+
+proptest! {
+    /// Whatever the manager refuses, the pool's charge is what was granted and not released.
+    #[test]
+    fn refused_correction_changes_no_charge(
+        steps in proptest::collection::vec((0u64..100, 0u64..40, any::<bool>()), 0..60),
+    ) {
+        let (mut pools, mut account, mut last) = (table(), 0, 0);
+        for (reserved, bytes, grants) in steps {
+            pools.begin(POOL, bytes);
+            account += bytes;
+            pools.settle(POOL, bytes, reserved, |correction| match correction {
+                Correction::Charge(more) => {
+                    account += if grants { more } else { 0 };
+                    grants
+                }
+                Correction::Release(less) => {
+                    account -= less;
+                    true
+                }
+            });
+            last = reserved;
+        }
+        let charged = match settle(&mut pools, 0, last) {
+            Correction::Charge(more) => account + more,
+            Correction::Release(less) => account - less,
+        };
+        prop_assert_eq!(charged, last);
+        prop_assert_eq!(pools.remove(POOL), Some((1, last)));
+    }
 }

@@ -15,7 +15,7 @@ use crate::gpu;
 use crate::process::{self, ManagedDevice};
 use crate::real;
 
-/// Never locked during a call of the driver.
+/// Never locked during a call of the driver. It is locked while the manager answers a correction.
 pub(super) static POOLS: Mutex<PoolTable> = Mutex::new(PoolTable::new());
 /// Whether a pool or a graph's memory was charged.
 static IN_USE: AtomicBool = AtomicBool::new(false);
@@ -29,7 +29,7 @@ static FREED: AtomicBool = AtomicBool::new(false);
 /// How often a size is read again because another thread has corrected the charge meanwhile.
 const MAX_QUERIES: usize = 8;
 
-/// How long to sleep between two checks whether a pool is in use: as long as a query takes.
+/// How long to sleep between two checks whether a pool's size is being queried: as long as a query takes.
 const QUERY_CHECK: Duration = Duration::from_micros(20);
 
 /// From here on pools are charged.
@@ -58,8 +58,8 @@ pub(crate) fn note_graph_launch() {
 }
 
 /// Records an allocation that was made, for which `prepaid` bytes are charged, and corrects the charge by the pool's size; with 0 bytes only
-/// the latter. `None` if the driver does not report the size.
-pub(super) fn settle_by_size(id: PoolId, prepaid: u64) -> Option<Correction> {
+/// the latter. `Some(false)` if the manager refuses it, `None` if the driver does not report the size.
+pub(super) fn settle_by_size(managed: &ManagedDevice, id: PoolId, prepaid: u64) -> Option<bool> {
     for _ in 0..MAX_QUERIES {
         let query = lock(&POOLS).begin_query(id)?;
         let reserved = reserved_bytes(id);
@@ -67,31 +67,23 @@ pub(super) fn settle_by_size(id: PoolId, prepaid: u64) -> Option<Correction> {
         let is_current = pools.end_query(query);
         let reserved = reserved?;
         if is_current {
-            return Some(pools.settle(id, prepaid, reserved));
+            return Some(pools.settle(id, prepaid, reserved, |correction| correct(managed, correction)));
         }
     }
     lock(&POOLS).keep(id, prepaid);
     note_free();
-    Some(Correction::Release(0))
+    Some(true)
 }
 
 /// Makes a correction of a pool's charge; `false` if the manager refuses it.
-pub(super) fn correct(managed: &ManagedDevice, id: PoolId, correction: Correction) -> bool {
+fn correct(managed: &ManagedDevice, correction: Correction) -> bool {
     match correction {
-        Correction::Charge(0) => {}
-        Correction::Charge(bytes) => {
-            let answer = managed.memory.reserve(bytes);
-            // Meanwhile another thread may have read a smaller size, and have left the difference charged.
-            note_free();
-            if let Outcome::Refused = answer {
-                lock(&POOLS).refused(id, bytes);
-                return false;
-            }
-            lock(&POOLS).granted(id, bytes);
+        Correction::Charge(bytes) => !matches!(managed.memory.reserve(bytes), Outcome::Refused),
+        Correction::Release(bytes) => {
+            managed.memory.release(bytes);
+            true
         }
-        Correction::Release(bytes) => managed.memory.release(bytes),
     }
-    true
 }
 
 /// Memory of a pool was freed.
@@ -116,7 +108,8 @@ pub(in crate::governed) fn after_wait() {
     }
 }
 
-/// Corrects the charges of all pools, and releases charges of which the GPU has reached the frees. `true` if a charge was released.
+/// Corrects the charges of all pools, and releases charges of which the GPU has reached the frees. `false` if there are none. Corrections and
+/// releases of other threads, which may be under way, have been made when it returns.
 pub(in crate::governed) fn refresh() -> bool {
     if process::has_forked() {
         return false;
@@ -124,31 +117,27 @@ pub(in crate::governed) fn refresh() -> bool {
     deferred_release::release_reached() | correct_all(|_| true)
 }
 
-/// Corrects the charges of some pools. `true` if a charge was released.
+/// Corrects the charges of some pools. `false` if no pool was ever charged.
 pub(super) fn correct_all(which: impl Fn(PoolId) -> bool) -> bool {
     if !IN_USE.load(Relaxed) || process::has_forked() {
         return false;
     }
-    let mut released = false;
     let pools = lock(&POOLS).of_devices();
     for (id, device) in pools.into_iter().filter(|(id, _)| which(*id)) {
-        if let Some(managed) = process::device_in_use(device)
-            && let Some(correction) = settle_by_size(id, 0)
-        {
-            let _granted = correct(managed, id, correction);
-            released |= matches!(correction, Correction::Release(1..));
+        if let Some(managed) = process::device_in_use(device) {
+            let _granted = settle_by_size(managed, id, 0);
         }
     }
-    released
+    true
 }
 
-/// Takes a pool out of the table before a call that ends it: from here on no thread asks for its size or its charge. Returns its device
-/// and its charge.
+/// Takes a pool out of the table before a call that ends it: from here on no thread asks the driver for its size. Returns its device and
+/// its charge.
 pub(super) fn take(id: PoolId) -> Option<(u32, u64)> {
     loop {
         {
             let mut pools = lock(&POOLS);
-            if !pools.is_in_use(id) {
+            if !pools.is_queried(id) {
                 return pools.remove(id);
             }
         }
@@ -157,7 +146,7 @@ pub(super) fn take(id: PoolId) -> Option<(u32, u64)> {
 }
 
 /// Has the driver give back the memory that the device's pools and graphs keep and do not use, as it does itself when the GPU has no memory
-/// left. `true` if a charge was released.
+/// left. `false` if no pool was ever charged.
 pub(in crate::governed) fn trim_unused(managed: &ManagedDevice) -> bool {
     if !IN_USE.load(Relaxed) || process::has_forked() {
         return false;

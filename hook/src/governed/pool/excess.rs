@@ -6,7 +6,7 @@ use sluice_driver_api::CUresult;
 use sluice_hook_core::pools::PoolId;
 
 use super::OnStream;
-use super::charges::{correct, settle_by_size, trim};
+use super::charges::{settle_by_size, trim};
 use crate::governed::sync;
 use crate::process::{CAPTURES, ManagedDevice};
 use crate::{gpu, preempt, real};
@@ -22,7 +22,7 @@ pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -
     let is_reached =
         sync::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream) && synchronize(stream)));
     trim(id);
-    settle_by_size(id, 0).is_none_or(|correction| correct(managed, id, correction)) && is_reached
+    settle_by_size(managed, id, 0) != Some(false) && is_reached
 }
 
 /// Waits for a stream that has no work left, so without delay, unless another thread submits to it at this moment. The driver gives back

@@ -53,9 +53,9 @@ pub(crate) fn destroy(pool: CUmemoryPool, real: impl FnOnce() -> CUresult) -> CU
             lock(&POOLS).restore(id, device, charged);
             return;
         }
-        let left = process::allocations().detach_pool(pool.addr() as u64);
+        let left = process::allocations().detach_pool(pool.addr() as u64, charged);
         if let Some(managed) = process::device_in_use(device) {
-            deferred_release::behind_all_work(managed, charged.saturating_sub(left));
+            deferred_release::behind_all_work(managed, charged - left);
         }
     });
     result
