@@ -95,8 +95,9 @@ def test_real_time_requests_do_not_wait_for_a_large_request(large, kind):
         seconds.append(time.perf_counter() - begin)
 
     longest = longest_real_time_ms(large, beside)
-    # The whole takes seconds; read in the server's process, real-time requests would wait for most of it.
-    assert longest < 500, f"{longest} ms, of {seconds[0]} s"
+    # If the server's own process reads the request, a real-time request waits for 0.78 to 1.0 of the time that it takes. Otherwise it waits
+    # for 0.12 of it at most (measured). Half of it also holds on a busy machine, where all of it takes longer.
+    assert longest < max(500, 500 * seconds[0]), f"{longest} ms, of {seconds[0]} s"
 
 
 LONG = "x" * 100_000
