@@ -41,7 +41,8 @@ fn when_the_token_holder_is_killed_the_others_run_and_its_memory_is_free() {
     let killed = timeline.iter().filter(|i| i.pid == holder.pid()).map(|i| i.end_ns).max().unwrap();
     let next = timeline.iter().filter(|i| i.pid == other.pid()).map(|i| i.start_ns).min().unwrap();
     assert!(next >= killed, "the other ran while the holder had the token");
-    assert!(next - killed <= 50 * MS + taken, "the other did not run for {} ms more", (next - killed) / MS);
+    // The product takes milliseconds; the bound lies far above them and far below the return timeout.
+    assert!(next - killed <= SECOND + taken, "the other did not run for {} ms more", (next - killed) / MS);
     assert_eq!(node.metric("sluice_grants_not_returned_total", "holder"), 0.0, "its grant timed out");
     let row = node.row(&holder);
     assert!(row.ended && row.memory_bytes == 0, "{row:?}");

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
-use sluice_preload_tests::{Node, Tenant, eventually, shared};
+use sluice_preload_tests::{Node, Tenant, eventually, exclusive, shared};
 use std::fs;
 
 const ONE: &str = "1\nmain 0.5 1.0 8589934592\n";
@@ -34,7 +34,8 @@ fn when_waiting(node: &Node, tenant: &Tenant, own: usize) {
 
 #[test]
 fn a_thousand_threads_launch_and_every_kernel_runs_exactly_once() {
-    let _lock = shared();
+    // So many threads would delay the tests beside them.
+    let _lock = exclusive();
     let node = Node::start(ONE);
     let mut tenant = node.tenant("main", "threads").arguments("1000 40").start();
     tenant.expect("40000");
@@ -44,7 +45,8 @@ fn a_thousand_threads_launch_and_every_kernel_runs_exactly_once() {
 
 #[test]
 fn a_thousand_threads_launch_beside_another_client() {
-    let _lock = shared();
+    // So many threads would delay the tests beside them.
+    let _lock = exclusive();
     let node = Node::start(TWO);
     let mut other = node.tenant("hog", "busy").arguments("500 4").start();
     other.expect("ready");
