@@ -1,13 +1,13 @@
 //! Effects of a pod-manager that hangs: it is stopped with SIGSTOP, so its connections stay open and nothing answers.
 //!
-//! The product lets tenants run 250 ms after the stop. Here the bound is a second: these tests run beside others on a small machine. The
-//! benchmark measures the milliseconds.
+//! The product lets tenants run 250 ms after the stop. Here the bound is a second, for small machines, and tests with this bound run alone.
+//! The benchmark measures the milliseconds.
 
 use sluice_comm::RequestKind;
 use sluice_preload_tests::host_time::HostTime;
 use sluice_preload_tests::recording_manager::{RecordingManager, Understands};
 use sluice_preload_tests::tenant::{busy, end};
-use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, shared};
+use sluice_preload_tests::{MIB, MS, Node, Tenant, eventually, exclusive, shared};
 use sluice_sim::fault::ControlFault;
 use sluice_test_bed::timeline;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn check_shares(node: &Node, tenants: &[Tenant]) {
 
 #[test]
 fn token_scheduled_tenants_run_while_the_manager_is_stopped_and_are_granted_their_shares_afterwards() {
-    let _lock = shared();
+    let _lock = exclusive();
     let node = Node::start(TWO);
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
     check_run_without_manager(&node, &tenants);
@@ -74,7 +74,7 @@ fn token_scheduled_tenants_run_while_the_manager_is_stopped_and_are_granted_thei
 
 #[test]
 fn disabled_tenants_run_while_the_manager_is_stopped_and_are_scheduled_afterwards() {
-    let _lock = shared();
+    let _lock = exclusive();
     let node = Node::with(TWO).manager_arguments("--controls simulated").start();
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
     when_hardware_scheduled(&node, 2.0);
@@ -90,7 +90,7 @@ fn disabled_tenants_run_while_the_manager_is_stopped_and_are_scheduled_afterward
 /// A manager that runs again may disable a tenant before the tenant has connected again. If it then hangs again, the tenant recovers again.
 #[test]
 fn disabled_tenants_run_when_the_manager_hangs_again_right_after_it_ran() {
-    let _lock = shared();
+    let _lock = exclusive();
     let node = Node::with(TWO).manager_arguments("--controls simulated").start();
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
     when_hardware_scheduled(&node, 2.0);
@@ -110,7 +110,7 @@ fn disabled_tenants_run_when_the_manager_hangs_again_right_after_it_ran() {
 /// Beside a latency-critical process best-effort groups have a slice of 1 µs. Two of them with such slices would complete nothing.
 #[test]
 fn tenants_with_the_shortest_slice_run_while_the_manager_is_stopped() {
-    let _lock = shared();
+    let _lock = exclusive();
     let resources = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: be-a, request: 0.4, memory: 1Gi }\n  - { name: be-b, request: 0.4, memory: 1Gi }\n";
     let node = Node::with(resources).manager_arguments("--controls simulated").start();
     let mut service = node.tenant("service", "tenant").start();
@@ -130,7 +130,7 @@ fn tenants_with_the_shortest_slice_run_while_the_manager_is_stopped() {
 
 #[test]
 fn allocations_are_answered_while_the_manager_is_stopped_and_reported_afterwards() {
-    let _lock = shared();
+    let _lock = exclusive();
     let node = Node::start("2\nold 0.5 1.0 8589934592\nnew 0.5 1.0 8589934592\n");
     let mut old = node.tenant("old", "tenant").start();
     old.expect("ready");
@@ -238,7 +238,7 @@ fn fail_closed_tenants_hold_while_the_manager_is_stopped() {
 /// A manager that hangs and is then killed and replaced.
 #[test]
 fn tenants_attach_to_the_successor_of_a_stopped_manager() {
-    let _lock = shared();
+    let _lock = exclusive();
     let mut node = Node::start(TWO);
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
     check_run_without_manager(&node, &tenants);
@@ -251,7 +251,7 @@ fn tenants_attach_to_the_successor_of_a_stopped_manager() {
 /// A process that attaches has no page whose heartbeat it could read.
 #[test]
 fn process_runs_whose_manager_stops_between_attach_and_its_answer() {
-    let _lock = shared();
+    let _lock = exclusive();
     let node = Node::with("1\nmain 0.5 1.0 8589934592\n").without_manager().start();
     let manager = RecordingManager::start(&node.socket(), Understands::Contexts);
     manager.hang_at(RequestKind::Attach);
