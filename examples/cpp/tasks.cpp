@@ -4,7 +4,7 @@
 //   cargo xtask build --profile release      # target/release/libsluice.so
 //   LD_PRELOAD=$PWD/target/release/libsluice.so build/tasks
 //
-// The best-effort task submits 200 kernels of a millisecond. The latency-critical task arrives meanwhile and does not wait for them.
+// The best-effort task submits 1000 kernels of a millisecond. The latency-critical task arrives meanwhile and does not wait for them.
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -13,7 +13,7 @@
 
 #include "../reef/work_kernel.h"
 
-static const unsigned TRAINING_KERNELS = 200, TRAINING_US = 1000, INFERENCE_KERNELS = 5, INFERENCE_US = 100;
+static const unsigned TRAINING_KERNELS = 1000, TRAINING_US = 1000, INFERENCE_KERNELS = 5, INFERENCE_US = 100;
 
 int main() {
     const CUfunction kernel = load_work_kernel();

@@ -35,7 +35,7 @@ def rules(tmp_path_factory):
 @pytest.mark.parametrize("hook", [True, False], ids=["preemptive", "priorities"])
 def test_example_answers_while_the_training_runs(simulator, example, hook):
     seen = simulator.run(pathlib.Path(example), hook=hook)
-    assert (seen["mode"], seen["training"], seen["training_continues"]) == (2 if hook else 1, 200, 1)
+    assert (seen["mode"], seen["training"], seen["training_continues"]) == (2 if hook else 1, 1000, 1)
     assert (seen["preemptions"] > 0) == hook
 
 
