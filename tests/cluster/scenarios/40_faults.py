@@ -34,7 +34,7 @@ def working(cluster):
         cluster.until("clients at the managers", 60, lambda: limits(ns).keys() == QUOTAS.keys())
         after = identity(ns), product.assigned(ns), limits(ns)
         assert after == before, f"\nbefore {before}\nafter  {after}"
-        shares(ns, before[1])
+        shares(cluster, ns, before[1])
 
 
 def limits(ns: str) -> dict[str, tuple]:
@@ -60,7 +60,16 @@ def works(cluster, ns: str) -> None:
     cluster.until("kernels of every pod", 60, lambda: all(now > began[pod] for pod, now in kernels(ns).items()))
 
 
-def shares(ns: str, where: dict[str, str]) -> None:
+def hardware_scheduled() -> dict[str, int]:
+    """For each GPU the processes that give way by the GPU's controls; none while the agent does not answer."""
+    with contextlib.suppress(OSError, ValueError):
+        return {s.labels["gpu"]: int(s.value) for s in product.metrics() if s.name == "sluice_level" and s.labels["level"] == "turn"}
+    return {}
+
+
+def shares(cluster, ns: str, where: dict[str, str]) -> None:
+    # A manager that has started anew schedules processes by token until it has checked their announcements.
+    cluster.until("all processes at the level turn", 60, lambda: hardware_scheduled() == dict.fromkeys(GPUS, 2))
     seen = product.shares(10)
     for pod, gpu in where.items():
         busy = sum(seen[gpu].values())
