@@ -80,6 +80,10 @@ pub(crate) fn run(flags: &Arguments, interrupts: &Interrupts) -> anyhow::Result<
     let [blocked, detected, open] = [Verdict::Blocked, Verdict::Detected, Verdict::Open].map(count);
     let worse: Vec<&str> = rows.iter().filter(|row| row.is_worse()).map(|row| row.name).collect();
     writeln!(io::stdout(), "{blocked} blocked, {detected} detected, {open} open")?;
+    let repeated: Vec<&str> = rows.iter().filter(|row| row.attempts > 1).map(|row| row.name).collect();
+    if !repeated.is_empty() {
+        writeln!(io::stdout(), "made more than once: {}", repeated.join(", "))?;
+    }
     if worse.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

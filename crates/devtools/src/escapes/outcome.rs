@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) gpu_share: f64,
     /// Memory beyond the limit of the program's pod, as NVML reports it.
     pub(super) memory_over_bytes: u64,
+    /// How often it was made. The other fields are those of the last time.
+    pub(super) attempts: u32,
 }
 
 impl Row {
@@ -49,10 +51,13 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, result, detected_ms, gpu_share, memory_over_bytes, .. } = self;
+        let Self { name, result, detected_ms, gpu_share, memory_over_bytes, attempts, .. } = self;
         let detected = detected_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
         let over = memory_over_bytes >> 20;
         write!(f, "{name:42} {result:9} {detected:>8}  {gpu_share:.2} of the GPU  {over} MiB over")?;
+        if *attempts > 1 {
+            write!(f, "  ({attempts} attempts)")?;
+        }
         if self.is_worse() { write!(f, "  (expected {})", self.expect) } else { Ok(()) }
     }
 }

@@ -29,9 +29,38 @@ const CRITICAL_WAIT_NS: u64 = 2_000_000;
 /// Memory beyond the limit that counts as none: rounding of the driver.
 const MEMORY_TOLERANCE: u64 = 2 << 20;
 
-/// Runs an attempt. `None`: the program ended by itself before its attempt, because this GPU's driver does not allow it.
+/// How often an attempt is made while its result is worse than expected. Other processes of a busy machine may take the 1.5 s in which its
+/// share is measured. What is not blocked has a worse result each time.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// Makes an attempt, again while its result is worse than expected. `None`: the program ended by itself before its attempt, because this
+/// GPU's driver does not allow it.
 pub(super) fn run(
     attempt: &Attempt,
+    programs: &Programs,
+    flags: &Arguments,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Option<Row>> {
+    until_expected(|number| run_once(attempt, number, programs, flags, interrupts))
+}
+
+/// The first row that is not worse than expected, of [`MOST_ATTEMPTS`] at most; else the last one. `make` gets the number of the row.
+pub(super) fn until_expected(
+    mut make: impl FnMut(u32) -> anyhow::Result<Option<Row>>,
+) -> anyhow::Result<Option<Row>> {
+    let mut row = make(1)?;
+    for number in 2..=MOST_ATTEMPTS {
+        if !row.as_ref().is_some_and(Row::is_worse) {
+            break;
+        }
+        row = make(number)?;
+    }
+    Ok(row)
+}
+
+fn run_once(
+    attempt: &Attempt,
+    number: u32,
     programs: &Programs,
     flags: &Arguments,
     interrupts: &Interrupts,
@@ -55,9 +84,10 @@ pub(super) fn run(
         Err(_) if !node.is_simulated() => return Ok(None),
         other => other?,
     }
-    let row = measure(attempt, &node, &mut process, alone, interrupts)?;
+    let measured = measure(attempt, &node, &mut process, alone, interrupts)?;
+    let row = Row { attempts: number, ..measured };
     if let Some(logs) = flags.logs.as_ref().filter(|_| row.is_worse()) {
-        node.copy_logs(&logs.join(attempt.name.replace(['/', ' '], "-")))?;
+        node.copy_logs(&logs.join(format!("{}-{number}", attempt.name.replace(['/', ' '], "-"))))?;
     }
     Ok(Some(row))
 }
@@ -115,6 +145,7 @@ fn measure(
         detected_ms: detected.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
         gpu_share: (gpu_share * 1000.0).round() / 1000.0,
         memory_over_bytes,
+        attempts: 1,
     })
 }
 
