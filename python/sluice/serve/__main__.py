@@ -48,7 +48,7 @@ async def run(service, options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """The exit status: 2 for a wrong configuration, 1 if the start failed."""
+    """The exit status: 2 for a wrong configuration or a model that cannot be served, 1 if the start failed."""
     parser = argparse.ArgumentParser(prog="python -m sluice.serve", description=__doc__)
     parser.add_argument("--models", type=pathlib.Path, required=True, metavar="FILE", help="the models, see docs/serving.md")
     parser.add_argument("--http", default="127.0.0.1:8000", metavar="HOST:PORT")
@@ -68,6 +68,9 @@ def main() -> int:
 
     try:
         asyncio.run(run(Service(config), options))
+    except ConfigError as error:
+        print(f"{options.models}:\n{error}", file=sys.stderr)
+        return 2
     except ServeError as error:
         log.error("start failed error=%s", error)
         return 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy
 
-from sluice.serve.config import Model, Tensor
+from sluice.serve.config import ConfigError, Model, Tensor
 
 # The number of a split that stands for all SMs.
 WHOLE = 0
@@ -47,7 +48,16 @@ class Backend(Protocol):
     splits: tuple[int, ...]
 
     def prepare(self, model: Model) -> tuple[dict[int, Program], Tensor]:
-        """The model's programs by batch size, and its output."""
+        """The model's programs by batch size, and its output. Raises `ConfigError` if the model cannot be served."""
 
     def use_here(self) -> None:
         """Prepares the calling thread."""
+
+
+def output_of(name: str, dtype: str, shapes: Mapping[int, tuple[int, ...]]) -> Tensor:
+    """The output of a model whose answers have these shapes by batch size. Raises `ConfigError` unless each has one row for each row of the batch."""
+    row = next(iter(shapes.values()))[1:]
+    wrong = [f"model {name}: the output for a batch of {size} has shape {list(shape)}, expected {[size, *row]}" for size, shape in shapes.items() if shape != (size, *row)]
+    if wrong:
+        raise ConfigError(wrong)
+    return Tensor("output", dtype, row)

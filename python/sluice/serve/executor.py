@@ -158,7 +158,11 @@ class Executor:
             return WHOLE, paused
 
     def _deliver(self, batch: list[Request], answer: Optional[numpy.ndarray], error: Optional[BaseException]) -> None:
+        """Gives each request its rows of the answer, or all of them the error."""
         failure = None
+        rows = sum(len(request.rows) for request in batch)
+        if answer is not None and (answer.ndim == 0 or len(answer) < rows):
+            answer, error = None, ValueError(f"its answer has shape {list(answer.shape)}, expected {rows} rows")
         if error is not None:
             log.error("model failed model=%s error=%s", batch[0].model.name, error, exc_info=error)
             failure = ModelFailed(f"model {batch[0].model.name} failed: {error}")

@@ -7,7 +7,8 @@ import numpy
 import pytest
 
 from sluice.serve.backend import WHOLE
-from sluice.serve.config import BEST_EFFORT, REAL_TIME, Model, Tensor
+from sluice.serve.config import BEST_EFFORT, CLASSES, REAL_TIME, Model, Tensor
+from sluice.serve.errors import ModelFailed
 from sluice.serve.executor import Executor
 from sluice.serve.queues import Request
 
@@ -77,4 +78,32 @@ def test_program_that_cannot_be_limited_to_the_split_pauses(splits, while_real_t
     left = [best_effort.launched.get(timeout=PATIENCE) for _ in range(2 - len(seen))]
     assert [piece for piece, _ in seen + left] == [1, 2]
     assert left[-1] == (2, WHOLE) or seen
+    executor.close()
+
+
+class Shaped(Recorded):
+    """A program with an answer of this shape."""
+
+    def __init__(self, shape):
+        super().__init__(0, ())
+        self.shape = shape
+
+    def finish(self):
+        return numpy.zeros(self.shape)
+
+
+@pytest.mark.parametrize("klass", CLASSES)
+@pytest.mark.parametrize("shape", [(), (1, 4)])
+def test_answer_with_fewer_rows_than_the_request_is_an_error_and_the_next_request_is_answered(klass, shape):
+    program = Shaped(shape)
+    executor = Executor(10, {"it": {2: program}})
+    executor.start(program)
+    asked = Model("it", klass, ("sim", {}), Tensor("input", "FP32", (1,)), (2,), 0.0)
+    wrong, right = (Request(asked, numpy.zeros((2, 1)), 0.0) for _ in range(2))
+    executor.submit(wrong)
+    with pytest.raises(ModelFailed, match="model it failed: .* rows"):
+        wrong.future.result(PATIENCE)
+    program.shape = (2, 4)
+    executor.submit(right)
+    assert right.future.result(PATIENCE).shape == (2, 4)
     executor.close()

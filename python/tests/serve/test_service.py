@@ -5,7 +5,8 @@ import pytest
 from model_server import MODELS
 
 from sluice.serve import messages
-from sluice.serve.config import parse
+from sluice.serve.backend import output_of
+from sluice.serve.config import ConfigError, Tensor, parse
 from sluice.serve.errors import InvalidRequest, Unavailable
 from sluice.serve.grpc_api import VALUES, arrays_of
 from sluice.serve.service import Inference, Service
@@ -68,3 +69,14 @@ def test_number_outside_of_a_type_that_is_smaller_than_its_field_is_refused():
     request.inputs.add(name="input", datatype="INT8", shape=[1]).contents.int_contents.append(128)
     with pytest.raises(InvalidRequest, match="out of range"):
         arrays_of(request)
+
+
+@pytest.mark.parametrize("shapes", [{1: (1000,), 2: (2000,)}, {1: (), 2: ()}, {1: (1, 10), 2: (1, 10)}, {1: (1, 10), 2: (2, 20)}, {1: (1, 10), 2: (2,)}])
+def test_model_whose_output_has_not_one_row_for_each_row_of_the_batch_is_refused(shapes):
+    with pytest.raises(ConfigError, match="model be: .* batch"):
+        output_of("be", "FP32", shapes)
+
+
+@pytest.mark.parametrize("row", [(), (10,), (3, 4)])
+def test_shape_of_an_output_is_that_of_a_row(row):
+    assert output_of("be", "FP32", {size: (size, *row) for size in (1, 4)}) == Tensor("output", "FP32", row)

@@ -128,6 +128,26 @@ def test_server_whose_gpu_fails_during_the_profile_ends_with_an_error(tmp_path):
     assert "start failed error=the GPU failed: planned" in done.stderr
 
 
+# A server whose GPU refuses a model when it is prepared.
+REFUSED = """
+import sys
+from sluice.serve import __main__, sim
+from sluice.serve.config import ConfigError
+def refuse(backend, model):
+    raise ConfigError([f"model {model.name}: planned"])
+sim.Backend.prepare = refuse
+sys.exit(__main__.main())
+"""
+
+
+def test_server_with_a_model_that_cannot_be_prepared_ends_as_with_a_wrong_file(tmp_path):
+    (tmp_path / "models.yaml").write_text(PROFILED)
+    command = [sys.executable, "-c", REFUSED, "--models", tmp_path / "models.yaml", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "model rt: planned" in done.stderr and "Traceback" not in done.stderr
+
+
 PROFILED = """
 queue: 1
 models:

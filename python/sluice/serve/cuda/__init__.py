@@ -7,6 +7,7 @@ import os
 
 import torch
 
+from sluice.serve.backend import output_of
 from sluice.serve.config import BEST_EFFORT, PRIORITIES, PROFILE, Config, ConfigError, Model, Tensor
 from sluice.serve.cuda import networks
 from sluice.serve.cuda.driver import Driver, DriverError
@@ -59,7 +60,8 @@ class Backend:
         programs = {
             size: Program(self.driver, network, model.input.dtype, (size, *model.input.shape), stream, self.contexts if limited else {}, limited and self.pieced)
             for size in model.batches}
+        answers = {size: program.answer for size, program in programs.items()}
+        output = output_of(model.name, DTYPES[answers[model.max_batch].dtype], {size: tuple(answer.shape) for size, answer in answers.items()})
         if limited:
             self.splits = tuple(sorted({*self.splits, *(split for program in programs.values() for split in self.contexts if program.allows(split))}))
-        answer = next(iter(programs.values())).answer
-        return programs, Tensor("output", DTYPES[answer.dtype], tuple(answer.shape[1:]))
+        return programs, output
