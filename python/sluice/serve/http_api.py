@@ -67,8 +67,8 @@ class Handlers:
     async def infer(self, request: web.Request) -> web.StreamResponse:
         name, version = self._model(request)
         # Before the body is read.
-        self.service.check(name, version)
-        async with self.bodies.read(request) as body:
+        klass = self.service.check(name, version).klass
+        async with self.bodies.read(request, klass) as body:
             asked, inputs = await self.json.parse(body, json_size(request, body))
             rows = await asyncio.wrap_future(self.service.submit(Inference(name, inputs, asked.outputs, version)))
         output = self.service.output(name)

@@ -1,0 +1,50 @@
+"""Bodies and JSON of best-effort requests leave real-time requests their part."""
+
+import contextlib
+import socket
+import time
+import urllib.error
+
+import pytest
+from model_server import serving
+from test_bodies import post, tensor
+
+PATIENCE = 60
+MODELS = """
+split: 32
+max_body_mib: 4
+models:
+  - {name: rt, class: real-time, source: {sim: {kernels: 1, us: 100}}, input: {shape: [4]}}
+  - {name: be, class: best-effort, source: {sim: {kernels: 1, us: 100}}, input: {shape: [4]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(MODELS) as server:
+        yield server
+
+
+def refusal(server, model, body):
+    """The status with which a body that is no request is refused."""
+    with pytest.raises(urllib.error.HTTPError) as error:
+        post(server, model, body)
+    return error.value.code
+
+
+def test_real_time_bodies_have_room_when_those_of_best_effort_have_used_theirs(server):
+    host, _, port = server.http.partition(":")
+    most = 4 << 20
+    with contextlib.ExitStack() as stack:
+        # Each lacks its last byte.
+        for _ in range(8):
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            connection.settimeout(PATIENCE)
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b"POST /v2/models/be/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % most + b" " * (most - 1))
+        end = time.monotonic() + PATIENCE
+        while refusal(server, "be", b" " * most) != 429:
+            assert time.monotonic() < end
+        # The largest body.
+        assert post(server, "rt", tensor(b"1,1,1,1", [1, 4]) + b" " * (most - 1000))["outputs"][0]["data"] == [4, 1]
+        assert refusal(server, "be", b" " * most) == 429
