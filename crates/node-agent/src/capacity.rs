@@ -21,17 +21,26 @@ pub struct NodeCapacity {
 
 impl NodeCapacity {
     /// The capacity of these GPUs. `assignments` is `None` until the node's pods are known; pods then count as nothing.
+    ///
+    /// What pods request of an absent GPU is added, slots included. NVML has not listed such a GPU since the agent started. The
+    /// scheduler and kubelet subtract the requests of all pods of the node, so they would otherwise subtract these from the other
+    /// GPUs.
     #[must_use]
     pub fn of(inventory: &NodeInventory, assignments: Option<&Assignments>) -> Self {
         let requested = |gpu: &str| assignments.and_then(|known| known.requested.get(gpu)).copied();
-        let amounts = inventory.countable(|gpu| requested(gpu).unwrap_or_default());
+        let mut amounts = inventory.countable(|gpu| requested(gpu).unwrap_or_default());
         let gpus = u64::try_from(inventory.gpus.len()).unwrap_or(u64::MAX);
-        let total = gpus.saturating_mul(u64::from(inventory.seats_per_gpu));
-        let is_known = assignments.is_some() || inventory.gpus.iter().all(|gpu| gpu.healthy);
-        Self {
-            slots: DeviceSlots { total, healthy: amounts.slots.min(total) },
-            amounts: (is_known && gpus > 0).then_some(amounts),
+        let of_gpus = gpus.saturating_mul(u64::from(inventory.seats_per_gpu));
+        let mut slots = DeviceSlots { total: of_gpus, healthy: amounts.slots.min(of_gpus) };
+        let is_present = |uuid: &str| inventory.gpus.iter().any(|gpu| gpu.uuid == uuid);
+        let by_gpu = assignments.into_iter().flat_map(|known| &known.requested);
+        for (_, absent) in by_gpu.filter(|(uuid, _)| !is_present(uuid)) {
+            amounts += *absent;
+            slots.total = slots.total.saturating_add(absent.slots);
+            slots.healthy = slots.healthy.saturating_add(absent.slots);
         }
+        let is_known = assignments.is_some() || inventory.gpus.iter().all(|gpu| gpu.healthy);
+        Self { slots, amounts: (is_known && gpus > 0).then_some(amounts) }
     }
 }
 

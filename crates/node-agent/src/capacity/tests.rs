@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::gpus::fake;
+use crate::pods::assign::assign;
+use crate::pods::{PodView, Pods};
 use sluice_placement::inventory::Gpu;
 
 /// GPUs of 10 GiB with two device slots each.
@@ -50,6 +52,44 @@ fn unhealthy_gpu_without_pods_offers_nothing() {
 fn unhealthy_gpu_offers_no_more_slots_than_it_has() {
     let capacity = NodeCapacity::of(&node(&[true, false]), Some(&requested(1, 9, 1000)));
     assert_eq!(capacity.slots, DeviceSlots { total: 4, healthy: 4 });
+}
+
+/// A pod with a request for this quota of these GPUs, by their indexes.
+fn pod(uid: &str, quota: &str, gpus: &[u32]) -> PodView {
+    let uuids: Vec<String> = gpus.iter().map(|index| fake::gpu(*index).uuid).collect();
+    let annotations = [("quota", quota.to_owned()), ("assigned-gpu", uuids.join(","))];
+    PodView {
+        uid: uid.to_owned(),
+        annotations: annotations.map(|(key, value)| (format!("sluice.dev/{key}"), value)).into(),
+        ..PodView::default()
+    }
+}
+
+fn capacity_beside(inventory: &NodeInventory, pods: impl IntoIterator<Item = PodView>) -> NodeCapacity {
+    let pods: Pods = pods.into_iter().map(|pod| (pod.uid.clone(), Arc::new(pod))).collect();
+    NodeCapacity::of(inventory, Some(&assign(&pods, inventory, &Assignments::default())))
+}
+
+#[test]
+fn pod_of_an_absent_gpu_takes_nothing_from_the_healthy_one() {
+    let capacity = capacity_beside(&node(&[true]), [pod("a", "1", &[1])]);
+    assert_eq!(capacity.slots, DeviceSlots { total: 3, healthy: 3 });
+    assert_eq!(capacity.amounts, Some(Countable { slots: 3, milli: 2000, memory_mib: 10_240 }));
+}
+
+#[test]
+fn pod_of_an_absent_and_an_unhealthy_gpu_takes_nothing_from_the_healthy_one() {
+    let capacity = capacity_beside(&node(&[true, false]), [pod("a", "2", &[1, 2])]);
+    // The healthy GPU, and what the pod requests of its two.
+    assert_eq!(capacity.amounts.unwrap().milli, 1000 + 2000);
+    assert_eq!(capacity.slots, DeviceSlots { total: 5, healthy: 4 });
+}
+
+#[test]
+fn refused_pod_of_an_unhealthy_gpu_takes_nothing_from_the_healthy_one() {
+    let pods = [pod("a", "0.6", &[1]), pod("b", "0.6", &[1])];
+    let capacity = capacity_beside(&node(&[true, false]), pods);
+    assert_eq!(capacity.amounts.unwrap().milli, 1000 + 1200);
 }
 
 #[test]

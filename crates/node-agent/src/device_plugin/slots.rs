@@ -25,10 +25,10 @@ const ON_MANAGER_LOSS: &str = "SLUICE_ON_MANAGER_LOSS";
 /// Slots are added and removed only at the end, so the slot of a running container keeps its name when GPUs change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceSlots {
-    /// Slots of all GPUs.
+    /// Slots of all GPUs, and those that pods of absent GPUs hold.
     pub total: u64,
-    /// Slots of the healthy GPUs, and those that pods of unhealthy GPUs hold: kubelet and the scheduler subtract the slots of
-    /// all pods of the node from this number.
+    /// Slots of the healthy GPUs, and those that pods of unhealthy and of absent GPUs hold: kubelet and the scheduler subtract
+    /// the slots of all pods of the node from this number.
     pub healthy: u64,
 }
 

@@ -25,7 +25,8 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
-    /// What the pods of each GPU request of it, by its UUID.
+    /// What the pods that are assigned to each GPU request of it, by its UUID. Refused pods and GPUs that are not on this node are
+    /// included: the cluster's scheduler subtracts the requests of every bound pod from the node.
     pub requested: BTreeMap<String, Countable>,
     /// Why a pod got nothing, by its uid.
     pub refused: BTreeMap<String, Refusal>,
@@ -108,18 +109,21 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
     for pod in order {
         let refusal = match read_request(pod) {
             Ok(None) => continue,
-            Ok(Some((request, gpus))) => match reserve(pod, &request, &gpus, &mut remaining) {
-                Ok(clients) => {
-                    for (gpu, client) in gpus.iter().zip(clients) {
-                        result.sets.entry(gpu.clone()).or_default().push(client);
-                        *result.requested.entry(gpu.clone()).or_default() +=
-                            request.demand.countable_per_gpu();
-                    }
-                    result.gpus.insert(pod.uid.clone(), gpus);
-                    continue;
+            Ok(Some((request, gpus))) => {
+                for gpu in &gpus {
+                    *result.requested.entry(gpu.clone()).or_default() += request.demand.countable_per_gpu();
                 }
-                Err(refusal) => refusal,
-            },
+                match reserve(pod, &request, &gpus, &mut remaining) {
+                    Ok(clients) => {
+                        for (gpu, client) in gpus.iter().zip(clients) {
+                            result.sets.entry(gpu.clone()).or_default().push(client);
+                        }
+                        result.gpus.insert(pod.uid.clone(), gpus);
+                        continue;
+                    }
+                    Err(refusal) => refusal,
+                }
+            }
             Err(refusal) => refusal,
         };
         result.refused.insert(pod.uid.clone(), refusal);
