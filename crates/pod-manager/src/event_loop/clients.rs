@@ -189,6 +189,10 @@ impl EventLoop {
             let client = clients.name(client);
             info!(client, peer = %process.label, bytes, dropped, "process {how}, its memory is released");
         }
+        if process.unhooked {
+            // Its groups are released by controls, whether it has ended or not. Its pidfd would report its end again.
+            process.pidfd.take().inspect(|pidfd| self.shared.io.poller.remove(pidfd));
+        }
         let has_groups = self.channel_groups.has_groups(id);
         self.shared.processes.wait_for_end(id, process, has_groups, &self.shared.io);
         self.forget_client_if_removed(client);

@@ -2,8 +2,11 @@
 
 use super::harness::{Harness, failure};
 use crate::support::agent::uid;
+use crate::support::driver::Call;
+use crate::support::group_processes::quiet;
 use crate::support::until;
 use sluice_comm::page::UNLIMITED;
+use sluice_pod_manager::unhooked::scanning::ObstacleKind;
 
 /// While the controls of the parent fail, nothing shows that the groups are the parent's: it may have announced what it does not have.
 #[test]
@@ -43,4 +46,28 @@ fn child_loses_the_groups_of_its_parent_when_the_parents_controls_work_again() {
             assert_eq!(node.violations(1, kind), 0.0, "{kind} after {failing_ms} ms");
         }
     }
+}
+
+/// The file stays open in the other process, so its groups exist and run on after the end of the process recorded as owner.
+#[test]
+fn groups_of_an_ended_process_are_enabled_for_another_one_that_has_its_file_and_cannot_be_inspected() {
+    let node = Harness::new();
+    let (_other, _its) = node.hooked(2, 2);
+    let raw = node.discovery.add_process(500, &uid(1), &[1, 11]);
+    node.discovery.add_uncontrollable(501, &uid(1), ObstacleKind::NotPermitted);
+    node.scan_until_scheduled();
+    let both = || [1, 11].map(|group| node.group(group));
+    until("both groups are disabled", || {
+        node.pass(10);
+        both().iter().all(|(enabled, _)| !enabled)
+    });
+    // The driver takes some time over the first control, as a real one does.
+    node.world.driver.hold();
+    node.discovery.end_process(500);
+    assert_eq!(node.world.driver.next(), Call::Start(1));
+    node.world.settle();
+    node.world.driver.let_all_go();
+    quiet(&node.world);
+    assert_eq!(both(), [(true, 2048); 2]);
+    raw.closes();
 }
