@@ -78,7 +78,9 @@ impl EventLoop {
         let becomes_critical = class.is_latency_critical();
         let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.shared.grants.ledger);
         scheduler.set_class(client, class, ledger, now);
-        let scheduled = |process: &Process| process.is_attached() || process.unhooked;
+        // Peers of the old protocol have no pages. Their grants end by timer, whatever the class.
+        let scheduled =
+            |process: &Process| process.is_attached() && process.pages.is_some() || process.unhooked;
         for id in self.ids_of(client, scheduled) {
             let (scheduler, ledger) = (&mut self.channel_groups.scheduler, &mut self.shared.grants.ledger);
             if becomes_critical && !scheduler.is_observed(id) {

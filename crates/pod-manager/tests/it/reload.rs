@@ -2,11 +2,12 @@
 
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::driver::{Call, Descriptor, context};
+use crate::support::gemini::Gemini;
 use crate::support::group_processes::{quiet, works};
 use crate::support::hook::{Hook, Line};
 use crate::support::peers::FakeProcess;
 use crate::support::{CLIENTS, GIB, MS, World, logs, until};
-use sluice_comm::{AttachStatus, Channel};
+use sluice_comm::{AttachStatus, Channel, RequestBody};
 use sluice_pod_manager::ClientSource;
 use sluice_proto::control::{Class, Client};
 use std::fs;
@@ -236,4 +237,21 @@ fn process_that_becomes_best_effort_reads_it_on_its_page() {
     world.settle();
     assert!(!a.page().latency_critical());
     assert_eq!(a.page().contenders(), 0, "nor is anything said of others");
+}
+
+/// Such a peer cannot return a grant.
+#[test]
+fn grant_of_a_gemini_peer_ends_by_its_deadline_after_two_changes_of_class() {
+    let world = World::with(CLIENTS, |config| config.tcp = Some(([127, 0, 0, 1], 0).into()));
+    let mut a = Gemini::connect(world.handle().tcp().unwrap(), "be-a");
+    let mut b = world.process("be-b");
+    a.ask(RequestBody::MemLimit);
+    with_class(&world, "latency-critical", 3);
+    with_class(&world, "best-effort", 4);
+    a.want(0.0, 0.0);
+    assert_eq!(a.granted(), 50.0);
+    b.want();
+    world.settle();
+    world.advance(50 * MS);
+    assert_eq!(b.token.answers(), 1);
 }
