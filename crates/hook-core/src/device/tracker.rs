@@ -338,9 +338,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 state.overuse_ms = 0.0;
                 self.set_bypass(None);
                 state.phase = Phase::Closed;
-                // The new page contains no activity yet.
-                self.reported_active.store(false, Relaxed);
-                self.report_activity(&state, self.clock.now_ns());
+                // A new page contains no activity. The manager may also have kept the page, with the activity of before the loss.
+                let is_active = state.is_active();
+                if self.reported_active.swap(is_active, Relaxed) || is_active {
+                    self.link.set_activity(is_active, self.clock.now_ns());
+                }
                 self.link.report_slices(state.host_bound.report());
                 if self.link.deadline_ns() == u64::MAX {
                     self.open_grant(&mut state, f64::INFINITY);

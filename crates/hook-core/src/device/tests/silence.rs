@@ -146,3 +146,22 @@ fn process_whose_lost_grant_is_still_drained_counts_as_active() {
     });
     assert_eq!(reported(&device).last(), Some(&false), "the work has run");
 }
+
+/// The manager keeps the page of a process that connects again. Otherwise it would take the process for busy until its next work.
+#[test]
+fn process_that_became_idle_during_a_silence_reports_it_when_it_connects_again() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
+    device.link.unlimited.store(true, SeqCst);
+    device.track();
+    launch(&device, &thread, 100);
+    device.link.silent.store(true, SeqCst);
+    device.wake_tracker();
+    device.track();
+    lock(&device.driver.busy).clear();
+    device.link.silent.store(false, SeqCst);
+    fixture.clock.advance(1_000 * MS);
+    device.track();
+    assert_eq!(device.link.connects.load(SeqCst), 2);
+    assert_eq!(lock(&device.link.activity).last().map(|(busy, _)| *busy), Some(false));
+}
