@@ -82,7 +82,7 @@ typedef struct sluice_preemption_config {
     int task_timeout_us;  /* idle is called once after this time without progress or submission; negative: never; default -1 */
     int level;            /* the highest level of sluice_preempt, an enum sluice_level; default SLUICE_LEVEL_HOST */
     unsigned bound_us;    /* maximum of the estimated GPU time of submitted work; default 1000 */
-    unsigned outage_ms;   /* a preempted stream is restored after this time; 0: never; default 0 */
+    unsigned outage_ms;   /* a stream that the program preempts is restored after this time; 0: never; default 0 */
     /* Called on a thread of Sluice, so it must return soon; may be NULL. It may call all functions declared here. */
     void (*idle)(struct CUstream_st *stream, void *argument);
     void *idle_argument;  /* the second argument of idle */

@@ -32,7 +32,7 @@ pub struct Config {
     pub host_commands: usize,
     /// Most bytes that commands in the host queue own; beyond it a submitter waits.
     pub host_bytes: usize,
-    /// Longest time that the queue stays preempted; `None` for no limit.
+    /// Longest time that the queue stays preempted by requests without a lease; `None` for no limit.
     pub outage_ns: Option<u64>,
 }
 

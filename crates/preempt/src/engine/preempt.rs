@@ -29,11 +29,10 @@ impl Default for Request {
 /// How long a wait spins before it sleeps.
 const SPIN_NS: u64 = 20_000;
 
-/// When a preemption ends that is not renewed: with its lease, or when the stream has been stopped for too long.
+/// When a preemption ends that is not renewed: with its lease, or, without one, when the stream has been stopped for too long.
 fn end_of_preemption(config: &Config, since_ns: u64, request: Request, now: u64) -> Option<u64> {
-    let lease = request.lease_ns.map(|lease| now.saturating_add(lease));
-    let outage = config.outage_ns.map(|outage| since_ns.saturating_add(outage));
-    lease.into_iter().chain(outage).min()
+    let outage = || config.outage_ns.map(|outage| since_ns.saturating_add(outage));
+    request.lease_ns.map(|lease| now.saturating_add(lease)).or_else(outage)
 }
 
 impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
@@ -102,6 +101,11 @@ impl<D: Driver, C: Clock, O: Observer> Engine<D, C, O> {
             queue_state.state = next;
             queue_state.epoch += 1;
             queue_state.released_below = 0;
+            queue_state.preemption.since_ns = now;
+        }
+        let has_lease = request.lease_ns.is_some();
+        if std::mem::replace(&mut queue_state.preemption.has_lease, has_lease) && !has_lease {
+            // The time with a lease is the manager's, and does not count.
             queue_state.preemption.since_ns = now;
         }
         queue_state.preemption.until_ns =

@@ -58,8 +58,10 @@ pub(crate) struct Entry {
 /// A preemption: its end, and what is in force.
 #[derive(Debug, Default)]
 pub(crate) struct Preemption {
-    /// When it began.
+    /// When it began, or when it became one without a lease.
     pub(crate) since_ns: u64,
+    /// The last request had a lease.
+    pub(crate) has_lease: bool,
     /// When it ends without a `restore`.
     pub(crate) until_ns: Option<u64>,
     /// The level in force.

@@ -69,6 +69,25 @@ fn outage_limit_counts_from_the_first_preempt_call() {
 }
 
 #[test]
+fn outage_limit_does_not_end_a_preemption_with_a_lease() {
+    let rig = TestRig::new();
+    let queue = rig.stream(1, NON_BLOCKING);
+    rig.engine.enable(&queue, Config { outage_ns: Some(50 * MS), ..config(PreemptionLevel::Host) }).unwrap();
+    rig.preempt(&queue, ASYNC).unwrap();
+    for _ in 0..10 {
+        rig.preempt(&queue, Request { lease_ns: Some(100 * MS), ..ASYNC }).unwrap();
+        live(&rig, 20 * MS);
+        assert!(rig.engine.state(&queue).unwrap().is_under_preemption());
+    }
+    // The program's preemption remains, for as long as one may last.
+    rig.preempt(&queue, ASYNC).unwrap();
+    live(&rig, 45 * MS);
+    assert!(rig.engine.state(&queue).unwrap().is_under_preemption());
+    live(&rig, 6 * MS);
+    assert_eq!(rig.engine.state(&queue), Some(StreamState::Running));
+}
+
+#[test]
 fn idle_stream_is_reported_once_and_again_after_it_has_worked() {
     let rig = TestRig::new();
     let queue = rig.stream(1, NON_BLOCKING);
