@@ -63,8 +63,8 @@ impl<'a> PodContainer<'a> {
 /// app container that istio and kubectl take for the main one; the first.
 ///
 /// # Errors
-/// Names that are no containers, containers that request a resource of Sluice and were not chosen, and more than one that runs
-/// as long as the pod.
+/// Names that are no containers, containers that request a resource of Sluice and were not chosen, more than one that runs as
+/// long as the pod, and an init container that ends and follows a chosen sidecar.
 pub(super) fn choose(
     pod: &Pod,
     containers: &[PodContainer<'_>],
@@ -107,15 +107,27 @@ fn mistakes(
         let allowed = format!("container {name} names the resource {resource} as well: name it too");
         mistakes.push(Mistake::new(keys::CONTAINER, names.join(","), allowed));
     }
-    let long: Vec<&str> = containers
-        .iter()
-        .filter(|container| container.is_long_running() && names.contains(&container.spec.name))
+    let chosen = containers.iter().filter(|container| names.contains(&container.spec.name));
+    let long: Vec<&str> = chosen
+        .clone()
+        .filter(|container| container.is_long_running())
         .map(|container| container.spec.name.as_str())
         .collect();
     if long.len() > 1 {
         let allowed =
             "at most one container that runs as long as the pod (beside it, init containers that end)";
         mistakes.push(Mistake::new(keys::CONTAINER, long.join(","), allowed));
+    }
+    // The app containers are last in the order, so only a sidecar can be followed by a container that ends.
+    let mut from_sidecar = chosen.skip_while(|container| !container.is_long_running());
+    let sidecar = from_sidecar.next().map(|container| container.spec.name.as_str()).unwrap_or_default();
+    for later in from_sidecar.filter(|container| !container.is_long_running()) {
+        let later = later.spec.name.as_str();
+        let allowed = format!(
+            "init container {later} starts while {sidecar} runs, and Kubernetes adds up what both request: put {later} before \
+             {sidecar} in spec.initContainers, or give the GPU to only one"
+        );
+        mistakes.push(Mistake::new(keys::CONTAINER, format!("{sidecar},{later}"), allowed));
     }
     mistakes
 }

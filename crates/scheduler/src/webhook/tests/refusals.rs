@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{pod, refused, single};
+use super::{pod, refused, single, warnings};
 
 const QUOTA: &[(&str, &str)] = &[("quota", "0.3")];
 
@@ -69,6 +69,22 @@ fn named_containers_must_exist_and_at_most_one_is_long_running() {
     assert!(
         refused(&pod(&[("quota", "0.3"), ("container", "s,a")], &sidecar)).contains("\"s,a\" is not allowed")
     );
+}
+
+#[test]
+fn init_container_that_would_double_the_amounts_of_a_sidecar_is_refused() {
+    let side = json!({"name": "side", "image": "x", "restartPolicy": "Always"});
+    let prepare = json!({"name": "prepare", "image": "x"});
+    let of = |init: [&Value; 2]| {
+        let spec = json!({"containers": [{"name": "main", "image": "x"}], "initContainers": init});
+        pod(&[("quota", "0.6"), ("container", "side,prepare")], &spec)
+    };
+    assert_eq!(
+        refused(&of([&side, &prepare])),
+        "sluice.dev/container: \"side,prepare\" is not allowed: init container prepare starts while side runs, and Kubernetes \
+         adds up what both request: put prepare before side in spec.initContainers, or give the GPU to only one"
+    );
+    assert!(warnings(&of([&prepare, &side])).is_empty());
 }
 
 #[test]
