@@ -1,5 +1,6 @@
 //! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself within
-//! 30 seconds. The manager stops the process that is the reason.
+//! 30 seconds. The manager stops the process that is the reason. A pod that has ended is not evicted: the API server would delete it,
+//! and its logs and result would be lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::events::{EventQueue, Reason, about_pod};
-use crate::pods::{PodView, PodsWatch};
+use crate::pods::{PodView, Pods, PodsWatch};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -53,7 +54,7 @@ pub async fn serve(
     }
 }
 
-/// Asks until the pod is evicted or gone, then waits until it is gone. Returns its uid.
+/// Asks until the pod is evicted, has ended or is gone, then waits until it is gone. Returns its uid.
 async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: EventQueue) -> String {
     let Eviction { pod, reason } = eviction;
     let grace_seconds = pod.grace_seconds.map_or(LONGEST_GRACE_SECONDS, |own| own.min(LONGEST_GRACE_SECONDS));
@@ -67,7 +68,8 @@ async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: 
     });
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut was_refused = false;
-    while pods.borrow().as_ref().is_some_and(|pods| pods.contains_key(&pod.uid)) {
+    let is_running = |pods: &Pods| pods.get(&pod.uid).is_some_and(|known| !known.has_ended);
+    while pods.borrow().as_deref().is_some_and(is_running) {
         let answer: Result<Value, Error> =
             api.create_subresource("eviction", &pod.name, &PostParams::default(), &body).await;
         match answer {
@@ -89,9 +91,8 @@ async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: 
         }
     }
     // An error means that the agent ends.
-    let is_gone = |pods: &Option<_>| {
-        pods.as_ref().is_some_and(|pods: &Arc<crate::pods::Pods>| !pods.contains_key(&pod.uid))
-    };
+    let is_gone =
+        |pods: &Option<_>| pods.as_ref().is_some_and(|pods: &Arc<Pods>| !pods.contains_key(&pod.uid));
     let _ = pods.wait_for(is_gone).await;
     pod.uid.clone()
 }

@@ -1,5 +1,7 @@
 //! What the agent publishes: metrics, state page, node metadata, events on unhealthy GPUs.
 
+use std::time::Duration;
+
 use serde_json::json;
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::Violation;
@@ -294,6 +296,31 @@ async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allow
     let mut seen = node.api.seen();
     let last = soon("the third request", seen.wait_for(|seen| seen.evictions.len() == 3)).await.unwrap();
     assert_eq!(last.evictions[2].1["deleteOptions"]["gracePeriodSeconds"], json!(5), "its own is shorter");
+    agent.end().await;
+}
+
+/// The Eviction API would delete the pod, and with it its logs and its result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pod_that_succeeds_after_a_refused_eviction_is_not_evicted() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    let mut received = node.managers[0].received();
+    let mut train = super::node::pod("train", &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
+    node.api.put(Kind::Pods, train.clone());
+    last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
+    node.api.refuse_evictions(u32::MAX);
+    let (kind, note) = ("stopped_group_ran".to_owned(), "it ran".to_owned());
+    let violation = Violation { pod_uid: "uid-train".into(), kind, pid: 41, note, evict: true };
+    node.managers[0].find_violation(violation);
+    let mut seen = node.api.seen();
+    soon("the first request", seen.wait_for(|seen| !seen.evictions.is_empty())).await.unwrap();
+    train["status"]["phase"] = json!("Succeeded");
+    node.api.put(Kind::Pods, train);
+    last_set(&mut received, "no client", |set| set.clients.is_empty()).await;
+    // The second request would follow 1 s after the first refusal.
+    let asked_before_end = seen.borrow().evictions.len();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(seen.borrow().evictions.len(), asked_before_end);
     agent.end().await;
 }
 
