@@ -32,7 +32,7 @@ const LAG: Duration = Duration::from_millis(25);
 const MAX_SCORE: i64 = 10;
 
 impl Extender {
-    pub(crate) async fn filter(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
+    pub(crate) async fn filter(self: &Arc<Self>, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         match self.leadership.wait_until_active(self.policy.activation_timeout).await {
             LeadershipState::Active => self.decide(args).await,
             LeadershipState::Syncing => (
@@ -46,7 +46,7 @@ impl Extender {
         }
     }
 
-    async fn decide(&self, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
+    async fn decide(self: &Arc<Self>, args: &ExtenderArgs<'_>) -> (ExtenderFilterResult, Outcome) {
         let Some(names) = &args.node_names else {
             return (failure("the extender's configuration lacks `nodeCacheCapable: true`"), Outcome::Error);
         };

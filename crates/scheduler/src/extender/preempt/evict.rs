@@ -4,6 +4,9 @@
 //! So the extender does what kube-scheduler does: it nominates the node, then marks and deletes the victims. From then on
 //! kube-scheduler counts the pod on the node, waits for the victims, and evicts no others.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
@@ -15,11 +18,32 @@ use super::super::metrics::Outcome;
 use super::super::objects::Pod;
 use super::search::Search;
 
+/// Delay before an eviction that has failed is repeated. It doubles up to the maximum.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(5);
+
+/// A pod that needs the evictions, and the node of its victims.
+struct Preemptor {
+    pod: Pod,
+    demand: Demand,
+    node: String,
+}
+
 /// A pod to evict.
 struct Victim {
     namespace: String,
     name: String,
     uid: String,
+}
+
+/// Result of one attempt to evict a pod.
+enum Eviction {
+    /// The pod ends.
+    Done,
+    /// The pod has ended already.
+    Gone,
+    /// The pod may still run.
+    Failed(kube::Error),
 }
 
 impl Extender {
@@ -28,7 +52,7 @@ impl Extender {
     ///
     /// The first refusal in a row evicts none: in the same cycle kube-scheduler may evict pods on other nodes.
     pub(crate) fn evict_for_refused<'n>(
-        &self,
+        self: &Arc<Self>,
         pod: &Pod,
         demand: &Demand,
         nodes: impl Iterator<Item = &'n str>,
@@ -51,25 +75,50 @@ impl Extender {
         state.index.propose_nominations(uid, demand, vec![best], deadline);
         drop(state);
         self.metrics.record_preemption(Outcome::Evicted);
-        let (client, events, pod) = (self.client.clone(), self.events.clone(), pod.clone());
-        tokio::spawn(async move {
-            if let Err(error) = nominate(&client, &pod, &node).await {
-                tracing::info!(%error, pod = pod.title(), node, "evicted no pod: cannot nominate the node");
-                return;
-            }
-            for victim in victims {
-                match evict(&client, &victim, &pod).await {
-                    Ok(()) => events.add(PodEvent {
-                        namespace: victim.namespace,
-                        name: victim.name,
-                        reason: "Preempted",
-                        text: format!("Preempted by pod {} on node {node}", pod.uid().unwrap_or_default()),
-                        uid: victim.uid,
-                    }),
-                    Err(error) => tracing::warn!(%error, victim = victim.name, "cannot evict a pod"),
+        let preemptor = Preemptor { pod: pod.clone(), demand: demand.clone(), node };
+        tokio::spawn(Arc::clone(self).evict_all(preemptor, victims));
+    }
+
+    /// Evicts the victims one after the other. Each eviction is repeated until the victim ends: the end of some of them alone
+    /// makes no room.
+    async fn evict_all(self: Arc<Self>, preemptor: Preemptor, victims: Vec<Victim>) {
+        let Preemptor { pod, node, .. } = &preemptor;
+        if let Err(error) = nominate(&self.client, pod, node).await {
+            tracing::info!(%error, pod = pod.title(), node, "evicted no pod: cannot nominate the node");
+            return;
+        }
+        for victim in victims {
+            let mut delay = FIRST_DELAY;
+            while self.needs_victims(&preemptor) {
+                match evict(&self.client, &victim, pod).await {
+                    Eviction::Done => {
+                        self.events.add(PodEvent {
+                            namespace: victim.namespace,
+                            name: victim.name,
+                            reason: "Preempted",
+                            text: format!(
+                                "Preempted by pod {} on node {node}",
+                                pod.uid().unwrap_or_default()
+                            ),
+                            uid: victim.uid,
+                        });
+                        break;
+                    }
+                    Eviction::Gone => break,
+                    Eviction::Failed(error) => {
+                        tracing::warn!(%error, victim = victim.name, "cannot evict a pod yet");
+                    }
                 }
+                tokio::time::sleep(delay).await;
+                delay = MAX_DELAY.min(delay * 2);
             }
-        });
+        }
+    }
+
+    /// Whether the pod still has a nomination or a proposal on the node, with victims that are still bound.
+    fn needs_victims(&self, Preemptor { pod, demand, node }: &Preemptor) -> bool {
+        let uid = pod.uid().unwrap_or_default();
+        self.state().index.awaits_victims(uid, node, demand, |_| false)
     }
 }
 
@@ -92,8 +141,20 @@ async fn nominate(client: &kube::Client, pod: &Pod, node: &str) -> kube::Result<
     pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop)
 }
 
+async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> Eviction {
+    match mark_and_delete(client, victim, preemptor).await {
+        Ok(()) => Eviction::Done,
+        Err(kube::Error::Api(status)) if status.code == 404 => Eviction::Gone,
+        // Another pod has the name. A conflict of versions has the same code, and another text.
+        Err(kube::Error::Api(status)) if status.code == 409 && status.message.contains("UID") => {
+            Eviction::Gone
+        }
+        Err(error) => Eviction::Failed(error),
+    }
+}
+
 /// The condition tells kube-scheduler and controllers why the pod ends, as after kube-scheduler's own evictions.
-async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> kube::Result<()> {
+async fn mark_and_delete(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &victim.namespace);
     let condition = json!({
         "type": "DisruptionTarget",

@@ -123,6 +123,16 @@ impl Cluster {
         assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "never: {what}");
     }
 
+    /// Waits until this is true, which the extender does not report.
+    pub(super) async fn poll(&self, what: &str, is_true: impl Fn(&Extender) -> bool) {
+        let wait = async {
+            while !is_true(&self.extender) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "never: {what}");
+    }
+
     pub(super) async fn post(&self, verb: &str, body: &Value) -> (StatusCode, Value) {
         ask(&self.extender, verb, body).await
     }

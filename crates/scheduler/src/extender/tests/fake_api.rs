@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// What goes wrong with a bind.
+/// What goes wrong with a bind or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing.
@@ -36,6 +36,8 @@ pub(super) struct Api {
     pub(super) silent: AtomicBool,
     /// Decides what goes wrong with each bind.
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
+    /// Decides which deletions of pods are refused. Other faults have no effect.
+    pub(super) delete_fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
 }
 
 #[derive(Default)]
@@ -68,6 +70,7 @@ impl Api {
             version: watch::Sender::new(0),
             silent: AtomicBool::new(false),
             fault: Mutex::new(Box::new(|| Fault::None)),
+            delete_fault: Mutex::new(Box::new(|| Fault::None)),
         })
     }
 
@@ -218,6 +221,9 @@ async fn delete_pod(
     Path((namespace, name)): Path<(String, String)>,
     parameters: Bytes,
 ) -> Response {
+    if let Fault::Refuse(code) = (api.delete_fault.lock().unwrap())() {
+        return status(code, "made up by the test");
+    }
     let key = format!("{namespace}/{name}");
     let parameters: Value = serde_json::from_slice(&parameters).unwrap();
     match api.get(PODS, &key) {

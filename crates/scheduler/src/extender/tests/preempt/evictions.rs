@@ -1,11 +1,12 @@
 //! Evictions by the extender, where the sums of the nodes have room and no GPU has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::super::cluster::{Cluster, SOON, names, node, uuid};
-use super::super::fake_api::{Api, NODES, PODS};
+use super::super::fake_api::{Api, Fault, NODES, PODS};
 use super::{Bound, URGENT, bound, cluster, urgent, victims};
 
 /// Two GPUs with 0.4 free on each, and a pod that asks for 0.5.
@@ -110,4 +111,46 @@ async fn pods_stay_that_the_class_of_the_refused_pod_must_not_evict() {
     assert_eq!(evicted(&api, &cluster, 1).await, ["lower"]);
     assert_eq!(api.get(PODS, "default/other").unwrap()["status"]["nominatedNodeName"], "a");
     assert!(api.get(PODS, "default/urgent").unwrap()["status"]["nominatedNodeName"].is_null());
+}
+
+#[tokio::test]
+async fn eviction_that_the_api_server_refuses_for_the_moment_is_repeated() {
+    for code in [429, 503] {
+        let (api, cluster) =
+            cluster(1, &[bound("one", 0, "0.5", 0, 1), bound("other", 0, "0.5", 0, 2)]).await;
+        let wants = urgent("1");
+        api.put(PODS, wants.clone());
+        let mut deletions = 0;
+        *api.delete_fault.lock().unwrap() = Box::new(move || {
+            deletions += 1;
+            if deletions == 2 { Fault::Refuse(code) } else { Fault::None }
+        });
+        for _ in 0..2 {
+            cluster.filter(&wants, &["a"]).await;
+        }
+        let mut gone = evicted(&api, &cluster, 2).await;
+        gone.sort();
+        assert_eq!(gone, ["one", "other"]);
+        cluster.until("both have ended", |extender| extender.state().index.counts() == (0, 0)).await;
+        assert_eq!(names(&cluster.filter(&wants, &["a"]).await), ["a"]);
+    }
+}
+
+#[tokio::test]
+async fn pod_that_has_the_name_of_a_victim_which_has_ended_stays() {
+    for (ended, remaining) in [("one", "other"), ("other", "one")] {
+        let (api, cluster) =
+            cluster(1, &[bound("one", 0, "0.5", 0, 1), bound("other", 0, "0.5", 0, 2)]).await;
+        let wants = urgent("1");
+        api.put(PODS, wants.clone());
+        cluster.filter(&wants, &["a"]).await;
+        api.hold_watches(PODS);
+        let mut again = api.get(PODS, &format!("default/{ended}")).unwrap();
+        again["metadata"]["uid"] = json!("another-uid");
+        api.put(PODS, again);
+        cluster.filter(&wants, &["a"]).await;
+        cluster.poll("the other victim is evicted", |_| !api.evicted().is_empty()).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(evicted(&api, &cluster, 1).await, [remaining]);
+    }
 }
