@@ -11,9 +11,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use sluice_placement::{Demand, ProposedNode};
+use tokio::time::timeout;
 
 use super::super::events::PodEvent;
 use super::super::extender::{Extender, PlacementState};
+use super::super::leadership::LeadershipState;
 use super::super::metrics::Outcome;
 use super::super::objects::Pod;
 use super::search::Search;
@@ -43,7 +45,16 @@ enum Eviction {
     /// The pod has ended already.
     Gone,
     /// The pod may still run.
-    Failed(kube::Error),
+    Failed(String),
+}
+
+/// What to do about a victim now.
+enum NextStep {
+    Evict,
+    /// It may become necessary: this replica reads the cluster, or the pod has room elsewhere and is not bound yet.
+    Wait,
+    /// The pod does not need the room any more, or this replica does not lead any more.
+    Stop,
 }
 
 impl Extender {
@@ -83,31 +94,23 @@ impl Extender {
     /// makes no room.
     async fn evict_all(self: Arc<Self>, preemptor: Preemptor, victims: Vec<Victim>) {
         let Preemptor { pod, node, .. } = &preemptor;
-        if let Err(error) = nominate(&self.client, pod, node).await {
-            tracing::info!(%error, pod = pod.title(), node, "evicted no pod: cannot nominate the node");
+        if let Err(why) = self.nominate(pod, node).await {
+            tracing::info!(why, pod = pod.title(), node, "evicted no pod: did not nominate the node");
             return;
         }
         for victim in victims {
             let mut delay = FIRST_DELAY;
-            while self.needs_victims(&preemptor) {
-                match evict(&self.client, &victim, pod).await {
-                    Eviction::Done => {
-                        self.events.add(PodEvent {
-                            namespace: victim.namespace,
-                            name: victim.name,
-                            reason: "Preempted",
-                            text: format!(
-                                "Preempted by pod {} on node {node}",
-                                pod.uid().unwrap_or_default()
-                            ),
-                            uid: victim.uid,
-                        });
-                        break;
-                    }
-                    Eviction::Gone => break,
-                    Eviction::Failed(error) => {
-                        tracing::warn!(%error, victim = victim.name, "cannot evict a pod yet");
-                    }
+            loop {
+                match self.next_step(&preemptor) {
+                    NextStep::Evict => match self.evict(&victim, pod).await {
+                        Eviction::Done => break self.events.add(preempted(victim, &preemptor)),
+                        Eviction::Gone => break,
+                        Eviction::Failed(why) => {
+                            tracing::warn!(why, victim = victim.name, "cannot evict a pod yet");
+                        }
+                    },
+                    NextStep::Wait => {}
+                    NextStep::Stop => return,
                 }
                 tokio::time::sleep(delay).await;
                 delay = MAX_DELAY.min(delay * 2);
@@ -115,10 +118,62 @@ impl Extender {
         }
     }
 
-    /// Whether the pod still has a nomination or a proposal on the node, with victims that are still bound.
-    fn needs_victims(&self, Preemptor { pod, demand, node }: &Preemptor) -> bool {
+    /// Evictions are necessary while the pod has a nomination or a proposal on the node, with victims that are still bound.
+    fn next_step(&self, Preemptor { pod, demand, node }: &Preemptor) -> NextStep {
         let uid = pod.uid().unwrap_or_default();
-        self.state().index.awaits_victims(uid, node, demand, |_| false)
+        let state = self.state();
+        let needs_victims = state.index.awaits_victims(uid, node, demand, |_| false);
+        match self.leadership.state() {
+            LeadershipState::Standby => NextStep::Stop,
+            _ if !needs_victims => NextStep::Stop,
+            LeadershipState::Active if state.index.reservations(uid).is_empty() => NextStep::Evict,
+            LeadershipState::Active | LeadershipState::Syncing => NextStep::Wait,
+        }
+    }
+
+    /// Fails if another pod has the name, or if the pod is gone, bound or being deleted.
+    async fn nominate(&self, pod: &Pod, node: &str) -> Result<(), String> {
+        let (namespace, name) = pod.path();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let patch =
+            Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": node}}));
+        let parameters = PatchParams::default();
+        match timeout(self.policy.bind_timeout, pods.patch_status(name, &parameters, &patch)).await {
+            // The watch may not show this yet.
+            Ok(Ok(now)) if now.node().is_some() => Err("the pod is bound".to_owned()),
+            Ok(Ok(now)) if now.is_being_deleted() => Err("the pod is being deleted".to_owned()),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(self.no_answer()),
+        }
+    }
+
+    async fn evict(&self, victim: &Victim, preemptor: &Pod) -> Eviction {
+        let request = mark_and_delete(&self.client, victim, preemptor);
+        match timeout(self.policy.bind_timeout, request).await {
+            Ok(Ok(())) => Eviction::Done,
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Eviction::Gone,
+            // Another pod has the name. A conflict of versions has the same code, and another text.
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 && status.message.contains("UID") => {
+                Eviction::Gone
+            }
+            Ok(Err(error)) => Eviction::Failed(error.to_string()),
+            Err(_) => Eviction::Failed(self.no_answer()),
+        }
+    }
+
+    fn no_answer(&self) -> String {
+        format!("the API server did not answer within {:?}", self.policy.bind_timeout)
+    }
+}
+
+fn preempted(victim: Victim, Preemptor { pod, node, .. }: &Preemptor) -> PodEvent {
+    PodEvent {
+        namespace: victim.namespace,
+        name: victim.name,
+        reason: "Preempted",
+        text: format!("Preempted by pod {} on node {node}", pod.uid().unwrap_or_default()),
+        uid: victim.uid,
     }
 }
 
@@ -131,26 +186,6 @@ fn victims(state: &PlacementState, best: &ProposedNode) -> Vec<Victim> {
         Some(Victim { namespace, name, uid: uid.to_string() })
     };
     evicted.filter_map(victim).collect()
-}
-
-/// Fails if another pod has the name, or if the pod is gone.
-async fn nominate(client: &kube::Client, pod: &Pod, node: &str) -> kube::Result<()> {
-    let (namespace, name) = pod.path();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"nominatedNodeName": node}});
-    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop)
-}
-
-async fn evict(client: &kube::Client, victim: &Victim, preemptor: &Pod) -> Eviction {
-    match mark_and_delete(client, victim, preemptor).await {
-        Ok(()) => Eviction::Done,
-        Err(kube::Error::Api(status)) if status.code == 404 => Eviction::Gone,
-        // Another pod has the name. A conflict of versions has the same code, and another text.
-        Err(kube::Error::Api(status)) if status.code == 409 && status.message.contains("UID") => {
-            Eviction::Gone
-        }
-        Err(error) => Eviction::Failed(error),
-    }
 }
 
 /// The condition tells kube-scheduler and controllers why the pod ends, as after kube-scheduler's own evictions.

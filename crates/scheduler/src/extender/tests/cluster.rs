@@ -83,7 +83,11 @@ pub(super) struct Cluster {
 impl Cluster {
     /// An extender that leads from the start.
     pub(super) async fn leading(client: kube::Client) -> Self {
-        let cluster = Self::start(client, policy());
+        Self::leading_with(client, policy()).await
+    }
+
+    pub(super) async fn leading_with(client: kube::Client, policy: Policy) -> Self {
+        let cluster = Self::start(client, policy);
         cluster.extender.leadership.set_leading(true);
         assert_eq!(cluster.extender.leadership.wait_until_active(SOON).await, LeadershipState::Active);
         cluster

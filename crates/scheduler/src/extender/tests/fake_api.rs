@@ -15,6 +15,8 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::gate::Gate;
+
 /// What goes wrong with a bind or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -38,6 +40,8 @@ pub(super) struct Api {
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
     /// Decides which deletions of pods are refused. Other faults have no effect.
     pub(super) delete_fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
+    /// Holds changes of a pod's status before they are carried out.
+    pub(super) patches: Gate,
 }
 
 #[derive(Default)]
@@ -55,6 +59,8 @@ struct Inner {
     events: Vec<Value>,
     /// Pods as they were when a client deleted them.
     evicted: Vec<Value>,
+    /// Requests to change the status of a pod.
+    patches: usize,
 }
 
 pub(super) const PODS: &str = "pods";
@@ -71,6 +77,7 @@ impl Api {
             silent: AtomicBool::new(false),
             fault: Mutex::new(Box::new(|| Fault::None)),
             delete_fault: Mutex::new(Box::new(|| Fault::None)),
+            patches: Gate::new(),
         })
     }
 
@@ -134,6 +141,11 @@ impl Api {
     /// Pods as they were when a client deleted them.
     pub(super) fn evicted(&self) -> Vec<Value> {
         self.inner.lock().unwrap().evicted.clone()
+    }
+
+    /// Requests to change the status of a pod.
+    pub(super) fn patches(&self) -> usize {
+        self.inner.lock().unwrap().patches
     }
 
     pub(super) fn lists(&self) -> usize {
@@ -207,10 +219,10 @@ fn is_selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
 
 async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(String, String)>) -> Response {
     api.answer().await;
-    let mut inner = api.inner.lock().unwrap();
-    inner.gets += 1;
-    match inner.objects.get(PODS).and_then(|pods| pods.get(&format!("{namespace}/{name}"))) {
-        Some(pod) => Json(pod.clone()).into_response(),
+    let pod = api.get(PODS, &format!("{namespace}/{name}"));
+    api.inner.lock().unwrap().gets += 1;
+    match pod {
+        Some(pod) => Json(pod).into_response(),
         None => status(404, "pod not found"),
     }
 }
@@ -245,6 +257,8 @@ async fn patch_status(
     Path((namespace, name)): Path<(String, String)>,
     changes: Bytes,
 ) -> Response {
+    api.inner.lock().unwrap().patches += 1;
+    api.patches.passed().await;
     let Some(mut pod) = api.get(PODS, &format!("{namespace}/{name}")) else {
         return status(404, "pod not found");
     };

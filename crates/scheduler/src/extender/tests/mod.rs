@@ -5,6 +5,7 @@ mod calls;
 mod cluster;
 mod expiry;
 mod fake_api;
+mod gate;
 mod json;
 mod preempt;
 mod recheck;

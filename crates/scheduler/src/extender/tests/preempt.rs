@@ -10,8 +10,9 @@ mod evictions;
 mod nominations;
 mod proposals;
 
-use super::cluster::{Cluster, node, pod, uuid};
+use super::cluster::{Cluster, node, pod, policy, uuid};
 use super::fake_api::{Api, BUDGETS, NODES, PODS};
+use crate::extender::extender::Policy;
 
 /// The priority of pods that evict others.
 const URGENT: i32 = 1000;
@@ -49,12 +50,16 @@ impl Bound {
 
 /// A cluster with a node `a` of this many GPUs and these pods.
 async fn cluster(gpus: u32, pods: &[Bound]) -> (Arc<Api>, Cluster) {
+    cluster_with(policy(), gpus, pods).await
+}
+
+async fn cluster_with(policy: Policy, gpus: u32, pods: &[Bound]) -> (Arc<Api>, Cluster) {
     let api = Api::new();
     api.put(NODES, node("a", gpus));
     for pod in pods {
         api.put(PODS, pod.object());
     }
-    let cluster = Cluster::leading(api.serve().await).await;
+    let cluster = Cluster::leading_with(api.serve().await, policy).await;
     cluster.until("the budgets are listed", |extender| extender.state().budgets.is_some()).await;
     (api, cluster)
 }

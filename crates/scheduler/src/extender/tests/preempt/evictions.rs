@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::cluster::{Cluster, SOON, names, node, uuid};
+use super::super::cluster::{Cluster, SOON, names, node, policy, uuid};
 use super::super::fake_api::{Api, Fault, NODES, PODS};
-use super::{Bound, URGENT, bound, cluster, urgent, victims};
+use super::{Bound, URGENT, bound, cluster, cluster_with, urgent, victims};
+use crate::extender::extender::Policy;
 
 /// Two GPUs with 0.4 free on each, and a pod that asks for 0.5.
 async fn fragmented(pods: [Bound; 2]) -> (Arc<Api>, Cluster, Value) {
@@ -153,4 +154,72 @@ async fn pod_that_has_the_name_of_a_victim_which_has_ended_stays() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(evicted(&api, &cluster, 1).await, [remaining]);
     }
+}
+
+/// A pod for which a victim on node `a` was chosen, and whose nomination the API server has not carried out yet. The extender
+/// waits for an answer as long as the test lasts.
+async fn nominating() -> (Arc<Api>, Cluster, Value) {
+    let patient = Policy { bind_timeout: SOON, ..policy() };
+    let (api, cluster) = cluster_with(patient, 1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+    let wants = urgent("0.5");
+    api.put(PODS, wants.clone());
+    api.patches.close();
+    for _ in 0..2 {
+        cluster.filter(&wants, &["a"]).await;
+    }
+    cluster.poll("the pod is being nominated", |_| api.patches() == 1).await;
+    (api, cluster, wants)
+}
+
+/// Carries out the nomination, and waits until the extender would have evicted the victim.
+async fn carry_out(api: &Api, cluster: &Cluster) {
+    api.patches.open();
+    let nominated = || api.get(PODS, "default/urgent").unwrap()["status"]["nominatedNodeName"] == "a";
+    cluster.poll("the pod is nominated", |_| nominated()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
+#[tokio::test]
+async fn pod_that_was_bound_elsewhere_meanwhile_evicts_none() {
+    let (api, cluster, wants) = nominating().await;
+    api.put(NODES, node("b", 1));
+    cluster.until("the node is seen", |extender| extender.state().index.uses().count() == 2).await;
+    assert_eq!(names(&cluster.filter(&wants, &["b"]).await), ["b"]);
+    assert_eq!(cluster.bind(&wants, "b").await, "");
+    carry_out(&api, &cluster).await;
+    assert!(api.evicted().is_empty(), "{:?}", api.evicted());
+}
+
+#[tokio::test]
+async fn pod_that_another_scheduler_has_bound_evicts_none_before_the_watch_shows_the_bind() {
+    let (api, cluster, mut wants) = nominating().await;
+    api.hold_watches(PODS);
+    wants["spec"]["nodeName"] = json!("b");
+    api.put(PODS, wants);
+    carry_out(&api, &cluster).await;
+    assert!(api.evicted().is_empty(), "{:?}", api.evicted());
+}
+
+#[tokio::test]
+async fn extender_that_does_not_lead_any_more_evicts_none() {
+    let (api, cluster, _wants) = nominating().await;
+    cluster.extender.leadership.set_leading(false);
+    carry_out(&api, &cluster).await;
+    assert!(api.evicted().is_empty(), "{:?}", api.evicted());
+}
+
+#[tokio::test]
+async fn nomination_without_an_answer_in_time_evicts_none() {
+    let (api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+    let wants = urgent("0.5");
+    api.put(PODS, wants.clone());
+    api.patches.close();
+    for _ in 0..2 {
+        cluster.filter(&wants, &["a"]).await;
+    }
+    cluster.poll("the pod is being nominated", |_| api.patches() == 1).await;
+    tokio::time::sleep(2 * policy().bind_timeout).await;
+    api.patches.open();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(api.evicted().is_empty(), "{:?}", api.evicted());
 }
