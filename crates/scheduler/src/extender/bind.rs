@@ -15,7 +15,7 @@ use sluice_placement::annotations::keys;
 use sluice_placement::{CannotBind, Placement};
 
 use super::events::PodEvent;
-use super::extender::{BIND_AFTERMATH, Extender};
+use super::extender::{BIND_AFTERMATH, Extender, PlacementState};
 use super::leadership::LeadershipState;
 use super::metrics::Outcome;
 use super::objects::Pod;
@@ -86,20 +86,21 @@ impl Extender {
         }
     }
 
-    /// Keeps the share reserved until the result of the bind is known. The number identifies this bind of the pod.
+    /// Keeps the share reserved until the result of the bind is known. The number identifies this bind of the pod to the
+    /// node.
     fn begin_bind(&self, args: &ExtenderBindingArgs) -> Result<(Placement, u64), CannotBind> {
         let mut state = self.state();
         let choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX)?;
-        let number = state.binds.entry(args.pod_uid.clone()).or_insert(0);
+        let number = state.binds.entry(key(args)).or_insert(0);
         *number += 1;
         Ok((choice, *number))
     }
 
-    /// Releases the share: the bind did not happen and will not. A later bind of the pod takes precedence.
+    /// Releases the share: the bind did not happen and will not. A later bind of the pod to the node takes precedence.
     fn abandon(&self, args: &ExtenderBindingArgs, number: u64) {
         let mut state = self.state();
-        if state.binds.get(&args.pod_uid) == Some(&number) {
-            state.binds.remove(&args.pod_uid);
+        if state.binds.get(&key(args)) == Some(&number) {
+            state.binds.remove(&key(args));
             state.index.abandon(&args.pod_uid, &args.node);
         }
     }
@@ -110,7 +111,7 @@ impl Extender {
         let over = self.clock.in_ns(self.policy.bind_timeout + BIND_AFTERMATH);
         loop {
             tokio::time::sleep(ASK_EVERY).await;
-            if self.state().binds.get(&args.pod_uid) != Some(&number) {
+            if self.state().binds.get(&key(&args)) != Some(&number) {
                 return;
             }
             // Read before the request, so that an answer "not bound" dates from after this moment.
@@ -118,7 +119,7 @@ impl Extender {
             match tokio::time::timeout(self.policy.bind_timeout, pods.get_opt(&args.pod_name)).await {
                 Ok(Ok(Some(pod))) if pod.uid() == Some(&*args.pod_uid) => {
                     if pod.node().is_some() || pod.has_ended() {
-                        self.state().binds.remove(&args.pod_uid);
+                        forget_binds(&mut self.state(), &args);
                         return pod_watch::apply_pod(&self, &pod);
                     }
                     if is_over {
@@ -145,7 +146,7 @@ impl Extender {
 
     fn record_bound(&self, args: &ExtenderBindingArgs) {
         let mut state = self.state();
-        state.binds.remove(&args.pod_uid);
+        forget_binds(&mut state, args);
         if state.index.bound(&args.pod_uid, &args.node) {
             state.unobserved_binds.insert(args.pod_uid.clone());
         }
@@ -166,6 +167,16 @@ impl Extender {
             )),
         }
     }
+}
+
+/// Key of a bind in [`PlacementState::binds`].
+fn key(args: &ExtenderBindingArgs) -> (String, String) {
+    (args.pod_uid.clone(), args.node.clone())
+}
+
+/// The pod is bound or has ended, so the result of each of its binds is known.
+fn forget_binds(state: &mut PlacementState, args: &ExtenderBindingArgs) {
+    state.binds.retain(|(pod, _), _| *pod != args.pod_uid);
 }
 
 fn binding(args: &ExtenderBindingArgs, choice: &Placement) -> Binding {

@@ -142,8 +142,9 @@ pub(crate) struct PlacementState {
     /// Pods that this replica bound and that the watch has not shown as bound since its last list began. A list
     /// without them may be older than their bind.
     pub(crate) unobserved_binds: HashSet<String>,
-    /// The number of the latest bind of each pod that has a bind with an unknown result.
-    pub(crate) binds: HashMap<String, u64>,
+    /// The number of the latest bind of each pod to each node, by the UID of the pod and the name of the node, until its
+    /// result is known.
+    pub(crate) binds: HashMap<(String, String), u64>,
     /// Bound pods as the watch shows them, by UID. Only these may be evicted.
     pub(crate) occupants: HashMap<String, Occupant>,
     /// PodDisruptionBudgets by namespace and name; `None` before their first list.

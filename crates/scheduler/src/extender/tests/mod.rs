@@ -7,5 +7,6 @@ mod expiry;
 mod fake_api;
 mod gate;
 mod json;
+mod late_answers;
 mod preempt;
 mod recheck;
