@@ -151,7 +151,7 @@ pub(crate) struct PlacementState {
     pub(crate) budgets: Option<HashMap<String, Budget>>,
     /// Bound pods that are being deleted, by UID.
     pub(crate) deleting: HashMap<String, DeletingPod>,
-    /// Pods that filter refused since kube-scheduler last found victims for them.
+    /// Pods that filter refused since kube-scheduler last found victims for them, and since the last list of pods began.
     pub(crate) refused: HashSet<String>,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
     /// watch are older.
@@ -185,19 +185,21 @@ impl PlacementState {
             || self.index.has_room(pod.uid().unwrap_or_default(), node, demand)
     }
 
-    /// Releases what the pod holds: it has ended, or is gone.
-    pub(crate) fn end(&mut self, uid: &str) {
+    /// Releases what the pod holds: it has ended, or is gone. Returns whether it had a reservation.
+    pub(crate) fn end(&mut self, uid: &str) -> bool {
         self.unobserved_binds.remove(uid);
         self.deleting.remove(uid);
         self.refused.remove(uid);
         self.occupants.remove(uid);
-        self.index.release(uid);
+        self.index.release(uid)
     }
 
-    /// Releases what the pod holds: the API server reports its end, and the watch has not shown it yet.
+    /// Releases what the pod holds: the API server reports its end. Without a reservation, the watch has shown the end already,
+    /// and shows no more events of the pod.
     pub(crate) fn end_unobserved(&mut self, uid: &str) {
-        self.end(uid);
-        self.ended_unobserved.insert(uid.to_owned());
+        if self.end(uid) {
+            self.ended_unobserved.insert(uid.to_owned());
+        }
     }
 }
 

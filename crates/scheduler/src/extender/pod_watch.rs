@@ -67,13 +67,16 @@ impl Sink for Pods<'_> {
         let mut state = self.extender.state();
         state.unobserved_binds.clear();
         state.ended_unobserved.clear();
+        // Filter may have refused pods after their end. A waiting pod is refused once more before it evicts others.
+        state.refused.clear();
     }
 
     fn apply(&mut self, pod: &Pod) {
         let Some(uid) = pod.uid() else { return };
         let mut state = self.extender.state();
         if pod.has_ended() {
-            return state.end(uid);
+            state.end(uid);
+            return;
         }
         if state.ended_unobserved.contains(uid) {
             return;
@@ -104,7 +107,9 @@ impl Sink for Pods<'_> {
                 }
             }
             // Bound by another scheduler, without a GPU.
-            None => state.end(uid),
+            None => {
+                state.end(uid);
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Api {
     pub(super) delete_fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
     /// Holds changes of a pod's status before they are carried out.
     pub(super) patches: Gate,
+    /// Holds the answers to requests for single pods: they show the pod as it was before.
+    pub(super) answers: Gate,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl Api {
             fault: Mutex::new(Box::new(|| Fault::None)),
             delete_fault: Mutex::new(Box::new(|| Fault::None)),
             patches: Gate::new(),
+            answers: Gate::new(),
         })
     }
 
@@ -221,6 +224,7 @@ async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(Str
     api.answer().await;
     let pod = api.get(PODS, &format!("{namespace}/{name}"));
     api.inner.lock().unwrap().gets += 1;
+    api.answers.passed().await;
     match pod {
         Some(pod) => Json(pod).into_response(),
         None => status(404, "pod not found"),

@@ -42,3 +42,46 @@ async fn refused_bind_to_another_node_does_not_keep_the_share_of_an_unknown_bind
     assert_eq!(names(&cluster.filter(&two, &["n"]).await), ["n"]);
     assert!(cluster.extender.state().binds.is_empty());
 }
+
+#[tokio::test]
+async fn pod_whose_end_the_watch_shows_during_a_recheck_is_not_recorded_for_ever() {
+    let (api, cluster) = cluster(&["a"], SOON).await;
+    let one = pod("one", &[("quota", "1")]);
+    api.put(PODS, one.clone());
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "");
+    cluster.until("the bind is seen", |extender| extender.state().unobserved_binds.is_empty()).await;
+    let mut ending = api.get(PODS, "default/one").unwrap();
+    ending["metadata"]["deletionTimestamp"] = serde_json::json!("2026-01-01T00:00:00Z");
+    api.put(PODS, ending);
+    cluster.until("its end is near", |extender| extender.state().deleting.len() == 1).await;
+    api.hold_watches(PODS);
+    api.delete(PODS, "default/one");
+    api.answers.close();
+    let late = pod("late", &[("quota", "1")]);
+    let watch = async {
+        cluster.poll("the pod is rechecked", |_| api.gets() == 1).await;
+        api.release_watches(PODS);
+        cluster.until("the watch shows the end", |extender| extender.state().index.counts() == (0, 0)).await;
+        api.answers.open();
+    };
+    let (answer, ()) = tokio::join!(cluster.filter(&late, &["a"]), watch);
+    assert_eq!(names(&answer), ["a"]);
+    assert!(cluster.extender.state().ended_unobserved.is_empty());
+}
+
+#[tokio::test]
+async fn pod_that_is_refused_after_its_end_is_forgotten_at_the_next_list() {
+    let (api, cluster) = cluster(&["a"], SOON).await;
+    let one = pod("one", &[("quota", "1")]);
+    api.put(PODS, one.clone());
+    cluster.filter(&one, &["a"]).await;
+    assert_eq!(cluster.bind(&one, "a").await, "");
+    // kube-scheduler has not seen yet that this pod is gone.
+    assert!(names(&cluster.filter(&pod("gone", &[("quota", "1")]), &["a"]).await).is_empty());
+    assert!(cluster.extender.state().refused.contains("gone-uid"));
+    cluster.extender.leadership.set_leading(false);
+    cluster.extender.leadership.set_leading(true);
+    cluster.extender.leadership.wait_until_active(SOON).await;
+    assert!(cluster.extender.state().refused.is_empty());
+}
