@@ -24,20 +24,25 @@ pub(crate) async fn follow(extender: &Extender) {
     run_watch(extender, api, config, Pods::new(extender)).await;
 }
 
-/// Applies one pod as the API server returned it, as if the watch had shown it.
+/// Applies a pod as the API server returned it, as if the watch had shown it. Without a reservation of the pod, the watch has
+/// shown something newer: its end.
 pub(crate) fn apply_pod(extender: &Extender, pod: &Pod) {
-    Pods::new(extender).apply(pod);
-    if let Some(uid) = pod.uid() {
-        let mut state = extender.state();
-        // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
-        if is_bound(&state, uid) {
-            state.unobserved_binds.insert(uid.to_owned());
-        }
+    let Some(uid) = pod.uid() else { return };
+    let mut state = extender.state();
+    if state.index.reservations(uid).is_empty() {
+        return;
     }
+    Pods::new(extender).apply_to(&mut state, uid, pod);
+    // The pod may not belong to the watched profile. Then its absence from a list does not mean that it has ended.
+    if is_bound(&state, uid) {
+        state.unobserved_binds.insert(uid.to_owned());
+    }
+    drop(state);
     extender.changed();
 }
 
-struct Pods<'a> {
+/// Updates the index from the pods that the watch shows.
+pub(super) struct Pods<'a> {
     extender: &'a Extender,
     /// `None` outside a list.
     listed: Option<Listed>,
@@ -51,29 +56,11 @@ struct Listed {
 }
 
 impl<'a> Pods<'a> {
-    fn new(extender: &'a Extender) -> Self {
+    pub(super) fn new(extender: &'a Extender) -> Self {
         Self { extender, listed: None }
     }
-}
 
-impl Sink for Pods<'_> {
-    type Object = Pod;
-    const KIND: WatchedKind = WatchedKind::Pods;
-
-    fn begin(&mut self) {
-        self.listed = Some(Listed::default());
-        // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
-        // pods found gone.
-        let mut state = self.extender.state();
-        state.unobserved_binds.clear();
-        state.ended_unobserved.clear();
-        // Filter may have refused pods after their end. A waiting pod is refused once more before it evicts others.
-        state.refused.clear();
-    }
-
-    fn apply(&mut self, pod: &Pod) {
-        let Some(uid) = pod.uid() else { return };
-        let mut state = self.extender.state();
+    fn apply_to(&mut self, state: &mut PlacementState, uid: &str, pod: &Pod) {
         if pod.has_ended() {
             state.end(uid);
             return;
@@ -83,8 +70,8 @@ impl Sink for Pods<'_> {
         }
         let Some(node) = pod.node() else {
             // An event from before the bind contains nothing new about a pod that is known to be bound.
-            if !is_bound(&state, uid)
-                && nominate(self.extender, &mut state, uid, pod)
+            if !is_bound(state, uid)
+                && nominate(self.extender, state, uid, pod)
                 && let Some(listed) = &mut self.listed
             {
                 listed.nominated.insert(uid.to_owned());
@@ -110,6 +97,28 @@ impl Sink for Pods<'_> {
             None => {
                 state.end(uid);
             }
+        }
+    }
+}
+
+impl Sink for Pods<'_> {
+    type Object = Pod;
+    const KIND: WatchedKind = WatchedKind::Pods;
+
+    fn begin(&mut self) {
+        self.listed = Some(Listed::default());
+        // The coming list contains every pod that was bound until now, unless it has ended. It does not contain the
+        // pods found gone.
+        let mut state = self.extender.state();
+        state.unobserved_binds.clear();
+        state.ended_unobserved.clear();
+        // Filter may have refused pods after their end. A waiting pod is refused once more before it evicts others.
+        state.refused.clear();
+    }
+
+    fn apply(&mut self, pod: &Pod) {
+        if let Some(uid) = pod.uid() {
+            self.apply_to(&mut self.extender.state(), uid, pod);
         }
     }
 

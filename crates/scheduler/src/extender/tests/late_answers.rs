@@ -23,6 +23,10 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
+fn counts(cluster: &Cluster) -> (usize, usize) {
+    cluster.extender.state().index.counts()
+}
+
 #[tokio::test]
 async fn refused_bind_to_another_node_does_not_keep_the_share_of_an_unknown_bind_for_ever() {
     let (api, cluster) = cluster(&["n", "m"], policy().bind_timeout).await;
@@ -41,6 +45,27 @@ async fn refused_bind_to_another_node_does_not_keep_the_share_of_an_unknown_bind
     cluster.poll("n is free", |extender| extender.state().index.counts() == (0, 0)).await;
     assert_eq!(names(&cluster.filter(&two, &["n"]).await), ["n"]);
     assert!(cluster.extender.state().binds.is_empty());
+}
+
+#[tokio::test]
+async fn result_of_a_bind_that_arrives_after_the_end_of_the_pod_takes_no_share() {
+    let (api, cluster) = cluster(&["a"], SOON).await;
+    let one = pod("one", &[("quota", "1")]);
+    api.put(PODS, one.clone());
+    cluster.filter(&one, &["a"]).await;
+    *api.fault.lock().unwrap() = Box::new(|| Fault::DoneButError);
+    assert_ne!(cluster.bind(&one, "a").await, "");
+    cluster.until("the watch shows the bind", |extender| extender.state().index.counts() == (0, 1)).await;
+    api.answers.close();
+    pass(Duration::from_secs(2)).await;
+    cluster.poll("the bind's result is requested", |_| api.gets() == 1).await;
+    api.delete(PODS, "default/one");
+    cluster.until("the pod has ended", |extender| extender.state().index.counts() == (0, 0)).await;
+    api.answers.open();
+    cluster.poll("the result is known", |extender| extender.state().binds.is_empty()).await;
+    assert_eq!(counts(&cluster), (0, 0));
+    let two = pod("two", &[("quota", "1")]);
+    assert_eq!(names(&cluster.filter(&two, &["a"]).await), ["a"]);
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, assigned, names, node, pod, uuid};
 use super::fake_api::{Api, NODES, PODS};
 use crate::extender::extender::Extender;
-use crate::extender::pod_watch;
+use crate::extender::pod_watch::{self, Pods};
+use crate::extender::watch_loop::Sink;
 
 /// One GPU per node, each held by a pod of the node's name, and a watch of pods that delivers nothing more.
 async fn full(nodes: &[&str], ending: &[&str]) -> (Arc<Api>, Cluster) {
@@ -62,7 +63,7 @@ async fn stale_event_of_a_gone_pod_does_not_restore_its_share() {
     let last_words = api.get(PODS, "default/a").unwrap();
     api.delete(PODS, "default/a");
     assert_eq!(names(&cluster.filter(&late(), &["a"]).await), ["a"]);
-    pod_watch::apply_pod(&cluster.extender, &serde_json::from_value(last_words).unwrap());
+    Pods::new(&cluster.extender).apply(&serde_json::from_value(last_words).unwrap());
     assert_eq!(bound(&cluster.extender), 0);
     // If it were restored, this bind would be of a GPU that another pod has.
     api.put(PODS, late());
