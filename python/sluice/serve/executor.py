@@ -47,11 +47,19 @@ class Executor:
             thread.start()
 
     def submit(self, request: Request) -> None:
-        """Queues a request; its future gets the rows of the answer. Raises `QueueFull` or `Unavailable`."""
+        """Queues a request; its future gets the rows of the answer. Cancelling the future removes the request while it waits. Raises `QueueFull` or
+        `Unavailable`."""
         with self.changed:
             if self.broken or self.closing:
                 raise self.broken or Unavailable("the server ends")
             self.queues.put(request)
+            self.changed.notify_all()
+        request.future.add_done_callback(lambda future: self._remove(request) if future.cancelled() else None)
+
+    def _remove(self, request: Request) -> None:
+        with self.changed:
+            self.queues.remove(request)
+            # Best-effort work may have paused for it.
             self.changed.notify_all()
 
     def close(self) -> None:

@@ -80,8 +80,9 @@ class Methods:
         self.service.check(request.model_name, request.model_version)
         inference = Inference(request.model_name, arrays_of(request), [output.name for output in check_count(request.outputs, "outputs")], request.model_version)
         future = self.service.submit(inference)
-        # A request of a client that has gone is dropped while it waits.
-        context.add_callback(future.cancel)
+        # The request of a client that has gone is dropped while it waits. Of one that had gone before there is no callback.
+        if not context.add_callback(future.cancel):
+            future.cancel()
         rows = future.result()
         output = self.service.output(request.model_name)
         return {

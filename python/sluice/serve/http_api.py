@@ -13,6 +13,7 @@ from sluice.serve.bodies import Bodies
 from sluice.serve.errors import InvalidRequest, ServeError
 from sluice.serve.json_bodies import JsonWorker
 from sluice.serve.service import MODEL_VERSION, Inference, Service
+from sluice.serve.waiting import until_done
 
 log = logging.getLogger(__name__)
 JSON_LENGTH = "Inference-Header-Content-Length"
@@ -70,7 +71,9 @@ class Handlers:
         klass = self.service.check(name, version).klass
         async with self.bodies.read(request, klass) as body:
             asked, inputs = await self.json.parse(body, json_size(request, body))
-            rows = await asyncio.wrap_future(self.service.submit(Inference(name, inputs, asked.outputs, version)))
+            future = self.service.submit(Inference(name, inputs, asked.outputs, version))
+            # The request of a client that has gone is dropped if it waits. If it runs, the body is in use until its end.
+            rows = await until_done(asyncio.wrap_future(future), future.cancel)
         output = self.service.output(name)
         tensor: dict[str, Any] = {"name": output.name, "datatype": output.dtype, "shape": list(rows.shape)}
         answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({} if asked.id is None else {"id": asked.id})}
@@ -107,6 +110,9 @@ async def errors(request: web.Request, handler: Any) -> web.StreamResponse:
         return web.json_response({"error": str(error)}, status=error.http_status)
     except web.HTTPException as error:
         return web.json_response({"error": error.reason}, status=error.status)
+    except ConnectionError:
+        # The client has gone, and aiohttp drops the answer. It would log the error.
+        return web.Response(status=400)
     except Exception:
         log.exception("request failed path=%s", request.path)
         return web.json_response({"error": "internal error"}, status=500)
@@ -125,9 +131,9 @@ def application(service: Service) -> web.Application:
 
 
 async def serve(service: Service, address: str, grace: float) -> tuple[web.AppRunner, int]:
-    """Starts the server; returns it and its port. At its end requests have `grace` seconds to be answered, then they are cancelled."""
+    """Starts the server; returns it and its port. The handler of a client that has gone is cancelled. At the server's end requests have `grace` seconds to be answered, then they are cancelled."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(service), access_log=None, shutdown_timeout=grace)
+    runner = web.AppRunner(application(service), access_log=None, shutdown_timeout=grace, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, host.strip("[]"), int(port)).start()
     return runner, runner.addresses[0][1]

@@ -26,6 +26,7 @@ import numpy
 
 from sluice.serve.errors import BodyTooLarge, InvalidRequest, Unavailable
 from sluice.serve.tensors import check_count, check_shape, from_bytes, from_values
+from sluice.serve.waiting import until_done
 
 # What takes about half a millisecond in this process: bytes of JSON, elements of an answer.
 SMALL_BYTES, SMALL_ELEMENTS = 16 << 10, 4 << 10
@@ -165,8 +166,7 @@ def begin_worker(memory: int) -> None:
 class MemoryFiles:
     """Two anonymous files: their descriptors, and the paths by which the worker opens them.
 
-    They are closed at the end of the `with`. If the request is cancelled, they stay open until what uses them has ended: another file could
-    get their descriptors.
+    They are closed at the end of the `with`, but not before what uses them has ended: another file could get their descriptors.
     """
 
     def __init__(self) -> None:
@@ -188,9 +188,10 @@ class MemoryFiles:
             os.close(file)
 
     async def use(self, pool: Optional[concurrent.futures.Executor], function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a function that uses the files, which runs in the pool, or in a thread if there is none."""
+        """The result of a function that uses the files, which runs in the pool, or in a thread if there is none. A cancelled request waits for
+        its end: the files have the memory of a body."""
         self.user = asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
-        return await asyncio.shield(self.user)
+        return await until_done(self.user)
 
 
 def write_all(file: int, data: memoryview) -> None:

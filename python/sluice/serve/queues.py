@@ -13,7 +13,8 @@ from sluice.serve.config import REAL_TIME, Model
 from sluice.serve.errors import QueueFull
 
 
-@dataclasses.dataclass
+# Compared by identity: rows are arrays.
+@dataclasses.dataclass(eq=False)
 class Request:
     """Rows for one model. `arrived` is in seconds of the caller's clock."""
 
@@ -40,6 +41,12 @@ class Queues:
             self.real_time.append(request)
         else:
             self.best_effort.setdefault(request.model.name, collections.deque()).append(request)
+
+    def remove(self, request: Request) -> None:
+        """Removes a request if it waits."""
+        waiting = self.real_time if request.model.klass == REAL_TIME else self.best_effort.get(request.model.name)
+        if waiting and request in waiting:
+            waiting.remove(request)
 
     def length(self, klass: str) -> int:
         """How many requests of a class wait."""

@@ -30,6 +30,9 @@ async def started():
     try:
         yield worker, process
     finally:
+        # Not a stopped one: requests would wait for it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
         worker.close()
         for each in multiprocessing.active_children():
             each.join(20)
@@ -69,7 +72,7 @@ async def until(check):
     raise AssertionError("did not come true within 10 s")
 
 
-def test_files_of_a_cancelled_request_stay_open_until_the_worker_has_read_them():
+def test_cancelled_request_ends_when_the_worker_has_read_its_files():
     async def use():
         async with started() as (worker, process):
             os.kill(process.pid, signal.SIGSTOP)
@@ -77,8 +80,25 @@ def test_files_of_a_cancelled_request_stay_open_until_the_worker_has_read_them()
             await until(lambda: memory_files() == 2)
             await asyncio.sleep(0.2)
             request.cancel()
+            await asyncio.wait([request], timeout=0.2)
+            assert not request.done() and memory_files() == 2
+            os.kill(process.pid, signal.SIGCONT)
             with pytest.raises(asyncio.CancelledError):
-                await request
+                await asyncio.wait_for(request, 20)
+            assert memory_files() == 0
+
+
+def test_files_of_a_request_that_is_cancelled_twice_stay_open_until_the_worker_has_read_them():
+    async def use():
+        async with started() as (worker, process):
+            os.kill(process.pid, signal.SIGSTOP)
+            request = asyncio.ensure_future(worker.parse(*request_of(b"1", 10_000)))
+            await until(lambda: memory_files() == 2)
+            for _ in range(2):
+                await asyncio.sleep(0.2)
+                request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(request, 20)
             assert memory_files() == 2
             os.kill(process.pid, signal.SIGCONT)
             await until(lambda: memory_files() == 0)
