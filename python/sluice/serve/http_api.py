@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from sluice.serve.bodies import Bodies
+from sluice.serve.config import CLASSES
 from sluice.serve.errors import InvalidRequest, ServeError
 from sluice.serve.json_bodies import JsonWorker
 from sluice.serve.service import MODEL_VERSION, Inference, Service
@@ -40,10 +41,13 @@ class Handlers:
 
     def __init__(self, service: Service) -> None:
         largest = service.config.max_body_mib << 20
-        self.service, self.json, self.bodies = service, JsonWorker(largest), Bodies(largest)
+        self.service, self.bodies = service, Bodies(largest)
+        # A worker reads one request at a time, and those that wait fail if it ends: real-time requests do not share one with best effort.
+        self.json = {klass: JsonWorker(largest) for klass in CLASSES}
 
     async def close(self, _: web.Application) -> None:
-        self.json.close()
+        for worker in self.json.values():
+            worker.close()
 
     async def live(self, request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -70,7 +74,7 @@ class Handlers:
         # Before the body is read.
         klass = self.service.check(name, version).klass
         async with self.bodies.read(request, klass) as body:
-            asked, inputs = await self.json.parse(body, json_size(request, body))
+            asked, inputs = await self.json[klass].parse(body, json_size(request, body))
             future = self.service.submit(Inference(name, inputs, asked.outputs, version))
             # The request of a client that has gone is dropped if it waits. If it runs, the body is in use until its end.
             rows = await until_done(asyncio.wrap_future(future), future.cancel)
@@ -78,7 +82,7 @@ class Handlers:
         tensor: dict[str, Any] = {"name": output.name, "datatype": output.dtype, "shape": list(rows.shape)}
         answer = {"model_name": name, "model_version": MODEL_VERSION, "outputs": [tensor], **({} if asked.id is None else {"id": asked.id})}
         if not asked.binary:
-            return await respond(request, await self.json.encode(answer, rows), {"Content-Type": "application/json; charset=utf-8"})
+            return await respond(request, await self.json[klass].encode(answer, rows), {"Content-Type": "application/json; charset=utf-8"})
         raw = rows.tobytes()
         tensor["parameters"] = {"binary_data_size": len(raw)}
         head = json.dumps(answer).encode()
