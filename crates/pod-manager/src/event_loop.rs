@@ -334,6 +334,7 @@ impl EventLoop {
         }
         self.unhooked.search_if_due(&self.shared);
         self.channel_groups.check_if_due(now);
+        self.channel_groups.mark_kept_groups(&mut self.shared);
         for (id, announcement) in self.consequences.release_due(&mut self.channel_groups, &mut self.shared) {
             self.announce(id, announcement);
         }

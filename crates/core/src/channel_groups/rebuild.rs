@@ -36,4 +36,11 @@ impl ChannelGroupScheduler {
         let ids: Vec<ProcessId> = self.processes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.update_running(id, tokens, now));
     }
+
+    /// Marks the settings of a process's groups as unknown: its hook may have set them to the driver's defaults.
+    pub fn forget_settings(&mut self, id: ProcessId, tokens: &mut TokenLedger, now: u64) {
+        let groups = self.processes.get(&id).into_iter().flat_map(|process| &process.groups);
+        groups.for_each(|group| self.reconciler.add(*group));
+        self.update_running(id, tokens, now);
+    }
 }

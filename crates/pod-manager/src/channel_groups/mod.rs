@@ -12,6 +12,7 @@ mod escrow;
 mod executor;
 mod group_check;
 mod group_owner;
+mod kept_groups;
 mod scheduling;
 
 pub(crate) use admission::Admission;
@@ -24,6 +25,7 @@ pub(crate) use group_check::{Checks, GroupFinding};
 
 use crate::effect::{Effect, Effects};
 use crate::shared::Shared;
+use kept_groups::KeptGroups;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::{ChannelGroupScheduler, GroupId};
 use sluice_core::{ClientId, ProcessId};
@@ -64,6 +66,8 @@ pub(crate) struct ChannelGroups {
     announced: HashMap<ProcessId, Vec<ContextHandles>>,
     /// Processes whose last announcement was refused because the manager had no room or no descriptor for it.
     no_room: HashSet<ProcessId>,
+    /// Processes whose groups stayed under control when a connection closed.
+    kept_groups: KeptGroups,
     /// When the groups are checked next.
     next_check: u64,
     /// Until then findings do not count.
@@ -87,6 +91,7 @@ impl ChannelGroups {
             postponed: HashMap::new(),
             announced: HashMap::new(),
             no_room: HashSet::new(),
+            kept_groups: KeptGroups::default(),
             next_check: 0,
             unchecked_until: 0,
             last: 0,
@@ -105,7 +110,8 @@ impl ChannelGroups {
             PostponedUntil::Proven(_) => None,
         });
         let check = (!self.groups.is_empty()).then_some(self.next_check);
-        postponed.chain(self.scheduler.next_wakeup(now)).chain(check).min()
+        let mark = self.kept_groups.next_deadline();
+        postponed.chain(self.scheduler.next_wakeup(now)).chain(check).chain(mark).min()
     }
 
     /// Requests the check of all groups if it is due.
@@ -123,13 +129,27 @@ impl ChannelGroups {
         self.executor.request(ControlRequest::ForgetChecks);
     }
 
+    /// The connection of a process has closed, or was made anew, and its groups stay under control.
+    pub(crate) fn keep_groups(&mut self, id: ProcessId, now: u64) {
+        self.kept_groups.connection_changed(id, now);
+    }
+
+    /// Marks the settings of the groups as unknown that a hook may have set meanwhile.
+    pub(crate) fn mark_kept_groups(&mut self, shared: &mut Shared) {
+        let now = shared.io.now();
+        for id in self.kept_groups.take_due(now) {
+            self.scheduler.forget_settings(id, &mut shared.grants.ledger, now);
+        }
+    }
+
     /// The process that a finding is a violation of. A process that has closed its channel has enabled its groups itself, as its hook does
     /// then.
     pub(crate) fn violator(&self, finding: &GroupFinding, shared: &Shared) -> Option<ProcessId> {
         let id = self.groups.get(&finding.group)?.process;
         let process = shared.processes.get(id)?;
         let counts = process.is_attached() || process.unhooked;
-        (counts && shared.io.now() >= self.unchecked_until).then_some(id)
+        let now = shared.io.now();
+        (counts && now >= self.unchecked_until && !self.kept_groups.is_excused(id, now)).then_some(id)
     }
 
     /// Whether an announcement of a process waits.
@@ -259,6 +279,7 @@ impl ChannelGroups {
     pub(crate) fn release(&mut self, id: ProcessId, shared: &mut Shared) {
         self.announced.remove(&id);
         self.no_room.remove(&id);
+        self.kept_groups.forget(id);
         self.release_groups(id, shared);
     }
 

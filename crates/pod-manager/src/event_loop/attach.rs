@@ -186,11 +186,15 @@ impl EventLoop {
             process.unhooked = process.misannounced;
         }
         let before = process.channel_mut(channel).replace(connection);
-        if before.is_some() && channel == Channel::Token {
-            if !self.keeps_groups(id) {
+        if channel == Channel::Token {
+            if self.keeps_groups(id) {
+                self.channel_groups.keep_groups(id, self.shared.io.now());
+            } else if before.is_some() {
                 self.channel_groups.release(id, &mut self.shared);
             }
-            self.end_token_channel(id);
+            if before.is_some() {
+                self.end_token_channel(id);
+            }
         }
         self.connections.set_role(connection, Role::Attached(id, channel));
         if channel == Channel::Memory {

@@ -232,6 +232,7 @@ impl EventLoop {
                 process.unhooked = true;
                 process.ignore_wakeups(&self.shared.io);
                 process.pages = None;
+                self.channel_groups.keep_groups(id, self.shared.io.now());
             } else {
                 self.channel_groups.disconnected(id, &mut self.shared);
             }

@@ -3,10 +3,12 @@
 use super::harness::Harness;
 use crate::support::agent::{pod, uid};
 use crate::support::driver::context;
+use crate::support::group_processes::quiet;
+use crate::support::hook::Hook;
 use crate::support::until;
 use sluice_comm::page::UNLIMITED;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
-use sluice_proto::control::Client;
+use sluice_proto::control::{Class, Client};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -117,6 +119,54 @@ fn process_whose_announcement_becomes_complete_is_scheduled_by_its_page_again() 
     });
     assert_eq!(hook.page().deadline_ns(), UNLIMITED, "its groups stay under control");
     assert_eq!(node.violations(1, "unannounced_groups"), 0.0);
+}
+
+/// The program closes all descriptors, for example. The hook sees that its connection has ended, at once or when it next checks it.
+#[test]
+fn groups_that_the_hook_enables_after_its_connection_are_set_anew_without_a_violation() {
+    for hook_acts_after_ms in [0, 520] {
+        let critical = Client { class: Class::LatencyCritical.into(), ..pod(&uid(3)) };
+        let node = Harness::with(&[pod(&uid(1)), pod(&uid(2)), critical]);
+        let (lc, _its) = node.hooked(3, 3);
+        lc.becomes(false, node.world.clock.now());
+        let (hook, _descriptor) = node.hooked(1, 1);
+        let (_other, _its) = node.hooked(2, 2);
+        let _same = node.discovery.add_process(hook.process.pid, &uid(1), &[1, 11]);
+        hook.report().report_unannounced(1);
+        until("the process is scheduled from outside", || {
+            node.pass(100);
+            node.unhooked(1) == 1.0
+        });
+        [1, 11].iter().for_each(|group| node.world.driver.work(*group));
+        let both = || [1, 11].map(|group| node.group(group));
+        let are_disabled = || both() == [(false, 1); 2];
+        until("its groups are disabled", || {
+            node.pass(10);
+            are_disabled()
+        });
+        let Hook { token, memory: _memory, .. } = hook;
+        drop(token);
+        quiet(&node.world);
+        node.pass(hook_acts_after_ms);
+        // Checks keep this distance by the real clock: the next one reads what the hook has set.
+        std::thread::sleep(Duration::from_millis(260));
+        [1, 11].iter().for_each(|group| node.world.driver.set_group(*group, (true, 2048)));
+        node.pass(520);
+        assert_eq!(
+            both().map(|(_, slice_us)| slice_us),
+            [1; 2],
+            "the hook acts after {hook_acts_after_ms} ms"
+        );
+        assert!(both().iter().filter(|(enabled, _)| *enabled).count() <= 1);
+        until("they are disabled again", || {
+            node.pass(10);
+            are_disabled()
+        });
+        node.pass(2000);
+        for kind in ["stopped_group_ran", "time_slice"] {
+            assert_eq!(node.violations(1, kind), 0.0, "{kind}");
+        }
+    }
 }
 
 /// Otherwise a process could have other groups for a moment again and again.

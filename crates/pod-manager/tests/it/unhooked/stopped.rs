@@ -109,6 +109,19 @@ fn stop_does_not_end_with_the_sockets_of_the_process() {
     assert_eq!(stopped.count(), 1.0, "the second stop takes 20 s");
 }
 
+/// Its threads could not be stopped, and its hook sees the end of its connection.
+#[test]
+fn group_that_the_hook_of_a_stopped_process_enables_is_disabled_again() {
+    let mut stopped = Stopped::new();
+    stopped.node.world.driver.stand_while_disabled(1);
+    drop(stopped.hook.take());
+    stopped.pass(10);
+    stopped.node.world.driver.set_group(1, (true, 2048));
+    stopped.pass(500);
+    stopped.expect_disabled_for(1000);
+    assert_eq!(stopped.count(), 1.0);
+}
+
 #[test]
 fn stopped_process_stays_stopped_when_its_groups_are_announced_anew() {
     let mut stopped = Stopped::new();
