@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from sluice.serve.config import BEST_EFFORT, CLASSES
-from sluice.serve.errors import BodyTooLarge, QueueFull, TooSlow
+from sluice.serve.errors import BodyTooLarge, InvalidRequest, QueueFull, TooSlow
 
 # All bodies together may have so many times the bytes of one, and those of best-effort requests fewer: a real-time one has room beside them.
 AT_ONCE, AT_ONCE_BEST_EFFORT = 4, 3
@@ -25,7 +25,7 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def read(self, request: web.Request, klass: str) -> AsyncIterator[bytearray]:
-        """The body of a request for a model of this class, counted until the end of the `with`. Raises `BodyTooLarge`, `QueueFull` or `TooSlow`."""
+        """The body of a request for a model of this class, counted until the end of the `with`. Raises `BodyTooLarge`, `InvalidRequest`, `QueueFull` or `TooSlow`."""
         if (request.content_length or 0) > self.most:
             raise BodyTooLarge(f"the body has {request.content_length} bytes, at most {self.most} are possible")
         body = bytearray()
@@ -34,6 +34,8 @@ class Bodies:
                 await asyncio.wait_for(self._fill(request, klass, body), LONGEST_S)
             except asyncio.TimeoutError:
                 raise TooSlow(f"the body did not arrive within {LONGEST_S} s") from None
+            except web.RequestPayloadError as error:
+                raise InvalidRequest(f"the body does not have its Content-Encoding or Transfer-Encoding: {error}") from None
             yield body
         finally:
             self.used[klass] -= len(body)

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import numpy
+from google.protobuf.message import DecodeError
 
 from sluice.serve import messages
 from sluice.serve.errors import InvalidRequest, ServeError
@@ -92,10 +93,20 @@ class Methods:
 
 def handler(name: str, method: Callable) -> grpc.RpcMethodHandler:
     """A method with the protocol's messages and errors."""
-    answers = messages.CLASSES[f"{name}Response"]
+    questions, answers = messages.CLASSES[f"{name}Request"], messages.CLASSES[f"{name}Response"]
+
+    def read(raw: bytes) -> Any:
+        """The message, or the error: gRPC would report one that is raised here as INTERNAL. It keeps what is returned until the answer, and not
+        the bytes."""
+        try:
+            return questions.FromString(raw)
+        except DecodeError as error:
+            return InvalidRequest(f"the request is no {name}Request: {error}")
 
     def call(request: Any, context: grpc.ServicerContext) -> Any:
         try:
+            if isinstance(request, InvalidRequest):
+                raise request
             return answers(**method(request, context))
         except ServeError as error:
             status, words = getattr(grpc.StatusCode, error.grpc_status), str(error)
@@ -106,7 +117,7 @@ def handler(name: str, method: Callable) -> grpc.RpcMethodHandler:
             status, words = grpc.StatusCode.INTERNAL, "internal error"
         context.abort(status, words)
 
-    return grpc.unary_unary_rpc_method_handler(call, messages.CLASSES[f"{name}Request"].FromString, answers.SerializeToString)
+    return grpc.unary_unary_rpc_method_handler(call, read, answers.SerializeToString)
 
 
 class Server:

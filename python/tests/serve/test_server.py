@@ -8,11 +8,14 @@ import threading
 import urllib.error
 import urllib.request
 
+import grpc
 import numpy
 import pytest
 import tritonclient.grpc
 import tritonclient.http
 from model_server import MODELS, serving
+
+from sluice.serve import messages
 
 KINDS = {"grpc": tritonclient.grpc, "http": tritonclient.http}
 
@@ -167,6 +170,22 @@ def test_http_body_that_is_no_request_is_refused(server, body):
         urllib.request.urlopen(f"http://{server.http}/v2/models/be/infer", data=body)
     assert error.value.code == 400
     assert json.loads(error.value.read())["error"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_http_body_that_is_not_in_the_named_encoding_is_refused(server, encoding):
+    request = urllib.request.Request(f"http://{server.http}/v2/models/be/infer", data=b"no such thing", headers={"Content-Encoding": encoding})
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(request)
+    assert error.value.code == 400
+    assert "Content-Encoding" in json.loads(error.value.read())["error"]
+
+
+@pytest.mark.parametrize("method", ["ModelInfer", "ServerLive"])
+def test_grpc_message_that_is_no_protobuf_is_refused(server, method):
+    with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary(f"/{messages.SERVICE}/{method}")(b"\xff")
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT and f"{method}Request" in error.value.details()
 
 
 def test_client_prints_latencies(server):
