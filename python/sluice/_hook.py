@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import enum
+import os
+import threading
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import Any, Optional
@@ -73,15 +75,29 @@ class Hook:
         self._c = ctypes.CDLL(None)
         for name, types in FUNCTIONS.items():
             getattr(self._c, name).argtypes = types
+        # An end counts for the process: it would also end the requests of other threads.
+        self._lock, self._requests, self._begun = threading.Lock(), 0, Result.OK
+        # In a forked process the lock may be held by a thread that does not exist there.
+        os.register_at_fork(after_in_child=self._forget_lock)
+
+    def _forget_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def hint(self, lead_us: int) -> Result:
         return Result(self._c.sluice_hint(lead_us))
 
     def request_begin(self) -> Result:
-        return Result(self._c.sluice_request_begin())
+        """Begins a request, or extends those of other threads."""
+        with self._lock:
+            self._requests += 1
+            self._begun = Result(self._c.sluice_request_begin())
+            return self._begun
 
     def request_end(self) -> Result:
-        return Result(self._c.sluice_request_end())
+        """Ends a request. While others last, nothing happens, and the result is that of the last begin."""
+        with self._lock:
+            self._requests -= 1
+            return self._begun if self._requests else Result(self._c.sluice_request_end())
 
     def enable(self, stream: int, level: str, longest_stop_ms: int) -> Result:
         """Enables preemption of a stream."""
@@ -131,7 +147,8 @@ def hint(lead_us: int = 300) -> Result:
 
 @contextlib.contextmanager
 def request() -> Iterator[None]:
-    """Marks a request that waits for the GPU several times: Sluice keeps the GPU with this process until its end.
+    """Marks a request that waits for the GPU several times: Sluice keeps the GPU with this process until its end. If requests of several
+    threads overlap, it does so until the end of the last.
 
     The calling thread needs a current CUDA context; `GPUScheduler.request` brings its own.
 
