@@ -63,13 +63,17 @@ const KEPT: usize = 256;
 /// The agent learns of violations of one client, kind and consequence at most this often; the counter has all of them.
 const REPORTED_EVERY_NS: u64 = 10_000_000_000;
 
+/// What is reported at most once in [`REPORTED_EVERY_NS`].
+type Topic = (ClientId, ViolationKind, Consequence);
+
 /// The violations that the node agent may ask for, and its questions that wait for the next one.
 #[derive(Default)]
 pub(crate) struct Violations {
     /// Each with its number, oldest first.
     kept: VecDeque<(u64, Violation)>,
     last: u64,
-    reported: HashMap<(ClientId, ViolationKind, Consequence), u64>,
+    /// When violations of each topic were last reported, if that is not long ago.
+    reported: HashMap<Topic, u64>,
     waiting: Vec<(u64, oneshot::Sender<ViolationsResponse>)>,
 }
 
@@ -80,6 +84,16 @@ impl Violations {
         // A number that was never given out is that of an earlier manager.
         self.waiting.push((if after > self.last { 0 } else { after }, answer));
         self.answer();
+    }
+
+    /// Whether a violation of this topic is to be reported at `now`. It counts as reported then.
+    fn is_due(&mut self, topic: Topic, now: u64) -> bool {
+        self.reported.retain(|_, at| now.saturating_sub(*at) < REPORTED_EVERY_NS);
+        let is_due = !self.reported.contains_key(&topic);
+        if is_due {
+            self.reported.insert(topic, now);
+        }
+        is_due
     }
 
     fn add(&mut self, violation: Violation) {
@@ -128,12 +142,13 @@ impl Shared {
         if let Some(dropped) = self.io.may_log("violation", Party::Client(client)) {
             warn!(client = name, pid, reason, dropped, "violation: {what}");
         }
-        let reported = self.violations.reported.get(&(client, kind, consequence));
-        if reported.is_none_or(|at| now.saturating_sub(*at) >= REPORTED_EVERY_NS) {
-            self.violations.reported.insert((client, kind, consequence), now);
+        if self.violations.is_due((client, kind, consequence), now) {
             let (kind, pid) = (reason.to_owned(), pid.unwrap_or(0));
             let evict = consequence == Consequence::Evict;
             self.violations.add(Violation { pod_uid, kind, pid, note: what.to_owned(), evict });
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
