@@ -102,7 +102,12 @@ impl EventLoop {
         for Reservation { connection, request, process, bytes } in
             self.measured_memory.take_due_reservations(self.shared.io.now())
         {
-            let client = self.shared.processes.client_of(process);
+            // A process whose connection has closed learns no result. It connects anew, declares what it holds and reserves again.
+            let its = self.shared.processes.get(process);
+            let Some(its) = its.filter(|its| its.connections().any(|open| open == connection)) else {
+                continue;
+            };
+            let client = Some(its.client);
             let granted = self.shared.clients.update_memory(process, client, bytes, true);
             let answer = ResponseBody::MemUpdate { granted };
             if let Err(reason) = self.connections.answer(connection, request, answer) {

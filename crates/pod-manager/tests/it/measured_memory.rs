@@ -4,7 +4,7 @@ use crate::support::agent::{Agent, pod, uid};
 use crate::support::hook::{Hook, Line};
 use crate::support::memory::FakeMemory;
 use crate::support::{GIB, MIB, MS, World, until};
-use sluice_comm::RequestBody;
+use sluice_comm::{AttachStatus, Channel, RequestBody};
 use sluice_proto::control::{ProcessMemory, ReportMemoryRequest};
 
 /// A manager that reads what the returned driver reports.
@@ -122,6 +122,24 @@ fn second_reservation_waits_beside_the_first_one() {
     memory.block(false);
     assert!(!process.granted_memory(), "the context fills the limit");
     assert!(!process.granted_memory());
+}
+
+/// The program closes the descriptor, and its hook connects anew, declares what it holds and reserves again.
+#[test]
+fn waiting_reservation_ends_with_its_connection() {
+    let (world, memory) = measuring();
+    let mut process = process(&world, "be-a");
+    memory.set(pid(&process), Some(0));
+    memory.block(true);
+    process.memory.send(RequestBody::MemUpdate { bytes: GIB, allocate: true });
+    world.settle();
+    process.memory = Line::open(&world.socket(), &process.process, "be-a").unwrap();
+    assert_eq!(process.memory.attach(Channel::Memory, 0).unwrap().0, AttachStatus::Ok);
+    process.memory.send(RequestBody::MemUpdate { bytes: GIB, allocate: true });
+    world.settle();
+    memory.block(false);
+    assert!(process.granted_memory());
+    assert_eq!(process.account(), (GIB, 8 * GIB), "used and limit");
 }
 
 /// A reading takes locks of the driver.
