@@ -2,6 +2,7 @@
 //! (`status.nominatedNodeName`), and counts it on its node when it places pods of the same or a lower priority.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Index, NodeEntry};
@@ -168,11 +169,14 @@ impl Index {
         nomination.is_some_and(|one| *one.waits_until_ns.get_or_insert(until_ns) > now_ns)
     }
 
-    /// The pod may take the room of nominated pods below this priority: none if it is nominated itself. Otherwise its own
-    /// victims and those of the other pod would both have been evicted for one of them.
-    pub(super) fn displaced_below(&self, pod: &str, demand: &Demand) -> i32 {
-        let is_nominated = self.nominations.values().any(|pods| pods.contains_key(pod));
-        if is_nominated || self.nominations.is_empty() { i32::MIN } else { demand.pod_priority }
+    /// On the node the pod may take the room of nominated pods below this priority. If it is nominated itself, it may do so on
+    /// its own node, where its room was chosen beside pods of its priority, and on no other: its own victims and those of the
+    /// other pod would both have been evicted for one of them.
+    pub(super) fn displaced_below(&self, pod: &str, demand: &Demand, node: &str) -> i32 {
+        let nominated_to = |pods: &BTreeMap<Arc<str>, Nomination>| pods.contains_key(pod);
+        let has_room_here = self.nominations.get(node).is_some_and(nominated_to);
+        let has_room = has_room_here || self.nominations.values().any(nominated_to);
+        if has_room && !has_room_here { i32::MIN } else { demand.pod_priority }
     }
 
     /// The node as a pod of this priority may use it: without the room of nominated pods that precede it.

@@ -77,18 +77,23 @@ impl Index {
         nodes: impl Iterator<Item = &'a str> + Clone,
         most: usize,
     ) -> Vec<Placement> {
-        let best = self.best_beside(i32::MIN, pod, demand, nodes.clone(), most);
-        let displacing = self.displaced_below(pod, demand);
-        if best.is_empty() && displacing > i32::MIN {
-            return self.best_beside(displacing, pod, demand, nodes, most);
+        let best = self.best_beside(|_| i32::MIN, pod, demand, nodes.clone(), most);
+        if best.is_empty() && !self.nominations.is_empty() {
+            return self.best_beside(
+                |node| self.displaced_below(pod, demand, node),
+                pod,
+                demand,
+                nodes,
+                most,
+            );
         }
         best
     }
 
-    /// The best places beside the nominated pods of at least this priority.
+    /// The best places beside the nominated pods of at least the priority of each node.
     fn best_beside<'a>(
         &self,
-        priority: i32,
+        priority: impl Fn(&str) -> i32,
         pod: &str,
         demand: &Demand,
         nodes: impl Iterator<Item = &'a str>,
@@ -98,7 +103,7 @@ impl Index {
         let mut best: Vec<Candidate<'_>> = Vec::with_capacity(most + 1);
         for name in nodes {
             let Some((name, place)) = self.nodes.get_key_value(name) else { continue };
-            let node = self.without_nominated_room(name, place, pod, priority);
+            let node = self.without_nominated_room(name, place, pod, priority(name));
             let Some((rank, positions)) = node.fit(&prepared, self.strategy) else { continue };
             let candidate = Candidate { rank, name, node, positions };
             // Equal ranks are ordered by name, so that the choice does not depend on the order of the candidates.
@@ -120,7 +125,7 @@ impl Index {
 
     pub(super) fn reasons(&self, pod: &str, prepared: &PreparedDemand<'_>, node: &str) -> NodeReasons {
         let Some((name, place)) = self.nodes.get_key_value(node) else { return NodeReasons::NoGpus };
-        let priority = self.displaced_below(pod, prepared.demand);
+        let priority = self.displaced_below(pod, prepared.demand, name);
         self.without_nominated_room(name, place, pod, priority).reasons(prepared)
     }
 

@@ -228,6 +228,29 @@ fn pod_takes_the_room_of_a_lower_nominated_pod_only_without_another_and_without_
     assert_eq!(place(&index, "higher"), None, "it waits for its own victims");
 }
 
+/// Both were nominated for the room of the same victim. If each kept the other one away, the victim would have been evicted in vain.
+#[test]
+fn nominated_pod_has_its_room_before_a_lower_one_that_was_nominated_there_first() {
+    let mut index = occupied(1, &[("victim", 600, 0, 0)]);
+    let [lower, urgent] = [URGENT - 1, URGENT].map(|priority| of_priority(priority, share(1000, Some(GIB))));
+    for (pod, demand) in [("lower", &lower), ("urgent", &urgent)] {
+        let preemptor =
+            Preemptor { pod, demand, disruptions_allowed: &[], needs: &[], checks_left: &Cell::new(100) };
+        let Victims { pods, gpus, .. } =
+            index.victims("a", &preemptor, |_| Some(Evictable::default())).expect("a victim");
+        let proposed = ProposedNode { node: "a".into(), gpus, victims: pods };
+        index.propose_nominations(pod, demand, vec![proposed], 100);
+        index.nominate(pod, "a", demand);
+    }
+    index.release("victim");
+    let fits = |index: &Index, pod: &str, demand| !index.best(pod, demand, ["a"].into_iter(), 1).is_empty();
+    assert!(!fits(&index, "lower", &lower));
+    assert!(fits(&index, "urgent", &urgent));
+    bind(&mut index, "urgent", &urgent);
+    index.release("urgent");
+    assert!(fits(&index, "lower", &lower), "once the other one has ended");
+}
+
 #[test]
 fn nominated_pods_of_another_replica_get_different_gpus() {
     let mut index = occupied(2, &[("a", 600, 0, 0), ("b", 600, 0, 1)]);
