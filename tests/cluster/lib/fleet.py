@@ -41,25 +41,27 @@ def start(nodes: int, resource: str, healthy: range | None = None, gpus: int = G
     return names
 
 
-def stop_agent(node: str, resource: str) -> None:
-    """What a node shows while its agent is away: kubelet offers no device slots."""
-    _patch(f"{node}/status", {"status": {"allocatable": {resource: "0"}}})
+def stop_agent(node: str, resource: str) -> int:
+    """What a node shows while its agent is away: kubelet offers no device slots. Returns the revision of the API server."""
+    return _patch(f"{node}/status", {"status": {"allocatable": {resource: "0"}}})
 
 
-def start_agent(node: str, resource: str, gpus: int, is_process: bool = False) -> None:
+def start_agent(node: str, resource: str, gpus: int, is_process: bool = False) -> int:
     """What an agent publishes when it starts: the inventory, the amounts and, through kubelet, the device slots. If it is a process, only
-    kubelet's part is left."""
+    kubelet's part is left. Returns the revision of the API server."""
     new = _node(node, resource, True, gpus)
     allocatable = new["status"]["allocatable"]
     if is_process:
         allocatable = {resource: allocatable[resource]}
     else:
         _patch(node, {"metadata": {"annotations": new["metadata"]["annotations"]}})
-    _patch(f"{node}/status", {"status": {"allocatable": allocatable}})
+    return _patch(f"{node}/status", {"status": {"allocatable": allocatable}})
 
 
-def _patch(path: str, change: dict) -> None:
-    api.request("PATCH", f"/api/v1/nodes/{path}", change, "application/merge-patch+json")
+def _patch(path: str, change: dict) -> int:
+    """Returns the revision of the API server, which it numbers for all objects together."""
+    node = api.request("PATCH", f"/api/v1/nodes/{path}", change, "application/merge-patch+json")
+    return int(node["metadata"]["resourceVersion"])
 
 
 def stop() -> None:

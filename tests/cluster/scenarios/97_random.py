@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections import defaultdict
+from typing import NamedTuple
 
 from lib import api, fleet, scale
 from lib.agents import Agent
@@ -18,6 +19,15 @@ NODES, GPUS, PODS, BATCH = 50, 2, 200, 20
 PROCESSES = 3
 # Values of the PriorityClasses; None: pods without a class.
 CLASSES = {None: 0, "test-random-high": 100, "test-random-highest": 200}
+SCHEDULERS = "the schedulers"
+
+
+class Absence(NamedTuple):
+    """Restarts of the agent of a node, or of scheduler programs, between two revisions of the API server."""
+
+    of: str
+    begin: int
+    end: int
 
 
 def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
@@ -37,14 +47,15 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
         sizes = memories()
         with cluster.namespace() as ns, History(ns) as history:
             start()
+            absences: list[Absence] = []
             for first in range(0, PODS, BATCH):
                 for number in range(first, first + BATCH):
                     api.request("POST", f"/api/v1/namespaces/{ns}/pods", pod(chance, ns, f"p{number}"))
-                restart_some(chance, nodes, agents)
+                absences += restart_some(chance, nodes, agents)
             until("no pod that waits fits on a GPU", 300, lambda: is_settled(ns, sizes), every=1)
             events = history.until_now()
             check_gpus(events, sizes)
-            check_evictions(cluster, ns, events)
+            check_evictions(cluster, ns, events, absences)
             for agent in agents:
                 until(f"the agent of {agent.node} serves its pods", 30, lambda: agent.clients() == bound_to(ns, agent.node))
             cluster.record("pods_of_agents_that_are_processes", sum(len(agent.clients()) for agent in agents))
@@ -59,24 +70,32 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
             cluster.delete("priorityclass", name)
 
 
-def restart_some(chance: random.Random, nodes: list[str], agents: list[Agent]) -> None:
+def restart_some(chance: random.Random, nodes: list[str], agents: list[Agent]) -> list[Absence]:
     """Restarts each scheduler program with a probability of 0.3, and the agents of some nodes while kube-scheduler goes on. An agent that
     is a process ends as in an update or as in a crash."""
     published = chance.sample(nodes[len(agents) :], 5)
     ended = [agent for agent in agents if chance.random() < 0.5]
-    for node in [*published, *(agent.node for agent in ended)]:
-        fleet.stop_agent(node, scale.RESOURCE)
+    absent = [(node, fleet.stop_agent(node, scale.RESOURCE)) for node in [*published, *(agent.node for agent in ended)]]
     for agent in ended:
         agent.program.stop(chance.choice([signal.SIGTERM, signal.SIGKILL]))
+    before, stopped = revision(), False
     for program in (scale.EXTENDER, scale.WITH_EXTENDER):
         if chance.random() < 0.3:
             program.stop()
+            stopped = True
     start()
     for node in published:
         fleet.start_agent(node, scale.RESOURCE, GPUS)
     for agent in ended:
         agent.start()
         fleet.start_agent(agent.node, scale.RESOURCE, GPUS, is_process=True)
+    after = revision()
+    return [Absence(node, begin, after) for node, begin in absent] + [Absence(SCHEDULERS, before, after)] * stopped
+
+
+def revision() -> int:
+    """The API server numbers the changes of all objects together."""
+    return int(api.request("GET", "/api/v1/nodes?limit=1")["metadata"]["resourceVersion"])
 
 
 def start() -> None:
@@ -137,12 +156,13 @@ def cpu(pod: dict) -> int:
     return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
-def check_evictions(cluster, ns: str, events: list[tuple[str, dict]]) -> None:
-    """Each victim had a lower class than the pod for which it was evicted. That pod, or later one of a still higher class, got the room."""
+def check_evictions(cluster, ns: str, events: list[tuple[str, dict]], absences: list[Absence]) -> None:
+    """Each victim had a lower class than the pod for which it was evicted. That pod, or later one of a still higher class, got the room, unless
+    the node's agent or a scheduler was away before the pod was bound."""
     pods = {one["metadata"]["uid"]: one for _, one in events}
     begun, gone, bound = {}, {}, {}
-    for at, (kind, one) in enumerate(events):
-        uid = one["metadata"]["uid"]
+    for kind, one in events:
+        uid, at = one["metadata"]["uid"], int(one["metadata"]["resourceVersion"])
         if "deletionTimestamp" in one["metadata"]:
             begun.setdefault(uid, at)
         if one["spec"].get("nodeName"):
@@ -152,7 +172,7 @@ def check_evictions(cluster, ns: str, events: list[tuple[str, dict]]) -> None:
     evicted = preempted(cluster, ns)
     cluster.record("evicted", len(evicted))
     assert evicted, "no pod was evicted: the pods did not fill the GPUs"
-    superseded, vain = 0, []
+    superseded, disturbed, vain = 0, 0, []
     for victim, (preemptor, node) in evicted.items():
         title = f"{name(pods[victim])} on {node} for {name(pods[preemptor])}"
         assert priority(pods[victim]) < priority(pods[preemptor]), f"{title}: of the same class or a higher one"
@@ -162,10 +182,14 @@ def check_evictions(cluster, ns: str, events: list[tuple[str, dict]]) -> None:
         freed = {gpu for other, why in evicted.items() if why == (preemptor, node) for gpu in gpus_of(pods[other])}
         takers = [uid for uid, at in bound.items() if at > begun[victim] and priority(pods[uid]) > priority(pods[preemptor]) and freed & gpus_of(pods[uid])]
         superseded += bool(takers)
-        if not takers:
+        end = bound.get(preemptor, 1 << 63)
+        was_away = any(one.of in (node, SCHEDULERS) and one.begin < end and begun[victim] < one.end for one in absences)
+        disturbed += not takers and was_away
+        if not takers and not was_away:
             where = pods[preemptor]["spec"].get("nodeName", "no node")
             vain.append(f"{title}, which is on {where}")
     cluster.record("evicted_for_pods_of_which_a_higher_one_took_the_room", superseded)
+    cluster.record("evicted_before_the_node_or_a_scheduler_was_away", disturbed)
     assert not vain, f"{len(vain)} of {len(evicted)} evictions were in vain: {vain}"
 
 
