@@ -174,9 +174,9 @@ impl Index {
     /// other pod would both have been evicted for one of them.
     pub(super) fn displaced_below(&self, pod: &str, demand: &Demand, node: &str) -> i32 {
         let nominated_to = |pods: &BTreeMap<Arc<str>, Nomination>| pods.contains_key(pod);
-        let has_room_here = self.nominations.get(node).is_some_and(nominated_to);
-        let has_room = has_room_here || self.nominations.values().any(nominated_to);
-        if has_room && !has_room_here { i32::MIN } else { demand.pod_priority }
+        let is_nominated_here = self.nominations.get(node).is_some_and(nominated_to);
+        let is_nominated_elsewhere = !is_nominated_here && self.nominations.values().any(nominated_to);
+        if is_nominated_elsewhere { i32::MIN } else { demand.pod_priority }
     }
 
     /// The node as a pod of this priority may use it: without the room of nominated pods that precede it.

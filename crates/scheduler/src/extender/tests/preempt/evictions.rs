@@ -157,10 +157,10 @@ async fn pod_that_has_the_name_of_a_victim_which_has_ended_stays() {
 }
 
 /// A pod for which a victim on node `a` was chosen, and whose nomination the API server has not carried out yet. The extender
-/// waits for an answer as long as the test lasts.
-async fn nominating() -> (Arc<Api>, Cluster, Value) {
-    let patient = Policy { bind_timeout: SOON, ..policy() };
-    let (api, cluster) = cluster_with(patient, 1, &[bound("victim", 0, "0.6", 0, 1)]).await;
+/// waits for an answer for `bind_timeout`; [`SOON`] is as long as the test lasts.
+async fn nominating(bind_timeout: Duration) -> (Arc<Api>, Cluster, Value) {
+    let (api, cluster) =
+        cluster_with(Policy { bind_timeout, ..policy() }, 1, &[bound("victim", 0, "0.6", 0, 1)]).await;
     let wants = urgent("0.5");
     api.put(PODS, wants.clone());
     api.patches.close();
@@ -181,7 +181,7 @@ async fn carry_out(api: &Api, cluster: &Cluster) {
 
 #[tokio::test]
 async fn pod_that_was_bound_elsewhere_meanwhile_evicts_none() {
-    let (api, cluster, wants) = nominating().await;
+    let (api, cluster, wants) = nominating(SOON).await;
     api.put(NODES, node("b", 1));
     cluster.until("the node is seen", |extender| extender.state().index.uses().count() == 2).await;
     assert_eq!(names(&cluster.filter(&wants, &["b"]).await), ["b"]);
@@ -192,7 +192,7 @@ async fn pod_that_was_bound_elsewhere_meanwhile_evicts_none() {
 
 #[tokio::test]
 async fn pod_that_another_scheduler_has_bound_evicts_none_before_the_watch_shows_the_bind() {
-    let (api, cluster, mut wants) = nominating().await;
+    let (api, cluster, mut wants) = nominating(SOON).await;
     api.hold_watches(PODS);
     wants["spec"]["nodeName"] = json!("b");
     api.put(PODS, wants);
@@ -202,7 +202,7 @@ async fn pod_that_another_scheduler_has_bound_evicts_none_before_the_watch_shows
 
 #[tokio::test]
 async fn extender_that_does_not_lead_any_more_evicts_none() {
-    let (api, cluster, _wants) = nominating().await;
+    let (api, cluster, _wants) = nominating(SOON).await;
     cluster.extender.leadership.set_leading(false);
     carry_out(&api, &cluster).await;
     assert!(api.evicted().is_empty(), "{:?}", api.evicted());
@@ -210,14 +210,7 @@ async fn extender_that_does_not_lead_any_more_evicts_none() {
 
 #[tokio::test]
 async fn nomination_without_an_answer_in_time_evicts_none() {
-    let (api, cluster) = cluster(1, &[bound("victim", 0, "0.6", 0, 1)]).await;
-    let wants = urgent("0.5");
-    api.put(PODS, wants.clone());
-    api.patches.close();
-    for _ in 0..2 {
-        cluster.filter(&wants, &["a"]).await;
-    }
-    cluster.poll("the pod is being nominated", |_| api.patches() == 1).await;
+    let (api, _cluster, _wants) = nominating(policy().bind_timeout).await;
     tokio::time::sleep(2 * policy().bind_timeout).await;
     api.patches.open();
     tokio::time::sleep(Duration::from_millis(300)).await;
