@@ -72,12 +72,18 @@ async def until(check):
     raise AssertionError("did not come true within 10 s")
 
 
+async def waiting(worker, process):
+    """A request whose files are open, and whose worker is stopped."""
+    os.kill(process.pid, signal.SIGSTOP)
+    request = asyncio.ensure_future(worker.parse(*request_of(b"1", 10_000)))
+    await until(lambda: memory_files() == 2)
+    return request
+
+
 def test_cancelled_request_ends_when_the_worker_has_read_its_files():
     async def use():
         async with started() as (worker, process):
-            os.kill(process.pid, signal.SIGSTOP)
-            request = asyncio.ensure_future(worker.parse(*request_of(b"1", 10_000)))
-            await until(lambda: memory_files() == 2)
+            request = await waiting(worker, process)
             await asyncio.sleep(0.2)
             request.cancel()
             await asyncio.wait([request], timeout=0.2)
@@ -91,9 +97,7 @@ def test_cancelled_request_ends_when_the_worker_has_read_its_files():
 def test_files_of_a_request_that_is_cancelled_twice_stay_open_until_the_worker_has_read_them():
     async def use():
         async with started() as (worker, process):
-            os.kill(process.pid, signal.SIGSTOP)
-            request = asyncio.ensure_future(worker.parse(*request_of(b"1", 10_000)))
-            await until(lambda: memory_files() == 2)
+            request = await waiting(worker, process)
             for _ in range(2):
                 await asyncio.sleep(0.2)
                 request.cancel()

@@ -107,6 +107,13 @@ def test_server_whose_start_ends_during_its_end_is_not_reported_as_ready(slow_se
     assert process.stdout.read() == ""
 
 
+def started_by(program, folder):
+    """The end of a program that changes the server and starts it with the models of `PROFILED`."""
+    (folder / "models.yaml").write_text(PROFILED)
+    command = [sys.executable, "-c", program, "--models", folder / "models.yaml", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+
 # A server on whose GPU nothing runs any more after the first kernel.
 BROKEN = """
 import sys
@@ -121,9 +128,7 @@ sys.exit(__main__.main())
 
 
 def test_server_whose_gpu_fails_during_the_profile_ends_with_an_error(tmp_path):
-    (tmp_path / "models.yaml").write_text(PROFILED)
-    command = [sys.executable, "-c", BROKEN, "--models", tmp_path / "models.yaml", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    done = started_by(BROKEN, tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "start failed error=the GPU failed: planned" in done.stderr
 
@@ -141,9 +146,7 @@ sys.exit(__main__.main())
 
 
 def test_server_with_a_model_that_cannot_be_prepared_ends_as_with_a_wrong_file(tmp_path):
-    (tmp_path / "models.yaml").write_text(PROFILED)
-    command = [sys.executable, "-c", REFUSED, "--models", tmp_path / "models.yaml", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    done = started_by(REFUSED, tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "model rt: planned" in done.stderr and "Traceback" not in done.stderr
 
