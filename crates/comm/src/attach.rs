@@ -55,7 +55,7 @@ pub struct AttachPayload {
 }
 
 /// The driver handles by which one context's channels can be controlled.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContextHandles {
     /// Index of its control descriptor, below [`MAX_DESCRIPTORS`].
     pub descriptor: u32,

@@ -5,6 +5,7 @@
 //!
 //! * [`ledger::TokenLedger`] decides which clients may submit work, until when, and charges them.
 //! * [`channel_groups::ChannelGroupScheduler`] enforces its grants by enabling and disabling channel groups.
+//! * [`processes::Processes`] holds all processes and decides whose groups are under control, and what follows from violations.
 //! * [`deadlines::DeadlineOrder`] decides which latency-critical client has urgent work for which other.
 //! * [`stream_gates`] decides when stream gates are closed.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
@@ -31,10 +32,11 @@ pub mod ledger;
 pub mod limit_bucket;
 pub mod memory;
 pub mod pod_cgroup;
+pub mod processes;
 pub mod quota;
 pub mod resources;
 pub mod stream_gates;
 pub mod window;
 
-pub use ids::{ClientId, ProcessId};
+pub use ids::{ClientId, ConnectionId, ProcessId, ProcessKey};
 pub use sluice_units::{self as share, Share};

@@ -1,9 +1,10 @@
 //! Deadlines between latency-critical clients: reads their reports, and shows each process the urgent work of the others.
 
-use crate::clients::Process;
-use crate::shared::Shared;
+use crate::clients::Clients;
+use crate::processes::{Process, Processes, activity, pages};
 use sluice_core::ProcessId;
 use sluice_core::deadlines::{DeadlineOrder, DeadlinePolicy, Service, UrgentWork};
+use sluice_core::ledger::TokenLedger;
 use std::collections::BTreeSet;
 
 /// The order of the latency-critical clients by deadline.
@@ -31,13 +32,17 @@ impl Deadlines {
     }
 
     /// Shows each latency-critical process the work of clients with an earlier deadline.
-    pub(crate) fn update(&mut self, shared: &Shared) {
-        let Shared { clients, processes, grants, io, .. } = shared;
-        let now = io.now();
+    pub(crate) fn update(
+        &mut self,
+        clients: &Clients,
+        processes: &Processes,
+        ledger: &TokenLedger,
+        now: u64,
+    ) {
         let mut services = Vec::new();
-        for id in grants.ledger.critical_processes() {
+        for id in ledger.critical_processes() {
             let Some(process) = processes.get(id).filter(|process| process.is_attached()) else { continue };
-            let Some(pages) = process.pages.as_ref().filter(|pages| pages.reports_activity()) else {
+            let Some(pages) = process.endpoint.pages.as_ref().filter(|pages| pages.reports_activity()) else {
                 continue;
             };
             let Some(client) = clients.get(process.client) else { continue };
@@ -46,22 +51,22 @@ impl Deadlines {
                 client: process.client,
                 slo_ns: client.definition.slo_ns,
                 service_ns: pages.report().service_ns(),
-                activity: process.activity(),
+                activity: activity(process),
                 expected_ns: pages.report().expected_ns(),
                 postponed: pages.report().is_postponed(),
-                within_request: grants.ledger.is_within_request(process.client, now),
+                within_request: ledger.is_within_request(process.client, now),
             });
         }
         let mut before = std::mem::take(&mut self.shown);
         for (id, urgent) in self.order.update(now, &services) {
             before.remove(&id);
             self.shown.insert(id);
-            if let Some(pages) = processes.pages(id) {
+            if let Some(pages) = pages(processes, id) {
                 pages.set_urgent(urgent);
             }
         }
         // The others are not latency-critical any more.
-        for pages in before.into_iter().filter_map(|id| processes.pages(id)) {
+        for pages in before.into_iter().filter_map(|id| pages(processes, id)) {
             pages.set_urgent(UrgentWork::None);
         }
     }

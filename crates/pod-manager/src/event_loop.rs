@@ -9,7 +9,7 @@
 //! [`Message`]s.
 //!
 //! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
-//! effects and pages, the set of clients, and the end of processes.
+//! what follows from events of processes, pages, the set of clients, and the end of processes.
 
 mod attach;
 mod clients;
@@ -20,17 +20,20 @@ mod effects;
 mod frames;
 mod heartbeat;
 mod own_process;
+mod searches;
 
 use crate::agent_api::AgentApi;
-use crate::channel_groups::{Announcement, ChannelGroups, ControlDriver, ControlExecutor, EscrowClient};
-use crate::clients::{Clients, Definition, Processes};
+use crate::channel_groups::{ControlDriver, ControlExecutor, EscrowClient, GroupControls};
+use crate::clients::Clients;
 use crate::clock::Clock;
+use crate::closer::Closer;
 use crate::config::{Config, OnManagerLoss, nanos};
 use crate::connections::{Connections, Listener};
 use crate::deadlines::Deadlines;
+use crate::definition::Definition;
 use crate::error::{Attempt, Result};
 use crate::grants::Grants;
-use crate::io::{Closer, Io};
+use crate::io::Io;
 use crate::listen::UnixSocket;
 use crate::log_limiter::LogLimiter;
 use crate::measured_memory::{MeasuredMemory, MemoryReader};
@@ -38,13 +41,15 @@ use crate::message::{Inbox, Message, Remote};
 use crate::metrics::Metrics;
 use crate::peer::Peers;
 use crate::poller::{Event, Poller, Source};
+use crate::processes::{self, Departed, Processes, activity};
+use crate::report::Report;
 use crate::resource_file::ReloadRequests;
-use crate::shared::Shared;
 use crate::stalled::StalledProcesses;
+use crate::stopped_threads::ThreadsStopped;
 use crate::stream_gates::StreamGates;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
-use crate::violations::{Consequences, Violations};
+use crate::violations::Violations;
 use heartbeat::Heartbeat;
 use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use nix::sys::signal::Signal;
@@ -54,7 +59,9 @@ use sluice_comm::{HAND_OFF_STEPS, HandOffStep};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::TokenLedger;
+use sluice_core::processes::ProcessPolicy;
 use sluice_hook_core::deadline_polling::Step;
+use sluice_proto::control::ReportMemoryResponse;
 use sluice_sys::step_log::StepLog;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -85,20 +92,29 @@ pub(crate) struct Inputs {
 
 /// The owner of all parts.
 pub(crate) struct EventLoop {
-    shared: Shared,
+    clients: Clients,
+    processes: Processes,
+    /// Processes that have closed their connections and have groups under control still.
+    departed: Departed,
+    grants: Grants,
+    violations: Violations,
+    io: Io,
     inbox: Inbox,
     signals: Option<SignalFd>,
     reloads: Option<ReloadRequests>,
     connections: Connections,
-    channel_groups: ChannelGroups,
+    group_controls: GroupControls,
+    /// Where threads that stop a process report.
+    stops: Report<ThreadsStopped>,
     stream_gates: StreamGates,
     deadlines: Deadlines,
     stalled: StalledProcesses,
     unhooked: Unhooked,
-    consequences: Consequences,
     measured_memory: MeasuredMemory,
     agent_api: AgentApi,
     heartbeat: Heartbeat,
+    /// For new pages.
+    page_flags: Flags,
     /// The last round ended before the ledger had nothing left to decide.
     undecided: bool,
     /// The loop does not sleep, because a grant is about to come back.
@@ -128,38 +144,43 @@ impl EventLoop {
             tsc_valid: io.clock.ticks_at(now).is_some(),
         };
         let slices = driver.as_ref().is_none_or(|driver| driver.sets_slices());
-        let search =
-            inputs.discovery.map(|discovery| UnhookedScanner::start(discovery, remote.clone())).transpose();
+        let reports = (remote.report(Message::ScanResult), remote.report(Message::OwnershipProof));
+        let search = inputs.discovery.map(|discovery| UnhookedScanner::start(discovery, reports)).transpose();
         let search = search.attempt("start the thread that searches for processes without the hook")?;
-        let measured_memory = MeasuredMemory::new(inputs.memory, remote.clone())
+        let measured_memory = MeasuredMemory::new(inputs.memory, remote.report(Message::MemoryRead))
             .attempt("start the thread that reads the memory of processes")?;
-        let consequences = Consequences::new(config.violation_policy, remote.clone());
-        let executor = ControlExecutor::start(remote, io.closer.clone(), inputs.escrow, slices)
+        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding));
+        let executor = ControlExecutor::start(reports, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
+        let group_controls = GroupControls::new(driver, executor, io.closer.clone());
         let scheduler =
             ChannelGroupScheduler::new(ChannelGroupPolicy { slices, ..config.channel_group_policy() });
+        let policy = ProcessPolicy {
+            controls: group_controls.are_on(),
+            searches: search.is_some(),
+            violations: config.violation_policy,
+        };
         let connections = Connections::new(config, listeners, inputs.peers, &io).attempt("epoll_ctl")?;
         let ledger = TokenLedger::new(config.policy());
         let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
-        let processes = Processes::new(page_flags);
         let mut event_loop = Self {
-            shared: Shared {
-                clients: Clients::default(),
-                processes,
-                grants,
-                violations: Violations::default(),
-                io,
-            },
+            clients: Clients::default(),
+            processes: Processes::new(scheduler, policy),
+            departed: Departed::default(),
+            grants,
+            violations: Violations::default(),
+            io,
             connections,
-            channel_groups: ChannelGroups::new(scheduler, driver, executor),
+            group_controls,
+            stops: remote.report(Message::ThreadsStopped),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             deadlines: Deadlines::default(),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
-            consequences,
             measured_memory,
             agent_api: AgentApi::new(&config.clients),
             heartbeat: Heartbeat::new(nanos(config.missed_heartbeat)),
+            page_flags,
             inbox,
             signals,
             reloads: inputs.reloads,
@@ -178,8 +199,8 @@ impl EventLoop {
             self.beat();
             let events = self.wait()?;
             self.beat();
-            let woken = self.shared.io.now();
-            self.shared.charge_critical();
+            let woken = self.io.now();
+            self.grants.charge_critical(&mut self.clients, &mut self.processes, woken);
             for event in events {
                 // Connections are only queued here, and there may be hundreds.
                 if !matches!(event.source, Source::Connection(_)) {
@@ -187,14 +208,14 @@ impl EventLoop {
                 }
                 self.handle(event);
             }
-            if self.polls && self.shared.take_returns() {
+            if self.polls && self.grants.take_returns(&mut self.processes, &self.io) {
                 self.decide_once();
             }
             self.serve_frames();
             self.handle_deadlines();
             self.decide();
-            let now = self.shared.io.now();
-            self.shared.io.metrics.round(now.saturating_sub(woken));
+            let now = self.io.now();
+            self.io.metrics.round(now.saturating_sub(woken));
         }
         self.shut_down();
         Ok(())
@@ -205,15 +226,16 @@ impl EventLoop {
         match event.source {
             Source::UnixListener => self.accept(Listener::Unix),
             Source::TcpListener => self.accept(Listener::Tcp),
-            Source::Timer => self.shared.io.clock.acknowledge(),
+            Source::Timer => self.io.clock.acknowledge(),
             // The events themselves come first in each round.
             Source::MemoryChannels => {}
             Source::Messages => self.take_messages(),
             Source::Signal => self.take_signal(),
             Source::Connection(id) => self.connection_ready(id, event.flags),
             Source::Wakeup(id) => {
-                if let Some(process) = self.shared.processes.get_mut(id) {
-                    process.take_wakeup(&self.shared.io);
+                if let Some(process) = self.processes.get_mut(id) {
+                    let activity = activity(process);
+                    process.endpoint.take_wakeup(activity, &self.io);
                 }
             }
             Source::ProcessEnd(id) => self.process_ended(id),
@@ -242,49 +264,34 @@ impl EventLoop {
                 Message::SetClients(set, done) => drop(done.send(self.set_clients(set))),
                 Message::Snapshot(done) => {
                     self.refresh_gauges();
-                    let (pending, groups) = (self.connections.pending.len(), &self.channel_groups);
-                    let snapshot = self.agent_api.snapshot(
-                        pending,
-                        groups,
-                        (&self.unhooked, &self.consequences),
-                        &self.shared,
-                    );
-                    drop(done.send(snapshot));
+                    let Self { clients, processes, io, .. } = &*self;
+                    let pending = self.connections.pending.len();
+                    drop(done.send(self.agent_api.snapshot(pending, clients, processes, io)));
                 }
-                Message::Violations(after, answer) => self.shared.violations.ask(after, answer),
+                Message::Violations(after, answer) => self.violations.ask(after, answer),
                 Message::Refresh(done) => {
                     self.refresh_gauges();
                     let _ = done.send(());
                 }
-                Message::Controlled(report) => {
-                    let effects = self.channel_groups.control_ended(&report, &mut self.shared);
-                    self.carry_out(effects);
+                Message::Controlled(report) => self.control_ended(&report),
+                Message::GroupFinding(finding) => self.apply(processes::Event::Checked(finding)),
+                Message::ThreadsStopped((id, result)) => {
+                    self.apply(processes::Event::ThreadsStopped(id, result));
                 }
-                Message::GroupFinding(finding) => {
-                    if let Some(id) = self.channel_groups.violator(&finding, &self.shared) {
-                        let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
-                        self.consequences.violated(id, &finding, groups, shared);
-                    }
+                Message::ScanResult(result) => self.search_ended(result),
+                Message::OwnershipProof(proof) => self.apply(processes::Event::Proven(proof)),
+                Message::MemoryRead(result) => {
+                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let found = measured_memory.reading_ended(result, clients, processes, io);
+                    self.record_violations(found.violations);
                 }
-                Message::ThreadsStopped(id, result) => {
-                    let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
-                    self.consequences.threads_stopped(id, result, groups, shared);
-                }
-                Message::ScanResult(result) => {
-                    let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
-                    let effects = self.unhooked.search_ended(result, groups, &self.consequences, shared);
-                    self.carry_out(effects);
-                }
-                Message::OwnershipProof(proof) => {
-                    let effects = self.channel_groups.ownership_checked(proof, &mut self.shared);
-                    self.carry_out(effects);
-                }
-                Message::MemoryRead(result) => self.measured_memory.reading_ended(result, &mut self.shared),
                 Message::MemoryReport(reading, done) => {
-                    let answer = self.measured_memory.reported(&reading, &mut self.shared);
-                    drop(done.send(answer));
+                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let found = measured_memory.apply(&reading, clients, processes, io);
+                    self.record_violations(found.violations);
+                    drop(done.send(ReportMemoryResponse { exceeded: found.exceeded }));
                 }
-                Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, &self.shared),
+                Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, self.io.now()),
                 Message::Stop => self.stopping = true,
             }
         }
@@ -294,81 +301,61 @@ impl EventLoop {
     /// grant is about to come back for which a client waits. The rounds of that time keep what a decision needs in the caches.
     fn wait(&mut self) -> Result<Vec<Event>> {
         if self.undecided || self.connections.has_ready() {
-            return self.shared.io.poller.wait(EpollTimeout::ZERO);
+            return self.io.poller.wait(EpollTimeout::ZERO);
         }
-        let step = self.shared.grants.polling_step(self.shared.io.now());
+        let step = self.grants.polling_step(self.io.now());
         self.polls = step == Step::Poll;
         if !self.polls {
             let polling_begins = if let Step::SleepUntil(at) = step { Some(at) } else { None };
             self.arm_timer(polling_begins)?;
-            return self.shared.io.poller.wait(EpollTimeout::NONE);
+            return self.io.poller.wait(EpollTimeout::NONE);
         }
-        self.shared.io.record_step(HandOffStep::ManagerPolls);
-        self.shared.io.poller.wait(EpollTimeout::ZERO)
+        self.io.record_step(HandOffStep::ManagerPolls);
+        self.io.poller.wait(EpollTimeout::ZERO)
     }
 
     /// Sets the timer to the earliest deadline of all parts.
     fn arm_timer(&mut self, polling_begins: Option<u64>) -> Result<()> {
-        let now = self.shared.io.now();
+        let now = self.io.now();
         let deadlines = [
             polling_begins,
-            self.shared.grants.ledger.next_deadline(),
+            self.grants.ledger.next_deadline(),
             self.connections.pending.next_deadline(),
-            self.channel_groups.next_deadline(now),
+            self.processes.next_deadline(now),
+            self.group_controls.next_deadline(self.processes.has_groups()),
             self.stream_gates.next_deadline(),
             self.deadlines.next_deadline(),
-            self.stalled.next_deadline(&self.shared),
-            self.unhooked.next_deadline(&self.shared),
-            self.consequences.next_deadline(),
-            self.measured_memory.next_deadline(&self.shared),
+            self.stalled.next_deadline(&self.grants),
+            self.unhooked.next_deadline(&self.clients, &self.processes),
+            self.measured_memory.next_deadline(&self.clients, &self.processes),
             self.heartbeat.next_deadline(),
         ];
-        self.shared.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
+        self.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
     }
 
     /// Does what is due: refuses attaches whose time is up, searches for processes without the hook, makes postponed announcements.
     fn handle_deadlines(&mut self) {
-        let now = self.shared.io.now();
+        let now = self.io.now();
         for (id, request, reason) in self.connections.pending.take_due(now) {
             self.refuse_attach(id, request, &reason);
         }
-        self.unhooked.search_if_due(&self.shared);
-        self.channel_groups.check_if_due(now);
-        self.channel_groups.mark_kept_groups(&mut self.shared);
-        for (id, announcement) in self.consequences.release_due(&mut self.channel_groups, &mut self.shared) {
-            self.announce(id, announcement);
-        }
-        self.measured_memory.read_if_due(&self.shared);
+        self.unhooked.search_if_due(&self.clients, &mut self.processes, now);
+        self.group_controls.check_if_due(self.processes.has_groups(), now);
+        self.measured_memory.read_if_due(&self.clients, &self.processes, now);
         self.decide_first_reservations();
-        let effects = self.channel_groups.announce_due(&mut self.unhooked, &mut self.shared);
-        self.carry_out(effects);
-        // After all announcements of this round, and before its controls.
-        self.consequences.stop_again(&mut self.channel_groups, &mut self.shared);
-    }
-
-    /// A process announces its groups. Those of a stopped process are disabled, and what it leaves out is released at the end of the stop.
-    fn announce(&mut self, id: ProcessId, announcement: Announcement) {
-        self.consequences.keep_announcement(id, &announcement);
-        if let Some(process) = self.shared.processes.get(id).filter(|process| process.misannounced) {
-            self.channel_groups.record_announced(id, &announcement);
-            process.key.into_iter().for_each(|key| self.unhooked.inspect_next(key));
-            return self.show_scheduling(id);
-        }
-        let (unhooked, shared) = (&mut self.unhooked, &mut self.shared);
-        let effects = self.channel_groups.announce(id, announcement, unhooked, shared);
-        self.carry_out(effects);
+        self.apply(processes::Event::Tick);
     }
 
     /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.
     fn shut_down(mut self) {
         info!("pod-manager stops");
-        for (_, process) in self.shared.processes.iter_mut() {
-            if let Some(pages) = &mut process.pages {
+        for (_, process) in self.processes.iter_mut() {
+            if let Some(pages) = &mut process.endpoint.pages {
                 // No thread watches the time any more. What the client does without a manager is its configuration.
                 pages.close();
             }
         }
-        self.channel_groups.restore();
-        self.shared.io.closer.close(self.connections.take_all());
+        self.group_controls.restore();
+        self.io.closer.close(self.connections.take_all());
     }
 }

@@ -1,13 +1,13 @@
 //! What every part of the manager acts through: clock, poller, closing thread, metrics and the limit of log lines.
 
 use crate::clock::Clock;
+use crate::closer::Closer;
 use crate::log_limiter::{DroppedLines, LogLimiter};
 use crate::metrics::Metrics;
 use crate::party::Party;
 use crate::poller::Poller;
 use sluice_comm::HandOffStep;
 use sluice_sys::step_log::StepLog;
-use std::sync::mpsc::{Sender, channel};
 
 /// Clock, poller, closing thread, metrics and log limit.
 pub(crate) struct Io {
@@ -36,29 +36,6 @@ impl Io {
     /// Whether a log line of this kind may be written now. Lines of one party do not take the place of another's.
     pub(crate) fn may_log(&mut self, kind: &'static str, cause: Party) -> Option<DroppedLines> {
         self.log.pass(kind, cause, self.clock.now_ns())
-    }
-}
-
-/// The closing thread's sending end: it closes what peers have sent or hold the other end of. The last close of a descriptor can take as
-/// long as its creator likes (a TCP socket that lingers, a file of a slow file system), and a unix socket closes the descriptors that
-/// still lie in it. No peer can make the event loop wait for that.
-#[derive(Clone, Debug)]
-pub(crate) struct Closer(Sender<Box<dyn Send>>);
-
-impl Closer {
-    /// Starts the thread.
-    pub(crate) fn start() -> std::io::Result<Self> {
-        let (sender, things) = channel();
-        std::thread::Builder::new()
-            .name("sluice-close".into())
-            .spawn(move || things.iter().for_each(drop))?;
-        Ok(Self(sender))
-    }
-
-    /// Drops `thing` on the thread.
-    pub(crate) fn close(&self, thing: impl Send + 'static) {
-        // The thread ends no earlier than this.
-        let _ = self.0.send(Box::new(thing));
     }
 }
 

@@ -21,24 +21,28 @@
 //! |---|---|
 //! | `event_loop` | the loop: wait, hand events to parts, decide, carry out effects |
 //! | `connections` | listeners, limits, frames, attaches that wait for their pods |
-//! | `clients` | clients, processes, their pages and wake-ups |
+//! | `clients` | clients: what each was promised and has used |
+//! | `processes` | the table of [`sluice_core::processes`], and the manager's end of each process: pages, wake-ups |
 //! | `grants` | what the token ledger decides, written to pages |
-//! | [`channel_groups`] | scheduling by enabling and disabling channel groups, the control executor, the escrow of descriptors |
+//! | [`channel_groups`] | control of channel groups: the control executor, the escrow of descriptors |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
-//! | [`unhooked`] | processes that run without the hook |
-//! | `violations` | what processes were found to do against their limits, and what follows |
+//! | [`unhooked`] | inspection of processes from outside |
+//! | `violations` | what processes were found to do against their limits, for the node agent |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
 mod agent_api;
+mod announcement;
 pub mod channel_groups;
+mod client_set;
 mod clients;
 pub mod clock;
+mod closer;
 mod config;
 mod connections;
 mod deadlines;
-mod effect;
+mod definition;
 mod error;
 mod event_loop;
 mod grants;
@@ -52,11 +56,14 @@ mod metrics;
 mod party;
 pub mod peer;
 mod poller;
+mod processes;
+mod reason;
+mod report;
 mod resource_file;
 mod server;
-mod shared;
 mod side_thread;
 mod stalled;
+mod stopped_threads;
 mod stream_gates;
 pub mod unhooked;
 mod violations;
@@ -66,4 +73,4 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use server::{Handle, Parts, run, start, start_with};
-pub use violations::ViolationPolicy;
+pub use sluice_core::processes::ViolationPolicy;

@@ -1,13 +1,14 @@
 //! Messages from other threads to the event loop.
 
-use crate::agent_api::ClientSet;
-use crate::channel_groups::{ControlReport, GroupFinding};
-use crate::clients::Definition;
+use crate::channel_groups::ControlReport;
+use crate::client_set::{ClientSet, Outdated};
+use crate::definition::Definition;
 use crate::measured_memory::{MemoryReading, ReadingResult};
-use crate::unhooked::ownership::OwnershipProof;
+use crate::report::Report;
+use crate::stopped_threads::ThreadsStopped;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sluice_core::ProcessId;
+use sluice_core::processes::{GroupFinding, OwnershipProof};
 use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,7 +38,7 @@ pub(crate) enum Message {
     /// A check of a channel group has found something else than the manager has set.
     GroupFinding(GroupFinding),
     /// All threads of a process that is to be stopped have stopped, or why they cannot be.
-    ThreadsStopped(ProcessId, Result<(), String>),
+    ThreadsStopped(ThreadsStopped),
     /// The result of a search for processes without the hook.
     ScanResult(ScanResult),
     /// The result of an ownership check.
@@ -50,12 +51,6 @@ pub(crate) enum Message {
     NextReading(oneshot::Sender<()>),
     /// Stop serving.
     Stop,
-}
-
-/// A set of clients that is older than the one in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outdated {
-    pub(crate) in_force: u64,
 }
 
 /// The sending end: any thread.
@@ -72,6 +67,12 @@ impl Remote {
             // The counter is full only after 2^64 - 2 unread messages.
             let _ = self.wake.write(1);
         }
+    }
+
+    /// A report whose values become messages.
+    pub(crate) fn report<T: 'static>(&self, message: fn(T) -> Message) -> Report<T> {
+        let remote = self.clone();
+        Report::new(move |value| remote.send(message(value)))
     }
 
     /// Sends a question. `None`: the event loop has ended, or counts as hung because it does not answer within a second.

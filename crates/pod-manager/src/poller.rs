@@ -1,9 +1,8 @@
 //! The poller: which descriptors the event loop waits for, and which event each of them stands for.
 
-use crate::connections::ConnectionId;
 use crate::error::{Attempt, Result};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use sluice_core::ProcessId;
+use sluice_core::{ConnectionId, ProcessId};
 use std::os::fd::AsFd;
 
 /// The most events taken at once, of memory channels and of everything else. A connection is read when its client's turn comes, which needs

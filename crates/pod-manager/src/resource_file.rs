@@ -5,7 +5,7 @@
 //! Other changes are not reported (a bind mount or a hard link of the file, a network file system, a symlink on the way): SIGHUP has
 //! the file read again.
 
-use crate::clients::of_file;
+use crate::definition::of_file;
 use crate::error::{Attempt, Error, Result};
 use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;

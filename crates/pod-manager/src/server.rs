@@ -2,9 +2,9 @@
 
 use crate::agent_api;
 use crate::channel_groups::{ControlDriver, EscrowClient, Nvrm, allowed_controls};
-use crate::clients::{Definition, of_file};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ClientSource, Config, Controls};
+use crate::definition::{Definition, of_file};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::http::{self, HttpListeners};

@@ -1,9 +1,9 @@
 //! The control socket: a thread with a runtime of its own, which asks the event loop by messages.
 
-use super::ClientSet;
+use crate::client_set::{ClientSet, Outdated};
 use crate::error::Result;
 use crate::listen::UnixSocket;
-use crate::message::{Message, Outdated, Remote};
+use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{

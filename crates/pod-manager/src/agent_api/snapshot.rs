@@ -1,14 +1,13 @@
 //! What the node agent reads: the promise and the use of every client, at one moment.
 
 use super::AgentApi;
-use crate::channel_groups::ChannelGroups;
-use crate::clients::{Client, ClientKey};
-use crate::shared::Shared;
-use crate::unhooked::scanning::ObstacleKind;
-use crate::unhooked::{Unhooked, scheduled};
-use crate::violations::{Consequences, ViolationKind};
+use crate::clients::{Client, Clients};
+use crate::definition::ClientKey;
+use crate::io::Io;
+use crate::processes::Processes;
 use sluice_core::ClientId;
 use sluice_core::ledger::Class;
+use sluice_core::processes::{ObstacleKind, ViolationKind};
 use sluice_proto::control::{self, ClientUsage, SnapshotResponse, Steering};
 
 impl AgentApi {
@@ -16,14 +15,14 @@ impl AgentApi {
     pub(crate) fn snapshot(
         &self,
         pending: usize,
-        groups: &ChannelGroups,
-        outside: (&Unhooked, &Consequences),
-        shared: &Shared,
+        clients: &Clients,
+        processes: &Processes,
+        io: &Io,
     ) -> SnapshotResponse {
-        let usage = shared.clients.iter().map(|(id, client)| usage_of(id, client, groups, outside, shared));
+        let usage = clients.iter().map(|(id, client)| usage_of(id, client, clients, processes, io.now()));
         let mut clients: Vec<ClientUsage> = usage.collect();
         clients.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-        let metrics = &shared.io.metrics;
+        let metrics = &io.metrics;
         SnapshotResponse {
             gpu_uuid: self.gpu_uuid.clone(),
             generation: self.generation,
@@ -46,31 +45,31 @@ impl AgentApi {
 fn usage_of(
     id: ClientId,
     client: &Client,
-    groups: &ChannelGroups,
-    (unhooked, consequences): (&Unhooked, &Consequences),
-    Shared { clients, processes, io, .. }: &Shared,
+    clients: &Clients,
+    processes: &Processes,
+    now: u64,
 ) -> ClientUsage {
     let account = clients.memory.client(id).unwrap_or_default();
     let mut bypasses = client.bypasses.clone();
-    for pages in processes.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
+    for pages in processes.of_client(id).filter_map(|(_, process)| process.endpoint.pages.as_ref()) {
         bypasses.add(pages.report());
     }
     let mut listed: Vec<control::Process> = processes
         .of_client(id)
         .map(|(id, process)| control::Process {
             pid: process.pid.unwrap_or(0),
-            container_id: process.container.clone().unwrap_or_default(),
+            container_id: process.endpoint.container.clone().unwrap_or_default(),
             memory_used_bytes: clients.memory.held_by(id),
         })
         .collect();
     listed.sort_by_key(|process| process.pid);
-    let unscheduled = unhooked.unscheduled(id, processes, groups);
+    let unscheduled = processes.unscheduled(id);
     let unscheduled = ObstacleKind::LABELS.iter().zip(unscheduled).filter(|(_, count)| *count > 0);
     ClientUsage {
         client: Some(as_in_force(client)),
         processes: listed,
         gpu_time_ns: client.gpu_time.total_ns,
-        share_ppm: client.gpu_time.share(io.now()).ppm(),
+        share_ppm: client.gpu_time.share(now).ppm(),
         memory_used_bytes: account.used,
         memory_peak_bytes: account.peak,
         memory_overhead_bytes: account.overhead,
@@ -84,13 +83,11 @@ fn usage_of(
             .filter(|(_, counter)| counter.get() > 0)
             .map(|(kind, counter)| ((*kind).to_owned(), counter.get()))
             .collect(),
-        stopped_processes: consequences.stopped_processes(id, processes),
+        stopped_processes: processes.stopped_processes(id),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
-        adopted_processes: u32::try_from(scheduled(id, processes, groups)).unwrap_or(u32::MAX),
-        unsteered_processes: unscheduled
-            .map(|(why, count)| ((*why).to_owned(), u32::try_from(count).unwrap_or(u32::MAX)))
-            .collect(),
+        adopted_processes: u32::try_from(processes.scheduled_unhooked(id)).unwrap_or(u32::MAX),
+        unsteered_processes: unscheduled.map(|(why, count)| ((*why).to_owned(), count)).collect(),
     }
 }
 

@@ -7,21 +7,18 @@ mod checks;
 
 use super::group_check::DisabledGroups;
 use super::{ChannelControl, ControlFailure, EscrowClient, EscrowCopy};
-use crate::io::Closer;
-use crate::message::{Message, Remote};
+use crate::closer::Closer;
+use crate::report::Report;
 use sluice_comm::attach::ContextHandles;
 use sluice_comm::escrow::EscrowMessage;
 use sluice_core::channel_groups::{
     Control, ControlOp, DEFAULT_SLICE_US, GroupId, KnownSetting, ReleaseSequence, TINY_SLICE_US,
 };
+use sluice_core::processes::{ControlDescriptorId, GroupFinding};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-
-/// Identifies a control descriptor, through which any number of groups may be controlled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ControlDescriptorId(pub(crate) u64);
 
 /// What the thread is to do.
 pub(crate) enum ControlRequest {
@@ -60,9 +57,9 @@ pub(crate) struct ControlExecutor {
 }
 
 impl ControlExecutor {
-    /// Starts the thread, which reports to `remote`. Time slices are set only if `sets_slices`.
+    /// Starts the thread, which reports the ends of controls and what its checks find. Time slices are set only if `sets_slices`.
     pub(crate) fn start(
-        remote: Remote,
+        (reports, findings): (Report<ControlReport>, Report<GroupFinding>),
         closer: Closer,
         escrow: Option<EscrowClient>,
         sets_slices: bool,
@@ -75,7 +72,8 @@ impl ControlExecutor {
         let worker = Worker {
             descriptors,
             groups,
-            remote,
+            reports,
+            findings,
             closer,
             escrow,
             sets_slices,
@@ -130,7 +128,8 @@ impl ControlledGroup {
 struct Worker {
     descriptors: HashMap<ControlDescriptorId, Box<dyn ChannelControl>>,
     groups: HashMap<GroupId, ControlledGroup>,
-    remote: Remote,
+    reports: Report<ControlReport>,
+    findings: Report<GroupFinding>,
     /// Closing the last descriptor of a driver's client can take long.
     closer: Closer,
     /// `None`: copies are not escrowed.
@@ -162,7 +161,7 @@ impl Worker {
                     let begun = Instant::now();
                     let result = self.make(control.group, control.op);
                     let report = ControlReport { control, result, took: begun.elapsed() };
-                    self.remote.send(Message::Controlled(report));
+                    self.reports.send(report);
                 }
                 ControlRequest::Check => self.check(),
                 ControlRequest::ForgetChecks => self.disabled = DisabledGroups::new(),

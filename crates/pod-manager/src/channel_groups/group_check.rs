@@ -4,8 +4,8 @@
 //! enabled, but counts how often it was switched out: a group that is disabled is not. A read-back takes the driver's locks as a control
 //! does, so counts are read at most [`SAMPLES_PER_SECOND`] times a second, at the begin and the end of a time in which the group is disabled.
 
-use crate::violations::ViolationKind;
 use sluice_core::channel_groups::GroupId;
+use sluice_core::processes::{Checks, GroupFinding, ViolationKind};
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -21,23 +21,6 @@ const LATE_SWITCHES: u32 = 4;
 pub(super) const SLICES_PER_CHECK: usize = 32;
 /// A driver may make slices as long as this in place of shorter ones.
 const LONGEST_SHORT_SLICE_US: u64 = 1_000;
-
-/// What a check has found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupFinding {
-    pub(crate) group: GroupId,
-    pub(crate) kind: ViolationKind,
-    pub(crate) what: String,
-    /// For a time slice, which checks have read it: one check reads a part of the groups.
-    pub(crate) checks: Option<Checks>,
-}
-
-/// The check that has read a time slice, and the one that had read it before. The slice was changed between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checks {
-    pub(crate) current: u64,
-    pub(crate) before: u64,
-}
 
 /// The disabled groups whose switches are watched.
 #[derive(Debug)]

@@ -1,19 +1,12 @@
 //! The clients: what each was promised, what it has used, and by what its processes are recognised.
 
-mod busy_meter;
-mod definition;
 mod gpu_time;
-mod pages;
-mod process;
-mod processes;
 
-pub(crate) use definition::{ClientKey, Definition, of_file};
 pub(crate) use gpu_time::GpuTime;
-pub(crate) use pages::Pages;
-pub(crate) use process::{ATTACHED_CONNECTIONS, MAX_UNANSWERED, Process};
-pub(crate) use processes::Processes;
 
+use crate::definition::{ClientKey, Definition};
 use crate::metrics::ClientMetrics;
+use crate::processes::Processes;
 use sluice_comm::Name;
 use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;
@@ -194,6 +187,11 @@ impl Clients {
             client.metrics.memory.overhead.set(gauge(account.overhead));
             client.metrics.memory.limit.set(gauge(account.limit));
             client.metrics.processes.set(gauge(connected.count() as u64));
+            client.metrics.stopped.set(i64::from(processes.stopped_processes(*id)));
+            client.metrics.unhooked.set(gauge(processes.scheduled_unhooked(*id) as u64));
+            for (series, count) in client.metrics.unscheduled.iter().zip(processes.unscheduled(*id)) {
+                series.set(i64::from(count));
+            }
             self.refresh_slices(*id, client, processes);
         }
     }
@@ -201,7 +199,7 @@ impl Clients {
     /// Counts the latency-critical processes of a client by the slices that they want, and shows the figures of one that was tested.
     fn refresh_slices(&self, id: ClientId, client: &Client, processes: &Processes) {
         let (mut wanted, mut medians_ns) = ([0, 0], (0, 0));
-        for pages in processes.of_client(id).filter_map(|(_, process)| process.pages.as_ref()) {
+        for pages in processes.of_client(id).filter_map(|(_, process)| process.endpoint.pages.as_ref()) {
             if self.is_critical(id) && pages.reports_activity() {
                 wanted[usize::from(pages.report().wants_default_slices())] += 1;
                 medians_ns = medians_ns.max(pages.report().burst_medians_ns());

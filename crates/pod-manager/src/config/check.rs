@@ -1,8 +1,8 @@
 //! Checks a configuration. All mistakes are reported at once.
 
 use super::{ClientSource, Config, Controls};
-use crate::violations::ViolationPolicy;
 use sluice_comm::HOOK_TIMEOUT;
+use sluice_core::processes::ViolationPolicy;
 use std::time::Duration;
 
 impl Config {

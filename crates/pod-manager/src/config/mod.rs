@@ -6,8 +6,8 @@ mod policies;
 pub use check::ConfigMistakes;
 pub(crate) use policies::nanos;
 
-use crate::violations::ViolationPolicy;
 use sluice_comm::SILENCE_NS;
+use sluice_core::processes::ViolationPolicy;
 use sluice_core::share::Share;
 use sluice_core::stream_gates::GatePolicy;
 use sluice_hook_core::deadline_polling::around_ns;

@@ -1,15 +1,17 @@
 //! Accepts connections, within the limits of one process, one pod and the manager.
 
-use super::{Connection, ConnectionId, Connections, Outcome, Reason, Transport};
+use super::{Connection, Connections, Outcome, Transport};
 use crate::io::Io;
 use crate::party::Party;
 use crate::poller::Source;
+use crate::reason::Reason;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, Response, ResponseBody, UNREAD_REQUEST_ID};
+use sluice_core::ConnectionId;
 use sluice_sys::socket::try_send_with_fds;
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! One connection: a socket, the frame that is coming in, and the role of the connection.
 
-use super::Reason;
 use crate::party::Party;
 use crate::peer::Peer;
+use crate::reason::Reason;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use sluice_comm::attach::MAX_DESCRIPTORS;

@@ -4,35 +4,31 @@ mod accept;
 mod connection;
 mod pending;
 mod ready;
-mod reason;
 
 pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
 pub(crate) use pending::{Attach, PendingAttaches};
 pub(crate) use ready::ReadyConnections;
-pub(crate) use reason::Reason;
 
+use crate::clients::Clients;
 use crate::config::{ClientSource, Config, nanos};
 use crate::io::Io;
 use crate::listen::UnixSocket;
 use crate::party::Party;
 use crate::peer::{Peer, Peers};
 use crate::poller::Source;
-use crate::shared::Shared;
+use crate::processes::Processes;
+use crate::reason::Reason;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::resource::{Resource, getrlimit};
 use sluice_comm::{Name, Response, ResponseBody};
-use sluice_core::ClientId;
 use sluice_core::pod_cgroup::PodCgroup;
+use sluice_core::{ClientId, ConnectionId};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::TcpListener;
 use std::os::fd::{BorrowedFd, OwnedFd};
-
-/// Identifies a connection; no two connections of one manager have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// A frame was handled, or its connection is to be closed for this reason.
 pub(crate) type Outcome = Result<(), Reason>;
@@ -227,7 +223,8 @@ impl Connections {
         &self,
         id: ConnectionId,
         name: &Name,
-        Shared { clients, processes, .. }: &Shared,
+        clients: &Clients,
+        processes: &Processes,
     ) -> Result<PeerClient, Reason> {
         let connection = self.open.get(&id);
         // A peer of the old protocol is identified anew with every frame; the pod of its process is known already.

@@ -1,10 +1,12 @@
 //! Pending attaches: connections that wait until their pod is a client, or until their time is up. Such a connection is not read, so it
 //! costs one descriptor, and one answer at each heartbeat.
 
-use super::{ConnectionId, Outcome, Reason};
-use crate::channel_groups::Announcement;
+use super::Outcome;
+use crate::announcement::Payload;
+use crate::reason::Reason;
 use sluice_comm::page::FIRST_WITH_HEARTBEAT;
 use sluice_comm::{Channel, Name};
+use sluice_core::ConnectionId;
 use std::collections::BTreeMap;
 
 /// Connections of one pod that may wait at once.
@@ -17,7 +19,7 @@ pub(crate) struct Attach {
     pub(crate) name: Name,
     pub(crate) channel: Channel,
     pub(crate) used_bytes: u64,
-    pub(crate) announcement: Announcement,
+    pub(crate) payload: Payload,
 }
 
 struct Pending {
@@ -71,7 +73,7 @@ impl PendingAttaches {
 
     /// The attaches whose hooks are to see that the manager runs: the request of each. Earlier hooks do not know the answer.
     pub(crate) fn reported(&self) -> impl Iterator<Item = (ConnectionId, i32)> {
-        let reads = |pending: &&Pending| pending.attach.announcement.page_version >= FIRST_WITH_HEARTBEAT;
+        let reads = |pending: &&Pending| pending.attach.payload.page_version >= FIRST_WITH_HEARTBEAT;
         let waiting = self.waiting.iter();
         waiting.filter(move |(_, pending)| reads(pending)).map(|(id, pending)| (*id, pending.attach.request))
     }

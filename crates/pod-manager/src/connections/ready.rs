@@ -1,8 +1,8 @@
 //! Connections on which frames have arrived, in the order in which they are read: the parties take turns, whatever number of connections
 //! each of them has.
 
-use super::ConnectionId;
 use crate::party::Party;
+use sluice_core::ConnectionId;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Connections of one kind. A party's connections take turns among themselves, too.

@@ -1,15 +1,13 @@
 //! Connections: accepted, read and closed.
 
 use super::EventLoop;
-use crate::clients::Process;
-use crate::connections::{
-    Accepted, Connection, ConnectionId, Connections, Incoming, Listener, ReadyConnections, Reason, Role,
-};
+use crate::connections::{Accepted, Connection, Connections, Incoming, Listener, ReadyConnections, Role};
 use crate::party::Party;
+use crate::processes::Event;
+use crate::reason::Reason;
 use nix::sys::epoll::EpollFlags;
 use sluice_comm::Channel;
-use sluice_core::ledger::ReturnKind;
-use sluice_core::{ClientId, ProcessId};
+use sluice_core::{ClientId, ConnectionId};
 use tracing::{debug, warn};
 
 /// Connections accepted in one round: a peer that connects without end does not keep the loop from other events.
@@ -32,12 +30,12 @@ const ROUND_BUDGET_NS: u64 = 100_000;
 
 impl EventLoop {
     pub(super) fn accept(&mut self, listener: Listener) {
-        let end = self.shared.io.now().saturating_add(ROUND_BUDGET_NS);
+        let end = self.io.now().saturating_add(ROUND_BUDGET_NS);
         for accepted in 0..ACCEPTS_PER_ROUND {
-            if accepted > 0 && self.shared.io.now() >= end {
+            if accepted > 0 && self.io.now() >= end {
                 return;
             }
-            match self.connections.accept(listener, &mut self.shared.io) {
+            match self.connections.accept(listener, &mut self.io) {
                 Accepted::Connection(connection) => self.open(*connection),
                 Accepted::PeerGone => {}
                 Accepted::OutOfDescriptors => self.out_of_descriptors(),
@@ -53,19 +51,19 @@ impl EventLoop {
             refusal = Some(Reason::TooMany);
         }
         match refusal {
-            None => self.connections.open(connection, &self.shared.io),
+            None => self.connections.open(connection, &self.io),
             Some(reason) => {
                 self.log_closing(&connection.label, "unknown", connection.party(), &reason);
                 self.connections.answer_no_room(&connection);
-                self.shared.io.closer.close(connection);
+                self.io.closer.close(connection);
             }
         }
     }
 
     /// A connection was refused because there was no descriptor for it. The next one is to find a descriptor.
     fn out_of_descriptors(&mut self) {
-        self.shared.io.metrics.refused(&Reason::TooMany);
-        if let Some(dropped) = self.shared.io.may_log("descriptors", Party::Manager) {
+        self.io.metrics.refused(&Reason::TooMany);
+        if let Some(dropped) = self.io.may_log("descriptors", Party::Manager) {
             warn!(dropped, "out of descriptors: a connection was refused");
         }
         self.make_room();
@@ -110,7 +108,7 @@ impl EventLoop {
     fn client_of(&self, role: Role) -> Option<ClientId> {
         match role {
             Role::New | Role::Pending => None,
-            Role::Attached(process, _) | Role::Legacy(process) => self.shared.processes.client_of(process),
+            Role::Attached(process, _) | Role::Legacy(process) => self.processes.client_of(process),
         }
     }
 
@@ -124,12 +122,12 @@ impl EventLoop {
         if queue(&mut self.connections).is_empty() {
             return;
         }
-        let end = self.shared.io.now().saturating_add(ROUND_BUDGET_NS);
+        let end = self.io.now().saturating_add(ROUND_BUDGET_NS);
         for _ in 0..TURNS_PER_ROUND {
             let Some(id) = queue(&mut self.connections).next() else { return };
             self.beat();
             self.receive(id);
-            if self.shared.io.now() >= end {
+            if self.io.now() >= end {
                 return;
             }
         }
@@ -146,7 +144,7 @@ impl EventLoop {
                 Ok(Incoming::Request(request, mut fds)) => {
                     let outcome = self.handle_request(id, &request, &mut fds);
                     if !fds.is_empty() {
-                        self.shared.io.closer.close(fds);
+                        self.io.closer.close(fds);
                     }
                     outcome
                 }
@@ -173,9 +171,9 @@ impl EventLoop {
 
     /// Counts a connection that is closed for a reason, and logs it within the limit of log lines.
     fn log_closing(&mut self, peer: &str, client: &str, cause: Party, reason: &Reason) {
-        self.shared.io.metrics.refused(reason);
+        self.io.metrics.refused(reason);
         let label = reason.label();
-        match self.shared.io.may_log(label, cause) {
+        match self.io.may_log(label, cause) {
             Some(dropped) => {
                 warn!(peer, client, reason = label, dropped, "connection closed: {reason}");
             }
@@ -188,7 +186,7 @@ impl EventLoop {
         let Some(connection) = self.connections.get(id) else { return };
         let client = self.client_of(connection.role);
         let cause = client.map_or_else(|| connection.party(), Party::Client);
-        let client = client.map_or("unknown", |client| self.shared.clients.name(client)).to_owned();
+        let client = client.map_or("unknown", |client| self.clients.name(client)).to_owned();
         let peer = connection.label.clone();
         self.log_closing(&peer, &client, cause, reason);
         self.drop_connection(id);
@@ -196,74 +194,24 @@ impl EventLoop {
 
     /// Closes a connection of a client that was removed; its process stays as it is.
     pub(super) fn close_for_removal(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.take(id, &self.shared.io) else { return };
+        let Some(connection) = self.connections.take(id, &self.io) else { return };
         self.log_closing(&connection.label, "removed", Party::Manager, &Reason::ClientRemoved);
-        self.shared.io.closer.close(connection);
+        self.io.closer.close(connection);
     }
 
     /// Closes a connection and ends what depended on it.
     pub(super) fn drop_connection(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.take(id, &self.shared.io) else { return };
+        let Some(connection) = self.connections.take(id, &self.io) else { return };
         let role = connection.role;
-        self.shared.io.closer.close(connection);
+        self.io.closer.close(connection);
         match role {
             Role::New | Role::Pending => {}
             Role::Legacy(process) => self.forget_process(process, "disconnected"),
-            Role::Attached(process, channel) => self.channel_closed(id, process, channel),
-        }
-    }
-
-    fn channel_closed(&mut self, connection: ConnectionId, id: ProcessId, channel: Channel) {
-        let Some(process) = self.shared.processes.get_mut(id) else { return };
-        // A channel that was opened anew does not end with the old connection.
-        if process.channel_mut(channel).take_if(|its| *its == connection).is_none() {
-            return;
-        }
-        let is_disconnected = process.connections().next().is_none();
-        // It is scheduled from outside from here on.
-        let (key, can_be_kept) = (process.key, process.pidfd.is_some());
-        let is_kept = can_be_kept && self.keeps_groups(id);
-        if channel == Channel::Token {
-            key.into_iter().for_each(|key| self.unhooked.detached(key));
-        }
-        let Some(process) = self.shared.processes.get_mut(id) else { return };
-        if channel == Channel::Token {
-            if is_kept {
-                process.unhooked = true;
-                process.ignore_wakeups(&self.shared.io);
-                process.pages = None;
-                self.channel_groups.keep_groups(id, self.shared.io.now());
-            } else {
-                self.channel_groups.disconnected(id, &mut self.shared);
+            Role::Attached(process, channel) => {
+                let its = self.processes.get(process);
+                let is_watched = its.is_some_and(|process| process.endpoint.pidfd.is_some());
+                self.apply(Event::ChannelClosed { id: process, channel, connection: id, is_watched });
             }
-            self.end_token_channel(id);
-        }
-        if is_disconnected && !is_kept {
-            self.forget_process(id, "disconnected");
-        }
-    }
-
-    /// Whether the groups of a process stay under control when its connection closes. Another process of its pod may have closed the sockets
-    /// of a stopped process. One that is scheduled from outside could otherwise attach and detach without end.
-    pub(super) fn keeps_groups(&self, id: ProcessId) -> bool {
-        let is_outside = |process: &Process| process.misannounced;
-        self.consequences.is_stopped(id) || self.shared.processes.get(id).is_some_and(is_outside)
-    }
-
-    /// The token channel of a process has closed: its grant ends. Its groups are released before, unless they are kept.
-    pub(super) fn end_token_channel(&mut self, id: ProcessId) {
-        let Some(process) = self.shared.processes.get_mut(id) else { return };
-        process.close_token_channel();
-        let client = process.client;
-        self.stream_gates.process_changed(id);
-        let is_kept = self.keeps_groups(id);
-        if is_kept && self.channel_groups.is_hardware_scheduled(id) {
-            return;
-        }
-        self.shared.grants.ledger.process_gone(id, self.shared.io.now());
-        if is_kept {
-            // For a token. Its client is known, or the process would have been expelled.
-            let _ = self.shared.grants.ledger.add_process(id, client, ReturnKind::Returns);
         }
     }
 }

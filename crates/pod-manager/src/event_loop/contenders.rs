@@ -2,34 +2,40 @@
 //! use the GPU. There may be thousands of other processes; a round does not visit those.
 
 use super::EventLoop;
-use crate::shared::Shared;
+use crate::processes::activity;
 use sluice_core::ProcessId;
+use sluice_core::channel_groups::QuantumState;
 use std::collections::BTreeSet;
 
 impl EventLoop {
     /// The processes whose pages depend on what others do: those that the scheduler observes, and the latency-critical ones.
     fn concerned(&self) -> BTreeSet<ProcessId> {
-        let observed = self.channel_groups.scheduler.observed_processes();
-        observed.chain(self.shared.grants.ledger.critical_processes()).collect()
+        let observed = self.processes.scheduler.observed_processes();
+        observed.chain(self.grants.ledger.critical_processes()).collect()
     }
 
     /// Requests a wake-up from every idle process whose work matters to the scheduler or the gates. Returns `true` if one became busy
     /// before it was asked.
     pub(super) fn request_wakeups(&mut self) -> bool {
         self.marked.extend(self.concerned());
-        let Shared { clients, processes, io, .. } = &mut self.shared;
+        let Self { clients, processes, io, .. } = self;
         let (now, mut busy) = (io.now(), false);
         for id in &self.marked {
+            let scheduler = &processes.scheduler;
+            let by_quanta =
+                scheduler.quantum_state(*id) == Some(QuantumState::Idle) || scheduler.is_absent(*id, now);
             let Some(process) = processes.get_mut(*id) else { continue };
-            let wanted = self.channel_groups.needs_wakeup(*id, now)
+            let wanted = by_quanta
                 || self.stream_gates.needs_wakeup(process, clients)
                 || self.deadlines.needs_wakeup(*id, process);
-            if process.pages.is_none() || process.wakeups.requested_since.is_some() == wanted {
+            let activity = activity(process);
+            let endpoint = &mut process.endpoint;
+            if endpoint.pages.is_none() || endpoint.wakeups.requested_since.is_some() == wanted {
                 continue;
             }
-            process.request_wakeups(wanted.then_some(now));
+            endpoint.request_wakeups(wanted.then_some(now));
             // What it wrote before the request has woken no thread.
-            busy |= wanted && (process.activity().busy || process.has_announced());
+            busy |= wanted && (activity.busy || endpoint.has_announced());
         }
         busy
     }
@@ -42,13 +48,13 @@ impl EventLoop {
         if self.marked.is_empty() {
             return;
         }
-        let Shared { clients, processes, grants, .. } = &self.shared;
+        let Self { clients, processes, grants, .. } = &*self;
         let mut users = 0;
         let mut state = Vec::with_capacity(self.marked.len());
         for id in &self.marked {
             let Some(process) = processes.get(*id) else { continue };
             let critical = clients.is_critical(process.client);
-            let scheduled = self.channel_groups.is_using_gpu(*id);
+            let scheduled = processes.scheduler.quantum_state(*id).map(|state| state != QuantumState::Idle);
             let uses =
                 scheduled.unwrap_or_else(|| grants.ledger.holds(*id) || critical && process.is_attached());
             users += u64::from(uses);
@@ -59,11 +65,11 @@ impl EventLoop {
             let others = processes.of_client(client).filter(|(id, _)| !self.marked.contains(id));
             users += others.filter(|(id, _)| grants.ledger.holds(*id)).count() as u64;
         }
-        let default_slices = self.channel_groups.scheduler.default_slices();
+        let default_slices = self.processes.scheduler.default_slices();
         let takes_gpu =
             !default_slices && state.iter().any(|(.., is_hardware_scheduled)| *is_hardware_scheduled);
         for (process, critical, uses, is_hardware_scheduled) in state {
-            let Some(page) = process.pages.as_ref().map(|pages| pages.grant()) else { continue };
+            let Some(page) = process.endpoint.pages.as_ref().map(|pages| pages.grant()) else { continue };
             let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
             // Only what changes is written: launches read the words beside it.
             if page.latency_critical() != critical {

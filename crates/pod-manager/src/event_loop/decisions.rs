@@ -1,6 +1,7 @@
 //! The decisions of a round: the token ledger decides, the parts carry out what it decided.
 
 use super::EventLoop;
+use crate::processes::{Event, read_activity};
 use sluice_comm::HandOffStep;
 use sluice_core::ClientId;
 use sluice_core::ledger::Action;
@@ -12,34 +13,35 @@ const DECISIONS_PER_ROUND: usize = 8;
 impl EventLoop {
     /// Lets the ledger decide and carries out its decisions. If there is something left to decide, the next round follows at once.
     pub(super) fn decide(&mut self) {
-        let effects = self.channel_groups.end_probation(&mut self.shared);
-        self.carry_out(effects);
-        self.stalled.update(&mut *self.connections.peers, &self.channel_groups, &mut self.shared);
+        self.apply(Event::RoundBegins);
+        let Self { stalled, connections, clients, processes, grants, io, .. } = self;
+        stalled.update(&mut *connections.peers, clients, processes, grants, io);
         self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());
-        let effects = self.channel_groups.take_released();
-        self.carry_out(effects);
-        self.channel_groups.begin_control(&self.shared.io);
+        self.apply(Event::RoundEnds);
+        self.begin_control();
         self.publish_contenders();
-        self.shared.show_hand_off();
+        self.grants.show_hand_off(&self.processes, self.io.now());
     }
 
     /// Returns `false` if there was nothing to decide.
     pub(super) fn decide_once(&mut self) -> bool {
         self.beat();
-        self.channel_groups.read_activity(&self.shared.processes);
-        self.stream_gates.update(&self.channel_groups, &mut self.shared);
-        self.deadlines.update(&self.shared);
-        let now = self.shared.io.now();
-        let ledger = &mut self.shared.grants.ledger;
-        self.channel_groups.scheduler.request_and_return_grants(ledger, now);
+        read_activity(&mut self.processes);
+        let Self { clients, processes, io, .. } = self;
+        let ledger = &mut self.grants.ledger;
+        self.stream_gates.update(clients, processes, ledger, io);
+        self.deadlines.update(clients, processes, ledger, io.now());
+        let now = io.now();
+        processes.scheduler.request_and_return_grants(ledger, now);
         let actions = ledger.advance(now);
         if actions.is_empty() && !self.request_wakeups() {
             return false;
         }
-        self.shared.io.record_step(HandOffStep::Decided);
+        self.io.record_step(HandOffStep::Decided);
         for action in in_order_of_urgency(&actions) {
-            let effects = self.shared.apply(action, &mut self.channel_groups);
-            self.carry_out(effects);
+            let Self { grants, clients, processes, io, .. } = self;
+            let answers = grants.apply(action, clients, processes, io);
+            self.send(answers);
         }
         true
     }

@@ -1,16 +1,17 @@
 //! Requests: each frame is handed to the part that it concerns, by the role of its connection.
 
 use super::EventLoop;
-use crate::channel_groups::Announcement;
-use crate::clients::{MAX_UNANSWERED, Process};
-use crate::connections::{ConnectionId, Outcome, PeerClient, Reason, Role, Transport};
+use crate::announcement::Payload;
+use crate::connections::{Outcome, PeerClient, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
 use crate::measured_memory::{Delay, Reservation};
-use crate::shared::Shared;
+use crate::processes::{Endpoint, Event, MAX_UNANSWERED, Pages, Process, due_connections};
+use crate::reason::Reason;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
-use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, ReturnKind};
+use sluice_core::processes::Protocol;
+use sluice_core::{ConnectionId, ProcessId};
 use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
@@ -62,26 +63,28 @@ impl EventLoop {
         if version != ATTACH_VERSION {
             return Err(Reason::WrongVersion(version));
         }
-        if self.shared.processes.get(id).is_none_or(|process| process.token != Some(connection)) {
+        if self.processes.get(id).is_none_or(|process| process.token != Some(connection)) {
             return Err(Reason::OutOfOrder("CONTEXTS on the memory channel"));
         }
-        let announcement = Announcement::read(fds, &self.shared.io.closer)?;
-        self.announce(id, announcement);
+        let payload = Payload::read(fds, &self.io.closer).map_err(Reason::BadPayload)?;
+        self.apply(Event::Announced(id, payload.announcement));
         Ok(())
     }
 
     fn handle_attached(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
         match request.body {
-            RequestBody::Yield { .. } if !self.shared.counts_yield(process) => Ok(()),
+            RequestBody::Yield { .. } if !self.counts_yield(process) => Ok(()),
             // It held the grant before it became hardware-scheduled. What it has run since is known better here.
-            RequestBody::Yield { .. } if self.channel_groups.is_hardware_scheduled(process) => Ok(()),
+            RequestBody::Yield { .. } if self.processes.is_hardware_scheduled(process) => Ok(()),
             RequestBody::Yield { used_ms, overuse_ms } => {
-                self.shared.io.record_step(HandOffStep::ReturnRead);
-                self.shared.return_grant(process, ms_to_ns(used_ms), ms_to_ns(overuse_ms));
+                self.io.record_step(HandOffStep::ReturnRead);
+                let (used_ns, overuse_ns) = (ms_to_ns(used_ms), ms_to_ns(overuse_ms));
+                self.grants.return_grant(process, used_ns, overuse_ns, &self.processes, self.io.now());
                 Ok(())
             }
             RequestBody::Hint { lead_us } => {
-                self.stream_gates.announce(process, lead_us, self.shared.io.now(), &self.shared);
+                let now = self.io.now();
+                self.stream_gates.announce(process, lead_us, now, &self.clients, &self.processes);
                 Ok(())
             }
             RequestBody::Detach => {
@@ -97,18 +100,24 @@ impl EventLoop {
         }
     }
 
+    /// Counts a YIELD frame. `false` if the return was read from the page.
+    fn counts_yield(&mut self, id: ProcessId) -> bool {
+        let pages = self.processes.get_mut(id).and_then(|process| process.endpoint.pages.as_mut());
+        pages.is_none_or(Pages::count_yield)
+    }
+
     /// Decides the first reservations whose wait for a reading has ended.
     pub(super) fn decide_first_reservations(&mut self) {
         for Reservation { connection, request, process, bytes } in
-            self.measured_memory.take_due_reservations(self.shared.io.now())
+            self.measured_memory.take_due_reservations(self.io.now())
         {
             // A process whose connection has closed learns no result. It connects anew, declares what it holds and reserves again.
-            let its = self.shared.processes.get(process);
+            let its = self.processes.get(process);
             let Some(its) = its.filter(|its| its.connections().any(|open| open == connection)) else {
                 continue;
             };
             let client = Some(its.client);
-            let granted = self.shared.clients.update_memory(process, client, bytes, true);
+            let granted = self.clients.update_memory(process, client, bytes, true);
             let answer = ResponseBody::MemUpdate { granted };
             if let Err(reason) = self.connections.answer(connection, request, answer) {
                 self.close(connection, &reason);
@@ -124,7 +133,7 @@ impl EventLoop {
                 self.request_grant(id, process, request.id, GrantRequest { burst_ns, overuse_ns })
             }
             RequestBody::MemLimit => {
-                let Shared { clients, processes, .. } = &self.shared;
+                let Self { clients, processes, .. } = &*self;
                 let account = processes.client_of(process).and_then(|client| clients.memory.client(client));
                 let account = account.unwrap_or_default();
                 let (used, limit) = (account.total(), account.limit);
@@ -133,7 +142,7 @@ impl EventLoop {
             RequestBody::MemUpdate { bytes, allocate } => {
                 let reservation = Reservation { connection: id, request: request.id, process, bytes };
                 let delay = if allocate {
-                    self.measured_memory.delay(reservation, &mut self.shared)
+                    self.measured_memory.delay(reservation, &mut self.processes, self.io.now())
                 } else {
                     Delay::None
                 };
@@ -145,8 +154,8 @@ impl EventLoop {
                         return self.connections.answer(id, request.id, refused);
                     }
                 }
-                let client = self.shared.processes.client_of(process);
-                let granted = self.shared.clients.update_memory(process, client, bytes, allocate);
+                let client = self.processes.client_of(process);
+                let granted = self.clients.update_memory(process, client, bytes, allocate);
                 self.connections.answer(id, request.id, ResponseBody::MemUpdate { granted })
             }
             _ => Err(Reason::OutOfOrder("a request of the extended protocol before ATTACH")),
@@ -160,24 +169,24 @@ impl EventLoop {
         request: i32,
         ask: GrantRequest,
     ) -> Outcome {
-        let Some(process) = self.shared.processes.get_mut(id) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(id) else { return Ok(()) };
         if process.token != Some(connection) {
             return Err(Reason::OutOfOrder("QUOTA on the memory channel"));
         }
-        if process.unanswered.len() >= MAX_UNANSWERED {
+        if process.endpoint.unanswered.len() >= MAX_UNANSWERED {
             return Err(Reason::OutOfOrder("too many QUOTA requests at once"));
         }
-        process.unanswered.push(request);
+        process.endpoint.unanswered.push(request);
         let on_page =
-            process.pages.as_mut().is_some_and(|pages| std::mem::take(&mut pages.requested_on_page));
-        if self.channel_groups.is_hardware_scheduled(id) {
-            let effects = answer_all(id, UNLIMITED_MS, &mut self.shared.processes);
-            self.carry_out(effects);
-        } else if let Some(quota_ms) = self.shared.quota_left_ms(id).filter(|_| on_page) {
+            process.endpoint.pages.as_mut().is_some_and(|pages| std::mem::take(&mut pages.requested_on_page));
+        if self.processes.is_hardware_scheduled(id) {
+            let answers = answer_all(id, UNLIMITED_MS, &mut self.processes);
+            self.send(answers);
+        } else if let Some(quota_ms) = self.grants.quota_left_ms(id, self.io.now()).filter(|_| on_page) {
             // The request was read from the page, and granted.
-            let effects = answer_all(id, quota_ms, &mut self.shared.processes);
-            self.carry_out(effects);
-        } else if let Err(refused) = self.shared.grants.ledger.request(id, self.shared.io.now(), ask) {
+            let answers = answer_all(id, quota_ms, &mut self.processes);
+            self.send(answers);
+        } else if let Err(refused) = self.grants.ledger.request(id, self.io.now(), ask) {
             debug!(%refused, "request for a grant");
         }
         Ok(())
@@ -200,7 +209,7 @@ impl EventLoop {
             }
             Transport::Unix => Err(reason),
         };
-        let found = match self.connections.client_of(id, &request.name, &self.shared) {
+        let found = match self.connections.client_of(id, &request.name, &self.clients, &self.processes) {
             Ok(found) => found,
             Err(reason) => return refuse(self, reason),
         };
@@ -211,7 +220,7 @@ impl EventLoop {
                 Err(reason) => Err(reason),
             };
         };
-        let Shared { clients, processes, .. } = &self.shared;
+        let Self { clients, processes, .. } = &*self;
         match processes.client_of(process).filter(|first| *first != found.client) {
             Some(first) => {
                 let (first, second) = (clients.name(first).to_owned(), clients.name(found.client).to_owned());
@@ -226,7 +235,7 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let cause = connection.party();
         if !std::mem::replace(&mut connection.silence_logged, true)
-            && self.shared.io.may_log("silence", cause).is_some()
+            && self.io.may_log("silence", cause).is_some()
         {
             warn!(peer = %connection.label, "peer gets no answer: {reason}");
         }
@@ -235,23 +244,19 @@ impl EventLoop {
     /// A connection of the old protocol counts as a process.
     fn add_legacy(&mut self, id: ConnectionId, found: PeerClient) -> Result<ProcessId, Reason> {
         let PeerClient { client, container } = found;
-        let Shared { clients, processes, .. } = &self.shared;
-        self.connections.check_client(clients.name(client), processes.due_connections_of(client), 1)?;
+        let Self { clients, processes, .. } = &*self;
+        self.connections.check_client(clients.name(client), due_connections(processes, client), 1)?;
         let (label, pid, peer) = match self.connections.get_mut(id) {
             Some(connection) => (connection.label.clone(), connection.pid, connection.peer.take()),
             None => (String::new(), None, None),
         };
-        let process = Process {
-            pid,
-            pidfd: peer.and_then(|peer| peer.pidfd),
-            token: Some(id),
-            ..Process::new(client, label, container)
-        };
-        let process = self.shared.processes.add(process, &self.shared.io);
+        let endpoint = Endpoint::new(label, container, peer.and_then(|peer| peer.pidfd));
+        let mut process = Process::new(client, None, pid, endpoint);
+        (process.protocol, process.token) = (Protocol::Gemini, Some(id));
+        let process = self.add_process(process);
         self.connections.set_role(id, Role::Legacy(process));
         self.stream_gates.process_changed(process);
-        self.shared.clients.memory.open(process, client);
-        let added = self.shared.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
+        let added = self.grants.ledger.add_process(process, client, ReturnKind::ByTimer);
         added.map_err(|_| Reason::ClientRemoved)?;
         Ok(process)
     }

@@ -2,7 +2,9 @@
 
 use super::EventLoop;
 use super::attach::attach_answer;
-use crate::clients::Process;
+use crate::channel_groups::ControlRequest;
+use crate::grants::Grants;
+use crate::processes::{Event, Process};
 use sluice_comm::page::PAGE_VERSION;
 use sluice_comm::{AttachStatus, HEARTBEAT_INTERVAL_NS};
 use sluice_core::ProcessId;
@@ -37,19 +39,19 @@ impl EventLoop {
     /// Writes the heartbeat if it is due: one store for each process with a page, one answer to each pending attach, whose process has no
     /// page yet. Called before each event and each decision, so that a long round does not delay it.
     pub(super) fn beat(&mut self) {
-        if self.shared.processes.is_empty() && self.connections.pending.len() == 0 {
+        if self.processes.is_empty() && self.connections.pending.len() == 0 {
             self.heartbeat.last = None;
             return;
         }
-        let now = self.shared.io.now();
+        let now = self.io.now();
         if let Some(stopped_at) = self.heartbeat.stopped_at(now) {
             self.rebuild(stopped_at, now);
         } else if self.heartbeat.next_deadline().is_some_and(|due| now < due) {
             return;
         }
         self.heartbeat.last = Some(now);
-        for (_, process) in self.shared.processes.iter() {
-            if let Some(pages) = &process.pages {
+        for (_, process) in self.processes.iter() {
+            if let Some(pages) = &process.endpoint.pages {
                 pages.beat(now);
             }
         }
@@ -65,27 +67,27 @@ impl EventLoop {
     fn rebuild(&mut self, stopped_at: u64, now: u64) {
         let ms = now.saturating_sub(stopped_at) / 1_000_000;
         warn!(ms, "the manager did not run: it takes back all grants and sets all channel groups anew");
-        let (groups, shared) = (&mut self.channel_groups, &mut self.shared);
+        let Self { clients, processes, grants, .. } = self;
         let is_token_scheduled = |id: ProcessId, process: &Process| {
             process.is_attached()
-                && !groups.is_hardware_scheduled(id)
-                && !shared.clients.is_critical(process.client)
+                && !processes.is_hardware_scheduled(id)
+                && !clients.is_critical(process.client)
         };
-        let processes = shared.processes.iter().filter(|(id, process)| is_token_scheduled(*id, process));
+        let token_scheduled = processes.iter().filter(|(id, process)| is_token_scheduled(*id, process));
         let mut waiting = Vec::new();
-        for (id, process) in processes {
-            let Some(pages) = &process.pages else { continue };
+        for (id, process) in token_scheduled {
+            let Some(pages) = &process.endpoint.pages else { continue };
             // What the process may have returned meanwhile is ignored.
-            shared.grants.ledger.withdraw(id, stopped_at);
+            grants.ledger.withdraw(id, stopped_at);
             pages.grant().close();
-            waiting.extend((!process.unanswered.is_empty()).then_some(id));
+            waiting.extend((!process.endpoint.unanswered.is_empty()).then_some(id));
         }
         // The ledger's time does not go back: what happens now comes after all that is withdrawn as of the stop.
-        groups.scheduler.rebuild(&mut shared.grants.ledger, stopped_at, now);
-        groups.forget_checks(now);
+        self.apply(Event::ManagerStopped(stopped_at));
+        self.group_controls.request(ControlRequest::ForgetChecks);
         for id in waiting {
-            let _ = shared.grants.ledger.request(id, now, GrantRequest::default());
+            let _ = self.grants.ledger.request(id, now, GrantRequest::default());
         }
-        shared.export_unseen(stopped_at, now);
+        Grants::export_unseen(stopped_at, now, &mut self.clients, &mut self.processes);
     }
 }

@@ -7,21 +7,21 @@ use sluice_core::ProcessId;
 impl EventLoop {
     /// Whether `pid` is a process of the client of `asking`, as NVML numbers processes for it: in its own pid namespace, or in the host's.
     pub(super) fn is_own_process(&mut self, asking: ProcessId, pid: u32) -> bool {
-        let processes = &mut self.shared.processes;
+        let processes = &mut self.processes;
         let (Ok(pid), Some(client)) = (i32::try_from(pid), processes.client_of(asking)) else { return false };
         // Those of attached processes were read at the ATTACH. Each is read once: a tenant that asks often causes no system calls.
         for id in processes.ids_of_client(client) {
             if let Some(process) = processes.get_mut(id)
                 && let Some(of_host) = process.pid
-                && process.namespace_pids.is_empty()
+                && process.endpoint.namespace_pids.is_empty()
             {
-                process.namespace_pids = namespace_pids(of_host, &mut *self.connections.peers);
+                process.endpoint.namespace_pids = namespace_pids(of_host, &mut *self.connections.peers);
             }
         }
-        let depth = processes.get(asking).map_or(0, |process| process.namespace_pids.len());
+        let depth = processes.get(asking).map_or(0, |process| process.endpoint.namespace_pids.len());
         let in_namespace = |pids: &[i32]| depth.checked_sub(1).and_then(|at| pids.get(at)).copied();
         processes.of_client(client).any(|(_, process)| {
-            process.pid == Some(pid) || in_namespace(&process.namespace_pids) == Some(pid)
+            process.pid == Some(pid) || in_namespace(&process.endpoint.namespace_pids) == Some(pid)
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Hand-offs of the token at known times: the event loop polls around them, and the processes that they concern know them, too.
 
 use super::{Grants, seconds};
-use crate::clients::Pages;
-use crate::shared::Shared;
+use crate::io::Io;
+use crate::processes::{Pages, Processes, pages};
 use sluice_comm::HandOffStep;
 use sluice_core::ProcessId;
 use sluice_core::ledger::{GrantRequest, TokenLedger};
@@ -73,43 +73,37 @@ fn rehearse(ledger: &TokenLedger, due: u64) {
     std::hint::black_box(copy.advance(due));
 }
 
-impl Shared {
-    /// Counts a YIELD frame. `false` if the return was read from the page.
-    pub(crate) fn counts_yield(&mut self, id: ProcessId) -> bool {
-        let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
-        pages.is_none_or(Pages::count_yield)
-    }
-
+impl Grants {
     /// What is left of the grant that a process holds, in milliseconds; `None` if it holds none.
-    pub(crate) fn quota_left_ms(&self, id: ProcessId) -> Option<f64> {
-        let held = self.grants.ledger.members().find(|(process, _)| *process == id);
-        held.map(|(_, deadline)| seconds(deadline.saturating_sub(self.io.now())) * 1e3)
+    pub(crate) fn quota_left_ms(&self, id: ProcessId, now: u64) -> Option<f64> {
+        let held = self.ledger.members().find(|(process, _)| *process == id);
+        held.map(|(_, deadline)| seconds(deadline.saturating_sub(now)) * 1e3)
     }
 
     /// Reads which grants have been returned on the holders' pages; `true` if there is one. Only while the loop polls: the frames follow in
     /// any case.
-    pub(crate) fn take_returns(&mut self) -> bool {
+    pub(crate) fn take_returns(&mut self, processes: &mut Processes, io: &Io) -> bool {
         let mut any = false;
-        let members: Vec<ProcessId> = self.grants.ledger.members().map(|(process, _)| process).collect();
+        let members: Vec<ProcessId> = self.ledger.members().map(|(process, _)| process).collect();
         for id in members {
-            let pages = self.processes.get_mut(id).and_then(|process| process.pages.as_mut());
+            let pages = processes.get_mut(id).and_then(|process| process.endpoint.pages.as_mut());
             let Some(returned) = pages.and_then(Pages::take_return) else { continue };
-            self.io.record_step(HandOffStep::ReturnRead);
+            io.record_step(HandOffStep::ReturnRead);
             any = true;
-            self.return_grant(id, returned.used_ns, returned.overuse_ns);
+            self.return_grant(id, returned.used_ns, returned.overuse_ns, processes, io.now());
             if let Some(burst_ns) = returned.next_burst_ns {
                 let ask = GrantRequest { burst_ns, overuse_ns: returned.overuse_ns };
                 // The process is in the ledger: it has just returned a grant.
-                let _ = self.grants.ledger.request(id, self.io.now(), ask);
+                let _ = self.ledger.request(id, io.now(), ask);
             }
         }
         any
     }
 
     /// Shows the holder and the client that is granted next when the token passes, and no longer those that this does not concern any more.
-    pub(crate) fn show_hand_off(&mut self) {
-        let Grants { ledger, hand_offs, .. } = &mut self.grants;
-        let due = hand_offs.due(ledger, self.io.now());
+    pub(crate) fn show_hand_off(&mut self, processes: &Processes, now: u64) {
+        let Self { ledger, hand_offs, .. } = self;
+        let due = hand_offs.due(ledger, now);
         let concerned = due.into_iter().flat_map(|due| {
             let holders = ledger.members().filter(move |(_, deadline)| *deadline == due);
             holders
@@ -122,12 +116,12 @@ impl Shared {
             return;
         }
         for process in hand_offs.shown.keys().filter(|process| !shows.contains_key(process)) {
-            if let Some(pages) = self.processes.pages(*process) {
+            if let Some(pages) = pages(processes, *process) {
                 pages.grant().set_hand_off(0);
             }
         }
         for (process, due) in &shows {
-            if let Some(pages) = self.processes.pages(*process) {
+            if let Some(pages) = pages(processes, *process) {
                 pages.grant().set_hand_off(*due);
             }
         }

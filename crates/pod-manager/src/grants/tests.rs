@@ -1,29 +1,23 @@
 use super::*;
-use crate::clients::Process;
-use crate::connections::ConnectionId;
-use crate::io::test_io;
+use crate::processes::{Endpoint, Process};
+use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use sluice_core::ledger::Policy;
+use sluice_core::processes::ProcessPolicy;
 use sluice_hook_core::deadline_polling::Step;
 
 const MS: u64 = 1_000_000;
 
 #[test]
 fn all_unanswered_requests_of_a_process_are_answered_once() {
-    let (io, mut processes) = (test_io(), Processes::default());
-    let process = Process {
-        token: Some(ConnectionId(7)),
-        unanswered: vec![1, 2],
-        ..Process::new(ClientId(1), "process".into(), None)
-    };
-    let id = processes.add(process, &io);
-    let answered: Vec<i32> = answer_all(id, 50.0, &mut processes)
-        .into_iter()
-        .filter_map(|effect| match effect {
-            Effect::Answer { connection: ConnectionId(7), request, .. } => Some(request),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(answered, [1, 2]);
+    let scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy::default());
+    let mut processes = Processes::new(scheduler, ProcessPolicy::default());
+    let endpoint = Endpoint { unanswered: vec![1, 2], ..Endpoint::default() };
+    let mut process = Process::new(ClientId(1), None, None, endpoint);
+    process.token = Some(ConnectionId(7));
+    let id = processes.add(process);
+    let answers = answer_all(id, 50.0, &mut processes);
+    let answered: Vec<_> = answers.into_iter().map(|answer| (answer.connection, answer.request)).collect();
+    assert_eq!(answered, [(ConnectionId(7), 1), (ConnectionId(7), 2)]);
     assert!(answer_all(id, 50.0, &mut processes).is_empty());
 }
 

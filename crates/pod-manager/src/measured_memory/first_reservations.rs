@@ -2,8 +2,7 @@
 //! process. Otherwise a process could fill its limit before the next reading, and would exceed it by its context. While one waits, all
 //! reservations of its client do, because any process could make them in its place.
 
-use crate::connections::ConnectionId;
-use sluice_core::{ClientId, ProcessId};
+use sluice_core::{ClientId, ConnectionId, ProcessId};
 use sluice_rate_limiter::{Rate, RateLimiter};
 use std::collections::HashMap;
 use tokio::sync::oneshot;

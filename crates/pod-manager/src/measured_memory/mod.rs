@@ -17,12 +17,14 @@ pub(crate) use reading_thread::ReadingResult;
 use reading_thread::ReadingThread;
 pub use sluice_process_memory::ProcessMemory;
 
-use crate::message::Remote;
+use crate::clients::Clients;
+use crate::io::Io;
 use crate::metrics::ReadingOutcome;
-use crate::shared::Shared;
-use crate::violations::ViolationKind;
+use crate::processes::Processes;
+use crate::report::Report;
 use sluice_core::ClientId;
-use sluice_proto::control::{ExceededLimit, ReportMemoryResponse};
+use sluice_core::processes::{Consequence, Violation, ViolationKind};
+use sluice_proto::control::ExceededLimit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tokio::sync::oneshot;
@@ -66,22 +68,32 @@ pub(crate) struct MeasuredMemory {
     failure: Option<String>,
 }
 
+/// What the comparison with a reading has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) violations: Vec<Violation>,
+    /// The clients whose overhead reaches their limit.
+    pub(crate) exceeded: Vec<ExceededLimit>,
+}
+
 impl MeasuredMemory {
-    pub(crate) fn new(reader: Option<Box<dyn MemoryReader>>, remote: Remote) -> io::Result<Self> {
-        let thread = reader.map(|reader| ReadingThread::start(reader, remote)).transpose()?;
+    pub(crate) fn new(
+        reader: Option<Box<dyn MemoryReader>>,
+        report: Report<ReadingResult>,
+    ) -> io::Result<Self> {
+        let thread = reader.map(|reader| ReadingThread::start(reader, report)).transpose()?;
         Ok(Self { thread, ..Self::default() })
     }
 
     /// When a reading or the end of a reservation's wait is due.
-    pub(crate) fn next_deadline(&self, shared: &Shared) -> Option<u64> {
-        self.next_reading(shared).into_iter().chain(self.first_reservations.next_deadline()).min()
+    pub(crate) fn next_deadline(&self, clients: &Clients, processes: &Processes) -> Option<u64> {
+        self.next_reading(clients, processes).into_iter().chain(self.first_reservations.next_deadline()).min()
     }
 
     /// When the next reading is due. Without processes most readings would change nothing, and one that failed is not repeated.
-    fn next_reading(&self, shared: &Shared) -> Option<u64> {
+    fn next_reading(&self, clients: &Clients, processes: &Processes) -> Option<u64> {
         let may_read = self.thread.is_some() && !self.is_reading;
-        let is_needed =
-            !shared.processes.is_empty() || self.failure.is_none() && shared.clients.memory.awaits_reading();
+        let is_needed = !processes.is_empty() || self.failure.is_none() && clients.memory.awaits_reading();
         let urgent = self.first_reservations.reading_due();
         let urgent =
             urgent.map(|due| due.max(self.next_reading.saturating_sub(READ_INTERVAL_NS - READ_SPACING_NS)));
@@ -90,9 +102,8 @@ impl MeasuredMemory {
     }
 
     /// Begins a reading if one is due.
-    pub(crate) fn read_if_due(&mut self, shared: &Shared) {
-        let now = shared.io.now();
-        let is_due = self.next_reading(shared).is_some_and(|next| next <= now);
+    pub(crate) fn read_if_due(&mut self, clients: &Clients, processes: &Processes, now: u64) {
+        let is_due = self.next_reading(clients, processes).is_some_and(|next| next <= now);
         if let Some(thread) = self.thread.as_ref().filter(|_| is_due) {
             thread.request(now);
             self.first_reservations.reading_begins(now);
@@ -102,10 +113,9 @@ impl MeasuredMemory {
     }
 
     /// Makes a reservation wait if it is the first one of its process, or beside such a one of its client, and readings come.
-    pub(crate) fn delay(&mut self, reservation: Reservation, shared: &mut Shared) -> Delay {
-        let now = shared.io.now();
-        let Some(process) = shared.processes.get_mut(reservation.process) else { return Delay::None };
-        let (client, is_first) = (process.client, !process.has_reserved);
+    pub(crate) fn delay(&mut self, reservation: Reservation, processes: &mut Processes, now: u64) -> Delay {
+        let Some(process) = processes.get_mut(reservation.process) else { return Delay::None };
+        let (client, is_first) = (process.client, !process.endpoint.has_reserved);
         let reads = match &self.thread {
             Some(_) => self.failure.is_none(),
             None => self.first_reservations.agent_reads(now),
@@ -114,7 +124,7 @@ impl MeasuredMemory {
             return Delay::None;
         }
         let delay = self.first_reservations.delay(client, reservation, is_first, now);
-        process.has_reserved |= delay == Delay::Waits;
+        process.endpoint.has_reserved |= delay == Delay::Waits;
         delay
     }
 
@@ -124,83 +134,91 @@ impl MeasuredMemory {
     }
 
     /// The agent asks for an answer as soon as a reservation waits for a reading.
-    pub(crate) fn next_wanted(&mut self, question: oneshot::Sender<()>, shared: &Shared) {
-        self.first_reservations.ask(question, shared.io.now());
+    pub(crate) fn next_wanted(&mut self, question: oneshot::Sender<()>, now: u64) {
+        self.first_reservations.ask(question, now);
     }
 
     /// Applies the result of a reading by this manager.
-    pub(crate) fn reading_ended(&mut self, result: ReadingResult, shared: &mut Shared) {
+    pub(crate) fn reading_ended(
+        &mut self,
+        result: ReadingResult,
+        clients: &mut Clients,
+        processes: &Processes,
+        io: &Io,
+    ) -> Found {
         self.is_reading = false;
         match result.processes {
-            Ok(processes) => {
+            Ok(measured) => {
                 self.failure = None;
-                let reading = MemoryReading::by_pid(result.taken_ns, processes);
-                self.apply(&reading, shared);
+                let reading = MemoryReading::by_pid(result.taken_ns, measured);
+                self.apply(&reading, clients, processes, io)
             }
             Err(why) => {
-                shared.io.metrics.memory_readings.count(ReadingOutcome::Failed);
+                io.metrics.memory_readings.count(ReadingOutcome::Failed);
                 self.first_reservations.give_up();
                 if self.failure.as_ref() != Some(&why) {
                     info!("memory of processes cannot be read, limits cover charges only: {why}");
                     self.failure = Some(why);
                 }
+                Found::default()
             }
         }
     }
 
-    /// Applies a reading of the node agent's.
-    pub(crate) fn reported(&mut self, reading: &MemoryReading, shared: &mut Shared) -> ReportMemoryResponse {
-        ReportMemoryResponse { exceeded: self.apply(reading, shared) }
-    }
-
-    /// Compares all clients' charges with a reading. Returns the clients whose overhead reaches their limit.
-    fn apply(&mut self, reading: &MemoryReading, shared: &mut Shared) -> Vec<ExceededLimit> {
+    /// Compares all clients' charges with a reading.
+    pub(crate) fn apply(
+        &mut self,
+        reading: &MemoryReading,
+        clients: &mut Clients,
+        processes: &Processes,
+        io: &Io,
+    ) -> Found {
         if reading.is_failed {
-            shared.io.metrics.memory_readings.count(ReadingOutcome::Failed);
+            io.metrics.memory_readings.count(ReadingOutcome::Failed);
             self.first_reservations.give_up();
-            return Vec::new();
+            return Found::default();
         }
-        let now = shared.io.now();
-        let mut sums = reading.sums(&shared.clients, &shared.processes, now);
+        let now = io.now();
+        let mut sums = reading.sums(clients, processes, now);
         let complete = sums.values().all(|sum| sum.is_complete);
         let outcome = if complete { ReadingOutcome::Complete } else { ReadingOutcome::Unavailable };
-        shared.io.metrics.memory_readings.count(outcome);
-        let clients: Vec<ClientId> = shared.clients.iter().map(|(id, _)| id).collect();
-        self.exceeded.retain(|client| shared.clients.get(*client).is_some());
-        self.above_limit.retain(|client| shared.clients.get(*client).is_some());
+        io.metrics.memory_readings.count(outcome);
+        let ids: Vec<ClientId> = clients.iter().map(|(id, _)| id).collect();
+        self.exceeded.retain(|client| clients.get(*client).is_some());
+        self.above_limit.retain(|client| clients.get(*client).is_some());
         self.first_reservations.reading_applied(reading.taken_ns(now));
         let none = || Sum::empty(reading.taken_ns(now));
-        let measured = clients.into_iter().map(|id| (id, sums.remove(&id).unwrap_or_else(none)));
+        let measured = ids.into_iter().map(|id| (id, sums.remove(&id).unwrap_or_else(none)));
         let measured: BTreeMap<ClientId, Sum> = measured.filter(|(_, sum)| sum.is_complete).collect();
-        let exceeded = measured.iter().filter_map(|(id, sum)| {
-            shared.clients.memory.measure(*id, &sum.reading, now);
-            self.check_excess(*id, sum, shared);
-            self.check_limit(*id, sum, shared)
-        });
-        exceeded.collect()
+        let mut found = Found::default();
+        for (id, sum) in &measured {
+            clients.memory.measure(*id, &sum.reading, now);
+            found.violations.extend(self.check_excess(*id, sum, clients));
+            found.exceeded.extend(self.check_limit(*id, sum, clients));
+        }
+        found
     }
 
-    /// Counts a violation when a client begins to have more memory than its limit.
-    fn check_excess(&mut self, id: ClientId, sum: &Sum, shared: &mut Shared) {
+    /// A violation when a client begins to have more memory than its limit.
+    fn check_excess(&mut self, id: ClientId, sum: &Sum, clients: &Clients) -> Option<Violation> {
         // The limit of a removed client is 0, and its processes may still run.
-        if shared.clients.get(id).is_none_or(|client| client.removed) {
-            return;
-        }
-        let excess = shared.clients.memory.excess(id);
-        let has_room = shared.clients.memory.client(id).is_some_and(|of| of.overhead < of.limit);
+        clients.get(id).filter(|client| !client.removed)?;
+        let excess = clients.memory.excess(id);
+        let has_room = clients.memory.client(id).is_some_and(|of| of.overhead < of.limit);
         let tolerated = if has_room { LATE_MODULES } else { CONTEXT_AND_MODULES * sum.processes };
         if excess <= tolerated {
             self.above_limit.remove(&id);
-        } else if self.above_limit.insert(id) {
-            let what = format!("the GPU has {} MiB more of the client's memory than its limit", excess >> 20);
-            shared.record_violation(id, Some(sum.largest.0), ViolationKind::MemoryLimit, &what);
+            return None;
         }
+        let what = format!("the GPU has {} MiB more of the client's memory than its limit", excess >> 20);
+        let (pid, kind, consequence) = (Some(sum.largest.0), ViolationKind::MemoryLimit, Consequence::Report);
+        self.above_limit.insert(id).then_some(Violation { client: id, pid, kind, what, consequence })
     }
 
     /// Logs once that a client's overhead alone reaches its limit, so that no allocation succeeds.
-    fn check_limit(&mut self, id: ClientId, sum: &Sum, shared: &Shared) -> Option<ExceededLimit> {
-        let account = shared.clients.memory.client(id)?;
-        let client = shared.clients.get(id).filter(|client| !client.removed)?;
+    fn check_limit(&mut self, id: ClientId, sum: &Sum, clients: &Clients) -> Option<ExceededLimit> {
+        let account = clients.memory.client(id)?;
+        let client = clients.get(id).filter(|client| !client.removed)?;
         if account.overhead < account.limit {
             self.exceeded.remove(&id);
             return None;

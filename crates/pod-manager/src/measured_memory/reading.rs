@@ -1,6 +1,7 @@
 //! A reading: the memory of processes, and to which client each process belongs.
 
-use crate::clients::{Clients, Process, Processes};
+use crate::clients::Clients;
+use crate::processes::{Process, Processes};
 use sluice_core::memory::Reading;
 use sluice_core::{ClientId, ProcessId};
 use sluice_process_memory::ProcessMemory;

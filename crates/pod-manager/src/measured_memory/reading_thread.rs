@@ -1,7 +1,7 @@
 //! The thread that reads the memory of processes: the driver may block for as long as a control request takes, or longer.
 
 use super::MemoryReader;
-use crate::message::{Message, Remote};
+use crate::report::Report;
 use sluice_process_memory::ProcessMemory;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -20,14 +20,17 @@ pub(crate) struct ReadingResult {
 pub(super) struct ReadingThread(Sender<u64>);
 
 impl ReadingThread {
-    /// Starts the thread, which sends every result to `remote`.
+    /// Starts the thread, which reports every result.
     /// Errors: the thread cannot be started.
-    pub(super) fn start(mut reader: Box<dyn MemoryReader>, remote: Remote) -> io::Result<Self> {
+    pub(super) fn start(
+        mut reader: Box<dyn MemoryReader>,
+        report: Report<ReadingResult>,
+    ) -> io::Result<Self> {
         let (sender, requests) = channel::<u64>();
         let read = move || {
             reader.prepare();
             for taken_ns in requests {
-                remote.send(Message::MemoryRead(ReadingResult { taken_ns, processes: reader.read() }));
+                report.send(ReadingResult { taken_ns, processes: reader.read() });
             }
         };
         std::thread::Builder::new().name("sluice-memory".into()).spawn(read)?;

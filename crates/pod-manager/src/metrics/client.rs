@@ -1,14 +1,13 @@
 //! The series of one client.
 
 use super::Series;
-use crate::clients::ClientKey;
-use crate::unhooked::scanning::ObstacleKind;
-use crate::violations::ViolationKind;
+use crate::definition::ClientKey;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
 };
+use sluice_core::processes::{ObstacleKind, ViolationKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 

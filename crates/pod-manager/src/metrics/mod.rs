@@ -4,8 +4,8 @@ mod client;
 mod memory_readings;
 mod scheduling;
 
-use crate::clients::ClientKey;
-use crate::connections::Reason;
+use crate::definition::ClientKey;
+use crate::reason::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
 use memory_readings::MemoryReadings;

@@ -1,11 +1,12 @@
 //! The stream gates: closed while a latency-critical process is busy, so that what best-effort processes have submitted does not begin.
 
-use crate::channel_groups::ChannelGroups;
-use crate::clients::{Clients, Process, Processes};
+use crate::clients::Clients;
 use crate::config::GatedProcesses;
-use crate::shared::Shared;
+use crate::io::Io;
+use crate::processes::{Process, Processes, activity, pages};
 use sluice_core::ProcessId;
 use sluice_core::channel_groups::Activity;
+use sluice_core::ledger::TokenLedger;
 use sluice_core::stream_gates::{Announced, GatePolicy, GateState, Gates};
 use std::collections::{BTreeSet, HashMap};
 
@@ -55,35 +56,47 @@ impl StreamGates {
     }
 
     /// A process announces that work of its own begins in `lead_us`: for a latency-critical process that counts as work.
-    pub(crate) fn announce(&mut self, id: ProcessId, lead_us: u32, now: u64, shared: &Shared) {
-        let Some(process) = shared.processes.get(id) else { return };
-        let reports = process.pages.as_ref().is_some_and(|pages| pages.reports_activity());
-        if reports && shared.clients.is_critical(process.client) {
+    pub(crate) fn announce(
+        &mut self,
+        id: ProcessId,
+        lead_us: u32,
+        now: u64,
+        clients: &Clients,
+        processes: &Processes,
+    ) {
+        let Some(process) = processes.get(id) else { return };
+        let reports = process.endpoint.pages.as_ref().is_some_and(|pages| pages.reports_activity());
+        if reports && clients.is_critical(process.client) {
             let announced = Announced::at(now, u64::from(lead_us) * 1_000);
             self.announced.extend(announced.map(|announced| (id, announced)));
         }
     }
 
     /// Closes and opens the gates, and has the ledger withhold grants while they are closed. Before the ledger decides.
-    pub(crate) fn update(&mut self, groups: &ChannelGroups, shared: &mut Shared) {
-        let changed = self.regroup(groups, shared);
+    pub(crate) fn update(
+        &mut self,
+        clients: &Clients,
+        processes: &mut Processes,
+        ledger: &mut TokenLedger,
+        io: &Io,
+    ) {
+        let changed = self.regroup(clients, processes);
         let before = self.gates.state();
-        if !before.is_wanted() && !groups.scheduler.has_critical() {
+        if !before.is_wanted() && !processes.scheduler.has_critical() {
             return;
         }
-        let Shared { clients, processes, grants, io, .. } = shared;
         let now = io.now();
-        let critical = self.read_critical(clients, processes, grants.ledger.critical_processes(), now);
+        let critical = self.read_critical(clients, processes, ledger.critical_processes(), now);
         // Beside default slices the latency-critical processes are host-bound: their bursts are mostly preparation by the host, for which
         // the gates would hold best-effort work back.
-        let closes = !self.gated.is_empty() && !groups.scheduler.default_slices();
+        let closes = !self.gated.is_empty() && !processes.scheduler.default_slices();
         let critical = if closes { critical } else { Vec::new() };
         let announced_until = self.announced.values().map(|announced| announced.until).max();
         let state = self.gates.update(now, announced_until, critical.into_iter());
         if state != before {
             io.metrics.stream_gates.changed(state);
         }
-        grants.ledger.set_withheld(state.is_closed(), now);
+        ledger.set_withheld(state.is_closed(), now);
         let told = |state: GateState| (state.is_wanted(), state.is_closed());
         if told(state) == told(before) {
             self.tell(changed.iter(), processes);
@@ -93,12 +106,11 @@ impl StreamGates {
     }
 
     /// Brings the set of gated processes up to date. Returns the processes that were compared.
-    fn regroup(&mut self, groups: &ChannelGroups, shared: &Shared) -> BTreeSet<ProcessId> {
+    fn regroup(&mut self, clients: &Clients, processes: &Processes) -> BTreeSet<ProcessId> {
         let changed = std::mem::take(&mut self.changed);
         for id in &changed {
             self.count_visit();
-            let process = shared.processes.get(*id);
-            if process.is_some_and(|process| self.is_gated(*id, process, &shared.clients, groups)) {
+            if self.is_gated(*id, clients, processes) {
                 self.gated.insert(*id);
             } else {
                 self.gated.remove(id);
@@ -112,7 +124,7 @@ impl StreamGates {
         let state = self.gates.state();
         for id in ids {
             self.count_visit();
-            let pages = processes.pages(*id).filter(|pages| pages.reports_activity());
+            let pages = pages(processes, *id).filter(|pages| pages.reports_activity());
             if let Some(pages) = pages {
                 let is_gated = self.gated.contains(id);
                 pages.set_gate(is_gated && state.is_wanted(), is_gated && state.is_closed());
@@ -135,8 +147,8 @@ impl StreamGates {
             let Some(process) = processes.get_mut(id).filter(|process| process.is_attached()) else {
                 continue;
             };
-            let activity = process.activity();
-            let Some(pages) = process.pages.as_mut().filter(|pages| pages.reports_activity()) else {
+            let activity = activity(process);
+            let Some(pages) = process.endpoint.pages.as_mut().filter(|pages| pages.reports_activity()) else {
                 continue;
             };
             if !clients.is_critical(process.client) {
@@ -156,13 +168,15 @@ impl StreamGates {
     }
 
     /// Whether a process is told to hold back what it has submitted.
-    fn is_gated(&self, id: ProcessId, process: &Process, clients: &Clients, groups: &ChannelGroups) -> bool {
+    fn is_gated(&self, id: ProcessId, clients: &Clients, processes: &Processes) -> bool {
         let concerned = match self.of {
             GatedProcesses::Off => false,
-            GatedProcesses::TokenScheduled => !groups.is_hardware_scheduled(id),
+            GatedProcesses::TokenScheduled => !processes.is_hardware_scheduled(id),
             GatedProcesses::All => true,
         };
-        concerned && process.is_attached() && !clients.is_critical(process.client)
+        let process = processes.get(id);
+        concerned
+            && process.is_some_and(|process| process.is_attached() && !clients.is_critical(process.client))
     }
 
     fn count_visit(&self) {

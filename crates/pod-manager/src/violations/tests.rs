@@ -1,5 +1,6 @@
-use super::{Consequence, REPORTED_EVERY_NS, ViolationKind, Violations};
+use super::{REPORTED_EVERY_NS, Violations};
 use sluice_core::ClientId;
+use sluice_core::processes::{Consequence, ViolationKind};
 
 fn is_due(violations: &mut Violations, client: u64, now: u64) -> bool {
     violations.is_due((ClientId(client), ViolationKind::TimeSlice, Consequence::Report), now)

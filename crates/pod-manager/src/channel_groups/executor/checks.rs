@@ -3,11 +3,10 @@
 //! A group may be known under two numbers: while controls of a process fail, a child that has its file open has its groups under control too.
 //! What the manager does to a group under one number is no violation under the other one.
 
-use super::super::covers;
-use super::super::group_check::{Checks, compare_slice, next_in_turn};
+use super::super::group_check::{compare_slice, next_in_turn};
 use super::{ControlledGroup, Worker};
-use crate::message::Message;
 use sluice_core::channel_groups::{ControlOp, GroupId};
+use sluice_core::processes::{Checks, covers};
 use std::time::{Duration, Instant};
 
 /// Less than the time between two checks that are due.
@@ -43,7 +42,7 @@ impl Worker {
                 let _ = control.make(&group.handles, ControlOp::SetSlice(set_us));
                 let has_set = |other: &ControlledGroup| other.known.slice_us == Some(found_us);
                 if !self.under_other_numbers(id).any(has_set) {
-                    self.remote.send(Message::GroupFinding(finding));
+                    self.findings.send(finding);
                 }
             }
         }
@@ -75,7 +74,7 @@ impl Worker {
         let Some(control) = self.descriptors.get_mut(&group.descriptor) else { return };
         let finding = control.switches(&group.handles).and_then(|count| self.disabled.compare(id, count));
         if let Some(finding) = finding {
-            self.remote.send(Message::GroupFinding(finding));
+            self.findings.send(finding);
         }
     }
 }

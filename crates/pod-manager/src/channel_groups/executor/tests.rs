@@ -1,7 +1,6 @@
 use super::*;
-use crate::channel_groups::GroupFinding;
-use crate::message::{self, Inbox};
-use crate::violations::ViolationKind;
+use crate::message::{self, Inbox, Message};
+use sluice_core::processes::{GroupFinding, ViolationKind};
 use std::sync::{Arc, Mutex};
 
 /// A channel group of the driver: whether it is enabled, its time slice, and how often it was switched out. While it is enabled it is switched
@@ -48,7 +47,8 @@ struct Twice {
 impl Twice {
     fn new() -> Self {
         let (remote, inbox) = message::pair().unwrap();
-        let executor = ControlExecutor::start(remote, Closer::start().unwrap(), None, true).unwrap();
+        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding));
+        let executor = ControlExecutor::start(reports, Closer::start().unwrap(), None, true).unwrap();
         let group =
             Arc::new(Mutex::new(FakeGroup { enabled: true, slice_us: DEFAULT_SLICE_US, switches: 0 }));
         let channels = vec![7];

@@ -1,9 +1,9 @@
 use super::*;
-use crate::io::Closer;
+use crate::announcement::Payload;
 use sluice_comm::page::PAGE_VERSION;
+use sluice_core::processes::Announcement;
 
 fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {
-    let closer = Closer::start().unwrap();
     let mut pending = PendingAttaches::new(wait_ns, 100);
     for id in 0..count {
         let attach = Attach {
@@ -11,12 +11,10 @@ fn pending(count: u64, uid: &str, wait_ns: u64) -> PendingAttaches {
             name: Name::new("client").unwrap(),
             channel: Channel::Token,
             used_bytes: 0,
-            announcement: Announcement {
+            payload: Payload {
                 claimed_pid: 0,
                 page_version: PAGE_VERSION,
-                contexts: Vec::new(),
-                descriptors: Vec::new(),
-                closer: closer.clone(),
+                announcement: Announcement::default(),
             },
         };
         pending.add(ConnectionId(id), attach, uid.to_owned(), id);

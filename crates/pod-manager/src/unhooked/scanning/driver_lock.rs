@@ -66,12 +66,6 @@ impl DriverLocks {
         state.readiness == Readiness::Ready
     }
 
-    /// Handles that represent a locked process as one channel group. Client 0 exists in no driver, so they are unique.
-    pub(crate) fn placeholder_handles(pid: i32) -> ContextHandles {
-        let channel_group = pid.unsigned_abs();
-        ContextHandles { descriptor: 0, client: 0, subdevice: 0, channel_group, channels: Vec::new() }
-    }
-
     /// Controls that stop and start the process of `pidfd` by the driver's lock.
     pub(crate) fn control_of(&self, pid: i32, pidfd: OwnedFd) -> Box<dyn ChannelControl> {
         Box::new(Lock { locks: self.clone(), pid, pidfd })

@@ -12,15 +12,17 @@ mod inspection_schedule;
 mod kernel_discovery;
 mod lock_helper;
 mod mappings;
+mod ownership_check;
 mod ownership_queue;
 mod pod_limits;
 mod pod_processes;
 mod scanner;
 mod turns;
 
-pub use super::ownership::OwnershipCheck;
 pub(crate) use driver_lock::DriverLocks;
 pub use kernel_discovery::KernelDiscovery;
+pub(crate) use ownership_check::NotChecked;
+pub use ownership_check::OwnershipCheck;
 pub(crate) use scanner::{ScanRequest, ScanResult, UnhookedScanner};
 
 use sluice_comm::attach::ContextHandles;
@@ -29,8 +31,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
-/// A process id and the start time in clock ticks since boot.
-pub use sluice_nvrm::discovery::ProcessKey;
+pub use sluice_core::ProcessKey;
+pub use sluice_core::processes::{GrantPageMapping, Obstacle, ObstacleKind};
 
 /// Finds unhooked processes and their control descriptors. The scanner's thread calls it, so it may block.
 pub trait ProcessDiscovery: Send {
@@ -113,15 +115,6 @@ pub struct CandidateList {
     pub postponed: HashSet<ProcessKey>,
 }
 
-/// Where a process says that it has mapped its grant page, and which page that is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrantPageMapping {
-    /// The address in the process.
-    pub address: u64,
-    /// The page's inode.
-    pub inode: u64,
-}
-
 /// The result of an inspection, and its cost.
 #[derive(Debug)]
 pub struct Inspection {
@@ -164,55 +157,4 @@ impl ControlDescriptor {
     pub(crate) fn handles(&self) -> impl Iterator<Item = (u32, u32)> {
         self.contexts.iter().map(|context| (context.client, context.channel_group))
     }
-}
-
-/// The kind of reason why the groups of a process are not controlled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ObstacleKind {
-    /// Its descriptors cannot be copied: CAP_SYS_PTRACE or CAP_DAC_READ_SEARCH is missing.
-    NotPermitted,
-    /// It has the driver open, and no channel group was found. It may not compute at all.
-    NoGroups,
-    /// It has more descriptors or groups than any program needs, or new ones too often.
-    TooMany,
-    /// The driver returned an unexpected answer, or the process has more objects or channels than are searched.
-    Driver,
-    /// A control of it has failed, and none has succeeded since.
-    ControlFailed,
-}
-
-impl ObstacleKind {
-    /// All labels, in the order of [`Self::index`].
-    pub const LABELS: [&'static str; 5] =
-        ["not_permitted", "no_groups", "too_many", "driver", "control_failed"];
-
-    /// Index in [`Self::LABELS`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Whether the driver's lock can stop the process instead: it has groups, and the manager has access to it.
-    pub(crate) const fn can_be_locked(self) -> bool {
-        matches!(self, Self::TooMany | Self::Driver)
-    }
-
-    /// An obstacle of this kind with a text.
-    pub(crate) fn because(self, text: impl Into<String>) -> Obstacle {
-        Obstacle { kind: self, text: text.into() }
-    }
-
-    /// The label in logs and metrics.
-    pub const fn label(self) -> &'static str {
-        Self::LABELS[self.index()]
-    }
-}
-
-/// Why the groups of a process are not controlled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct Obstacle {
-    /// The kind of reason.
-    pub kind: ObstacleKind,
-    /// The reason in words.
-    pub text: String,
 }

@@ -9,9 +9,10 @@ use super::{
     Candidate, CandidateList, ControlDescriptor, GrantPageMapping, Obstacle, Ownership, ProcessDiscovery,
     ProcessKey, Scope,
 };
-use crate::message::{Message, Remote};
-use crate::unhooked::ownership::{OwnershipCheck, OwnershipProof};
+use crate::report::Report;
+use crate::unhooked::scanning::OwnershipCheck;
 use sluice_core::ProcessId;
+use sluice_core::processes::OwnershipProof;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -62,9 +63,12 @@ enum Task {
 pub(crate) struct UnhookedScanner(Sender<Task>);
 
 impl UnhookedScanner {
-    /// Starts the thread, which sends every result to `remote`.
+    /// Starts the thread, which reports every result.
     /// Errors: the thread cannot be started.
-    pub(crate) fn start(discovery: Box<dyn ProcessDiscovery>, remote: Remote) -> io::Result<Self> {
+    pub(crate) fn start(
+        discovery: Box<dyn ProcessDiscovery>,
+        (results, proofs): (Report<ScanResult>, Report<OwnershipProof>),
+    ) -> io::Result<Self> {
         let (sender, tasks) = channel();
         let scanner = Scanner {
             discovery,
@@ -76,7 +80,8 @@ impl UnhookedScanner {
             now: 0,
             tasks,
             next_scan: None,
-            remote,
+            results,
+            proofs,
             has_failed: false,
             last_page: ProcessKey::default(),
         };
@@ -111,7 +116,8 @@ struct Scanner {
     tasks: Receiver<Task>,
     /// A search that was requested during the last one.
     next_scan: Option<ScanRequest>,
-    remote: Remote,
+    results: Report<ScanResult>,
+    proofs: Report<OwnershipProof>,
     /// The last scan failed.
     has_failed: bool,
     /// The process whose grant page was checked last.
@@ -135,7 +141,7 @@ impl Scanner {
             let has_checked = self.check_ownership();
             if let Some(request) = self.next_scan.take() {
                 let result = self.scan(&request);
-                self.remote.send(Message::ScanResult(result));
+                self.results.send(result);
             } else if !has_checked {
                 let Ok(task) = self.tasks.recv() else { return };
                 self.accept(task);
@@ -163,7 +169,7 @@ impl Scanner {
             let Ownership { result: owns, queries } = self.discovery.owns(check);
             self.limits.charge(&check.pod, queries.into(), now);
             let proof = OwnershipProof { process: *process, serial: *serial, owns };
-            self.remote.send(Message::OwnershipProof(proof));
+            self.proofs.send(proof);
         }
         !round.is_empty()
     }

@@ -1,4 +1,5 @@
 use super::*;
+use sluice_core::processes::lock_handles;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -34,7 +35,7 @@ fn driver_is_loaded_by_a_thread_of_its_own() {
     assert!(!locks.are_ready(), "the driver is loading");
     std::fs::write(log.with_extension("go"), "").unwrap();
     until("the driver to be loaded", || locks.are_ready());
-    lock_of_this_process(&locks).make(&DriverLocks::placeholder_handles(1), ControlOp::Disable).unwrap();
+    lock_of_this_process(&locks).make(&lock_handles(1), ControlOp::Disable).unwrap();
     let pid = std::process::id();
     // The reserve is told first.
     assert_eq!(std::fs::read_to_string(log).unwrap(), format!("open\nheld {pid}\nlock {pid} 1000\n"));
@@ -57,7 +58,7 @@ fn reserve_ends_with_the_locked_processes_known_if_the_helper_was_killed() {
     let script = r#"echo "$$" >> LOG.pids; while read line; do echo "$line" >> LOG.$$; echo ok; done; echo end >> LOG.$$"#;
     let (locks, log) = locks(folder.path(), script);
     let mut lock = lock_of_this_process(&locks);
-    lock.make(&DriverLocks::placeholder_handles(1), ControlOp::Disable).unwrap();
+    lock.make(&lock_handles(1), ControlOp::Disable).unwrap();
     let pids = std::fs::read_to_string(log.with_extension("pids")).unwrap();
     let [reserve, helper] = [0, 1].map(|nth| pids.lines().nth(nth).unwrap().to_owned());
     let log_of = |pid: &str| std::fs::read_to_string(log.with_extension(pid)).unwrap();
@@ -80,7 +81,7 @@ fn next_helper_is_told_which_processes_are_locked() {
     let script =
         format!("mkdir LOG.reserve 2>/dev/null && {{ while read line; do echo ok; done; exit; }}\n{script}");
     let (locks, log) = locks(folder.path(), &script);
-    let (mut lock, handles) = (lock_of_this_process(&locks), DriverLocks::placeholder_handles(1));
+    let (mut lock, handles) = (lock_of_this_process(&locks), lock_handles(1));
     lock.make(&handles, ControlOp::Disable).unwrap();
     assert!(lock.make(&handles, ControlOp::Enable).is_err(), "the helper ended during the command");
     lock.make(&handles, ControlOp::Enable).unwrap();
@@ -96,7 +97,7 @@ fn helper_that_does_not_end_does_not_delay_the_manager() {
     let (locks, log) = locks(folder.path(), script);
     std::fs::create_dir(log.with_extension("d")).unwrap();
     let mut lock = lock_of_this_process(&locks);
-    lock.make(&DriverLocks::placeholder_handles(1), ControlOp::Disable).unwrap();
+    lock.make(&lock_handles(1), ControlOp::Disable).unwrap();
     drop((lock, locks));
     assert!(!log.exists(), "the manager waited for the helper");
     std::fs::remove_dir(log.with_extension("d")).unwrap();

@@ -1,6 +1,6 @@
 use super::*;
-use crate::io::Closer;
-use crate::message::{self, Inbox};
+use crate::closer::Closer;
+use crate::message::{self, Inbox, Message};
 use crate::unhooked::scanning::{ContinuedSearch, Inspection, Walk};
 use nix::sys::eventfd::EventFd;
 use sluice_core::pod_cgroup::PodCgroup;
@@ -106,10 +106,11 @@ impl Rig {
 
     fn with(processes: Vec<Process>, postpones: bool) -> Self {
         let (remote, inbox) = message::pair().unwrap();
+        let reports = (remote.report(Message::ScanResult), remote.report(Message::OwnershipProof));
         let attached = processes.iter().map(|(key, ..)| *key).collect();
         let inspected = Arc::default();
         let fake = Fake { processes, inspected: Arc::clone(&inspected), postpones, searches: 0 };
-        let scanner = UnhookedScanner::start(Box::new(fake), remote).unwrap();
+        let scanner = UnhookedScanner::start(Box::new(fake), reports).unwrap();
         Self { scanner, inbox, attached, inspected, scans: 0 }
     }
 

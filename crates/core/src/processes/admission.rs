@@ -1,0 +1,260 @@
+//! Announcements of channel groups. Each group costs controls, which delay those of others, so announcements are limited. Where processes
+//! can be inspected, their ownership is checked first. Admitted groups replace those that the process had.
+
+use super::announcement::{ControlDescriptorId, Origin, PostponedUntil, handles_of};
+use super::{Announcement, Effect, Note, ObstacleKind, Processes, Step};
+use crate::channel_groups::GroupId;
+use crate::ids::ProcessId;
+use sluice_comm::attach::ContextHandles;
+use std::collections::BTreeSet;
+
+/// When groups may be announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Now.
+    Now,
+    /// Not before this time.
+    At(u64),
+    /// The client has too many, or its groups cannot be controlled at all.
+    Never,
+    /// All clients together have too many. The client is not the cause.
+    NoRoom,
+}
+
+/// Groups of one client's processes that are kept.
+pub(super) const MAX_OF_CLIENT: usize = 64;
+
+/// Groups of all clients that are kept.
+const MAX_GROUPS: usize = 1024;
+
+impl<P, D: Clone + Default> Processes<P, D> {
+    /// A process announces its groups. Those of a stopped process are disabled, and what it leaves out is released at the end of the stop.
+    pub(super) fn announced(&mut self, id: ProcessId, announcement: Announcement<D>, step: &mut Step<'_, D>) {
+        let Some(record) = self.get_mut(id) else { return };
+        if let Some(stop) = &mut record.stop {
+            stop.announcement = Some(announcement.clone());
+        }
+        if record.state.is_misannounced() {
+            record.announced = Some(announcement.contexts);
+            self.inspect_next(id);
+            return step.effects.push(Effect::SchedulingChanged(id));
+        }
+        self.announce(id, announcement, step);
+    }
+
+    /// Takes a process's groups under control, in place of those that it had. What may not be announced yet is postponed; until then
+    /// the process is scheduled by token.
+    fn announce(&mut self, id: ProcessId, announcement: Announcement<D>, step: &mut Step<'_, D>) {
+        let Some(record) = self.get_mut(id) else { return };
+        (record.postponed, record.has_no_room) = (None, false);
+        record.announced = Some(announcement.contexts.clone());
+        // What comes under control is compared with what the process has.
+        self.inspect_next(id);
+        if self.belongs_to_other(id, &announcement.contexts) {
+            return self.postpone_owned(id, announcement, step);
+        }
+        match self.admit(id, &announcement.contexts, step) {
+            Admission::Now if self.must_prove(id, &announcement.contexts) => {
+                self.last_check += 1;
+                let serial = self.last_check;
+                self.postpone(id, announcement.clone(), PostponedUntil::Proven(serial), step);
+                step.effects.push(Effect::Prove(id, serial, announcement));
+            }
+            Admission::Now => step.effects.push(Effect::Open(id, Origin::Announced, announcement)),
+            Admission::Never => self.take_none(id, step),
+            Admission::NoRoom => {
+                self.set_no_room(id);
+                self.take_none(id, step);
+            }
+            Admission::At(at) => self.postpone(id, announcement, PostponedUntil::Time(at), step),
+        }
+    }
+
+    pub(super) fn set_no_room(&mut self, id: ProcessId) {
+        if let Some(record) = self.get_mut(id) {
+            record.has_no_room = true;
+        }
+    }
+
+    /// Makes the postponed announcements whose time has come.
+    pub(super) fn announce_due(&mut self, step: &mut Step<'_, D>) {
+        let now = step.now;
+        let mut due = Vec::new();
+        self.for_each_timed(|id, record| {
+            let is_due = |(_, until): &mut (_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
+            due.extend(record.postponed.take_if(is_due).map(|(announcement, _)| (id, announcement)));
+        });
+        due.into_iter().for_each(|(id, announcement)| self.announce(id, announcement, step));
+    }
+
+    /// Refuses an announcement. Its groups count as unannounced.
+    pub(super) fn refuse(&mut self, id: ProcessId, why: String, step: &mut Step<'_, D>) {
+        if let Some(record) = self.get_mut(id) {
+            record.announced = None;
+        }
+        step.effects.push(Effect::Report(id, Note::NotProven(why)));
+        self.take_none(id, step);
+    }
+
+    pub(super) fn postpone(
+        &mut self,
+        id: ProcessId,
+        announcement: Announcement<D>,
+        until: PostponedUntil,
+        step: &mut Step<'_, D>,
+    ) {
+        if let Some(record) = self.get_mut(id) {
+            record.postponed = Some((announcement, until));
+            self.note_timed(id);
+        }
+        self.take_none(id, step);
+    }
+
+    /// Whether a process may announce these groups now. Groups that it has already cost nothing.
+    pub(super) fn admit(
+        &mut self,
+        id: ProcessId,
+        contexts: &[ContextHandles],
+        step: &mut Step<'_, D>,
+    ) -> Admission {
+        let Some(client) = self.client_of(id).filter(|_| self.policy.controls) else {
+            return Admission::Never;
+        };
+        let count = contexts.len();
+        let new = contexts.iter().filter(|context| self.unchanged(id, context).is_none()).count();
+        let of_client =
+            self.of_others(Some(id)).filter(|group| self.client_of(group.process) == Some(client));
+        let of_others = of_client.count();
+        let kept = self.kept(id, contexts);
+        let fits_client = of_others + count <= MAX_OF_CLIENT && of_others + count + kept <= 2 * MAX_OF_CLIENT;
+        let has_room = self.of_others(Some(id)).count() + count + kept <= MAX_GROUPS;
+        let fits = fits_client && has_room;
+        let Some(limit) = self.clients.get_mut(&client).map(|client| &mut client.announcements) else {
+            return Admission::Never;
+        };
+        if count == 0 || fits && limit.try_take(new as u64, step.now) {
+            return Admission::Now;
+        }
+        // It gives back all its groups meanwhile, so all of them are announced anew.
+        let ready_at = limit.ready_at(count as u64).filter(|_| fits);
+        let lacks_room = fits_client && !has_room;
+        let note = if lacks_room { Note::NoRoom } else { Note::TooManyAnnounced };
+        step.effects.push(Effect::Report(id, note));
+        if lacks_room {
+            return Admission::NoRoom;
+        }
+        ready_at.map_or(Admission::Never, |at| Admission::At(at.max(step.now)))
+    }
+
+    /// How many groups a process keeps under control that are not among these: those of a stopped process.
+    pub(super) fn kept(&self, id: ProcessId, contexts: &[ContextHandles]) -> usize {
+        if !self.scheduler.is_stopped(id) {
+            return 0;
+        }
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        self.contexts(id).filter(|context| !announced.contains(&handles_of(context))).count()
+    }
+
+    /// Gives back the groups of a process: it is scheduled by token. A stopped process keeps them.
+    pub(super) fn take_none(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+        if !self.scheduler.is_stopped(id) {
+            self.take(id, Vec::new(), &[], step);
+        }
+    }
+
+    /// Takes groups under control whose descriptors were opened.
+    pub(super) fn opened(
+        &mut self,
+        id: ProcessId,
+        origin: Origin,
+        contexts: Vec<ContextHandles>,
+        descriptors: &[Option<ControlDescriptorId>],
+        failure: Option<String>,
+        step: &mut Step<'_, D>,
+    ) {
+        let is_announced = origin == Origin::Announced;
+        if let Some(why) = failure.clone().filter(|_| is_announced) {
+            step.effects.push(Effect::Report(id, Note::BadDescriptor(why)));
+        }
+        if failure.is_none() || !matches!(origin, Origin::Lock { .. }) {
+            let donors =
+                if is_announced { self.reassign(id, &contexts, descriptors) } else { BTreeSet::new() };
+            self.take(id, contexts, descriptors, step);
+            for donor in donors {
+                if !self.has_groups_of(donor) {
+                    self.release_groups(donor, step);
+                    step.effects.push(Effect::SchedulingChanged(donor));
+                }
+                self.inspect_unhooked(donor, step);
+            }
+        }
+        let failure = failure.map(|why| ObstacleKind::Driver.because(why));
+        match origin {
+            Origin::Announced => {}
+            Origin::Found { command } => self.found_taken(id, command, failure.map_or(Ok(()), Err), step),
+            Origin::Lock { command, obstacle } if failure.is_some() => {
+                self.note_unscheduled(id, command, obstacle, step);
+            }
+            Origin::Lock { obstacle, .. } => self.locked(id, obstacle, step),
+        }
+    }
+
+    /// Takes a process's groups under control if all of them can be: a process with one context that is not controlled would run
+    /// outside its quanta.
+    fn take(
+        &mut self,
+        id: ProcessId,
+        mut contexts: Vec<ContextHandles>,
+        descriptors: &[Option<ControlDescriptorId>],
+        step: &mut Step<'_, D>,
+    ) {
+        let unchanged: BTreeSet<GroupId> =
+            contexts.iter().filter_map(|context| self.unchanged(id, context)).collect();
+        if !all_opened(&contexts, descriptors) {
+            contexts.clear();
+        }
+        let mut groups = Vec::new();
+        for context in contexts {
+            let Some(descriptor) = descriptor_of(&context, descriptors) else { continue };
+            let group = self.add_group(id, &context);
+            step.effects.push(Effect::Control(group, descriptor, context));
+            groups.push(group);
+        }
+        step.effects.extend(descriptors.iter().flatten().copied().map(Effect::Seal));
+        self.schedule(id, groups, unchanged, step);
+        step.effects.push(Effect::SchedulingChanged(id));
+    }
+
+    /// Schedules a process by these groups, in place of those that it had. The settings of those that are unchanged are known. A stopped
+    /// process keeps those that it had, because leaving them out would enable them.
+    fn schedule(
+        &mut self,
+        id: ProcessId,
+        mut groups: Vec<GroupId>,
+        mut unchanged: BTreeSet<GroupId>,
+        step: &mut Step<'_, D>,
+    ) {
+        let Some(client) = self.client_of(id) else { return };
+        let Some(class) = self.class(client) else { return };
+        if self.scheduler.is_stopped(id) {
+            let its = self.of_process(id).map(|(group, _)| group).filter(|group| !groups.contains(group));
+            let kept: Vec<GroupId> = its.filter(|group| self.scheduler.owns(id, *group)).collect();
+            unchanged.extend(&kept);
+            groups.extend(kept);
+        }
+        self.scheduler.announce(id, (client, class), (groups, &unchanged), step.ledger, step.now);
+    }
+}
+
+/// The opened descriptor that a group names.
+fn descriptor_of(
+    context: &ContextHandles,
+    descriptors: &[Option<ControlDescriptorId>],
+) -> Option<ControlDescriptorId> {
+    *descriptors.get(usize::try_from(context.descriptor).ok()?)?
+}
+
+/// Whether the descriptors of all groups were opened.
+pub(super) fn all_opened(contexts: &[ContextHandles], descriptors: &[Option<ControlDescriptorId>]) -> bool {
+    contexts.iter().all(|context| descriptor_of(context, descriptors).is_some())
+}

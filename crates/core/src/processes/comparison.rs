@@ -1,0 +1,60 @@
+//! Compares the groups that a process has announced, those that were found and those that are under control.
+
+use super::announcement::{covers, handles_of};
+use super::{ControlledGroup, Processes};
+use crate::channel_groups::GroupId;
+use crate::ids::ProcessId;
+use sluice_comm::attach::ContextHandles;
+use std::collections::BTreeSet;
+
+impl<P, D> Processes<P, D> {
+    /// Whether a process announced last exactly the groups that were found.
+    pub(super) fn has_announced(&self, id: ProcessId, found: &[ContextHandles]) -> bool {
+        let announced = self.get(id).and_then(|record| record.announced.as_ref());
+        announced.is_some_and(|announced| {
+            let covered = |found| announced.iter().any(|announced| covers(announced, found));
+            announced.len() == found.len() && found.iter().all(covered)
+        })
+    }
+
+    /// Groups of a process that its controls do not stop, by what was found: the process has them and they are not under control, or not with
+    /// all of their channels. While controls of the process fail, a group that was not found counts too, because it may be what fails.
+    pub(super) fn uncontrolled(&self, id: ProcessId, found: &[ContextHandles]) -> BTreeSet<(u32, u32)> {
+        let controlled: Vec<&ContextHandles> = self.contexts(id).collect();
+        let is_controlled = |found: &&ContextHandles| controlled.iter().any(|group| covers(group, found));
+        let mut uncontrolled: BTreeSet<_> =
+            found.iter().filter(|found| !is_controlled(found)).map(handles_of).collect();
+        if self.scheduler.is_on_probation(id) {
+            let was_found = |group: &&&ContextHandles| found.iter().any(|found| covers(found, group));
+            let missing = controlled.iter().filter(|group| !was_found(group));
+            uncontrolled.extend(missing.map(|group| handles_of(group)));
+        }
+        uncontrolled
+    }
+
+    /// Whether a process has exactly the found groups under control.
+    pub(super) fn controls_exactly(&self, id: ProcessId, found: &[ContextHandles]) -> bool {
+        self.contexts(id).count() == found.len() && self.uncontrolled(id, found).is_empty()
+    }
+
+    /// The group that a process has under control exactly as it announces it, through any descriptor.
+    pub(super) fn unchanged(&self, id: ProcessId, context: &ContextHandles) -> Option<GroupId> {
+        let descriptor = context.descriptor;
+        let same = |group: &ControlledGroup| {
+            handles_of(&group.context) == handles_of(context)
+                && ContextHandles { descriptor, ..group.context.clone() } == *context
+        };
+        let mut its = self.of_process(id);
+        its.find(|(group_id, group)| same(group) && self.scheduler.owns(id, *group_id)).map(|(id, _)| id)
+    }
+
+    /// The groups that were found in a process, without those that are under control for other processes of the client alone. While its
+    /// controls fail, a child that has its file open has its groups under control too.
+    pub(super) fn its_own(&self, id: ProcessId, found: &[ContextHandles]) -> Vec<ContextHandles> {
+        let Some(client) = self.client_of(id) else { return Vec::new() };
+        let is_its_own = |found: &&ContextHandles| {
+            self.contexts(id).any(|group| covers(group, found)) || !self.is_of_others(Some(id), client, found)
+        };
+        found.iter().filter(is_its_own).cloned().collect()
+    }
+}

@@ -1,0 +1,2 @@
+mod remembered;
+mod repetition;
