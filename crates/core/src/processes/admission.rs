@@ -1,8 +1,11 @@
 //! Announcements of channel groups. Each group costs controls, which delay those of others, so announcements are limited. Where processes
 //! can be inspected, their ownership is checked first. Admitted groups replace those that the process had.
 
-use super::announcement::{ControlDescriptorId, Origin, PostponedUntil, handles_of};
-use super::{Announcement, Effect, Note, ObstacleKind, Processes, Step};
+use super::announcement::{Announcement, ControlDescriptorId, Origin, PostponedUntil, handles_of};
+use super::event::{Effect, Note};
+use super::obstacle::ObstacleKind;
+use super::step::Step;
+use super::table::Processes;
 use crate::channel_groups::GroupId;
 use crate::ids::ProcessId;
 use sluice_comm::attach::ContextHandles;

@@ -30,7 +30,7 @@ pub enum Origin {
         /// The command name of the process, for messages.
         command: String,
         /// Why the groups themselves are not controlled.
-        obstacle: super::Obstacle,
+        obstacle: super::obstacle::Obstacle,
     },
 }
 

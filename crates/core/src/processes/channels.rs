@@ -1,7 +1,10 @@
 //! The channels of a process open and close, and its groups are released or kept.
 
+use super::event::Effect;
+use super::record::State;
+use super::step::Step;
+use super::table::Processes;
 use super::uncertainty::Uncertainty;
-use super::{Effect, Processes, State, Step};
 use crate::ids::{ConnectionId, ProcessId};
 use crate::ledger::ReturnKind;
 use sluice_comm::Channel;

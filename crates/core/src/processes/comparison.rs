@@ -1,7 +1,7 @@
 //! Compares the groups that a process has announced, those that were found and those that are under control.
 
 use super::announcement::{covers, handles_of};
-use super::{ControlledGroup, Processes};
+use super::table::{ControlledGroup, Processes};
 use crate::channel_groups::GroupId;
 use crate::ids::ProcessId;
 use sluice_comm::attach::ContextHandles;

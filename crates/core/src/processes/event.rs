@@ -1,7 +1,9 @@
 //! What happens to processes, and what the caller does about it.
 
 use super::announcement::{Announcement, ControlDescriptorId, Origin};
-use super::{Consequence, GrantPageMapping, GroupFinding, Obstacle, ViolationKind};
+use super::history::GrantPageMapping;
+use super::obstacle::Obstacle;
+use super::violation::{Consequence, GroupFinding, ViolationKind};
 use crate::channel_groups::{ControlOutcome, GroupId};
 use crate::ids::{ClientId, ConnectionId, ProcessId, ProcessKey};
 use crate::ledger::ClientSpec;

@@ -1,6 +1,7 @@
 //! What is remembered of a process of the kernel, whether it is connected or not: a process that attaches anew gains nothing by that.
 
-use super::{ObstacleKind, ViolationKind};
+use super::obstacle::ObstacleKind;
+use super::violation::ViolationKind;
 use crate::ids::ClientId;
 use sluice_rate_limiter::Backoff;
 use std::collections::{BTreeMap, BTreeSet};

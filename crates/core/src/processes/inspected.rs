@@ -9,12 +9,14 @@
 //! complete again is scheduled by its page again.
 
 use super::admission::Admission;
-use super::announcement::{Origin, handles_of, lock_handles};
+use super::announcement::{Announcement, Origin, handles_of, lock_handles};
+use super::event::{Effect, Inspected, Note, Violation};
 use super::history::{GrantPageMapping, Suspicion};
-use super::{
-    Announcement, Consequence, Effect, Inspected, Note, Obstacle, ObstacleKind, Processes, Record, State,
-    Step, Violation, ViolationKind,
-};
+use super::obstacle::{Obstacle, ObstacleKind};
+use super::record::{Record, State};
+use super::step::Step;
+use super::table::Processes;
+use super::violation::{Consequence, ViolationKind};
 use crate::ids::{ClientId, ProcessId, ProcessKey};
 use crate::ledger::ReturnKind;
 use sluice_comm::attach::ContextHandles;

@@ -3,8 +3,11 @@
 //! scheduling.
 
 use super::admission::all_opened;
-use super::announcement::{ControlDescriptorId, Origin, PostponedUntil, handles_of};
-use super::{Announcement, Effect, Obstacle, ObstacleKind, OwnershipProof, Processes, Step};
+use super::announcement::{Announcement, ControlDescriptorId, Origin, PostponedUntil, handles_of};
+use super::event::{Effect, OwnershipProof};
+use super::obstacle::{Obstacle, ObstacleKind};
+use super::step::Step;
+use super::table::Processes;
 use crate::ids::ProcessId;
 use sluice_comm::attach::ContextHandles;
 use std::collections::BTreeSet;

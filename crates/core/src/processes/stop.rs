@@ -2,11 +2,13 @@
 //!
 //! A single finding may be the effect of a race. So the policy applies when a process does the same again.
 
+use super::announcement::Announcement;
+use super::event::{Effect, Note, Violation};
 use super::history::Finding;
 use super::record::Stop;
-use super::{
-    Announcement, Checks, Consequence, Effect, GroupFinding, Note, Processes, Step, Violation, ViolationKind,
-};
+use super::step::Step;
+use super::table::Processes;
+use super::violation::{Checks, Consequence, GroupFinding, ViolationKind};
 use crate::ids::ProcessId;
 use std::collections::BTreeMap;
 

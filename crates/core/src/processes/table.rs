@@ -1,9 +1,12 @@
 //! The table of processes and of their groups, with its indices.
 
-use super::announcement::covers;
+use super::announcement::{covers, handles_of};
+use super::event::{ClientFacts, Effect};
 use super::history::History;
+use super::obstacle::ObstacleKind;
 use super::record::Record;
-use super::{ClientFacts, Effect, ObstacleKind, Step, ViolationPolicy, handles_of};
+use super::step::Step;
+use super::violation::ViolationPolicy;
 use crate::channel_groups::{ChannelGroupScheduler, GroupId};
 use crate::ids::{ClientId, ProcessId, ProcessKey};
 use crate::ledger::{Class, TokenLedger};

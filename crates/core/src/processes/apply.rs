@@ -1,0 +1,152 @@
+//! Events are handed to the decisions that they concern.
+
+use super::event::{ClientFacts, Effect, Event, Note};
+use super::record::Protocol;
+use super::step::Step;
+use super::table::Processes;
+use crate::channel_groups::{ControlOutcome, Event as GroupEvent};
+use crate::ids::{ClientId, ProcessId};
+use crate::ledger::{Class, GrantRequest, TokenLedger};
+use std::collections::BTreeSet;
+
+/// How long it may take until all groups are set anew after the manager did not run.
+const UNCHECKED_NS: u64 = 2_000_000_000;
+
+impl<P, D: Clone + Default> Processes<P, D> {
+    /// Applies an event that has happened at `now`. The caller carries out the effects in their order before it applies another event,
+    /// except for the answers that the effects ask for.
+    pub fn apply(&mut self, event: Event<P, D>, ledger: &mut TokenLedger, now: u64) -> Vec<Effect<D>> {
+        let mut step = Step { ledger, now, effects: Vec::new() };
+        let s = &mut step;
+        match event {
+            Event::ClientChanged(id, facts) => self.client_changed(id, facts, s),
+            Event::ClientRemoved(id) => self.client_removed(id, s),
+            Event::ChannelOpened(id, channel, connection) => self.channel_opened(id, channel, connection, s),
+            Event::ChannelClosed { id, channel, connection, is_watched } => {
+                self.channel_closed(id, channel, connection, is_watched, s);
+            }
+            Event::Announced(id, announcement) => self.announced(id, announcement, s),
+            Event::Opened { id, origin, contexts, descriptors, failure } => {
+                self.opened(id, origin, contexts, &descriptors, failure, s);
+            }
+            Event::NotChecked { id, serial, why, is_lack_of_room } => {
+                self.not_checked(id, serial, why, is_lack_of_room, s);
+            }
+            Event::Proven(proof) => self.proven(proof, s),
+            Event::InspectedAttached { key, found, has_unannounced } => {
+                self.inspected_attached(key, found, has_unannounced, s);
+            }
+            Event::Inspected(inspected) => self.inspected(inspected, s),
+            Event::MapsOtherPage(key, page) => self.maps_other_page(key, page, s),
+            Event::Checked(finding) => self.checked(&finding, s),
+            Event::ThreadsStopped(id, result) => self.threads_stopped(id, result, s),
+            Event::ControlEnded(outcome) => self.control_ended(outcome, s),
+            Event::Ended(id) => self.ended(id, s),
+            Event::ManagerStopped(since) => {
+                self.scheduler.rebuild(s.ledger, since, now);
+                self.unchecked_until = now.saturating_add(UNCHECKED_NS);
+            }
+            Event::RoundBegins => self.end_probation(s),
+            Event::RoundEnds => {
+                for group in self.scheduler.take_released() {
+                    self.forget_group(group, s);
+                }
+            }
+            Event::Tick => self.tick(s),
+        }
+        step.effects
+    }
+
+    fn client_changed(&mut self, id: ClientId, facts: ClientFacts, step: &mut Step<'_, D>) {
+        let before = self.clients.get(&id).map(|client| client.facts.spec.class);
+        self.set_facts(id, facts);
+        if before.is_some_and(|before| before != facts.spec.class) {
+            self.change_class(id, facts.spec.class, step);
+        }
+    }
+
+    /// Schedules the processes of a client by its new class.
+    fn change_class(&mut self, client: ClientId, class: Class, step: &mut Step<'_, D>) {
+        let becomes_critical = class.is_latency_critical();
+        self.scheduler.set_class(client, class, step.ledger, step.now);
+        for id in self.ids_of_client(client) {
+            let Some(record) = self.get(id) else { continue };
+            // Peers of the old protocol have no pages. Their grants end by timer, whatever the class.
+            let has_pages = record.is_attached() && record.protocol == Protocol::Attach;
+            if !has_pages && !record.state.is_unhooked() {
+                continue;
+            }
+            if becomes_critical && !self.scheduler.is_observed(id) {
+                let none = (Vec::new(), &BTreeSet::new());
+                self.scheduler.announce(id, (client, class), none, step.ledger, step.now);
+            }
+            if becomes_critical && has_pages {
+                // It was added when its token channel was opened.
+                let _ = step.ledger.request(id, step.now, GrantRequest::default());
+            }
+            step.effects.push(Effect::SchedulingChanged(id));
+        }
+    }
+
+    /// The connections of a removed client's processes are closed. What they hold is remembered until they end.
+    fn client_removed(&mut self, client: ClientId, step: &mut Step<'_, D>) {
+        for id in self.ids_of_client(client) {
+            if self.get_mut(id).is_some_and(|record| record.stop.take().is_some()) {
+                step.effects.push(Effect::ReleaseThreads(id));
+            }
+            self.release(id, step);
+            step.ledger.process_gone(id, step.now);
+        }
+    }
+
+    fn control_ended(&mut self, outcome: ControlOutcome, step: &mut Step<'_, D>) {
+        for event in self.scheduler.finish_control(outcome, step.ledger, step.now) {
+            match event {
+                GroupEvent::ProbationBegan(id) => {
+                    step.effects.push(Effect::Report(id, Note::ProbationBegan));
+                    step.effects.push(Effect::SchedulingChanged(id));
+                }
+                GroupEvent::GroupsDestroyed(id) => step.effects.push(Effect::SchedulingChanged(id)),
+                GroupEvent::Released(group) => self.forget_group(group, step),
+            }
+        }
+    }
+
+    /// Takes the processes from probation whose groups can be controlled again. A child that has such a process's file open may have been
+    /// given its groups meanwhile: it is inspected again.
+    fn end_probation(&mut self, step: &mut Step<'_, D>) {
+        let ended = self.scheduler.end_probation(step.ledger, step.now);
+        for id in ended {
+            step.effects.push(Effect::Report(id, Note::ProbationEnded));
+            step.effects.push(Effect::SchedulingChanged(id));
+            let client = self.get(id).map(|record| record.client);
+            let of_client = client.map_or_else(Vec::new, |client| self.ids_of_client(client));
+            of_client
+                .into_iter()
+                .filter(|other| *other != id)
+                .for_each(|other| self.inspect_unhooked(other, step));
+        }
+    }
+
+    /// The driver has freed the groups of an ended process. A file that was found from outside may be another living process's too: groups
+    /// disabled through it are enabled again.
+    fn ended(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+        if self.get(id).is_none_or(|record| !record.state.is_unhooked()) {
+            let its: Vec<_> = self.of_process(id).map(|(group, _)| group).collect();
+            its.into_iter().for_each(|group| self.forget_group(group, step));
+        }
+        if let Some(history) = self.get_mut(id).map(|record| &mut record.history) {
+            (history.is_requested, history.has_attached) = (false, false);
+        }
+    }
+
+    /// Does what is due: marks settings as unknown, ends stops, makes postponed announcements, stops processes again.
+    fn tick(&mut self, step: &mut Step<'_, D>) {
+        self.mark_kept_groups(step);
+        self.end_stops(step);
+        self.announce_due(step);
+        // After all announcements, and before the next control.
+        self.stop_again(step);
+        self.retire_timed();
+    }
+}
