@@ -15,7 +15,6 @@
 mod admission;
 mod announcement;
 mod apply;
-mod channels;
 mod comparison;
 mod event;
 mod history;
