@@ -18,9 +18,10 @@ SOURCE = (".rs", ".py", ".proto", ".hpp", ".toml")
 NAME_IN_FILE = re.compile(r"`(\w+(?:::\w+)*)`\s+in\s+`([\w.\-]+(?:/[\w.\-]+)+/?)`")
 
 
-def tracked_paths() -> dict[str, set[str]]:
-    """Each ending of the path of a tracked file or folder, with the files that it stands for."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+def source_paths() -> dict[str, set[str]]:
+    """Each ending of the path of a file or folder that git does not ignore, with the files that it stands for."""
+    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     endings: dict[str, set[str]] = {}
     for file in listed.stdout.split("\n"):
         parts = file.split("/")
@@ -33,7 +34,7 @@ def tracked_paths() -> dict[str, set[str]]:
 class Paths(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.paths = tracked_paths()
+        cls.paths = source_paths()
         cls.folders = {path.name for path in REPOSITORY.iterdir() if path.is_dir() and path.name in cls.paths}
 
     def test_every_path_is_in_the_tree(self):
