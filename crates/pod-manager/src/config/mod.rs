@@ -49,8 +49,8 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether the manager controls channel groups. Default: where a self-test has proven the controls, or the driver is known.
     pub controls: Controls,
-    /// Whether attached processes are inspected, and processes of the clients' pods without the hook are scheduled, where channel groups
-    /// are controlled and the node agent names the pods. Such processes are found by their cgroups, and their groups through copies of
+    /// Whether attached processes are inspected, where channel groups are controlled. Where the node agent names the pods, processes of the
+    /// clients' pods without the hook are scheduled, too. They are found by their cgroups, and their groups through copies of
     /// their descriptors. With a resource file only attached processes are inspected, because nothing but its own claim would tell the
     /// client of another process. Default: no, because reading other processes' descriptors needs privileges.
     pub unhooked: bool,
