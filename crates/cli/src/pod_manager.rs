@@ -75,7 +75,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum)]
     controls: Option<ControlsOf>,
     /// Whether the manager inspects attached processes, and with --control discovers processes of the clients' pods that run without the
-    /// hook and schedules their channel groups. Needs --gpu-uuid, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH [default: off]
+    /// hook and schedules their channel groups. Needs --gpu-uuid, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and CAP_DAC_OVERRIDE for the
+    /// driver's lock [default: off]
     #[arg(long, value_enum)]
     adopt: Option<UnhookedChoice>,
     /// What follows if a process enables its disabled channel groups or sets time slices again and again: `stop` and `evict` concern all

@@ -49,6 +49,15 @@ def refused(method: str, path: str, body: dict, content: str = "application/json
     raise AssertionError(f"{method} {path} was not refused: {json.dumps(body)[:400]}")
 
 
+def warned(manifest: dict) -> str:
+    """The warnings about an object that is accepted; fails if there is none. The option turns warnings into an exit code."""
+    try:
+        api.kubectl("create", "--dry-run=server", "--warnings-as-errors", "-f", "-", stdin=json.dumps(manifest))
+    except api.Failed as warned:
+        return warned.err
+    raise AssertionError(f"no warning: {json.dumps(manifest)[:400]}")
+
+
 def test_bad_annotations_are_refused(cluster):
     product.need()
     with cluster.namespace() as ns:
@@ -69,7 +78,7 @@ def test_bad_annotations_are_refused(cluster):
 def test_good_annotations_become_requests(cluster):
     product.need()
     with cluster.namespace() as ns:
-        pod = product.tenant("good", quota="30%", memory="1Gi")
+        pod = product.tenant("good", quota="30%", memory="1Gi", container="main")
         pod["spec"]["initContainers"] = [{"name": "first", "image": images.BUSYBOX, "imagePullPolicy": "Never", "command": ["true"]}]
         pod["spec"]["containers"].append({"name": "side", "image": images.BUSYBOX, "imagePullPolicy": "Never", "command": ["sleep", "1000"]})
         made = api.request("POST", f"/api/v1/namespaces/{ns}/pods?dryRun=All", pod)
@@ -82,6 +91,69 @@ def test_good_annotations_become_requests(cluster):
             assert {item["name"]: item.get("value") for item in other["env"]}["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def beside(name: str, first: str) -> dict:
+    """A pod whose container `main` computes, behind a container called `first`."""
+    pod = product.tenant(name, quota=0.2, memory="64Mi")
+    pod["spec"]["containers"].insert(0, {"name": first, "image": images.BUSYBOX, "imagePullPolicy": "Never", "command": ["sleep", "100000"]})
+    return pod
+
+
+def test_injected_sidecar_that_stands_first_gets_no_gpu(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        pod = beside("train", "gke-gcsfuse-sidecar")
+        warning = warned(pod | {"metadata": pod["metadata"] | {"namespace": ns}})
+        assert "container main gets the GPU" in warning and "gke-gcsfuse-sidecar" in warning, warning
+        product.create(ns, pod)
+        product.all_running(ns)
+        cluster.until("its client", 30, lambda: product.clients_of(ns).get("train", {}).get("processes"))
+        made = cluster.get("pod", "train", ns)
+        sidecar, main = made["spec"]["containers"]
+        assert made["metadata"]["annotations"]["sluice.dev/container"] == "main"
+        assert main["resources"]["limits"][product.RESOURCE] == "1" and not sidecar.get("resources"), made["spec"]
+        assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in sidecar["env"], sidecar
+
+
+def test_several_containers_need_a_name(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        path = f"/api/v1/namespaces/{ns}/pods?dryRun=All"
+        pod = beside("web", "web")
+        message = refused("POST", path, pod)
+        assert "sluice.dev/container is missing: one of web, main" in message, message
+        pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = "main"
+        warning = warned(pod | {"metadata": pod["metadata"] | {"namespace": ns}})
+        assert "container main gets the GPU: kubectl.kubernetes.io/default-container names it" in warning, warning
+        pod["metadata"]["annotations"]["sluice.dev/container"] = "web"
+        web, main = api.request("POST", path, pod)["spec"]["containers"]
+        assert web["resources"]["limits"][product.RESOURCE] == "1" and not main.get("resources"), (web, main)
+
+
+def test_pods_for_other_nodes_and_claims_get_an_answer(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        path = f"/api/v1/namespaces/{ns}/pods?dryRun=All"
+        for field, value, words in [
+            ("os", {"name": "windows"}, ["spec.os.name", "windows", "linux"]),
+            ("nodeSelector", {"kubernetes.io/os": "windows"}, ["spec.nodeSelector[kubernetes.io/os]", "windows", "linux"]),
+            ("nodeSelector", {"kubernetes.io/arch": "arm64"}, ["spec.nodeSelector[kubernetes.io/arch]", "arm64", "amd64"]),
+        ]:
+            pod = product.tenant("other", quota=0.2, memory="64Mi")
+            pod["spec"][field] = value
+            message = refused("POST", path, pod)
+            assert all(word in message for word in words), message
+        pod = product.tenant("claims", quota=0.2, memory="64Mi")
+        pod["metadata"]["namespace"] = ns
+        pod["spec"]["resourceClaims"] = [{"name": "whole", "resourceClaimName": "absent"}]
+        assert "spec.resourceClaims[whole]" in warned(pod)
+        pod = product.tenant("zero", quota=0.2, memory="64Mi")
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "0"}}
+        (main,) = api.request("POST", path, pod)["spec"]["containers"]
+        assert main["resources"]["limits"][product.RESOURCE] == "1", main
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+        assert "nvidia.com/gpu" in refused("POST", path, pod)
+
+
 def test_annotations_beside_the_template_are_warned_of(cluster):
     product.need()
     with cluster.namespace() as ns:
@@ -92,14 +164,10 @@ def test_annotations_beside_the_template_are_warned_of(cluster):
         spec = {"selector": {"matchLabels": labels}, "template": template}
         workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
         create = ["create", "--dry-run=server", "-f", "-"]
-        # It is accepted; the option turns the warning into an exit code.
+        # It is accepted with a warning.
         assert "created" in api.kubectl(*create, stdin=json.dumps(workload))
-        try:
-            api.kubectl(*create, "--warnings-as-errors", stdin=json.dumps(workload))
-        except api.Failed as warned:
-            assert "sluice.dev/quota" in warned.err and "spec.template.metadata.annotations" in warned.err, warned.err
-        else:
-            raise AssertionError("no warning")
+        warning = warned(workload)
+        assert "sluice.dev/quota" in warning and "spec.template.metadata.annotations" in warning, warning
         template["metadata"]["annotations"] = pod["metadata"]["annotations"]
         api.kubectl(*create, "--warnings-as-errors", stdin=json.dumps(workload))
 

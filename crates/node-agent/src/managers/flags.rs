@@ -60,8 +60,8 @@ pub enum Controls {
 /// Whether unhooked processes are scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UnhookedDiscovery {
-    /// Where channel groups are controlled. Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; failures are counted by
-    /// reason
+    /// Where channel groups are controlled. Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and CAP_DAC_OVERRIDE for the
+    /// driver's lock; failures are counted by reason
     Auto,
     /// They are not searched
     Off,

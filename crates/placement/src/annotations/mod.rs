@@ -40,7 +40,7 @@ pub struct GpuRequest {
     pub limit: Share,
     /// Latency goal; only for latency-critical pods.
     pub slo_ns: Option<u64>,
-    /// Containers that get the GPU, including init containers; empty: the first of `spec.containers`.
+    /// Containers that get the GPU, including init containers. Empty: none is named; the webhook chooses, and records its choice.
     pub containers: Vec<String>,
     /// Name and size of the gang; has no effect yet.
     pub gang: Option<(String, u32)>,

@@ -49,10 +49,10 @@ pub struct Config {
     pub limit_period: Duration,
     /// Whether the manager controls channel groups. Default: where a self-test has proven the controls, or the driver is known.
     pub controls: Controls,
-    /// Whether processes of the clients' pods are scheduled that run without the hook, where channel groups are controlled and the node
-    /// agent names the pods: their processes are found by their cgroups, and their groups through copies of their descriptors. With a
-    /// resource file there is no search, because only the claim of a process would tell its client. Default: no, because that was tested
-    /// on simulated GPUs only.
+    /// Whether attached processes are inspected, where channel groups are controlled. Where the node agent names the pods, processes of the
+    /// clients' pods without the hook are scheduled, too. They are found by their cgroups, and their groups through copies of
+    /// their descriptors. With a resource file only attached processes are inspected, because nothing but its own claim would tell the
+    /// client of another process. Default: no, because reading other processes' descriptors needs privileges.
     pub unhooked: bool,
     /// What follows from violations of clients' limits. Default: processes of clients with a limit are stopped.
     pub violation_policy: ViolationPolicy,

@@ -50,8 +50,11 @@ pub(super) fn pod(object: &Value) -> Result<Pod, String> {
 
 fn completed(request: &Request, settings: &Settings) -> Result<Decision, String> {
     let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
-    // The validating webhook returns the warnings: it runs last and sees every container.
-    Ok(plan.map_or(Decision::NotOurs, |plan| Decision::Admitted { patch: plan.patch, warnings: Vec::new() }))
+    // The validating webhook returns the other warnings: it runs last and sees every container. It does not see which choice the user made.
+    Ok(plan.map_or(Decision::NotOurs, |plan| Decision::Admitted {
+        patch: plan.patch,
+        warnings: plan.choice_warning.into_iter().collect(),
+    }))
 }
 
 fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {

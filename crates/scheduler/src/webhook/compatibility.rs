@@ -28,13 +28,12 @@ pub(super) fn scheduling_mistakes(spec: &PodSpec, from_kubeshare: bool) -> Vec<M
     mistakes
 }
 
-/// Whole GPUs of NVIDIA's device plugin: its environment variable and ours exclude each other.
+/// Whole GPUs of NVIDIA's device plugin: its environment variable and ours exclude each other. An amount of zero asks for nothing.
 fn foreign_gpu_mistake(container: &PodContainer<'_>) -> Option<Mistake> {
-    let limits = container.spec.resources.as_ref()?.limits.as_ref()?;
     let foreign = |name: &str| name.starts_with("nvidia.com/gpu") || name.starts_with("nvidia.com/mig-");
-    let (name, quantity) = limits.iter().find(|(name, _)| foreign(name))?;
-    let key = format!("{}.resources.limits[{name}]", container.shown());
-    Some(Mistake::new(key, &quantity.0, "not together with GPUs of Sluice in one pod"))
+    let mut stated = container.amounts();
+    let (_, stated) = stated.find(|(name, stated)| foreign(name) && stated.value != Some(0))?;
+    Some(Mistake::new(stated.path, stated.text, "not together with GPUs of Sluice in one pod"))
 }
 
 /// Values of `NVIDIA_VISIBLE_DEVICES` that contradict the scheduler's choice.
@@ -68,6 +67,12 @@ pub(super) fn warnings_for(
     if let Some(container) = containers.iter().find(|container| privileged(container)) {
         let name = container.shown();
         warnings.push(format!("{name} is privileged: it can reach every GPU of the node, past its quota"));
+    }
+    for claim in spec.resource_claims.iter().flatten() {
+        let name = &claim.name;
+        warnings.push(format!(
+            "spec.resourceClaims[{name}]: a GPU of this claim is used outside of the pod's share; claim other devices only"
+        ));
     }
     if spec.host_pid == Some(true) {
         warnings.push("spec.hostPID: the pod can reach processes of other GPU users on its node".to_owned());

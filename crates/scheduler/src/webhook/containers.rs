@@ -1,15 +1,13 @@
-//! The containers of a pod: which of them get the GPU, and what each needs for it.
+//! The containers of a pod, and what each needs to see its GPU or none.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use serde_json::{Value, json};
-use sluice_placement::annotations::{GpuRequest, Mistake, keys};
+use sluice_placement::annotations::{Mistake, keys};
 
-use super::amounts::{self, StatedAmount};
+use super::amounts::StatedAmount;
 
 /// The variable that the NVIDIA container runtime reads.
 pub(super) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
-/// The annotation by which kubectl and istio find the main container.
-const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// One container and its position in the pod.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +37,14 @@ impl<'a> PodContainer<'a> {
         format!("spec.{}[{}]", self.list, self.spec.name)
     }
 
+    /// Whether it is an app container, neither an init container nor a sidecar among them.
+    pub(super) fn is_app(&self) -> bool {
+        self.list == "containers"
+    }
+
     /// Whether it runs as long as the pod: app containers, and init containers that are restarted (sidecars).
     pub(super) fn is_long_running(&self) -> bool {
-        self.list == "containers" || self.spec.restart_policy.as_deref() == Some("Always")
+        self.is_app() || self.spec.restart_policy.as_deref() == Some("Always")
     }
 
     /// The number of device slots that it requests itself.
@@ -57,79 +60,6 @@ impl<'a> PodContainer<'a> {
     pub(super) fn visible(&self) -> impl Iterator<Item = &'a EnvVar> + use<'a> {
         self.spec.env.iter().flatten().filter(|variable| variable.name == VISIBLE_DEVICES)
     }
-}
-
-/// Names of the containers that get the GPU. In this order: the named containers; those that request a resource of Sluice; the
-/// app container that istio and kubectl take for the main one; the first.
-///
-/// # Errors
-/// Names that are no containers, containers that request a resource of Sluice and were not chosen, more than one that runs as
-/// long as the pod, and an init container that ends and follows a chosen sidecar.
-pub(super) fn choose(
-    pod: &Pod,
-    containers: &[PodContainer<'_>],
-    request: &GpuRequest,
-) -> Result<Vec<String>, Vec<Mistake>> {
-    let with_resource: Vec<(String, &str)> = containers
-        .iter()
-        .filter_map(|container| Some((container.spec.name.clone(), amounts::named_resource(container)?)))
-        .collect();
-    let default = pod.metadata.annotations.as_ref().and_then(|map| map.get(DEFAULT_CONTAINER));
-    let mut apps = containers
-        .iter()
-        .filter(|container| container.list == "containers")
-        .map(|container| &container.spec.name);
-    let first = apps.clone().next();
-    let default = default.filter(|name| apps.any(|app| app == *name));
-    let names: Vec<String> = if !request.containers.is_empty() {
-        request.containers.clone()
-    } else if !with_resource.is_empty() {
-        with_resource.iter().map(|(name, _)| name.clone()).collect()
-    } else {
-        default.or(first).cloned().into_iter().collect()
-    };
-    let mistakes = mistakes(containers, &names, &with_resource);
-    if mistakes.is_empty() { Ok(names) } else { Err(mistakes) }
-}
-
-fn mistakes(
-    containers: &[PodContainer<'_>],
-    names: &[String],
-    with_resource: &[(String, &str)],
-) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    let all: Vec<&str> = containers.iter().map(|container| container.spec.name.as_str()).collect();
-    for name in names.iter().filter(|name| !all.contains(&name.as_str())) {
-        let allowed = format!("the pod's containers are {}", all.join(", "));
-        mistakes.push(Mistake::new(keys::CONTAINER, name, allowed));
-    }
-    for (name, resource) in with_resource.iter().filter(|(name, _)| !names.contains(name)) {
-        let allowed = format!("container {name} names the resource {resource} as well: name it too");
-        mistakes.push(Mistake::new(keys::CONTAINER, names.join(","), allowed));
-    }
-    let chosen = containers.iter().filter(|container| names.contains(&container.spec.name));
-    let long: Vec<&str> = chosen
-        .clone()
-        .filter(|container| container.is_long_running())
-        .map(|container| container.spec.name.as_str())
-        .collect();
-    if long.len() > 1 {
-        let allowed =
-            "at most one container that runs as long as the pod (beside it, init containers that end)";
-        mistakes.push(Mistake::new(keys::CONTAINER, long.join(","), allowed));
-    }
-    // The app containers are last in the order, so only a sidecar can be followed by a container that ends.
-    let mut from_sidecar = chosen.skip_while(|container| !container.is_long_running());
-    let sidecar = from_sidecar.next().map(|container| container.spec.name.as_str()).unwrap_or_default();
-    for later in from_sidecar.filter(|container| !container.is_long_running()) {
-        let later = later.spec.name.as_str();
-        let allowed = format!(
-            "init container {later} starts while {sidecar} runs, and Kubernetes adds up what both request: put {later} before \
-             {sidecar} in spec.initContainers, or give the GPU to only one"
-        );
-        mistakes.push(Mistake::new(keys::CONTAINER, format!("{sidecar},{later}"), allowed));
-    }
-    mistakes
 }
 
 /// The variable that shows a container the GPU that the scheduler assigns.

@@ -1,6 +1,6 @@
 //! The admission webhook: translates annotations into what kubelet, scheduler and container runtime need.
 //!
-//! `plan` determines what a pod needs, `admission` decides on requests, `serve` is the HTTP server,
+//! `plan` determines what a pod needs (`choice`: which container gets the GPU), `admission` decides on requests, `serve` is the HTTP server,
 //! `certificates` renews its certificate. It fails closed. The webhook configurations ensure that only pods with
 //! Sluice's keys depend on it.
 
@@ -8,15 +8,18 @@ mod admission;
 mod amounts;
 mod arguments;
 mod certificates;
+mod choice;
 mod compatibility;
 mod containers;
 mod ephemeral_containers;
 mod patch;
 mod plan;
+mod platform;
 mod pod_request;
 mod review;
 mod sandboxes;
 mod serve;
+mod sidecars;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -10,9 +10,11 @@ use serde_json::json;
 use sluice_placement::annotations::{Mistakes, keys, kubeshare};
 
 use super::amounts;
+use super::choice::{self, Choice};
 use super::compatibility;
 use super::containers::{self, PodContainer};
 use super::patch::{self, Operation};
+use super::platform;
 use super::pod_request::read_pod_request;
 use super::sandboxes::{self, SandboxRuntimeClasses};
 
@@ -38,7 +40,10 @@ impl Default for Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) patch: Vec<Operation>,
+    /// What the user should know about the pod as it is in the end.
     pub(super) warnings: Vec<String>,
+    /// A choice among the containers that the user did not make. Its result is recorded, so a second pass has none.
+    pub(super) choice_warning: Option<String>,
 }
 
 /// What the pod needs; `None` if it requests no GPU of Sluice.
@@ -59,10 +64,12 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         }
     };
     mistakes.extend(settings.sandboxes.mistake(spec.runtime_class_name.as_deref()));
-    let chosen = containers::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
+    mistakes.extend(platform::mistakes(spec));
+    let choice = choice::choose(pod, &containers, &requested.request).unwrap_or_else(|more| {
         mistakes.extend(more);
-        Vec::new()
+        Choice::default()
     });
+    let chosen = choice.names;
     // If no container could be chosen, it is unknown whose variable is wrong.
     for container in containers.iter().filter(|_| !chosen.is_empty()) {
         let chosen = chosen.contains(&container.spec.name);
@@ -85,14 +92,14 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     }
     let mut warnings = requested.warnings;
     warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));
-    Ok(Some(Plan { patch: operations, warnings }))
+    Ok(Some(Plan { patch: operations, warnings, choice_warning: choice.warning }))
 }
 
 /// The plan for a pod with KubeShare's labels but without a GPU: the scheduler that it names does not exist any more.
 fn kubeshare_release_plan(spec: &PodSpec, from_kubeshare: bool) -> Option<Plan> {
     let waits = from_kubeshare && spec.scheduler_name.as_deref() == Some(kubeshare::SCHEDULER_NAME);
     let scheduler = patch::add("/spec/schedulerName".to_owned(), json!(DEFAULT_SCHEDULER));
-    waits.then(|| Plan { patch: vec![scheduler], warnings: Vec::new() })
+    waits.then(|| Plan { patch: vec![scheduler], ..Plan::default() })
 }
 
 fn pod_operations(

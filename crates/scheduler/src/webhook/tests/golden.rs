@@ -108,9 +108,8 @@ fn sidecar_inserted_later_does_not_change_the_choice() {
 }
 
 #[test]
-fn default_container_annotation_overrides_the_first_container() {
-    let spec =
-        json!({"containers": [{"name": "istio-proxy", "image": "x"}, {"name": "main", "image": "train"}]});
+fn default_container_annotation_names_one_of_several() {
+    let spec = json!({"containers": [{"name": "web", "image": "x"}, {"name": "main", "image": "train"}]});
     let mut object = pod(&[("quota", "0.3")], &spec);
     object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("main");
     let mut expected = common();

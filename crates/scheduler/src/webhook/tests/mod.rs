@@ -1,9 +1,11 @@
 //! The webhooks: pods in JSON in, patches and refusals in JSON out.
 
 mod changes;
+mod choice;
 mod countable;
 mod golden;
 mod https;
+mod platform;
 mod properties;
 mod refusals;
 mod sandboxes;
@@ -58,10 +60,15 @@ fn validate(object: &Value) -> Decision {
 /// The patch as JSON.
 fn patch(object: &Value) -> Value {
     match mutate(object) {
-        Decision::Admitted { patch, warnings } => {
-            assert!(warnings.is_empty(), "warnings are the validating webhook's");
-            serde_json::to_value(patch).unwrap()
-        }
+        Decision::Admitted { patch, .. } => serde_json::to_value(patch).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The warnings beside the patch: about a choice among the containers.
+fn choice_warnings(object: &Value) -> Vec<String> {
+    match mutate(object) {
+        Decision::Admitted { warnings, .. } => warnings,
         other => panic!("{other:?}"),
     }
 }

@@ -43,11 +43,13 @@ fn container(name: String) -> impl Strategy<Value = Value> {
 }
 
 fn any_pod() -> impl Strategy<Value = Value> {
-    let list = |prefix: &'static str, counts: std::ops::Range<usize>| {
-        counts.prop_flat_map(move |count| {
-            (0..count).map(|n| container(format!("{prefix}{n}"))).collect::<Vec<_>>()
+    let list = |prefix: &'static str, counts: std::ops::Range<usize>, first: &'static str| {
+        (counts, any::<bool>()).prop_flat_map(move |(count, has_other_name)| {
+            let name = |n| if n == 0 && has_other_name { first.to_owned() } else { format!("{prefix}{n}") };
+            (0..count).map(|n| container(name(n))).collect::<Vec<_>>()
         })
     };
+    let default = prop::option::of(prop::sample::select(vec!["c1", "istio-proxy", "absent"]));
     let annotations = prop::sample::subsequence(
         vec![
             ("quota", "0.3"),
@@ -64,14 +66,17 @@ fn any_pod() -> impl Strategy<Value = Value> {
         json!({"sharedgpu/gpu_limit": "0"}),
         json!({"app": "x"}),
     ]));
-    (annotations, labels, list("i", 0..3), list("c", 1..4)).prop_map(
-        |(annotations, labels, init, containers)| {
+    (annotations, labels, list("i", 0..3, "prepare"), list("c", 1..4, "istio-proxy"), default).prop_map(
+        |(annotations, labels, init, containers, default)| {
             let mut object = pod(&annotations, &json!({"containers": containers}));
             if !init.is_empty() {
                 object["spec"]["initContainers"] = json!(init);
             }
             if let Some(labels) = labels {
                 object["metadata"]["labels"] = labels;
+            }
+            if let Some(default) = default {
+                object["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!(default);
             }
             object
         },

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{pod, refused, single, warnings};
+use super::{patched, pod, refused, single, warnings};
 
 const QUOTA: &[(&str, &str)] = &[("quota", "0.3")];
 
@@ -136,8 +136,9 @@ fn own_visible_devices_are_refused() {
         "spec.containers[main].env[NVIDIA_VISIBLE_DEVICES]: \"all\" is not allowed: leave it out: the scheduler sets it to the \
          assigned GPU"
     );
+    let beside = json!({"containers": [{"name": "main", "image": "x"}, env("side", "0")]});
     assert_eq!(
-        refused(&with(json!([{"name": "main", "image": "x"}, env("side", "0")]))),
+        refused(&pod(&[("quota", "0.3"), ("container", "main")], &beside)),
         "spec.containers[side].env[NVIDIA_VISIBLE_DEVICES]: \"0\" is not allowed: void or nothing: sluice.dev/container does \
          not name this container"
     );
@@ -156,6 +157,20 @@ fn whole_gpus_of_another_plugin_are_refused() {
         "spec.containers[main].resources.limits[nvidia.com/gpu]: \"1\" is not allowed: not together with GPUs of Sluice in \
          one pod"
     );
+    let fraction = json!({"limits": {"nvidia.com/gpu.shared": "1", "nvidia.com/gpu": "0"}});
+    assert!(
+        refused(&with(json!([{"name": "main", "image": "x", "resources": fraction}]))).starts_with(
+            "spec.containers[main].resources.limits[nvidia.com/gpu.shared]: \"1\" is not allowed"
+        )
+    );
+}
+
+#[test]
+fn zero_gpus_of_another_plugin_ask_for_nothing() {
+    let zero = json!({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "0"});
+    let resources = json!({"limits": zero, "requests": zero});
+    let object = with(json!([{"name": "main", "image": "x", "resources": resources}]));
+    assert_eq!(patched(&object)["spec"]["containers"][0]["resources"]["limits"]["sluice.dev/gpu"], "1");
 }
 
 #[test]
