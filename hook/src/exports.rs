@@ -15,19 +15,26 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_preempt::command::{Deferral, Work};
 
 use crate::governed;
+use crate::guard::Uncancelled;
+use crate::hold_kernel;
 use crate::preempt::{self, Argument, PlainArgument, SendableArguments};
 use crate::real;
 
 /// One exported symbol.
-pub(crate) struct Export {
+struct Export {
     /// The wrapper.
-    pub(crate) address: *const c_void,
+    address: *const c_void,
     /// Whether it does more than call the real function.
-    pub(crate) governed: bool,
+    governed: bool,
 }
 
 // SAFETY: the pointer is the address of a function, which no thread can change.
 unsafe impl Sync for Export {}
+
+/// The exported function of a row of the table, if it does more than the driver's.
+pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
+    EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
+}
 
 const fn begins(name: &str, with: &str) -> bool {
     let (name, with) = (name.as_bytes(), with.as_bytes());
@@ -73,13 +80,13 @@ macro_rules! exports {
     // The body of each row, from its policy, base name, real function, variant and arguments.
     (@body launch "cuGraphLaunch" $real:ident $variant:ident ($($a:ident)*)) => {{
         let result = exports!(@launch () "cuGraphLaunch" $real $variant ($($a)*));
-        governed::pool::note_graph_launch();
+        governed::pool_charges::note_graph_launch();
         result
     }};
     (@body launch $name:tt $real:ident $variant:ident ($($a:ident)*)) => { exports!(@launch () $name $real $variant ($($a)*)) };
     (@body cooperative $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
         exports!(@launch (
-            crate::hold_kernel::before_cooperative(|| None$(.or(Argument($a).is_cooperative()))*.unwrap_or(true));
+            hold_kernel::before_cooperative(|| None$(.or(Argument($a).is_cooperative()))*.unwrap_or(true));
         ) $name $real $variant ($($a)*))
     };
     (@launch ($($before:tt)*) $name:tt $real:ident $variant:ident ($($a:ident)*)) => {{
@@ -260,7 +267,7 @@ macro_rules! exports {
     };
 
     (@body graph "cuGraphExecDestroy" $real:ident $variant:ident ($graph:ident)) => {
-        governed::sync::may_wait(|| preempt::destroy_graph($graph, || unsafe { $real($graph) }))
+        hold_kernel::may_wait(|| preempt::destroy_graph($graph, || unsafe { $real($graph) }))
     };
     (@body graph $name:tt $real:ident $variant:ident ($graph:ident $($a:ident)*)) => {
         preempt::update_graph($graph, || unsafe { $real($graph $(, $a)*) })
@@ -401,7 +408,7 @@ macro_rules! exports {
         }
     }};
     (@body pool "cuMemPoolDestroy" $real:ident $variant:ident ($pool:ident)) => {
-        governed::pool::destroy($pool, || governed::sync::may_wait(|| unsafe { $real($pool) }))
+        governed::pool::destroy($pool, || hold_kernel::may_wait(|| unsafe { $real($pool) }))
     };
     (@body pool "cuGraphAddMemAllocNode" $real:ident $variant:ident ($($a:ident)*)) => { exports!(@add_node $real $($a)*) };
     (@body pool "cuGraphAddNode" $real:ident $variant:ident ($($a:ident)*)) => { exports!(@add_node $real $($a)*) };
@@ -412,7 +419,7 @@ macro_rules! exports {
         unsafe { governed::pool::locate($pool, Argument($place).location(), || $real($pool, $place $(, $a)*)) }
     };
     (@body trim $name:tt $real:ident $variant:ident ($($a:ident)*)) => {
-        governed::pool::trim(|| governed::sync::may_wait(|| unsafe { $real($($a),*) }))
+        governed::pool::trim(|| hold_kernel::may_wait(|| unsafe { $real($($a),*) }))
     };
 
     (@body free "cuMemFree" $real:ident $variant:ident ($pointer:ident)) => {
@@ -440,7 +447,7 @@ macro_rules! exports {
         unsafe { governed::query::device_total($bytes, $device, || $real($bytes, $device)) }
     };
     (@body lookup "cuGetProcAddress" $real:ident $variant:ident ($name:ident $pfn:ident $version:ident $flags:ident $($status:ident)?)) => {
-        unsafe { governed::lookup::call($name, $pfn, ($version, $flags), || $real($name, $pfn, $version, $flags $(, $status)?)) }
+        unsafe { governed::lookup::call($name, $pfn, ($version, $flags), wrapper, || $real($name, $pfn, $version, $flags $(, $status)?)) }
     };
 
     // Physical memory stays allocated while it is mapped, so mappings count as references.
@@ -479,13 +486,13 @@ macro_rules! exports {
             #[allow(clippy::undocumented_unsafe_blocks, reason = "SAFETY: the caller's arguments go to the real function of the same name, so its contract is the caller's. Only the stream may be replaced, by one that stands in for it in the same context, and a copy's source by a staged copy of the same bytes. A deferred call is made before the command counts as done, and until then the program keeps its arguments valid. Memory behind them is read only where the driver's contract makes it readable, after a check for null; results are read after success")]
             pub(crate) unsafe extern "C" fn $symbol($($a: $kind),*) -> CUresult {
                 let Some(real) = real::table().$symbol else { return real::missing() };
-                let _uncancelled = const { ends_before_cancellation(stringify!($policy)) }.then(governed::Uncancelled::begin);
+                let _uncancelled = const { ends_before_cancellation(stringify!($policy)) }.then(Uncancelled::begin);
                 exports!(@body $policy $name real $variant ($($a)*))
             }
         )*
 
         /// All exports, in the order of `sluice_driver_api::ENTRIES`.
-        pub(crate) static EXPORTS: &[Export] = &[$(
+        static EXPORTS: &[Export] = &[$(
             Export { address: $symbol as *const c_void, governed: exports!(@governed $policy) },
         )*];
     };
