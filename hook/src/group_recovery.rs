@@ -52,11 +52,17 @@ enum Loss {
 }
 
 /// What the recovery does at the device whose groups it recovers.
-pub(crate) trait RecoveryDevice: Sync + std::fmt::Debug {
+pub(crate) trait RecoveryDevice: Sync {
     /// Treats the silent manager as lost: launches are let through, or held. `false` if the manager runs again.
     fn lose_silent_manager(&self) -> bool;
 
     fn wake_tracker(&self);
+}
+
+impl std::fmt::Debug for dyn RecoveryDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecoveryDevice")
+    }
 }
 
 #[derive(Debug)]

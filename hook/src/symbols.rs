@@ -140,6 +140,8 @@ pub(crate) fn keep_nvml(function: *mut c_void) {
 }
 
 /// libc's dlsym, for calls of this library.
+// The tables of the real libraries call it for each of 700 functions: inlined there it takes 180 KiB of code.
+#[inline(never)]
 pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     prepare();
     // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.
