@@ -5,12 +5,15 @@
 //! not preempted have to wait for preempted ones where the program orders them. The flag is never cleared: only the
 //! engine knows what events refer to.
 //!
+//! * `engine` holds the engine and the flag; `engagement` makes it. `own_calls` marks the driver calls that are not the
+//!   program's.
 //! * `streams` finds the queue of a handle. `submit`, `launches`, `copies`, `events` and `waits` implement the calls;
-//!   `arguments` and `parameters` keep their arguments.
-//! * `driver`, `stream_gates` (with `gate_cells`) and `own_groups` implement the engine's traits.
-//!   `worker` is the thread that submits pending commands.
-//! * `program_api` implements the C functions. `manager` follows the manager's gate word. `preemptors` records
-//!   whether program, manager or both preempt a stream. `loads` are the calls to which a stream at a gate yields.
+//!   `arguments` and `parameters` keep their arguments. `pending` tells which commands are in host queues.
+//! * `driver`, `stream_gates` (with `gate_cells`) and `own_groups` (with `disabled_groups`, `links`) implement the
+//!   engine's traits. `worker` is the thread that submits pending commands.
+//! * `program_api` implements the C functions. `manager` follows the manager's gate word, `gate_requests` applies it to
+//!   a stream, and `gate_use` finds out whether that is possible. `preemptors` records whether program, manager or both
+//!   preempt a stream. `loads` and `untracked_loads` are the calls to which a stream at a gate yields.
 
 mod arguments;
 pub(crate) mod copies;
