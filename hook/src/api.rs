@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use sluice_hook_core::hold_kernel::HoldRefusal;
 use sluice_hook_core::outcome::Bypass;
 
+use crate::counters::COUNTERS;
 use crate::hold_kernel::{self, HoldError};
-use crate::process::{self, COUNTERS};
+use crate::process;
 
 /// `sluice_result`: the result of a call. A number never gets a second meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

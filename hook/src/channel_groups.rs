@@ -14,9 +14,10 @@ use sluice_nvrm::ioctl_observation::{AnnouncementError, ComputeGroup, ObjectRegi
 use sluice_nvrm::transport::CONTROL_DEVICE;
 use sluice_sys::file_kind::{self, Kind};
 
+use crate::counters::COUNTERS;
 use crate::leaked::Leaked;
 use crate::log::above_standard;
-use crate::{process, real};
+use crate::{gpu, real, settings};
 
 /// Made when first needed, never freed. The child of a fork does not use its parent's, whose lock may be held forever.
 static REGISTRY: Leaked<Mutex<ObjectRegistry>> = Leaked::none();
@@ -41,6 +42,17 @@ pub(crate) fn announcement_changes() -> u64 {
     ANNOUNCEMENT_CHANGES.load(Acquire)
 }
 
+/// What an ioctl has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Observed {
+    /// Nothing that is announced.
+    Nothing,
+    /// The groups: this is the number of the change. It is announced when the context in the making is complete.
+    Incomplete(u64),
+    /// The groups: this is the number of the change, which is to be announced.
+    Changed(u64),
+}
+
 /// Observes an ioctl that returned 0. `before` is [`registry_changes`] from before the ioctl.
 ///
 /// # Safety
@@ -51,18 +63,18 @@ pub(crate) unsafe fn observe_ioctl(
     argument: *const c_void,
     before: u64,
     simulated: bool,
-) {
+) -> Observed {
     if STOPPED.load(Acquire) {
-        return;
+        return Observed::Nothing;
     }
     // Other drivers use the same request numbers, and their addresses must not be followed.
     // SAFETY: the driver has just answered on it; statx fails if the program has closed it since.
     if !simulated && !is_control(unsafe { BorrowedFd::borrow_raw(fd) }) {
-        return;
+        return Observed::Nothing;
     }
     // SAFETY: as the caller guarantees.
-    let Some((request, block)) = (unsafe { block(request, argument) }) else { return };
-    let Some(seen) = observe(request, block.bytes()) else { return };
+    let Some((request, block)) = (unsafe { block(request, argument) }) else { return Observed::Nothing };
+    let Some(seen) = observe(request, block.bytes()) else { return Observed::Nothing };
     let mut room = [0; Params::MAX_LEN];
     let mut params: &[u8] = &[];
     if let Some(params_at) = seen.params() {
@@ -72,7 +84,7 @@ pub(crate) unsafe fn observe_ioctl(
         params = into;
     }
     if INSIDE.replace(true) {
-        return;
+        return Observed::Nothing;
     }
     let changed = {
         let mut registry = registry();
@@ -81,48 +93,34 @@ pub(crate) unsafe fn observe_ioctl(
         changed
     };
     INSIDE.set(false);
-    if changed {
-        count_change();
-        // A context in the making is announced when it is complete.
-        if CREATING.get().is_none() {
-            wake_trackers();
-        }
+    match (changed, CREATING.get()) {
+        (false, _) => Observed::Nothing,
+        (true, Some(_)) => Observed::Incomplete(count_change()),
+        (true, None) => Observed::Changed(count_change()),
     }
 }
 
-/// Counts a change of the groups and reports it on every device's page: until it is announced, a manager that finds the groups from outside
-/// knows that this hook has seen them.
-fn count_change() {
-    let change = ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel) + 1;
-    // The pages are the parent's.
-    if process::has_forked() {
-        return;
-    }
-    for managed in process::devices() {
-        managed.device.link.report_unannounced(change);
-    }
+/// Counts a change of the groups; returns its number.
+fn count_change() -> u64 {
+    ANNOUNCEMENT_CHANGES.fetch_add(1, AcqRel) + 1
 }
 
 /// Stops observing after a panic: the registry may be wrong from here on. So nothing is announced any more, and the manager releases what
 /// was announced.
-pub(crate) fn disable_after_panic() {
-    process::COUNTERS.panics.fetch_add(1, Relaxed);
+pub(crate) fn disable_after_panic() -> Observed {
+    COUNTERS.panics.fetch_add(1, Relaxed);
     STOPPED.store(true, Release);
-    count_change();
     INSIDE.set(false);
-    wake_trackers();
+    Observed::Changed(count_change())
 }
 
-/// Runs a call that makes a context on `device`.
-pub(crate) fn with_context_creation<R>(device: CUdevice, call: impl FnOnce() -> R) -> R {
+/// Runs a call that makes a context on `device`. Returns its result, and whether the groups have changed meanwhile.
+pub(crate) fn with_context_creation<R>(device: CUdevice, call: impl FnOnce() -> R) -> (R, bool) {
     let outer = CREATING.replace(u32::try_from(device).ok());
     let before = announcement_changes();
     let result = call();
     CREATING.set(outer);
-    if announcement_changes() != before {
-        wake_trackers();
-    }
-    result
+    (result, announcement_changes() != before)
 }
 
 /// In the child of a fork: the parent's groups do not belong to it. Only atomics.
@@ -154,7 +152,7 @@ pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementErr
     if STOPPED.load(Acquire) {
         return Ok(Announcement::default());
     }
-    let announcement = registry().announcement(ordinal, process::sees_one_device())?;
+    let announcement = registry().announcement(ordinal, gpu::sees_one_device())?;
     let fds: Option<Vec<OwnedFd>> =
         announcement.descriptors.iter().map(|fd| copy_control_descriptor(*fd)).collect();
     // If the program has closed a descriptor, its groups cannot be controlled.
@@ -164,7 +162,7 @@ pub(crate) fn announcement(ordinal: u32) -> Result<Announcement, AnnouncementErr
 }
 
 pub(crate) fn log() {
-    process::log(format_args!("channel groups: {}", registry()));
+    settings::log(format_args!("channel groups: {}", registry()));
 }
 
 /// The groups that a manager of this device may have disabled. They include groups that are no longer announced, because an earlier
@@ -197,13 +195,6 @@ fn is_control(fd: BorrowedFd<'_>) -> bool {
 fn registry() -> MutexGuard<'static, ObjectRegistry> {
     let registry = REGISTRY.get().unwrap_or_else(|| REGISTRY.publish(Mutex::default()));
     lock(registry)
-}
-
-/// Makes all trackers check for changed announcements.
-fn wake_trackers() {
-    for managed in process::devices() {
-        managed.device.wake_tracker();
-    }
 }
 
 struct Block {

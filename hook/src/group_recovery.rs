@@ -10,15 +10,17 @@ use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sluice_hook_core::group_recovery::Recovery;
 use sluice_hook_core::lock;
 
+use crate::counters::COUNTERS;
 use crate::descriptor::Descriptor;
-use crate::link::{has_ended_within, presence_left_ns};
-use crate::{channel_groups, process, thread};
+use crate::manager_presence::ManagerPresence;
+use crate::polling::has_ended_within;
+use crate::{channel_groups, settings, thread};
 use own_group::OwnComputeGroup;
 
 /// How often the copy of the connection is checked: the program may have closed it, which poll does not report.
@@ -49,9 +51,26 @@ enum Loss {
     Silent,
 }
 
+/// What the recovery does at the device whose groups it recovers.
+pub(crate) trait RecoveryDevice: Sync {
+    /// Treats the silent manager as lost: launches are let through, or held. `false` if the manager runs again.
+    fn lose_silent_manager(&self) -> bool;
+
+    fn wake_tracker(&self);
+}
+
+impl std::fmt::Debug for dyn RecoveryDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecoveryDevice")
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct GroupRecovery {
     ordinal: u32,
+    presence: &'static ManagerPresence,
+    /// Set once the device is in use.
+    device: OnceLock<&'static dyn RecoveryDevice>,
     /// A copy of the connection whose end the thread waits for.
     connection: Descriptor,
     /// The connection has ended, whatever the copy shows.
@@ -65,9 +84,11 @@ pub(crate) struct GroupRecovery {
 }
 
 impl GroupRecovery {
-    pub(crate) fn new(ordinal: u32) -> Self {
+    pub(crate) fn new(ordinal: u32, presence: &'static ManagerPresence) -> Self {
         Self {
             ordinal,
+            presence,
+            device: OnceLock::new(),
             connection: Descriptor::none(),
             ended: AtomicBool::new(false),
             is_skipped: AtomicBool::new(false),
@@ -75,6 +96,11 @@ impl GroupRecovery {
             activity: Mutex::new(Activity::None),
             changed: Condvar::new(),
         }
+    }
+
+    /// The device is in use from here on.
+    pub(crate) fn set_device(&self, device: &'static dyn RecoveryDevice) {
+        let _set_before = self.device.set(device);
     }
 
     /// Starts to watch a copy of the connection, made by `copy`, unless one is watched already. `false` if that is not possible.
@@ -160,8 +186,8 @@ impl GroupRecovery {
         }
         self.connection.close();
         self.set(Activity::None);
-        if let Some(managed) = process::device_in_use(self.ordinal) {
-            managed.device.wake_tracker();
+        if let Some(device) = self.device.get() {
+            device.wake_tracker();
         }
     }
 
@@ -170,7 +196,7 @@ impl GroupRecovery {
             if self.ended.load(Acquire) || !self.connection.is_ours() {
                 return Loss::Ended;
             }
-            let wait_ms = match presence_left_ns(self.ordinal) {
+            let wait_ms = match self.presence.left_ns() {
                 Some(0) => return Loss::Silent,
                 Some(left) => c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(CHECK_MS).min(CHECK_MS),
                 None => CHECK_MS,
@@ -185,17 +211,17 @@ impl GroupRecovery {
     fn is_silent_after(&self, wait_ms: c_int) -> bool {
         !self.ended.load(Acquire)
             && self.connection.is_ours()
-            && presence_left_ns(self.ordinal) == Some(0)
+            && self.presence.left_ns() == Some(0)
             && !has_ended_within(self.connection.raw(), wait_ms)
     }
 
     /// Recovers the groups. `false` if a connection is to be watched afterwards.
     fn recover(&self, loss: Loss) -> bool {
         if loss == Loss::Silent
-            && let Some(managed) = process::device_in_use(self.ordinal)
+            && let Some(device) = self.device.get()
             // Launches are let through, or held, before the groups run. This takes the device's lock, with which the tracker may wait in
             // `watch` for the end of the recovery: so the recovery has not begun yet.
-            && !managed.device.lose_silent_manager()
+            && !device.lose_silent_manager()
         {
             // The manager runs again, and the groups are its to control.
             return false;
@@ -265,13 +291,13 @@ impl GroupRecovery {
     fn log(&self, loss: Loss, recovery: &Recovery<OwnComputeGroup>) {
         let (restored, failed) = recovery.progress();
         let ordinal = self.ordinal;
-        process::log(format_args!(
+        settings::log(format_args!(
             "device {ordinal}: lost the manager ({loss:?}); channel groups restored={restored} failed={failed}"
         ));
     }
 }
 
 fn count_panic() -> bool {
-    process::COUNTERS.panics.fetch_add(1, Relaxed);
+    COUNTERS.panics.fetch_add(1, Relaxed);
     true
 }

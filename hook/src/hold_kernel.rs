@@ -5,52 +5,36 @@
 //! Hold kernels run on a stream of their own, through the real driver's functions only. They are not counted as launches of the program,
 //! use none of its memory, and end by themselves.
 
-mod active;
 mod contexts;
-mod page;
+mod counts;
+mod hold_error;
+mod launch;
+mod release;
 mod resources;
 mod worker;
-
-use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use sluice_hook_core::hold_kernel::{
     ContextState, HoldKernelState, HoldKernels, HoldPlan, HoldRefusal, Trigger,
 };
 use sluice_hook_core::host_bound::Slices;
-use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::{Clock, TokenLink};
 
+use crate::captures::CAPTURES;
 use crate::clock::HostClock;
-use crate::governed::guarded;
 use crate::gpu;
-use crate::process::{self, CAPTURES, ManagedDevice};
-pub(crate) use active::{ActiveHold, counts};
-use contexts::{CONTEXTS, Contexts};
+use crate::guard::guarded;
+use crate::process::{self, ManagedDevice};
 pub(crate) use contexts::{ContextEnd, begin_context_end};
-use page::HoldPage;
-use resources::Resources;
+pub(crate) use counts::counts;
+pub(crate) use hold_error::HoldError;
+use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
+use release::{count, release_hold};
 use worker::ScheduledHold;
-
-/// Some device of this process is latency-critical and has contenders.
-static ANY_ALLOWED: AtomicBool = AtomicBool::new(false);
 
 /// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
 /// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.
 const ACTIVITY_LEAD_NS: u64 = 1_000_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldError {
-    /// The process or the device is not governed.
-    Bypassed(Bypass),
-    NotCritical,
-    Capturing,
-    /// The context's resources are being made; a later call may succeed.
-    Preparing,
-    /// The driver or the context does not support it.
-    Unable,
-    Refused(HoldRefusal),
-}
 
 /// Called before a copy is submitted.
 #[inline]
@@ -99,9 +83,9 @@ pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
             let now = HostClock.now_ns();
             let first = controller.watches_launches();
             release_hold(managed, controller.with(|state| state.launch_submitted(now)));
-            if first && ANY_ALLOWED.load(Relaxed) {
+            if first && is_any_allowed() {
                 // The launch is reported as work itself.
-                managed.active_hold.clear_expected_work(managed);
+                managed.active_hold.clear_expected_work(&managed.device);
                 schedule_predicted(managed, now);
             }
         });
@@ -137,6 +121,12 @@ pub(crate) fn before_wait(whole_context: bool) {
     if let Some(managed) = device_for(matters) {
         on_wait(managed, whole_context);
     }
+}
+
+/// Calls `real`, in which the driver may wait until the context is idle: it would wait for a hold kernel.
+pub(crate) fn may_wait<R>(real: impl FnOnce() -> R) -> R {
+    before_wait(true);
+    real()
 }
 
 /// Called before a launch that may be cooperative. All blocks of such a kernel have to be on the GPU at once, so it may wait for a hold
@@ -199,7 +189,7 @@ pub(crate) fn end_marked() -> Result<(), HoldError> {
         release_hold(managed, managed.device.hold_kernels.with(|state| state.end_marked(now)));
         // Also without a hold kernel to release: it may have ended by itself, before the process counts as idle.
         managed.device.hold_ended();
-        managed.active_hold.clear_expected_work(managed);
+        managed.active_hold.clear_expected_work(&managed.device);
         Ok(())
     })
 }
@@ -207,7 +197,7 @@ pub(crate) fn end_marked() -> Result<(), HoldError> {
 /// Gives up a hold kernel that ended without a request, and counts hold kernels that are over. Called by the tracker from time to time.
 pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     if managed.active_hold.is_overdue() {
-        managed.active_hold.clear_expected_work(managed);
+        managed.active_hold.clear_expected_work(&managed.device);
     }
     if managed.active_hold.has_uncounted_hold()
         && let Some(page) = managed.active_hold.page()
@@ -218,40 +208,15 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     }
 }
 
-/// Counts the last hold kernel of a context if it has ended.
-fn count(managed: &ManagedDevice, resources: &mut Resources) {
-    let Some(finished) = resources.take_finished() else { return };
-    managed.active_hold.set_counted();
-    managed.device.link.count_hold(finished.held_ns);
-    active::UNRELEASED.fetch_add(finished.unreleased, Relaxed);
-    if let Some(times) = finished.times {
-        managed.device.hold_kernels.with(|state| state.learn_times(times));
-    }
-}
-
 /// The device of this thread's call, if its controller `wants` the call.
 #[inline]
 fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
     let managed = match process::only_device() {
         Some(managed) => managed,
-        None if ANY_ALLOWED.load(Relaxed) => process::device_for_call()?,
+        None if is_any_allowed() => process::device_for_call()?,
         None => return None,
     };
     wants(&managed.device.hold_kernels).then_some(managed)
-}
-
-/// Passes the manager's number of contenders to the controller. `Err` if this process may not use hold kernels.
-fn refresh_contenders(managed: &ManagedDevice) -> Result<(), HoldError> {
-    let contenders = managed.device.link.critical_contenders();
-    managed.device.hold_kernels.set_contenders(contenders.unwrap_or(0));
-    match contenders {
-        None => Err(HoldError::NotCritical),
-        Some(0) => Err(HoldError::Refused(HoldRefusal::NoContenders)),
-        Some(_) => {
-            ANY_ALLOWED.store(true, Relaxed);
-            Ok(())
-        }
-    }
 }
 
 /// Begins a request in the current context and launches or schedules its hold kernel.
@@ -303,7 +268,7 @@ fn hold(
     let hold =
         plan_with_page(managed, resources.page(), |state| plan(state, now)).map_err(HoldError::Refused)?;
     if hold.starts_ns <= now + ACTIVITY_LEAD_NS {
-        managed.active_hold.expect_work(managed, hold);
+        managed.active_hold.expect_work(&managed.device, hold);
     }
     if hold.starts_ns > now {
         drop(contexts);
@@ -312,65 +277,4 @@ fn hold(
         launch_in(&mut contexts, managed, context, hold);
     }
     Ok(hold)
-}
-
-/// Calls `plan`. If that plans a hold kernel, the state uses this page from then on, before another thread's launch can release it.
-fn plan_with_page<T, E>(
-    managed: &ManagedDevice,
-    page: HoldPage,
-    plan: impl FnOnce(&mut HoldKernelState) -> Result<T, E>,
-) -> Result<T, E> {
-    managed.device.hold_kernels.with(|state| {
-        let planned = plan(state)?;
-        managed.active_hold.set(page);
-        state.use_words(page.words());
-        Ok(planned)
-    })
-}
-
-/// Launches a hold kernel whose time has come, if it is still needed.
-fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: HoldPlan) {
-    if CAPTURES.any() || refresh_contenders(managed).is_err() || managed.device.would_wait() {
-        return;
-    }
-    let mut contexts = lock(&CONTEXTS);
-    let controller = &managed.device.hold_kernels;
-    let Some(resources) = contexts.ready(context) else {
-        // The context has ended meanwhile: not even its handle may be passed to the driver.
-        controller.with(|state| state.launch_failed(hold.ticket));
-        return;
-    };
-    count(managed, resources);
-    let is_due = |state: &mut HoldKernelState| state.take_due(hold.ticket).then_some(()).ok_or(());
-    if plan_with_page(managed, resources.page(), is_due).is_ok() {
-        managed.active_hold.expect_work(managed, hold);
-        let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);
-        active::count_scheduled(late_ns);
-        gpu::with_context(context, || launch_in(&mut contexts, managed, context, hold));
-    } else {
-        active::NOT_LAUNCHED.fetch_add(1, Relaxed);
-    }
-}
-
-fn launch_in(contexts: &mut Contexts, managed: &ManagedDevice, context: u64, hold: HoldPlan) {
-    let launched = process::with_thread(|thread| {
-        // If the driver calls one launch function from another, that is not a launch of the program.
-        let _inside = thread.enter();
-        let resources = contexts.ready(context);
-        resources.is_some_and(|resources| resources.launch(hold.ticket, hold.limits(), HostClock.now_ns()))
-    });
-    if launched {
-        active::LAUNCHED.fetch_add(1, Relaxed);
-    } else {
-        managed.device.hold_kernels.with(|state| state.launch_failed(hold.ticket));
-        contexts.set_prepared(context, None);
-    }
-}
-
-fn release_hold(managed: &ManagedDevice, ticket: Option<u32>) {
-    if let (Some(ticket), Some(page)) = (ticket, managed.active_hold.page()) {
-        page.release(ticket);
-        active::RELEASED.fetch_add(1, Relaxed);
-        managed.active_hold.clear_expected_work(managed);
-    }
 }

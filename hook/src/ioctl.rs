@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sluice_nvrm::abi::Request;
 
-use crate::{channel_groups, real, symbols};
+use crate::channel_groups::{self, Observed};
+use crate::{fork, process, real, symbols};
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
@@ -72,14 +73,27 @@ unsafe fn perhaps_nvidia(fd: c_int, number: c_ulong, argument: *mut c_void, requ
         let observed = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the file is checked first. If it is the driver's, the driver has accepted the request, so the argument is the block
             // that the number declares. The argument of another file is not read.
-            unsafe { channel_groups::observe_ioctl(fd, request, argument, before, simulated) };
+            announce(unsafe { channel_groups::observe_ioctl(fd, request, argument, before, simulated) });
         }));
         if observed.is_err() {
-            let _given_up = catch_unwind(channel_groups::disable_after_panic);
+            let _given_up = catch_unwind(|| announce(channel_groups::disable_after_panic()));
         }
         errno.put_back();
     }
     result
+}
+
+/// Reports a change of the groups on every device's page: until it is announced, a manager that finds the groups from outside knows that
+/// this hook has seen them. A complete change is then announced.
+fn announce(observed: Observed) {
+    let (Observed::Incomplete(change) | Observed::Changed(change)) = observed else { return };
+    // In the child of a fork the pages are the parent's.
+    if !fork::has_forked() {
+        process::devices().for_each(|managed| managed.device.link.report_unannounced(change));
+    }
+    if matches!(observed, Observed::Changed(_)) {
+        process::wake_trackers();
+    }
 }
 
 /// A value of the calling thread's errno.

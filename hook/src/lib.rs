@@ -3,34 +3,60 @@
 //! Programs load it by `LD_PRELOAD` or `/etc/ld.so.preload`, or find it as `libcuda.so.1` in front of the real one (shim). So nothing in
 //! this crate may end the process, print, change descriptors 0-2 or signal masks, or let a panic out.
 //!
-//! * `exports` expands the table of driver functions: every symbol, and what each policy word calls in [`governed`].
-//! * `symbols` interposes `dlsym` and `dlvsym`; `governed::lookup` replaces the answers of `cuGetProcAddress`.
-//! * `nvml` exports some functions of NVML; `governed::nvml` shows the limit and the client's processes.
-//! * `ioctl` passes every call on and observes those that the NVIDIA driver accepted. `channel_groups` derives the process's channel groups from
-//!   them. `group_recovery` enables the groups again when the connection to the manager that may have disabled them is lost.
-//! * `real` finds the real driver; `gpu`, `link` and `clock` implement the traits of `sluice_hook_core`.
-//! * `hold_kernel` switches the GPU to a latency-critical process before its kernels arrive.
-//! * `preempt` stops and restores streams, for the program or for the manager.
-//! * `process` owns the state of this process: configuration, devices, allocations; `process::setup` runs at load and
-//!   at fork. `leaked` holds values that are made once.
+//! Each module imports only modules of its own row of this table and of the rows below it, and no modules import each other in a circle
+//! (`xtask/tests/it` checks both). What a lower module needs of a higher one comes as an argument, as a trait object or as a result.
+//!
+//! | modules, from what the program calls down to the ground | |
+//! |---|---|
+//! | `lookups` | `dlsym`, `dlvsym`: answered with the exports |
+//! | `exports`, `nvml`, `ioctl`, `api`, `load` | the symbols: driver API, NVML, `ioctl`, `sluice.h`, constructor and fork handler |
+//! | `governed` | what the hook does in a call of the driver or of NVML, by subject; `governed::lookup` answers `cuGetProcAddress` |
+//! | `tracker` | the thread of each device that keeps its connections |
+//! | `hold_kernel` | switches the GPU to a latency-critical process before its kernels arrive |
+//! | `process` | the devices and allocations of this process |
+//! | `active_hold`, `gpu_driver` | parts of a device: its hold kernel, the `Driver` of `sluice_hook_core` |
+//! | `preempt`, `memory_accounts` | stops and restores streams, for the program or the manager; memory accounts by GPU |
+//! | `link` | connections to a manager |
+//! | `group_recovery` | enables channel groups again when the manager that may have disabled them is lost |
+//! | `channel_groups` | the process's channel groups, derived from its ioctls |
+//! | `gpu`, `guard`, `settings`, `thread`, `wakeup_eventfd` | questions to the driver; panics and cancellation stay inside; configuration and log |
+//! | `real`, `real_nvml`, `clock`, `counters`, `log` | the real libraries; the `Clock` of `sluice_hook_core` |
+//! | `symbols`, `captures`, `descriptor`, `fork`, `hold_page`, `leaked`, `manager_presence`, `polling`, `report_page`, `thread_state` | the ground: these import no other module |
 
+mod active_hold;
 mod api;
+mod captures;
 mod channel_groups;
 mod clock;
+mod counters;
 mod descriptor;
 mod exports;
+mod fork;
 mod governed;
 mod gpu;
+mod gpu_driver;
 mod group_recovery;
+mod guard;
 mod hold_kernel;
+mod hold_page;
 mod ioctl;
 mod leaked;
 mod link;
+mod load;
 mod log;
+mod lookups;
+mod manager_presence;
+mod memory_accounts;
 mod nvml;
+mod polling;
 mod preempt;
 mod process;
 mod real;
+mod real_nvml;
+mod report_page;
+mod settings;
 mod symbols;
 mod thread;
+mod thread_state;
+mod tracker;
 mod wakeup_eventfd;

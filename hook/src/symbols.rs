@@ -1,8 +1,8 @@
-//! `dlsym` and `dlvsym`: return the hook's wrapper where the real look-up would have found a governed function of the driver or of NVML.
+//! Symbols of the loaded libraries: libc's own functions behind those that this library interposes, and which file of the driver and of NVML
+//! the program uses.
 //!
-//! Both are naked functions that call a helper and then *jump* to the real function, so that it sees the program's return address: the
-//! meaning of `RTLD_NEXT` and `RTLD_DEFAULT` depends on the caller. All this code may run before `main`, inside the loader and inside a
-//! memory allocator, so it does not allocate, lock or use thread-local storage.
+//! All this code may run before `main`, inside the loader and inside a memory allocator, so it does not allocate, lock or use thread-local
+//! storage. What it needs is found at the first use, so it does not matter whether this library's constructor has run.
 
 mod elf;
 
@@ -11,23 +11,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::*};
 
-use sluice_driver_api::ENTRIES;
-
-use crate::exports::EXPORTS;
-
 /// The version of this hook's interface. By this symbol one copy of the hook recognises another.
 #[unsafe(no_mangle)]
 pub(crate) static sluice_hook_marker: u32 = 1;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
-static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// libc's `dlsym`, or a function that returns null; null until [`prepare`] has run.
+pub(crate) static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The same for `dlvsym`.
+pub(crate) static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_IOCTL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A library whose functions have wrappers here.
-struct Library {
+pub(crate) struct Library {
     /// The base address of the file that the program uses, once one of its symbols was seen.
     base: AtomicPtr<c_void>,
     /// Its name; the loader keeps the string for as long as the library is loaded.
@@ -46,7 +43,7 @@ impl Library {
     }
 
     /// Whether the address lies in a file of the driver other than this library, in this library's namespace.
-    fn contains(&self, address: *mut c_void) -> bool {
+    pub(crate) fn contains(&self, address: *mut c_void) -> bool {
         let Some(place) = elf::place(address) else { return false };
         if place.dli_fbase == self.base.load(Acquire) {
             // The program may have unloaded the file and loaded it again, at the same address and with another string.
@@ -79,166 +76,15 @@ impl Library {
     }
 }
 
-static DRIVER: Library = Library::unseen();
-static NVML: Library = Library::unseen();
+pub(crate) static DRIVER: Library = Library::unseen();
+pub(crate) static NVML: Library = Library::unseen();
 
 /// Whether this library was loaded under the driver's name: 0 unknown, 1 no, 2 yes.
 static SHIM: AtomicU8 = AtomicU8::new(0);
 
-/// The result of a helper for its naked function, in `rax` and `rdx`.
-#[repr(C)]
-struct Answer {
-    address: *mut c_void,
-    /// 0: call the real function.
-    decided: usize,
-}
-
-impl Answer {
-    const PASS: Self = Self { address: std::ptr::null_mut(), decided: 0 };
-
-    fn with(address: *mut c_void) -> Self {
-        Self { address, decided: 1 }
-    }
-}
-
-/// libc's `dlsym`, with wrappers for governed driver functions.
-///
-/// # Safety
-/// As libc documents it.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    std::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {helper}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rdx, rdx",
-        "jz 2f",
-        "ret",
-        "2:",
-        "jmp qword ptr [rip + {real}]",
-        helper = sym answer_dlsym,
-        real = sym REAL_DLSYM,
-    )
-}
-
-/// libc's `dlvsym`, with wrappers for governed driver functions.
-///
-/// # Safety
-/// As libc documents it.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn dlvsym(
-    handle: *mut c_void,
-    name: *const c_char,
-    version: *const c_char,
-) -> *mut c_void {
-    std::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {helper}",
-        "mov r11, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "test r11, r11",
-        "jz 2f",
-        "ret",
-        "2:",
-        "jmp qword ptr [rip + {real}]",
-        helper = sym answer_dlvsym,
-        real = sym REAL_DLVSYM,
-    )
-}
-
-extern "C" fn answer_dlsym(handle: *mut c_void, name: *const c_char) -> Answer {
-    prepare();
-    answer(handle, name, |handle, name| {
-        // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.
-        let dlsym: Dlsym = unsafe { std::mem::transmute(REAL_DLSYM.load(Acquire)) };
-        // SAFETY: the arguments are the program's own, or RTLD_NEXT.
-        unsafe { dlsym(handle, name) }
-    })
-}
-
-extern "C" fn answer_dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> Answer {
-    prepare();
-    answer(handle, name, |handle, name| {
-        // SAFETY: `prepare` stored the address of libc's dlvsym, or of `nothing`, which takes any arguments.
-        let dlvsym: Dlvsym = unsafe { std::mem::transmute(REAL_DLVSYM.load(Acquire)) };
-        // SAFETY: the arguments are the program's own, or RTLD_NEXT.
-        unsafe { dlvsym(handle, name, version) }
-    })
-}
-
-/// The answer to a look-up; `real` calls the real function.
-fn answer(
-    handle: *mut c_void,
-    name: *const c_char,
-    real: impl Fn(*mut c_void, *const c_char) -> *mut c_void,
-) -> Answer {
-    let Some((library, wrapper)) = known(name) else { return Answer::PASS };
-    let is_pseudo_handle = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
-    let found = if is_pseudo_handle { std::ptr::null_mut() } else { real(handle, name) };
-    if is_pseudo_handle || elf::is_ours(found) {
-        // The searched scope begins with this library or before it, so it finds this library's exports, whether or not there is a driver
-        // behind them. Under the driver's name that is right; otherwise only a driver's symbol counts.
-        if is_shim() {
-            return Answer::PASS;
-        }
-        let behind_us = real(libc::RTLD_NEXT, name);
-        let wrapped = library.contains(behind_us).then_some(wrapper).flatten();
-        return Answer::with(wrapped.unwrap_or(behind_us));
-    }
-    match library.contains(found).then_some(wrapper).flatten() {
-        Some(wrapper) => Answer::with(wrapper),
-        None => Answer::PASS,
-    }
-}
-
-/// The library that has a function of this name, and the wrapper, if there is one; `None` for a name of no such library.
-fn known(name: *const c_char) -> Option<(&'static Library, Option<*mut c_void>)> {
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: the caller of dlsym passes a C string; bytes are read one by one and never behind its end.
-    let mut bytes = (0..).map(|at| unsafe { *name.add(at).cast::<u8>() });
-    match bytes.next() {
-        // Names of the driver continue with a capital letter; those of CUDA's libraries (cudaMalloc, cublasCreate) do not.
-        Some(b'c') => {
-            let is_of_driver =
-                bytes.next() == Some(b'u') && bytes.next().is_some_and(|b| b.is_ascii_uppercase());
-            if !is_of_driver {
-                return None;
-            }
-            // SAFETY: as above.
-            let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
-            let entry = sluice_driver_api::find_symbol(name)?;
-            // The row's place among all rows is its distance from the first.
-            let offset = std::ptr::from_ref(entry).addr().checked_sub(ENTRIES.as_ptr().addr())?;
-            Some((&DRIVER, wrapper(offset / size_of::<sluice_driver_api::Entry>())))
-        }
-        Some(b'n') if bytes.next() == Some(b'v') => {
-            // SAFETY: as above.
-            let wrapper = crate::nvml::wrapper(unsafe { CStr::from_ptr(name) })?;
-            Some((&NVML, Some(wrapper)))
-        }
-        _ => None,
-    }
-}
-
-/// The exported function of a row, if it does more than the driver's.
-pub(crate) fn wrapper(index: usize) -> Option<*mut c_void> {
-    EXPORTS.get(index).filter(|export| export.governed).map(|export| export.address.cast_mut())
+/// Whether an address lies in this library.
+pub(crate) fn is_ours(address: *const c_void) -> bool {
+    elf::is_ours(address)
 }
 
 /// The path of this library.
@@ -265,7 +111,7 @@ fn is_named_like_driver(path: *const c_char) -> bool {
 }
 
 /// Whether this library replaces the driver under its name.
-fn is_shim() -> bool {
+pub(crate) fn is_shim() -> bool {
     match SHIM.load(Relaxed) {
         0 => {
             let ours = std::ptr::from_ref(&sluice_hook_marker).cast_mut().cast();
@@ -294,6 +140,8 @@ pub(crate) fn keep_nvml(function: *mut c_void) {
 }
 
 /// libc's dlsym, for calls of this library.
+// The tables of the real libraries call it for each of 700 functions: inlined there it takes 180 KiB of code.
+#[inline(never)]
 pub(crate) fn real_dlsym(handle: *mut c_void, name: &CStr) -> *mut c_void {
     prepare();
     // SAFETY: `prepare` stored the address of libc's dlsym, or of `nothing`, which takes any arguments.

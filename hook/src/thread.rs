@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::process::COUNTERS;
+use crate::counters::COUNTERS;
 use crate::symbols;
 
 /// Enough for the driver's calls, besides what the C library takes for thread-local storage. Small, so that threads also start in programs with a small stack limit.

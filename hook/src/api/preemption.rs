@@ -8,7 +8,7 @@ use sluice_preempt::config::{Config, PreemptionLevel};
 use sluice_preempt::outcome::Error;
 
 use super::CallResult;
-use crate::governed::guarded;
+use crate::guard::guarded;
 use crate::preempt::program_api::{self, Refusal};
 
 /// `sluice_preemption_config`.

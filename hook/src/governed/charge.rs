@@ -9,11 +9,13 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::deferred_release::{self, When};
-use super::{guarded, pool};
+use super::pool_charges;
+use crate::counters::COUNTERS;
 use crate::gpu;
+use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::preempt;
-use crate::process::{self, COUNTERS, ManagedDevice};
+use crate::process::{self, ManagedDevice};
 
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationRequest {
@@ -98,8 +100,8 @@ pub(super) fn reserve_or_trim(managed: &ManagedDevice, bytes: u64) -> Outcome<()
         Outcome::Refused if frees(managed) => managed.memory.reserve(bytes),
         outcome => outcome,
     };
-    let outcome = again(managed.memory.reserve(bytes), |_| pool::refresh());
-    again(outcome, pool::trim_unused)
+    let outcome = again(managed.memory.reserve(bytes), |_| pool_charges::refresh());
+    again(outcome, pool_charges::trim_unused)
 }
 
 /// Records the allocation at its real size; `false` if the part that was not reserved does not fit.
@@ -177,7 +179,7 @@ fn release_behind(allocation: Allocation, stream: (CUstream, bool), when: When) 
     match (managed.filter(|_| allocation.pool == 0), when) {
         (Some(managed), _) => deferred_release::behind_stream(managed, allocation.bytes, stream, when),
         (None, When::AtCall) => release(allocation),
-        (None, When::Later) => pool::note_free(),
+        (None, When::Later) => pool_charges::note_free(),
     }
 }
 
@@ -213,7 +215,7 @@ fn free_by<F: FnOnce() -> CUresult>(
 /// Releases the charge of an allocation on the device that was charged. Memory of a pool is charged until the pool gives it back.
 pub(crate) fn release(allocation: Allocation) {
     if allocation.pool != 0 {
-        pool::freed();
+        pool_charges::freed();
         return;
     }
     if let Some(managed) = process::device_in_use(allocation.device) {

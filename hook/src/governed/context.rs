@@ -7,8 +7,10 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUdevice, CUgreenCtx};
 use sluice_hook_core::lock;
 
-use super::{context_limit, guarded, pool};
+use super::{context_limit, pool};
+use crate::captures::CAPTURES;
 use crate::channel_groups;
+use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
@@ -23,7 +25,11 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    channel_groups::with_context_creation(device, || changes_current(real))
+    let (result, has_new_groups) = channel_groups::with_context_creation(device, || changes_current(real));
+    if has_new_groups {
+        process::wake_trackers();
+    }
+    result
 }
 
 /// Uses of contexts besides the one with which each was made (`cuCtxAttach`).
@@ -118,7 +124,7 @@ pub(super) fn ending(
         guarded((), || {
             held.into_iter().for_each(hold_kernel::ContextEnd::ended);
             lock(&ATTACHED).remove(&context);
-            process::CAPTURES.end_context(context);
+            CAPTURES.end_context(context);
             for managed in process::devices() {
                 managed.device.forget_context(context);
                 managed.device.driver.forget_context(context);

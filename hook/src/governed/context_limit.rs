@@ -12,9 +12,12 @@ use sluice_hook_core::allocations::{Allocation, HandleSpace};
 use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Outcome;
 
-use super::{charge, guarded, sync};
+use super::charge;
+use crate::counters::COUNTERS;
 use crate::gpu;
-use crate::process::{self, COUNTERS, ManagedDevice};
+use crate::guard::guarded;
+use crate::hold_kernel;
+use crate::process::{self, ManagedDevice};
 
 /// A change of a limit in a context.
 #[derive(Clone, Copy)]
@@ -34,7 +37,7 @@ static INITIAL: Mutex<BTreeMap<(HandleSpace, u64), u64>> = Mutex::new(BTreeMap::
 
 /// `cuCtxSetLimit`.
 pub(crate) fn set(limit: CUlimit, value: usize, real: impl FnOnce() -> CUresult) -> CUresult {
-    let call = || sync::may_wait(real);
+    let call = || hold_kernel::may_wait(real);
     let space = match limit {
         CU_LIMIT_STACK_SIZE => HandleSpace::Stack,
         CU_LIMIT_MALLOC_HEAP_SIZE => HandleSpace::Heap,

@@ -8,7 +8,8 @@ use sluice_driver_api::types::CUstream;
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream};
 
-use crate::process::{self, CAPTURES, ManagedDevice};
+use crate::captures::CAPTURES;
+use crate::process::{self, ManagedDevice};
 
 struct DeferredRelease {
     managed: &'static ManagedDevice,

@@ -7,9 +7,11 @@ use sluice_hook_core::outcome::{Bypass, Outcome};
 use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
-use super::guarded;
+use crate::captures::CAPTURES;
+use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
+use crate::tracker::device_for_launch;
 
 /// How a launch goes on. Its end ends the launch.
 enum Admission {
@@ -62,7 +64,7 @@ fn admit(stream: Stream, thread: &ThreadState) -> Admission {
 /// Admits a launch while no device is known to be the only one.
 #[cold]
 fn admit_by_context(stream: Stream, thread: &ThreadState) -> Admission {
-    match guarded(Err(Bypass::InternalError), process::device_for_launch) {
+    match guarded(Err(Bypass::InternalError), device_for_launch) {
         Ok(managed) => match managed.device.try_launch(stream, thread) {
             Ok(pass) => Admission::Passed(pass),
             Err(pass) => acquire(managed, stream, thread, pass),
@@ -98,7 +100,7 @@ fn acquire(
 #[cold]
 fn after_noted(managed: &'static ManagedDevice, stream: Stream, result: CUresult) {
     hold_kernel::after_noted_launch(managed);
-    if process::CAPTURES.any() && stream.kind != StreamKind::Created && result == CUresult::SUCCESS {
+    if CAPTURES.any() && stream.kind != StreamKind::Created && result == CUresult::SUCCESS {
         guarded((), || managed.device.launched_during_capture(stream));
     }
 }

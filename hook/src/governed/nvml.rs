@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_uint};
 use sluice_driver_api::nvml::*;
 use sluice_hook_core::memory::{MemoryAccount, visible_use};
 
-use super::guarded;
+use crate::guard::guarded;
 use crate::link::MemoryConnection;
-use crate::{nvml, process};
+use crate::{memory_accounts, real_nvml};
 
 type Account = MemoryAccount<MemoryConnection>;
 
@@ -148,10 +148,10 @@ fn of_client<E: Entry>(mut all: Vec<E>, account: &Account) -> Vec<E> {
 
 /// The account of the client on a device; `None` if nothing is governed there.
 fn account_of(device: nvmlDevice_t) -> Option<&'static Account> {
-    process::accounts::of_nvml_device(uuid(device)?, || {
+    memory_accounts::of_nvml_device(uuid(device)?, || {
         let mut count = 0;
         // SAFETY: `count` is writable.
-        let asked = unsafe { nvml::real().nvmlDeviceGetCount_v2?(&raw mut count) };
+        let asked = unsafe { real_nvml::real().nvmlDeviceGetCount_v2?(&raw mut count) };
         (asked == NVML_SUCCESS).then_some(count)
     })
 }
@@ -159,7 +159,7 @@ fn account_of(device: nvmlDevice_t) -> Option<&'static Account> {
 /// The UUID of a device, or of a MIG instance.
 fn uuid(device: nvmlDevice_t) -> Option<[u8; 16]> {
     let mut text: [c_char; UUID_TEXT_LEN] = [0; UUID_TEXT_LEN];
-    let get = nvml::real().nvmlDeviceGetUUID?;
+    let get = real_nvml::real().nvmlDeviceGetUUID?;
     #[expect(clippy::cast_possible_truncation, reason = "96")]
     // SAFETY: the buffer is writable for its length; the device is the program's argument of a call that takes one.
     let asked = unsafe { get(device, text.as_mut_ptr(), UUID_TEXT_LEN as c_uint) };

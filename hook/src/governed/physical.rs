@@ -9,7 +9,7 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_hook_core::lock;
 
 use super::charge::{self, AllocationRequest, allocate};
-use super::guarded;
+use crate::guard::guarded;
 use crate::process;
 
 type Handle = CUmemGenericAllocationHandle;

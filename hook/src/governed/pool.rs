@@ -3,7 +3,6 @@
 //! Both are charged by their reserved size, which the driver reports. The charges follow it at each allocation and free, at the end of a
 //! wait after a free, when a program asks how much memory it has, and before an allocation is refused.
 
-mod charges;
 mod excess;
 mod lifetime;
 
@@ -16,16 +15,16 @@ use sluice_hook_core::lock;
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use sluice_hook_core::pools::{PoolId, PoolLocation};
 
-use super::{charge, guarded};
-use crate::process::{self, COUNTERS, ManagedDevice};
+use super::charge;
+pub(super) use super::pool_charges::refresh;
+use super::pool_charges::{POOLS, note_free, note_graph_memory, note_pools, settle_by_size, unused_bytes};
+use crate::captures::CAPTURES;
+use crate::counters::COUNTERS;
+use crate::guard::guarded;
+use crate::process::{self, ManagedDevice};
 use crate::{gpu, preempt, real};
-pub(crate) use charges::note_graph_launch;
-use charges::{POOLS, note_graph_memory, note_pools, settle_by_size, unused_bytes};
-pub(super) use charges::{after_wait, freed, note_free, refresh, trim_unused};
+use excess::OnStream;
 pub(crate) use lifetime::{add_node, destroy, locate, trim};
-
-/// A stream in a call, and whether null means the thread's own default stream.
-type OnStream = (CUstream, bool);
 
 /// An attempt to allocate from a pool.
 enum Attempt {
@@ -191,7 +190,7 @@ fn free_again(address: CUdeviceptr, (stream, per_thread): OnStream) {
 
 /// Whether the driver captures the stream.
 fn is_capturing((stream, per_thread): OnStream) -> bool {
-    if !process::CAPTURES.any() {
+    if !CAPTURES.any() {
         return false;
     }
     let table = real::table();

@@ -10,7 +10,8 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retain_count::RetainCount;
 
 use super::context::{create, ending, has_ended};
-use crate::process::{self, MAX_DEVICES};
+use crate::gpu::MAX_DEVICES;
+use crate::process;
 use crate::real;
 
 static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];

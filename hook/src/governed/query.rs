@@ -5,7 +5,7 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::memory::visible_memory;
 use sluice_hook_core::outcome::Bypass;
 
-use super::guarded;
+use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 
 /// `cuMemGetInfo`.

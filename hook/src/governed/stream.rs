@@ -7,10 +7,11 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
 
-use super::{Uncancelled, guarded};
+use crate::captures::CAPTURES;
 use crate::gpu;
+use crate::guard::{Uncancelled, guarded};
 use crate::hold_kernel;
-use crate::process::{self, CAPTURES};
+use crate::process;
 
 /// Calls `real`, which submits a command to `stream`.
 #[inline]

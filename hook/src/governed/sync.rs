@@ -8,8 +8,9 @@ use sluice_hook_core::device::HostWait;
 use sluice_hook_core::platform::{Stream, StreamKind};
 use sluice_hook_core::streams::WaitTarget;
 
-use super::{Uncancelled, guarded};
+use super::pool_charges::after_wait;
 use crate::gpu;
+use crate::guard::{Uncancelled, guarded};
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
 
@@ -53,12 +54,6 @@ pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> 
     observed(real, || waited_for(stream))
 }
 
-/// Calls `real`, in which the driver may wait until the context is idle: it would wait for a hold kernel.
-pub(crate) fn may_wait<R>(real: impl FnOnce() -> R) -> R {
-    hold_kernel::before_wait(true);
-    real()
-}
-
 /// All work before the wait has finished when the wait for this stream returns.
 fn waited_for(stream: Stream) -> Option<WaitTarget> {
     match stream.kind {
@@ -80,7 +75,7 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(managed) = begun {
         guarded((), || managed.device.end_blocking());
     }
-    super::pool::after_wait();
+    after_wait();
     result
 }
 
@@ -107,6 +102,6 @@ fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitT
     if let Some((managed, wait)) = begun {
         guarded((), || managed.device.end_wait(wait, result == CUresult::SUCCESS));
     }
-    super::pool::after_wait();
+    after_wait();
     result
 }

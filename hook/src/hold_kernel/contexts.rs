@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use sluice_hook_core::hold_kernel;
 use sluice_hook_core::lock;
 
+use super::release::{count, release_hold};
 use super::resources::Resources;
-use super::{count, release_hold};
 use crate::process::{self, ManagedDevice};
 
 pub(super) static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts::none());

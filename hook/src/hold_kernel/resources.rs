@@ -6,8 +6,8 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::hold_kernel::{HoldLimits, HoldTimes};
 
-use super::page::{HoldPage, SECOND};
 use crate::gpu::{self, pointer};
+use crate::hold_page::{HoldPage, SECOND};
 use crate::real;
 
 /// The kernel's code, for any GPU since sm_70.

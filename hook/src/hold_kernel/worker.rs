@@ -11,10 +11,13 @@ use sluice_hook_core::lock;
 use sluice_hook_core::platform::Clock;
 
 use super::contexts::{CONTEXTS, PREPARING};
+use super::launch::launch_scheduled;
 use super::resources::Resources;
+use crate::captures::CAPTURES;
 use crate::clock::HostClock;
-use crate::process::{self, CAPTURES, COUNTERS, ManagedDevice};
-use crate::{gpu, preempt, thread};
+use crate::counters::COUNTERS;
+use crate::process::{self, ManagedDevice};
+use crate::{gpu, preempt, settings, thread};
 
 /// How long to wait for the end of a capture between two checks.
 const CAPTURE_CHECK_NS: u64 = 10_000_000;
@@ -77,7 +80,7 @@ fn step() {
     if let Some(due) = tasks.scheduled.iter().position(|scheduled| scheduled.hold.starts_ns <= now) {
         let scheduled = tasks.scheduled.swap_remove(due);
         drop(tasks);
-        super::launch_scheduled(scheduled.managed, scheduled.context, scheduled.hold);
+        launch_scheduled(scheduled.managed, scheduled.context, scheduled.hold);
         return;
     }
     if tasks.is_preparation_due && !CAPTURES.any() {
@@ -116,7 +119,7 @@ fn prepare_one() -> bool {
     let _preparing = lock(&PREPARING);
     let Some(context) = lock(&CONTEXTS).next_to_prepare() else { return false };
     let made = preempt::make_own_loading_call(context, || Resources::make(context));
-    process::log(format_args!(
+    settings::log(format_args!(
         "context {context:#x} {}",
         if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }
     ));

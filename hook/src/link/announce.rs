@@ -9,7 +9,8 @@ use sluice_hook_core::platform::LinkError;
 use super::socket::Socket;
 use crate::channel_groups::{self, Announcement, AnnouncementKey};
 use crate::group_recovery::GroupRecovery;
-use crate::process;
+use crate::manager_presence::ManagerPresence;
+use crate::{gpu, settings};
 
 /// Announces the groups of one device, each change once.
 #[derive(Debug)]
@@ -33,15 +34,15 @@ struct AnnouncementState {
 }
 
 impl Announcer {
-    pub(super) fn new(ordinal: u32) -> Self {
+    pub(super) fn new(ordinal: u32, presence: &'static ManagerPresence) -> Self {
         // Never freed: the recovery thread outlives a connection.
-        let recovery = Box::leak(Box::new(GroupRecovery::new(ordinal)));
+        let recovery = Box::leak(Box::new(GroupRecovery::new(ordinal, presence)));
         Self { ordinal, recovery, last: Mutex::default() }
     }
 
     /// The whole announcement, for a manager that was just connected.
     pub(super) fn first(&self, socket: &Socket) -> Announcement {
-        process::count_devices();
+        gpu::count_devices();
         let mut last = lock(&self.last);
         *last = AnnouncementState { has_logged: last.has_logged, ..AnnouncementState::default() };
         last.changes = channel_groups::announcement_changes();
@@ -89,7 +90,7 @@ impl Announcer {
     fn compose(&self, last: &mut AnnouncementState, socket: &Socket) -> Announcement {
         let announced = channel_groups::announcement(self.ordinal).unwrap_or_else(|why| {
             if !std::mem::replace(&mut last.has_logged, true) {
-                process::log(format_args!(
+                settings::log(format_args!(
                     "device {}: channel groups are not announced: {why}",
                     self.ordinal
                 ));
@@ -101,7 +102,7 @@ impl Announcer {
         let announced = if announced.state.contexts.is_empty() || self.recovery.watch(|| socket.duplicate()) {
             announced
         } else {
-            process::log(format_args!(
+            settings::log(format_args!(
                 "device {}: channel groups are not announced: the recovery thread could not be started",
                 self.ordinal
             ));

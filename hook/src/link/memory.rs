@@ -6,10 +6,12 @@ use sluice_comm::{Channel, HOOK_TIMEOUT, RequestBody, ResponseBody};
 use sluice_hook_core::platform::{LinkError, MemoryLink};
 use sluice_sys::clock::monotonic_ns;
 
-use super::presence::{AnswerLimit, presence_left_ns};
+use super::address::Address;
+use super::answer_limit::AnswerLimit;
+use super::identity::ClientIdentity;
 use super::socket::{Socket, is_unreadable};
-use super::{Address, ClientIdentity};
 use crate::channel_groups::Announcement;
+use crate::manager_presence::ManagerPresence;
 
 /// How long a manager without a heartbeat is not asked after it has left a connection or a request waiting. Each attempt makes the program wait.
 const UNASKED_NS: u64 = 1_000_000_000;
@@ -30,8 +32,7 @@ pub(crate) struct MemoryConnection {
 impl MemoryConnection {
     pub(crate) fn new(address: Address, identity: ClientIdentity) -> Self {
         let (held, limit) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let socket = Socket::closed(identity.ordinal);
-        Self { address, identity, socket, held, limit, unasked_until_ns: AtomicU64::new(0) }
+        Self { address, identity, socket: Socket::closed(), held, limit, unasked_until_ns: AtomicU64::new(0) }
     }
 
     /// The UUID of its GPU.
@@ -39,9 +40,9 @@ impl MemoryConnection {
         self.identity.uuid
     }
 
-    /// The CUDA device whose grant page shows the manager's heartbeat.
-    pub(crate) fn set_ordinal(&self, ordinal: u32) {
-        self.socket.set_ordinal(ordinal);
+    /// From here on the manager's heartbeat is read, on the grant page of the CUDA device with the same memory.
+    pub(crate) fn set_presence(&self, presence: &'static ManagerPresence) {
+        self.socket.set_presence(presence);
     }
 
     /// Closes the descriptor in the child of a fork.
@@ -51,7 +52,7 @@ impl MemoryConnection {
 
     /// Fails at once while the manager is known not to run, so that a program that allocates much does not wait each time.
     fn check_presence(&self) -> Result<(), LinkError> {
-        let is_silent = match presence_left_ns(self.socket.ordinal()) {
+        let is_silent = match self.socket.presence_left_ns() {
             Some(left) => left == 0,
             None => monotonic_ns() < self.unasked_until_ns.load(Relaxed),
         };

@@ -5,7 +5,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
@@ -18,10 +18,15 @@ use sluice_hook_core::platform::LinkError;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::socket::{connect_within, recv_with_fds, send_with_fds};
 
-use super::presence::{AnswerLimit, Asleep, Wait, has_ended_within, wait_for_answer};
-use super::{Address, ClientIdentity, Payload};
+use super::address::Address;
+use super::answer_limit::AnswerLimit;
+use super::answer_wait::{Asleep, Wait, wait_for_answer};
+use super::identity::{ClientIdentity, Payload};
 use crate::descriptor::Descriptor;
+use crate::leaked::Leaked;
 use crate::log::above_standard;
+use crate::manager_presence::ManagerPresence;
+use crate::polling::has_ended_within;
 
 /// How long connecting to a TCP manager may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,22 +38,23 @@ const MAX_STALE_ANSWERS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: Descriptor,
-    /// The device whose manager is at the other end.
-    ordinal: AtomicU32,
+    /// The presence of the manager at the other end; none as long as no token connection to it is known.
+    presence: Leaked<ManagerPresence>,
     next_id: AtomicI32,
 }
 
 impl Socket {
-    pub(super) const fn closed(ordinal: u32) -> Self {
-        Self { fd: Descriptor::none(), ordinal: AtomicU32::new(ordinal), next_id: AtomicI32::new(0) }
+    pub(super) const fn closed() -> Self {
+        Self { fd: Descriptor::none(), presence: Leaked::none(), next_id: AtomicI32::new(0) }
     }
 
-    pub(super) fn ordinal(&self) -> u32 {
-        self.ordinal.load(Relaxed)
+    /// How long the manager's heartbeat counts; `None` if there is none to read.
+    pub(super) fn presence_left_ns(&self) -> Option<u64> {
+        self.presence.get()?.left_ns()
     }
 
-    pub(super) fn set_ordinal(&self, ordinal: u32) {
-        self.ordinal.store(ordinal, Relaxed);
+    pub(super) fn set_presence(&self, presence: &'static ManagerPresence) {
+        self.presence.share(presence);
     }
 
     /// Connects; an existing connection is closed.
@@ -151,8 +157,9 @@ impl Socket {
     ) -> Result<Option<(ResponseBody, Vec<OwnedFd>)>, LinkError> {
         let begun_ns = monotonic_ns();
         for _ in 0..MAX_STALE_ANSWERS {
+            let presence_left_ns = || self.presence_left_ns();
             let frame = self
-                .with(|fd| read_frame(fd, || wait_for_answer(fd, self.ordinal(), begun_ns, limit, wait)))?;
+                .with(|fd| read_frame(fd, || wait_for_answer(fd, presence_left_ns, begun_ns, limit, wait)))?;
             let Some((frame, fds)) = frame else { return Ok(None) };
             let Response { id: of, body } = Response::decode(&frame, kind).map_err(|_| LinkError::Gone)?;
             if of == id || of == UNREAD_REQUEST_ID {

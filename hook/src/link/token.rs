@@ -1,45 +1,32 @@
 //! The token connection of one device, and the pages that the manager sent over it.
 
-use std::cell::Cell;
+mod attachment;
+mod gate_word;
+mod grant_wait;
+mod token_link;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering::*};
-use std::time::Duration;
 
-use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::page::grant::GATE;
-use sluice_comm::page::{GrantView, ReportView, ReturnedGrant, WORDS};
-use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody};
-use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
+use sluice_comm::page::{GrantView, ReportView, WORDS};
 use sluice_hook_core::deadline_polling::DeadlinePolling;
-use sluice_hook_core::host_bound::{SliceReport, Slices};
-use sluice_hook_core::lock;
 use sluice_hook_core::memory::MemoryAccount;
-use sluice_hook_core::outcome::Bypass;
-use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
-use sluice_sys::clock::monotonic_ns;
-use sluice_sys::futex;
 use sluice_sys::tsc::Calibration;
 
+use super::address::Address;
 use super::announce::Announcer;
+use super::identity::ClientIdentity;
 use super::memory::MemoryConnection;
-use super::presence::AnswerLimit;
 use super::socket::Socket;
-use super::{Address, ClientIdentity};
-use crate::clock::HostClock;
+use crate::group_recovery::RecoveryDevice;
+use crate::manager_presence::ManagerPresence;
+use crate::report_page::ReportPage;
 use crate::wakeup_eventfd::WakeupEventfd;
-use grant_wait::GrantWait;
 
 type Words = [AtomicU64; WORDS];
 
 /// The grant page before there is one: no grant.
 static NO_GRANT_PAGE: Words = [const { AtomicU64::new(0) }; WORDS];
-
-mod attachment;
-mod gate_word;
-mod grant_wait;
-
-/// How long a thread sleeps that may not wait on a futex.
-const REFUSED_WAIT: Duration = Duration::from_micros(100);
 
 /// Value of `fail_closed` before the first attachment.
 const UNKNOWN: u8 = 2;
@@ -56,7 +43,9 @@ pub(crate) struct TokenConnection {
     request_id: AtomicI32,
     /// Pages of the last attachment. Older ones stay mapped: a launch may be reading them.
     grant: AtomicPtr<Words>,
-    report: AtomicPtr<Words>,
+    report: ReportPage,
+    /// Whether the manager runs, for the other connections to it.
+    presence: &'static ManagerPresence,
     fail_closed: AtomicU8,
     attached: AtomicBool,
     /// For managers without pages: converts a deadline into ticks.
@@ -80,15 +69,20 @@ impl TokenConnection {
         memory: &'static MemoryAccount<MemoryConnection>,
         polling_ns: u64,
     ) -> Self {
+        // Never freed: the memory connection and the recovery thread outlive this connection.
+        let presence = Box::leak(Box::new(ManagerPresence::unknown()));
+        let socket = Socket::closed();
+        socket.set_presence(presence);
         Self {
             address,
             memory,
-            announcer: Announcer::new(identity.ordinal),
-            socket: Socket::closed(identity.ordinal),
+            announcer: Announcer::new(identity.ordinal, presence),
+            socket,
             identity,
             request_id: AtomicI32::new(0),
             grant: AtomicPtr::new((&raw const NO_GRANT_PAGE).cast_mut()),
-            report: AtomicPtr::new(std::ptr::null_mut()),
+            report: ReportPage::none(),
+            presence,
             fail_closed: AtomicU8::new(UNKNOWN),
             attached: AtomicBool::new(false),
             calibration: Mutex::new(None),
@@ -107,11 +101,15 @@ impl TokenConnection {
         self.announcer.recovery.close_in_child();
     }
 
-    /// Counts a bypassed call on the report page.
-    pub(crate) fn count_bypass(&self, reason: Bypass) {
-        if let Some(report) = self.report_view() {
-            report.count_bypass(reason.index());
-        }
+    /// The device is in use from here on.
+    pub(crate) fn set_device(&'static self, device: &'static dyn RecoveryDevice) {
+        self.announcer.recovery.set_device(device);
+        self.memory.link.set_presence(self.presence);
+    }
+
+    /// Where this connection reports to the manager.
+    pub(crate) fn report_page(&self) -> &ReportPage {
+        &self.report
     }
 
     /// Reports that change number `change` of the process's channel groups is not announced yet.
@@ -135,241 +133,8 @@ impl TokenConnection {
     }
 
     fn report_view(&self) -> Option<ReportView<'static>> {
-        // SAFETY: the pointer is null or that of a page that is mapped and never unmapped.
-        unsafe { self.report.load(Acquire).as_ref() }.map(ReportView::new)
+        self.report.view()
     }
-}
-
-impl TokenLink for TokenConnection {
-    fn connect(&self) -> Result<Attached, LinkError> {
-        if self.presence_left_ns(monotonic_ns()) == Some(0) && !self.socket.has_ended() {
-            return Err(LinkError::Silent);
-        }
-        // The manager forgets a process that has no connection, and another one could be granted the memory that this one holds.
-        self.memory.reattach_if_lost();
-        self.disconnect();
-        self.announcer.recovery.wait_until_recovered();
-        // SAFETY: the pointer is the static blank page or that of a page that is mapped and never unmapped.
-        let before = unsafe { &*self.grant.load(Acquire) };
-        let attached = self.socket.connect(&self.address).and_then(|()| match self.address {
-            Address::Unix(_) => self.attach(),
-            Address::Tcp(..) => self.attach_gemini(),
-        });
-        match attached {
-            Ok(attached) => {
-                self.reported_busy_ns.store(0, Relaxed);
-                self.attached.store(true, SeqCst);
-                if !std::ptr::eq(before, self.grant.load(Acquire)) {
-                    self.end_wait_for(&before[GATE]);
-                }
-                Ok(attached)
-            }
-            Err(error) => {
-                self.socket.shut_down();
-                self.socket.close();
-                // No connection is left whose heartbeat could be awaited.
-                Err(if error == LinkError::Silent { LinkError::Gone } else { error })
-            }
-        }
-    }
-
-    fn disconnect(&self) {
-        self.attached.store(false, Release);
-        // The shutdown also reaches the copy that the recovery thread waits on, and a thread that waits for an answer. That thread uses the
-        // descriptor, so the next connection closes it.
-        self.socket.shut_down();
-    }
-
-    fn announce(&self) -> Result<(), LinkError> {
-        if !self.attached.load(Acquire) || matches!(self.address, Address::Tcp(..)) {
-            return Ok(());
-        }
-        if let Some(announced) = self.announcer.next(&self.socket)? {
-            let body = RequestBody::Contexts { version: ATTACH_VERSION };
-            self.socket.send_payload(&self.identity, body, &self.identity.with_contexts(announced))?;
-        }
-        if let Some(report) = self.report_view() {
-            self.announcer.report(report);
-        }
-        Ok(())
-    }
-
-    fn is_alive(&self) -> bool {
-        let is_silent = self.presence_left_ns(monotonic_ns()) == Some(0);
-        self.attached.load(Acquire) && !is_silent && self.socket.is_alive()
-    }
-
-    fn presence_left_ns(&self, now_ns: u64) -> Option<u64> {
-        if self.attached.load(Acquire) { self.grant_view().presence_left_ns(now_ns) } else { None }
-    }
-
-    fn send(&self, used: Option<GrantUsage>, ask: Option<GrantRequest>) -> Result<(), LinkError> {
-        if ask.is_some() {
-            self.epoch_before.store(self.grant_view().epoch(), Relaxed);
-        }
-        if let (Some(used), Some(report)) = (used, self.report_view()) {
-            report.return_grant(ReturnedGrant {
-                used_ns: ns_of(used.used_ms),
-                overuse_ns: ns_of(used.overuse_ms),
-                next_burst_ns: ask.map(|ask| ns_of(ask.next_burst_ms)),
-            });
-            HostClock.record_step(HandOffStep::Returned);
-        }
-        let mut frames = [0u8; 160];
-        let mut length = 0;
-        let mut add = |body| -> Result<i32, LinkError> {
-            let (id, frame) = self.socket.request(&self.identity, body)?;
-            frames[length..length + frame.len()].copy_from_slice(&frame);
-            length += frame.len();
-            Ok(id)
-        };
-        if let Some(GrantUsage { used_ms, overuse_ms }) = used {
-            add(RequestBody::Yield { used_ms, overuse_ms })?;
-        }
-        if let Some(GrantRequest { overuse_ms, next_burst_ms }) = ask {
-            self.request_id.store(add(RequestBody::Quota { overuse_ms, next_burst_ms })?, Release);
-        }
-        self.socket.send(&frames[..length])
-    }
-
-    fn receive(&self, prepare: &dyn Fn()) -> Result<f64, LinkError> {
-        // Over TCP the kernel of the peer takes a request, and an idle holder of Gemini's keeps its grant for long.
-        let limit = match self.address {
-            Address::Unix(_) => AnswerLimit::GRANT,
-            Address::Tcp(..) => AnswerLimit::NONE,
-        };
-        let begun_ns = monotonic_ns();
-        let wait = GrantWait { connection: self, begun_ns, prepare, polls: Cell::new(false) };
-        let id = self.request_id.load(Acquire);
-        let answer = self.socket.answer_or_arrival(id, RequestKind::Quota, limit, &wait);
-        let now = monotonic_ns();
-        lock(&self.answer_polling).stop(now);
-        let Some((answer, _)) = answer? else {
-            return Ok(self.grant_view().deadline_ns().saturating_sub(now) as f64 / 1e6);
-        };
-        let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
-        if matches!(self.address, Address::Tcp(..)) {
-            self.open_own_page(quota_ms);
-        }
-        Ok(quota_ms)
-    }
-
-    #[inline]
-    fn deadline_ticks(&self) -> u64 {
-        self.grant_view().deadline_tsc()
-    }
-
-    #[inline]
-    fn deadline_ns(&self) -> u64 {
-        self.grant_view().deadline_ns()
-    }
-
-    fn contended(&self) -> bool {
-        self.grant_view().contended()
-    }
-
-    fn hand_off_ns(&self) -> u64 {
-        self.grant_view().hand_off_ns()
-    }
-
-    fn fail_closed(&self) -> Option<bool> {
-        match self.fail_closed.load(Acquire) {
-            UNKNOWN => None,
-            value => Some(value != 0),
-        }
-    }
-
-    fn set_activity(&self, busy: bool, now_ns: u64) {
-        if let Some(report) = self.report_view() {
-            report.set_activity(busy, now_ns);
-        }
-    }
-
-    fn contenders(&self) -> u64 {
-        self.grant_view().contenders()
-    }
-
-    fn critical_contenders(&self) -> Option<u64> {
-        let grant = self.grant_view();
-        let contenders =
-            (self.attached.load(Acquire) && grant.latency_critical()).then(|| grant.contenders());
-        // A silent manager does not write their number any more.
-        contenders.filter(|count| *count == 0 || self.presence_left_ns(monotonic_ns()) != Some(0))
-    }
-
-    fn takes_gpu(&self) -> bool {
-        self.grant_view().takes_gpu()
-    }
-
-    fn slices(&self) -> Slices {
-        if self.grant_view().default_slices() { Slices::Default } else { Slices::Short }
-    }
-
-    fn report_slices(&self, report: SliceReport) {
-        if let Some(page) = self.report_view() {
-            let (short_ns, default_ns) = report.medians_ns;
-            page.report_slices(report.wanted == Slices::Default, short_ns, default_ns);
-        }
-    }
-
-    fn wake_manager(&self) {
-        if self.grant_view().wakeup_requested() {
-            self.wakeup.signal();
-        }
-    }
-
-    fn is_latency_critical(&self) -> bool {
-        self.critical_contenders().is_some()
-    }
-
-    #[inline]
-    fn urgent_work(&self) -> UrgentWork {
-        UrgentWork::of_word(self.grant_view().urgent())
-    }
-
-    fn wait_for_urgent_work(&self, seen: UrgentWork, timeout_ns: u64) {
-        let grant = self.grant_view();
-        let word = grant.urgent();
-        if UrgentWork::of_word(word) == seen {
-            let low_half = u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-            let timeout = Duration::from_nanos(timeout_ns);
-            if futex::wait_low(grant.urgent_futex(), low_half, Some(timeout)) == futex::Wake::Refused {
-                std::thread::sleep(timeout.min(REFUSED_WAIT));
-            }
-        }
-    }
-
-    fn report_postponed(&self, postponed: bool, waited_ns: u64) {
-        let Some(report) = self.report_view() else { return };
-        let begins = postponed && !report.is_postponed();
-        report.add_postponed_ns(waited_ns);
-        report.set_postponed(postponed);
-        if begins {
-            // The manager reads the urgent work's end more often from now on.
-            self.wakeup.signal();
-        }
-    }
-
-    fn report_forecast(&self, forecast: RequestForecast) {
-        let Some(report) = self.report_view() else { return };
-        report.expect(forecast.expected_ns);
-        report.set_service_ns(forecast.service_ns);
-    }
-
-    fn report_busy(&self, busy_ns: u64) {
-        let Some(report) = self.report_view() else { return };
-        report.add_busy_ns(busy_ns.saturating_sub(self.reported_busy_ns.swap(busy_ns, Relaxed)));
-    }
-}
-
-/// Milliseconds of a report in nanoseconds; saturates.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "float to integer conversion saturates"
-)]
-fn ns_of(ms: f64) -> u64 {
-    (ms * 1e6) as u64
 }
 
 #[cfg(test)]

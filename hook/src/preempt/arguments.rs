@@ -12,7 +12,7 @@ use sluice_preempt::ids::Code;
 
 use super::copies::{self, Ends};
 use super::launches;
-use crate::governed;
+use crate::gpu::is_host_end;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument<T>(pub(crate) T);
@@ -146,8 +146,8 @@ macro_rules! described {
             /// Whether the copy goes from the host to the GPU.
             pub(crate) fn is_input(&self) -> bool {
                 self.described().is_some_and(|copy| {
-                    governed::copy::is_host_end(copy.srcMemoryType, copy.srcDevice)
-                        && !governed::copy::is_host_end(copy.dstMemoryType, copy.dstDevice)
+                    is_host_end(copy.srcMemoryType, copy.srcDevice)
+                        && !is_host_end(copy.dstMemoryType, copy.dstDevice)
                 })
             }
 

@@ -10,9 +10,9 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::command::{Deferral, STAGED_MAXIMUM, Work};
 
-use super::as_own_call;
+use super::own_calls::as_own_call;
 use super::submit::{Kept, call};
-use crate::governed::copy::memory_type;
+use crate::gpu::memory_type;
 use crate::gpu::pointer;
 
 /// The two ends of a described copy: the kind of memory, a host address and a unified address.

@@ -8,40 +8,16 @@ use sluice_preempt::command::{Command, Work};
 use sluice_preempt::driver::{ChannelGroups, Driver, EventFlags, StreamGates};
 use sluice_preempt::ids::{Code, Context, Event, Stream};
 
-use super::own_groups::OwnChannelGroups;
-use super::stream_gates::HostGates;
-use super::{as_own_call, code, launches, loads, status};
-use crate::gpu::{self, pointer};
-use crate::process::CAPTURES;
+use super::engine::RealDriver;
+use super::own_calls::{as_own_call, ask, code, status, within};
+use super::{launches, loads};
+use crate::captures::CAPTURES;
+use crate::gpu::pointer;
 use crate::real;
 
 thread_local! {
     /// The capture mode of the thread before it was relaxed.
     static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(0) };
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct RealDriver {
-    pub(super) gates: HostGates,
-    groups: OwnChannelGroups,
-}
-
-/// Calls a driver function that may be missing.
-macro_rules! ask {
-    ($function:ident($($argument:expr),*)) => {
-        match real::table().$function {
-            // SAFETY: handles are alive during the call: the engine keeps those that it uses, the hook its own; out-pointers are local.
-            Some(function) => code(unsafe { function($($argument),*) }),
-            None => Err(Code(CUresult::ERROR_NOT_FOUND.0)),
-        }
-    };
-}
-
-pub(super) use ask;
-
-/// Makes a call of the hook's own with the context current.
-pub(super) fn within<T>(context: Context, call: impl FnOnce() -> Result<T, Code>) -> Result<T, Code> {
-    as_own_call(|| gpu::with_context(context.0, call)).unwrap_or(Err(Code(CUresult::ERROR_INVALID_CONTEXT.0)))
 }
 
 impl Driver for RealDriver {

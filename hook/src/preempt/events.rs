@@ -9,9 +9,10 @@ use sluice_hook_core::lock;
 use sluice_preempt::command::{Deferral, Work};
 use sluice_preempt::ids::Event;
 
+use super::engine::{HookEngine, engine, is_engaged};
 use super::submit::{notify_engine, on_queue, submit, through_engine};
-use super::{HookEngine, engine, flush_context_before, is_engaged};
-use crate::governed::guarded;
+use super::waits::flush_context_before;
+use crate::guard::guarded;
 
 /// Events that other processes may know, from before the engine exists: the engine must never replace them by pooled
 /// ones.

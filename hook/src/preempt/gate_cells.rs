@@ -13,8 +13,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::ids::{Code, Context};
 use sluice_sys::page::{SharedPage, WORDS};
 
-use super::code;
-use super::driver::within;
+use super::own_calls::{code, within};
 use crate::{gpu, real};
 
 const PAGE: usize = WORDS * 8;

@@ -7,7 +7,7 @@ use sluice_driver_api::types::*;
 use sluice_preempt::command::{Command, Deferral, Launch};
 use sluice_preempt::ids::{Code, Stream};
 
-use super::code;
+use super::own_calls::code;
 use super::parameters::{BUFFER, BUFFER_SIZE, Given};
 use crate::gpu::pointer;
 use crate::real;

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
@@ -15,9 +14,12 @@ use sluice_preempt::command::Work;
 use sluice_preempt::driver::Driver;
 use sluice_preempt::ids::{Context, Stream};
 
-use super::{HookEngine, as_own_call, engine, engine_for_call, is_engaged, preemptors};
-use crate::governed::guarded;
+use super::engine::{HookEngine, engine, engine_for_call, is_engaged};
+use super::own_calls::as_own_call;
+use super::preemptors;
+use super::untracked_loads::UntrackedLoad;
 use crate::gpu::{self, pointer};
+use crate::guard::guarded;
 use crate::real;
 
 /// Local memory per thread, in bytes, that every context has room for: measured not to wait.
@@ -53,33 +55,13 @@ pub(crate) fn make_own_loading_call<R>(context: u64, call: impl FnOnce() -> R) -
     with_load(engine, || Some(context), call)
 }
 
-/// Number of loads that began before the engine existed; the engine does not know of them.
-static UNTRACKED: AtomicU32 = AtomicU32::new(0);
-
-struct UntrackedLoad;
-
-impl Drop for UntrackedLoad {
-    fn drop(&mut self) {
-        UNTRACKED.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Whether such a load is in progress. If so, no stream may stop at a gate for which the load could wait.
-pub(super) fn is_any_untracked() -> bool {
-    // A load that is not counted here sees that calls go through the engine.
-    fence(SeqCst);
-    UNTRACKED.load(Relaxed) > 0
-}
-
 fn with_load<R>(
     engine: impl FnOnce() -> Option<&'static HookEngine>,
     context: impl FnOnce() -> Option<u64>,
     call: impl FnOnce() -> R,
 ) -> R {
     if !is_engaged() {
-        UNTRACKED.fetch_add(1, Relaxed);
-        fence(SeqCst);
-        let _untracked = UntrackedLoad;
+        let _untracked = UntrackedLoad::begin();
         if !is_engaged() {
             return call();
         }

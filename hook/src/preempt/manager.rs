@@ -3,28 +3,26 @@
 //! One thread per device follows the word. The GPU never waits for a word that only the manager can write. It waits
 //! for the process's own gates, and they open when the manager is gone.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use sluice_comm::page::grant::{GATE_CLOSED, GATES_WANTED};
 use sluice_comm::page::report::{GATES_DEVICE, GATES_HOST};
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Clock, TokenLink};
-use sluice_preempt::config::{Config, PreemptionLevel};
-use sluice_preempt::engine::Request;
-use sluice_preempt::outcome::Error;
-use sluice_preempt::queue::Queue;
+use sluice_preempt::config::PreemptionLevel;
 use sluice_sys::futex;
 
+use super::engagement::engage;
+use super::engine::{engine, is_ending};
+use super::gate_requests::{ANY_GATES_WANTED, GATE_REQUESTS, ensure_gates, stop};
 use super::preemptors::{self, Preemptor};
-use super::program_api::{GateUse, can_stop_on_gpu};
-use super::{HookEngine, engage, engine, is_ending, streams, worker};
+use super::{streams, worker};
 use crate::clock::HostClock;
-use crate::process::{self, COUNTERS, ManagedDevice};
-use crate::thread;
+use crate::counters::COUNTERS;
+use crate::link::TokenConnection;
+use crate::{fork, thread};
 
 /// Interval of checks of the connection while gates are closed: the delay after which streams of a killed manager run
 /// again.
@@ -36,55 +34,6 @@ const POLL_OPEN: Duration = Duration::from_millis(500);
 /// Interval of attempts while a thread in the driver keeps a stream from being stopped for certain.
 const POLL_RETRY: Duration = Duration::from_millis(1);
 
-/// Lease of a preemption for the manager. If the following thread is gone, or gets no CPU time for so long, the
-/// worker opens the gates.
-const LEASE_NS: u64 = 250_000_000;
-
-/// Longest time that a thread in the driver delays the stop of the other streams.
-const STOP_TIMEOUT_NS: u64 = 100_000;
-
-/// Configuration of streams with gates. Gates stop them, so the bound only has to allow durations to be learned.
-const CONFIG: Config = Config {
-    queue_size: 1024,
-    batch_size: 32,
-    task_timeout_ns: None,
-    level: PreemptionLevel::Device,
-    bound_ns: 10_000_000,
-    gate_spacing_ns: 50_000,
-    adaptive: true,
-    host_commands: 64 << 10,
-    host_bytes: 256 << 20,
-    outage_ns: None,
-};
-
-/// Bound without gates: what is in the driver runs to its end.
-const BOUND_WITHOUT_GATES_NS: u64 = 1_000_000;
-
-/// What the managers of this process's devices request.
-#[derive(Debug, Default)]
-struct GateRequests {
-    /// Bit n: device n wants gates.
-    gates: u64,
-    /// Bit n: the gates of device n are closed.
-    closed: u64,
-}
-
-/// First and longest pause after the driver has refused gates.
-const REFUSED_NS: (u64, u64) = (20_000_000, 2_000_000_000);
-
-/// A refusal of gates by the driver.
-struct Refusal {
-    /// When they are tried again.
-    until_ns: u64,
-    wait_ns: u64,
-}
-
-/// Refusals by context and stream.
-static REFUSALS: Mutex<BTreeMap<(u64, u64), Refusal>> = Mutex::new(BTreeMap::new());
-
-static GATE_REQUESTS: Mutex<GateRequests> = Mutex::new(GateRequests { gates: 0, closed: 0 });
-/// Whether any manager wants gates; read without the lock.
-static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
 /// Bit n: a thread follows the word of device n.
 static FOLLOWED_DEVICES: AtomicU64 = AtomicU64::new(0);
 
@@ -97,41 +46,25 @@ pub(crate) fn closed_since_ns() -> Option<u64> {
 }
 
 /// Starts to follow a device's word, once there is one. The tracker calls this from time to time.
-pub(crate) fn follow_gate_word(managed: &'static ManagedDevice) {
-    let bit = bit(managed);
+pub(crate) fn follow_gate_word(ordinal: u32, link: &'static TokenConnection) {
+    let bit = bit(ordinal);
     let follows = FOLLOWED_DEVICES.load(Relaxed) & bit != 0;
-    if follows
-        || managed.device.link.stream_gate_word().is_none()
-        || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0
-    {
+    if follows || link.stream_gate_word().is_none() || FOLLOWED_DEVICES.fetch_or(bit, AcqRel) & bit != 0 {
         return;
     }
-    if !thread::start(c"sluice-gate", thread::SMALL_STACK_BYTES, move || run_thread(managed)) {
+    if !thread::start(c"sluice-gate", thread::SMALL_STACK_BYTES, move || run_thread(bit, link)) {
         // The next call tries again.
         FOLLOWED_DEVICES.fetch_and(!bit, AcqRel);
     }
 }
 
-/// Applies the managers' requests to a stream that has just got a queue.
-pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
-    if ANY_GATES_WANTED.load(Acquire) {
-        let wanted = lock(&GATE_REQUESTS);
-        if wanted.gates != 0 {
-            ensure_gates(engine, queue);
-        }
-        if wanted.closed != 0 {
-            stop(engine, queue);
-        }
-    }
+fn bit(ordinal: u32) -> u64 {
+    1 << (ordinal % u64::BITS)
 }
 
-fn bit(managed: &ManagedDevice) -> u64 {
-    1 << (managed.ordinal % u64::BITS)
-}
-
-fn run_thread(managed: &'static ManagedDevice) {
-    while !process::has_forked() && !is_ending() {
-        if catch_unwind(AssertUnwindSafe(|| follow_once(managed))).is_err() {
+fn run_thread(device: u64, link: &'static TokenConnection) {
+    while !fork::has_forked() && !is_ending() {
+        if catch_unwind(AssertUnwindSafe(|| follow_once(device, link))).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
             std::thread::sleep(POLL_OPEN);
         }
@@ -139,15 +72,14 @@ fn run_thread(managed: &'static ManagedDevice) {
 }
 
 /// Applies the word, and waits until it changes or the next check is due.
-fn follow_once(managed: &'static ManagedDevice) {
-    let link = &managed.device.link;
+fn follow_once(device: u64, link: &TokenConnection) {
     let gate = link.stream_gate_word();
     let word = gate.map_or(0, |gate| u32::try_from(gate.load(Relaxed) & u64::from(u32::MAX)).unwrap_or(0));
     // A latency-critical process ignores the gate.
     let is_followed = gate.is_some() && link.critical_contenders().is_none() && link.is_alive();
     let wants = is_followed && word & GATES_WANTED != 0;
     let closed = wants && word & GATE_CLOSED != 0;
-    let GateReport { gates, is_settled } = apply_gate_word(bit(managed), wants, closed);
+    let GateReport { gates, is_settled } = apply_gate_word(device, wants, closed);
     link.report_stream_gates(if wants { gates } else { 0 });
     let look = match (closed, is_settled) {
         (false, _) => POLL_OPEN,
@@ -221,73 +153,4 @@ fn apply_gate_word(device: u64, gates: bool, closed: bool) -> GateReport {
         _ => GATES_HOST,
     };
     GateReport { gates, is_settled }
-}
-
-/// Enables preemption, unless the program has done so itself. Returns the level at which the stream stops. A refusal
-/// of gates may have been temporary, so it is tried again after a while.
-fn ensure_gates(engine: &HookEngine, queue: &Arc<Queue>) -> PreemptionLevel {
-    let is_possible = try_gates(queue, || can_stop_on_gpu(engine, queue, GateUse::Prepare).is_ok());
-    let level = if is_possible { PreemptionLevel::Device } else { PreemptionLevel::Host };
-    match engine.config(queue) {
-        Some(config) if config.level >= level || config != manager_config(config.level) => {
-            level.min(config.level)
-        }
-        _ => {
-            // A stream that is being destroyed needs no gates.
-            let _ = engine.enable(queue, manager_config(level));
-            level
-        }
-    }
-}
-
-/// Prepares a stream's gates by `prepare`, unless the driver has refused them a short time ago. An attempt registers memory and makes a
-/// stream: it takes locks of the driver, and the program may be short of what the driver lacks.
-fn try_gates(queue: &Queue, prepare: impl FnOnce() -> bool) -> bool {
-    let stream = queue.stream();
-    if stream.is_legacy() {
-        return prepare();
-    }
-    let (key, now) = ((stream.context.0, stream.handle), HostClock.now_ns());
-    if lock(&REFUSALS).get(&key).is_some_and(|refusal| now < refusal.until_ns) {
-        return false;
-    }
-    let is_possible = prepare();
-    let mut refusals = lock(&REFUSALS);
-    if is_possible {
-        refusals.remove(&key);
-    } else {
-        let wait_ns =
-            refusals.get(&key).map_or(REFUSED_NS.0, |refusal| 2 * refusal.wait_ns).min(REFUSED_NS.1);
-        refusals.insert(key, Refusal { until_ns: now.saturating_add(wait_ns), wait_ns });
-    }
-    is_possible
-}
-
-/// Forgets the refusals of a context that has ended.
-pub(super) fn forget_context(context: u64) {
-    lock(&REFUSALS).retain(|(of, _), _| *of != context);
-}
-
-/// The manager's configuration for streams that can be stopped at this level.
-fn manager_config(level: PreemptionLevel) -> Config {
-    let bound_ns = if level == PreemptionLevel::Device { CONFIG.bound_ns } else { BOUND_WITHOUT_GATES_NS };
-    Config { level, bound_ns, ..CONFIG }
-}
-
-/// Stops a stream. Returns `false` if the stop has to be tried again, because a thread is in a call on the stream or
-/// in one that may end its context. The stream's gates are closed in this case too.
-fn stop(engine: &HookEngine, queue: &Queue) -> bool {
-    let request = Request {
-        level: Some(PreemptionLevel::Device),
-        timeout_ns: STOP_TIMEOUT_NS,
-        lease_ns: Some(LEASE_NS),
-        ..Request::default()
-    };
-    match preemptors::preempt_for(engine, queue, Preemptor::Manager, request) {
-        // It is not known yet whether the context of the stream ends.
-        Err(Error::Timeout { .. } | Error::Closing) => return false,
-        Ok(_) | Err(Error::NotEnabled | Error::InvalidStream) => {}
-        Err(error) => process::log(format_args!("preemption for the manager: {error}")),
-    }
-    true
 }

@@ -4,10 +4,9 @@
 //! A group is a whole context, so this is for a stream whose context has no other work. As soon as another of its
 //! streams is used, or a call needs the GPU, the group is enabled and gates hold the stream.
 
-use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, OnceLock};
 
 use sluice_comm::attach::MAX_CHANNELS;
 use sluice_hook_core::lock;
@@ -17,10 +16,12 @@ use sluice_preempt::driver::{ChannelGroupError, ChannelGroups, Driver};
 use sluice_preempt::ids::{Code, Context, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::driver::within;
-use super::{engine_for_call, is_engaged, streams};
-use crate::governed::guarded;
-use crate::{channel_groups, gpu, process, real};
+use super::disabled_groups::{DisabledGroup, OwnChannelGroups};
+use super::engine::{engine, engine_for_call, is_engaged};
+use super::own_calls::within;
+use super::{links, streams};
+use crate::guard::guarded;
+use crate::{channel_groups, gpu, real, settings};
 
 static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 
@@ -28,24 +29,19 @@ static ANY_DISABLED: AtomicBool = AtomicBool::new(false);
 /// `NV_ERR_NO_MEMORY`).
 const OUT_OF_MEMORY_STATUSES: [u32; 2] = [0x1a, 0x51];
 
-#[derive(Debug, Default)]
-pub(crate) struct OwnChannelGroups {
-    disabled: Mutex<BTreeMap<u64, DisabledGroup>>,
-}
-
-#[derive(Debug)]
-struct DisabledGroup {
-    group: ComputeGroup,
-    /// Streams on whose behalf the group is disabled. It is enabled when none is left.
-    streams: Vec<u64>,
-}
-
 /// Enables the group of the context that needs the GPU: that of `queue`, or the calling thread's.
 #[inline]
 pub(super) fn yield_group(queue: Option<&Queue>) {
     if ANY_DISABLED.load(Relaxed) && is_engaged() {
         yield_disabled_group(queue);
     }
+}
+
+/// Runs a call that may need the GPU. A stream of the context at level *full* gives the GPU back first.
+#[inline]
+pub(crate) fn give_gpu_back_for<R>(call: impl FnOnce() -> R) -> R {
+    yield_group(None);
+    call()
 }
 
 #[cold]
@@ -72,8 +68,7 @@ fn find_group(context: Context) -> Result<ComputeGroup, &'static CStr> {
     let device = within(context, || gpu::current_device().ok_or(Code::INVALID_VALUE));
     let ordinal =
         device.ok().and_then(|device| u32::try_from(device).ok()).ok_or(c"the context is not known")?;
-    if process::device_in_use(ordinal).is_some_and(|managed| managed.device.link.stream_gate_word().is_some())
-    {
+    if links::of_device(ordinal).is_some_and(|link| link.stream_gate_word().is_some()) {
         return Err(c"the manager schedules this process's channel groups");
     }
     let mut found = channel_groups::groups_of_device(ordinal);
@@ -118,14 +113,14 @@ impl ChannelGroups for OwnChannelGroups {
         let Some(known) = disabled.remove(&stream.context.0) else { return };
         ANY_DISABLED.store(!disabled.is_empty(), SeqCst);
         if let Err(error) = control_channels(&known.group, Controls::enable) {
-            process::log(format_args!("enabling a channel group failed: {error}"));
+            settings::log(format_args!("enabling a channel group failed: {error}"));
         }
     }
 }
 
 /// Whether another stream of the context has work and is not preempted.
 fn has_other_work(stream: Stream) -> bool {
-    let Some(engine) = super::engine() else { return true };
+    let Some(engine) = engine() else { return true };
     streams::of_context(stream.context.0).iter().any(|queue| {
         queue.stream() != stream
             && !engine.state(queue).is_some_and(sluice_preempt::stream_state::StreamState::is_under_preemption)

@@ -8,7 +8,7 @@ use sluice_driver_api::CUresult;
 use sluice_hook_core::lock;
 use sluice_preempt::ids::Code;
 
-use super::as_own_call;
+use super::own_calls::as_own_call;
 use crate::gpu::pointer;
 use crate::real;
 

@@ -11,7 +11,8 @@ use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 
-use super::{HookEngine, loads};
+use super::engine::HookEngine;
+use super::untracked_loads::is_any_untracked;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preemptor {
@@ -65,7 +66,7 @@ pub(super) fn restore_for(engine: &HookEngine, queue: &Queue, preemptor: Preempt
     }
     engine.set_yields_to_loads(queue, yields_to_loads(others));
     // Without the lease of the other party, and not at a gate for which a load unknown to the engine could wait.
-    let level = (yields_to_loads(others) && loads::is_any_untracked()).then_some(PreemptionLevel::Host);
+    let level = (yields_to_loads(others) && is_any_untracked()).then_some(PreemptionLevel::Host);
     let request = Request { timeout_ns: 0, level, ..Request::default() };
     engine.preempt(queue, request).map(drop).or(Ok(()))
 }

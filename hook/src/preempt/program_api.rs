@@ -7,17 +7,21 @@ use sluice_driver_api::types::CUstream;
 use sluice_hook_core::outcome::Bypass;
 use sluice_hook_core::platform::StreamKind;
 use sluice_preempt::config::{Config, PreemptionLevel};
-use sluice_preempt::driver::Driver;
 use sluice_preempt::engine::Request;
 use sluice_preempt::outcome::{Achieved, Error};
 use sluice_preempt::queue::Queue;
 
 pub(crate) use super::worker::IdleCallback;
 
+use super::engagement::engage;
+use super::engine::{HookEngine, engine, is_forked_child};
+use super::gate_requests::apply_to_new_stream;
+use super::gate_use::{GateUse, can_stop_on_gpu};
 use super::preemptors::{self, Preemptor};
-use super::{HookEngine, engage, engine, streams};
-use super::{loads, manager, own_groups, worker};
-use crate::{gpu, process};
+use super::untracked_loads::is_any_untracked;
+use super::{own_groups, streams, worker};
+use crate::gpu;
+use crate::settings::check_governed;
 
 /// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +52,7 @@ pub(crate) type OnIdle = Option<IdleCallback>;
 
 /// Enables preemption at the configured level, or the highest possible one below it.
 pub(crate) fn enable(stream: CUstream, mut config: Config, idle: OnIdle) -> Result<(), Refusal> {
-    process::check_governed().map_err(Refusal::Bypassed)?;
+    check_governed().map_err(Refusal::Bypassed)?;
     if !config.is_valid() {
         return Err(Error::InvalidConfig.into());
     }
@@ -72,14 +76,14 @@ pub(crate) fn disable(stream: CUstream) -> Result<(), Refusal> {
     engine.disable(&queue)?;
     preemptors::forget(queue.id());
     // The manager may still want gates.
-    manager::apply_to_new_stream(engine, &queue);
+    apply_to_new_stream(engine, &queue);
     worker::set_on_idle(queue.id(), None);
     Ok(())
 }
 
 pub(crate) fn preempt(stream: CUstream, sync: bool) -> Result<Achieved, Refusal> {
     let (engine, queue) = enabled(stream)?;
-    let level = loads::is_any_untracked().then_some(PreemptionLevel::Host);
+    let level = is_any_untracked().then_some(PreemptionLevel::Host);
     Ok(preemptors::preempt_for(
         engine,
         &queue,
@@ -95,16 +99,9 @@ pub(crate) fn restore(stream: CUstream) -> Result<(), Refusal> {
 
 /// The highest level at which a stream can be preempted.
 pub(crate) fn level(stream: CUstream) -> Result<Supported, Refusal> {
-    process::check_governed().map_err(Refusal::Bypassed)?;
+    check_governed().map_err(Refusal::Bypassed)?;
     let (engine, queue) = engaged(stream)?;
     Ok(supported(engine, &queue, GateUse::Probe))
-}
-
-/// Whether the stream is to get a gate cell now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GateUse {
-    Probe,
-    Prepare,
 }
 
 fn supported(engine: &HookEngine, queue: &Queue, gate_use: GateUse) -> Supported {
@@ -117,33 +114,10 @@ fn supported(engine: &HookEngine, queue: &Queue, gate_use: GateUse) -> Supported
     }
 }
 
-/// Whether a stream can have gates; the reason if not.
-pub(super) fn can_stop_on_gpu(
-    engine: &HookEngine,
-    queue: &Queue,
-    gate_use: GateUse,
-) -> Result<(), &'static CStr> {
-    let stream = queue.stream();
-    if stream.is_legacy() {
-        return Err(c"all blocking streams wait for the legacy default stream on the GPU");
-    }
-    let gates = &engine.driver().gates;
-    let possible = engine.with_stream(queue, || {
-        let relaxed = engine.driver().exchange_capture_relaxed(true);
-        let possible = match gate_use {
-            GateUse::Probe => gates.probe(stream.context),
-            GateUse::Prepare => gates.prepare(stream),
-        };
-        engine.driver().exchange_capture_relaxed(relaxed);
-        possible
-    });
-    possible.unwrap_or(Err(c"the stream is being destroyed"))
-}
-
 /// A stream whose preemption is enabled. The driver is not asked, as the handle may belong to a destroyed stream.
 fn enabled(stream: CUstream) -> Result<(&'static HookEngine, Arc<Queue>), Refusal> {
-    process::check_governed().map_err(Refusal::Bypassed)?;
-    if super::FORKED_CHILD.load(std::sync::atomic::Ordering::Acquire) {
+    check_governed().map_err(Refusal::Bypassed)?;
+    if is_forked_child() {
         return Err(Refusal::Bypassed(Bypass::Forked));
     }
     let queue = streams::known(streams::named(stream, false));

@@ -12,8 +12,8 @@ use sluice_hook_core::lock;
 use sluice_preempt::driver::{GateProgress, StreamGates};
 use sluice_preempt::ids::{Code, Context, Stream};
 
-use super::driver::within;
 use super::gate_cells::{GateAllocator, GateSlot, batch, gate_operations};
+use super::own_calls::within;
 use crate::gpu::pointer;
 
 #[derive(Default)]

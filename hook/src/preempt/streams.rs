@@ -9,10 +9,12 @@ use sluice_hook_core::platform::{Stream as NamedStream, StreamKind};
 use sluice_preempt::ids::{Context, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::submit::follow;
-use super::{HookEngine, as_own_call, engine, manager};
+use super::engine::{HookEngine, engine};
+use super::gate_requests::apply_to_new_stream;
+use super::own_calls::{as_own_call, follow};
 use crate::gpu::{self, pointer};
-use crate::{process, real};
+use crate::real;
+use crate::thread_state::with_thread;
 
 pub(super) const PER_THREAD: u64 = 2;
 
@@ -98,7 +100,7 @@ pub(super) fn forget_context(context: u64) {
 }
 
 fn thread_of(kind: StreamKind) -> u32 {
-    if kind == StreamKind::PerThread { process::with_thread(|thread| thread.id()) } else { NO_THREAD }
+    if kind == StreamKind::PerThread { with_thread(|thread| thread.id()) } else { NO_THREAD }
 }
 
 #[cold]
@@ -123,7 +125,7 @@ fn make(engine: &HookEngine, named: NamedStream) -> Option<Arc<Queue>> {
             maps.defaults.insert((stream.context.0, thread_of(named.kind)), Arc::clone(&queue))
         }
     });
-    manager::apply_to_new_stream(engine, &queue);
+    apply_to_new_stream(engine, &queue);
     Some(queue)
 }
 

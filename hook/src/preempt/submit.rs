@@ -9,13 +9,11 @@ use sluice_preempt::command::{Call, Command, Deferral, Work};
 use sluice_preempt::ids::{Code, Stream};
 use sluice_preempt::queue::Queue;
 
-use super::driver::ask;
-use super::streams;
-use super::{HookEngine, as_own_call, code, engine_for_call, is_engaged, status};
-use super::{loads, own_groups};
-use crate::governed::guarded;
+use super::engine::{HookEngine, engine_for_call, is_engaged};
+use super::own_calls::{as_own_call, code, follow, status};
+use super::{loads, own_groups, streams};
 use crate::gpu::pointer;
-use crate::real;
+use crate::guard::guarded;
 
 /// Makes a call of the program through the engine; directly while no call goes through it, or if the driver is calling.
 #[inline]
@@ -191,17 +189,4 @@ fn through(
 fn beside(stand_in: Stream, call: impl FnOnce() -> CUresult) -> CUresult {
     let (stand_in, own) = (pointer(stand_in.handle), pointer(streams::PER_THREAD));
     status(follow(own, stand_in).and_then(|()| code(call()).and(follow(stand_in, own))))
-}
-
-/// Makes later work of `follower` wait for earlier work of `leader`. If the driver refuses an event for it, the calling
-/// thread waits for `leader`. An error means that the order is not ensured.
-pub(super) fn follow(follower: CUstream, leader: CUstream) -> Result<(), Code> {
-    let mut event = std::ptr::null_mut();
-    let ordered = ask!(cuEventCreate(&raw mut event, CU_EVENT_DISABLE_TIMING)).and_then(|()| {
-        let recorded = ask!(cuEventRecord(event, leader));
-        let ordered = recorded.and_then(|()| ask!(cuStreamWaitEvent(follower, event, 0)));
-        let _destroyed = ask!(cuEventDestroy_v2(event));
-        ordered
-    });
-    ordered.or_else(|_| ask!(cuStreamSynchronize(leader)))
 }

@@ -4,13 +4,12 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_preempt::ids::Context;
 
+use super::engine::{engine_for_call, is_engaged};
+use super::own_calls::{as_own_call, code, status};
 use super::submit::{notify_engine, on_queue};
-use super::{
-    as_own_call, code, engine_for_call, is_engaged, loads, manager, own_groups, parameters, preemptors,
-    status, streams,
-};
-use crate::governed::guarded;
+use super::{gate_requests, loads, own_groups, parameters, preemptors, streams};
 use crate::gpu::{self, pointer};
+use crate::guard::guarded;
 
 /// `cuCtxSynchronize` of the current context, or of the given one.
 #[inline]
@@ -110,7 +109,7 @@ pub(crate) fn finish_context_end(context: u64) {
             streams::forget_context(context);
             engine.finish_context_end(Context(context));
             engine.driver().gates.forget_context(context);
-            manager::forget_context(context);
+            gate_requests::forget_context(context);
             parameters::forget_layouts();
             loads::forget_functions(Some(context));
         });

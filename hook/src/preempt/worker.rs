@@ -12,9 +12,11 @@ use sluice_preempt::ids::QueueId;
 use sluice_preempt::outcome::Notice;
 use sluice_preempt::worker::{self, WakeSignal};
 
-use super::{as_own_call, as_program_call, engine, preemptors};
-use crate::process::{self, COUNTERS};
-use crate::thread;
+use super::engine::{WorkerWaker, engine};
+use super::own_calls::{as_own_call, as_program_call};
+use super::preemptors;
+use crate::counters::COUNTERS;
+use crate::{settings, thread};
 
 static WAKE_SIGNAL: LazyLock<WakeSignal> = LazyLock::new(WakeSignal::default);
 static IDLE_CALLBACKS: Mutex<BTreeMap<QueueId, IdleCallback>> = Mutex::new(BTreeMap::new());
@@ -36,10 +38,6 @@ pub(super) fn set_on_idle(queue: QueueId, on_idle: Option<IdleCallback>) {
     };
 }
 
-/// Wakes the worker, or starts it.
-#[derive(Debug)]
-pub(crate) struct WorkerWaker;
-
 impl Observer for WorkerWaker {
     fn notice(&self, notice: Notice) {
         match notice {
@@ -57,7 +55,7 @@ impl Observer for WorkerWaker {
                 if let Notice::LeaseExpired(queue) = other {
                     preemptors::forget(queue);
                 }
-                process::log(format_args!("preemption: {other:?}"));
+                settings::log(format_args!("preemption: {other:?}"));
             }
         }
     }

@@ -3,13 +3,16 @@
 use std::time::{Duration, Instant};
 
 use sluice_driver_api::CUresult;
+use sluice_driver_api::types::CUstream;
 use sluice_hook_core::pools::PoolId;
 
-use super::OnStream;
-use super::charges::{settle_by_size, trim};
-use crate::governed::sync;
-use crate::process::{CAPTURES, ManagedDevice};
-use crate::{gpu, preempt, real};
+use super::super::pool_charges::{settle_by_size, trim};
+use crate::captures::CAPTURES;
+use crate::process::ManagedDevice;
+use crate::{gpu, hold_kernel, preempt, real};
+
+/// A stream in a call, and whether null means the thread's own default stream.
+pub(super) type OnStream = (CUstream, bool);
 
 /// How long an allocation waits for its stream. A stream may wait for the thread that allocates, so the wait must end.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -20,7 +23,7 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(
 /// then the pool stays above the limit until it does.
 pub(super) fn give_back(managed: &ManagedDevice, id: PoolId, stream: OnStream) -> bool {
     let is_reached =
-        sync::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream) && synchronize(stream)));
+        hold_kernel::may_wait(|| gpu::with_relaxed_capture_mode(|| wait_for(stream) && synchronize(stream)));
     trim(id);
     settle_by_size(managed, id, 0) != Some(false) && is_reached
 }

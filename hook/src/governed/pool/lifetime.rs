@@ -5,8 +5,9 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
 use sluice_hook_core::pools::{PoolId, PoolLocation};
 
-use super::charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
-use crate::governed::{deferred_release, guarded};
+use super::super::deferred_release;
+use super::super::pool_charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
+use crate::guard::guarded;
 use crate::process;
 
 /// Functions that make or find a pool with memory at `location`.
@@ -42,7 +43,7 @@ pub(crate) fn destroy(pool: CUmemoryPool, real: impl FnOnce() -> CUresult) -> CU
     let id = PoolId::Pool(pool.addr() as u64);
     let taken = guarded(None, || {
         // What the pool keeps without need ends with it.
-        charges::trim(id);
+        pool_charges::trim(id);
         correct_all(|each| each == id);
         take(id)
     });

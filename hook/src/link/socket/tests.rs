@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn wait_for_an_answer_of_which_only_a_part_comes_ends_after_the_limit() {
     let (ours, mut theirs) = UnixStream::pair().expect("a connection");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     socket.fd.set(ours.into());
     theirs.write_all(&[0; RESPONSE_LEN - 1]).expect("the first part");
     std::thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn wait_for_an_answer_of_which_only_a_part_comes_ends_after_the_limit() {
 #[test]
 fn thread_that_polls_for_an_answer_reads_it_and_notices_a_manager_that_gives_none() {
     let (ours, mut theirs) = UnixStream::pair().expect("a connection");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     socket.fd.set(ours.into());
     let limit = AnswerLimit::within(Duration::from_millis(300));
     let answer = || socket.answer_or_arrival(0, RequestKind::Quota, limit, &Polling { has_come: false });
@@ -59,7 +59,7 @@ impl Wait for Polling {
 #[test]
 fn wait_ends_without_an_answer_when_the_grant_has_come_but_reads_what_is_in_the_socket_first() {
     let (ours, mut theirs) = UnixStream::pair().expect("a connection");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     let mut reader = ours.try_clone().expect("a copy");
     socket.fd.set(ours.into());
     let wait = || {
@@ -79,7 +79,7 @@ fn wait_ends_without_an_answer_when_the_grant_has_come_but_reads_what_is_in_the_
 /// What an ATTACH returns to which a manager gives these answers after it has read the frame.
 fn attach_answered(answers: &[(AttachStatus, u32)]) -> Result<usize, LinkError> {
     let (ours, theirs) = UnixStream::pair().expect("a connection");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     socket.fd.set(ours.into());
     let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
     let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());
@@ -113,7 +113,7 @@ fn attach_that_is_read_and_not_answered_shows_a_silent_manager() {
 #[test]
 fn attach_to_a_manager_without_room_that_has_closed_the_connection_reports_that() {
     let (ours, theirs) = UnixStream::pair().expect("a connection");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     socket.fd.set(ours.into());
     let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
     let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());
@@ -129,7 +129,7 @@ fn attach_to_a_manager_without_room_that_has_closed_the_connection_reports_that(
 fn attach_that_cannot_be_sent_waits_for_no_answer_while_the_manager_keeps_the_connection() {
     let (ours, _theirs) = UnixStream::pair().expect("a connection");
     ours.shutdown(std::net::Shutdown::Write).expect("a connection that cannot be written");
-    let socket = Socket::closed(0);
+    let socket = Socket::closed();
     socket.fd.set(ours.into());
     let identity = ClientIdentity { name: Name::new("a").expect("a name"), ordinal: 0, uuid: [0; 16] };
     let payload = identity.with_heartbeat(crate::channel_groups::Announcement::default());

@@ -10,8 +10,8 @@ use sluice_hook_core::platform::{Attached, LinkError};
 use sluice_sys::page::{Access, SharedPage};
 use sluice_sys::tsc::Calibration;
 
+use super::super::identity::{ClientIdentity, Payload};
 use super::super::socket::{is_unreadable, link_error};
-use super::super::{ClientIdentity, Payload};
 use super::{NO_GRANT_PAGE, TokenConnection, Words};
 use crate::channel_groups::Announcement;
 
@@ -45,7 +45,7 @@ impl TokenConnection {
         self.announcer.report(ReportView::new(report));
         self.fail_closed.store(u8::from(view.fail_closed()), Release);
         self.grant.store(std::ptr::from_ref(grant).cast_mut(), Release);
-        self.report.store(std::ptr::from_ref(report).cast_mut(), Release);
+        self.report.set(report);
         self.announcer.recovery.attached();
         Ok(Attached { deadline_in_ticks: view.tsc_valid(), accepts_yield: true })
     }

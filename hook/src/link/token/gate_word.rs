@@ -7,7 +7,7 @@ use sluice_comm::page::grant::GATE;
 use sluice_hook_core::platform::TokenLink;
 use sluice_sys::futex;
 
-use super::super::Address;
+use super::super::address::Address;
 use super::TokenConnection;
 
 /// Pause before a thread is woken again that may not have waited yet.

@@ -9,8 +9,8 @@ use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::Clock;
 
-use super::super::Address;
-use super::super::presence::Wait;
+use super::super::address::Address;
+use super::super::answer_wait::Wait;
 use super::TokenConnection;
 use crate::clock::HostClock;
 

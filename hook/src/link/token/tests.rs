@@ -1,10 +1,18 @@
+use std::cell::Cell;
+use std::time::Duration;
+
+use sluice_comm::page::grant::GATE;
 use sluice_comm::{Name, SILENCE_NS};
 
 use sluice_hook_core::deadline_polling::{AROUND_NS, Step};
+use sluice_hook_core::platform::TokenLink;
+use sluice_sys::clock::monotonic_ns;
+use sluice_sys::futex;
 use sluice_sys::page::SharedPage;
 
-use super::super::presence::Wait;
+use super::super::answer_wait::Wait;
 use super::attachment::keep_mapped;
+use super::grant_wait::GrantWait;
 use super::*;
 
 fn page() -> &'static Words {

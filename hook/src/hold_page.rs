@@ -11,7 +11,7 @@ use sluice_hook_core::lock;
 use sluice_sys::page::{SharedPage, WORDS};
 
 /// Byte offset of the words of the second kernel. See `kernel.ptx` for the rest of the layout.
-pub(super) const SECOND: u64 = 256;
+pub(crate) const SECOND: u64 = 256;
 
 /// Indices of 64-bit words that the kernel writes.
 const TICKET: usize = 8;
@@ -24,11 +24,11 @@ const CHANGED_NS: usize = 256;
 static UNUSED: Mutex<Vec<HoldPage>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HoldPage(&'static [AtomicU64; WORDS]);
+pub(crate) struct HoldPage(&'static [AtomicU64; WORDS]);
 
 impl HoldPage {
     /// A page of zeroes; `None` if the system has no memory.
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let used = lock(&UNUSED).pop();
         let page = match used {
             Some(page) => page,
@@ -39,53 +39,53 @@ impl HoldPage {
     }
 
     /// Returns the page of a context that has ended.
-    pub(super) fn recycle(self) {
+    pub(crate) fn recycle(self) {
         lock(&UNUSED).push(self);
     }
 
-    pub(super) fn address(self) -> *mut std::ffi::c_void {
+    pub(crate) fn address(self) -> *mut std::ffi::c_void {
         self.0.as_ptr().cast_mut().cast()
     }
 
-    pub(super) fn is(self, other: Self) -> bool {
+    pub(crate) fn is(self, other: Self) -> bool {
         std::ptr::eq(self.0, other.0)
     }
 
-    pub(super) const BYTES: usize = WORDS * 8;
+    pub(crate) const BYTES: usize = WORDS * 8;
 
     /// The page at an address that [`Self::address`] returned.
     ///
     /// # Safety
     /// The address was returned by [`Self::address`].
-    pub(super) unsafe fn at(address: *mut std::ffi::c_void) -> Self {
+    pub(crate) unsafe fn at(address: *mut std::ffi::c_void) -> Self {
         // SAFETY: as the caller guarantees, this is the address of a page that is never unmapped.
         Self(unsafe { &*address.cast() })
     }
 
     /// The words that the state of the hold kernels uses itself.
-    pub(super) fn words(self) -> HoldWords {
+    pub(crate) fn words(self) -> HoldWords {
         HoldWords { activity: self.half(1), changed_ns: &self.0[CHANGED_NS], ended: &self.0[TICKET] }
     }
 
     /// Releases the hold kernel of this ticket and all earlier ones.
-    pub(super) fn release(self, ticket: u32) {
+    pub(crate) fn release(self, ticket: u32) {
         self.half(0).store(ticket, Release);
     }
 
     /// Whether the host has released the hold kernel of this ticket.
-    pub(super) fn is_released(self, ticket: u32) -> bool {
+    pub(crate) fn is_released(self, ticket: u32) -> bool {
         self.half(0).load(Relaxed) == ticket
     }
 
     /// Clears the times before a hold kernel is launched. Returns the activity: the kernel sees every change from here on.
-    pub(super) fn prepare(self) -> u32 {
+    pub(crate) fn prepare(self) -> u32 {
         [BEGAN, SEEN, CHANGED_NS].iter().for_each(|word| self.0[*word].store(0, Relaxed));
         self.half(1).load(Acquire)
     }
 
     /// How long the hold kernel of this ticket and all before it had the GPU without work of the program, and its times if it saw a change of
     /// the activity. `None` if it has not ended.
-    pub(super) fn times(self, ticket: u32, launched_ns: u64) -> Option<(u64, Option<HoldTimes>)> {
+    pub(crate) fn times(self, ticket: u32, launched_ns: u64) -> Option<(u64, Option<HoldTimes>)> {
         let has_ended = self.0[TICKET].load(Acquire) == u64::from(ticket);
         let [began_gpu_ns, seen_gpu_ns, idle_ns, changed_ns] =
             [BEGAN, SEEN, IDLE, CHANGED_NS].map(|word| self.0[word].load(Relaxed));

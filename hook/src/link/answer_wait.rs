@@ -5,63 +5,19 @@
 //! answer takes long. A manager that has read a request and then stopped is known by the missing answer: see [`AnswerLimit`].
 
 use std::ffi::{c_int, c_ulong};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use sluice_comm::{HOOK_TIMEOUT, SILENCE_NS};
+use sluice_comm::SILENCE_NS;
 use sluice_hook_core::deadline_polling::Step;
-use sluice_hook_core::platform::{LinkError, TokenLink};
+use sluice_hook_core::platform::LinkError;
 use sluice_sys::clock::monotonic_ns;
 
-use crate::process;
-
-/// How long an answer may take. A manager that is known to be silent is never waited for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AnswerLimit {
-    /// While the manager's heartbeat is fresh.
-    present: Option<Duration>,
-    /// Without a heartbeat to read. A manager that takes longer counts as silent.
-    unknown: Option<Duration>,
-}
-
-impl AnswerLimit {
-    /// For requests that a pod-manager answers when it reads them.
-    pub(super) const AT_ONCE: Self =
-        Self { present: Some(HOOK_TIMEOUT), unknown: Some(Duration::from_nanos(SILENCE_NS)) };
-
-    /// For requests that a running manager may answer late, within this time.
-    pub(super) const fn within(limit: Duration) -> Self {
-        Self { present: Some(limit), unknown: Some(limit) }
-    }
-
-    /// For requests for a grant. A manager with a heartbeat answers when other clients let it.
-    pub(super) const GRANT: Self = Self { present: None, unknown: Some(GRANT_TIMEOUT) };
-
-    /// For a manager whose requests and silence are not seen.
-    pub(super) const NONE: Self = Self { present: None, unknown: None };
-}
-
-/// How long a manager without a heartbeat may take for a grant. Such managers account for the limits of clients over 10 s.
-const GRANT_TIMEOUT: Duration = Duration::from_secs(10);
+use super::answer_limit::AnswerLimit;
+use crate::polling::poll;
 
 /// The ioctl for the number of bytes that the peer has not read. Not in libc's constants for this target.
 const SIOCOUTQ: c_ulong = 0x5411;
-
-/// [`TokenLink::presence_left_ns`] of a device's manager at this moment.
-pub(crate) fn presence_left_ns(ordinal: u32) -> Option<u64> {
-    process::device_in_use(ordinal)?.device.link.presence_left_ns(monotonic_ns())
-}
-
-/// Waits until the peer closes a connection, from either side, for at most `ms` milliseconds. Answers that were not read do not matter.
-pub(crate) fn has_ended_within(connection: RawFd, ms: c_int) -> bool {
-    let limit = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let Some(events) = poll(connection, libc::POLLRDHUP, limit) else {
-        // poll fails for example if the program has set RLIMIT_NOFILE to 0. The caller repeats this call.
-        std::thread::sleep(limit);
-        return false;
-    };
-    events != 0
-}
 
 /// How often a thread that polls looks for what it waits for between two looks at the socket: each of those is a system call.
 const LOOKS: u32 = 32;
@@ -96,7 +52,7 @@ impl Wait for Asleep {
 /// [`LinkError::Silent`] if the manager does not run, [`LinkError::Gone`] if a manager with a heartbeat exceeds the limit.
 pub(super) fn wait_for_answer(
     fd: BorrowedFd<'_>,
-    ordinal: u32,
+    presence_left_ns: impl Fn() -> Option<u64>,
     begun_ns: u64,
     limit: AnswerLimit,
     wait: &impl Wait,
@@ -104,7 +60,7 @@ pub(super) fn wait_for_answer(
     loop {
         let now = monotonic_ns();
         let waited = now.saturating_sub(begun_ns);
-        let presence_left = presence_left_ns(ordinal);
+        let presence_left = presence_left_ns();
         let limit = if presence_left.is_some() { limit.present } else { limit.unknown };
         let limit_ns = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         let left = limit_ns.saturating_sub(waited);
@@ -141,21 +97,6 @@ fn comes(wait: &impl Wait) -> bool {
     })
 }
 
-/// Polls one descriptor. Returns the events, 0 if there were none or a signal interrupted the wait; `None` if the call failed.
-fn poll(fd: RawFd, events: i16, limit: Duration) -> Option<i16> {
-    let mut waited = libc::pollfd { fd, events, revents: 0 };
-    let limit = libc::timespec {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(limit.subsec_nanos().cast_signed()),
-    };
-    // SAFETY: one entry is readable and writable, the time is readable, and without a mask no signal mask is changed.
-    match unsafe { libc::ppoll(&raw mut waited, 1, &raw const limit, std::ptr::null()) } {
-        -1 if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => Some(0),
-        -1 => None,
-        _ => Some(waited.revents),
-    }
-}
-
 /// Whether the manager has left bytes of this connection unread. Over TCP always `false`: there the kernel of the peer takes them.
 fn has_unread_request(fd: BorrowedFd<'_>) -> bool {
     let mut unread: c_int = 0;
@@ -163,6 +104,3 @@ fn has_unread_request(fd: BorrowedFd<'_>) -> bool {
     let asked = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQ, &raw mut unread) };
     asked == 0 && unread > 0
 }
-
-#[cfg(test)]
-mod tests;

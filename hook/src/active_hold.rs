@@ -1,5 +1,4 @@
-//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it. Counters of hold
-//! kernels in this process.
+//! The active hold kernel: the page by which it is released, and the activity that is reported to the manager for it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
@@ -7,9 +6,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use sluice_hook_core::hold_kernel::HoldPlan;
 use sluice_hook_core::platform::Clock;
 
-use super::page::HoldPage;
 use crate::clock::HostClock;
-use crate::process::ManagedDevice;
+use crate::gpu_driver::GpuDevice;
+use crate::hold_page::HoldPage;
 
 /// After this time beyond its end, a hold kernel that neither a launch nor a wait has released is given up.
 const EXPIRY_MARGIN_NS: u64 = 1_000_000;
@@ -33,75 +32,48 @@ impl ActiveHold {
         }
     }
 
-    pub(super) fn page(&self) -> Option<HoldPage> {
+    pub(crate) fn page(&self) -> Option<HoldPage> {
         let page = self.page.load(Acquire);
         // SAFETY: not null, so it is the address that `set` stored.
         (!page.is_null()).then(|| unsafe { HoldPage::at(page) })
     }
 
-    pub(super) fn set(&self, page: HoldPage) {
+    pub(crate) fn set(&self, page: HoldPage) {
         self.page.store(page.address(), Release);
     }
 
     /// Reports activity, because a request is about to arrive and no other client is to get the GPU.
-    pub(super) fn expect_work(&self, managed: &ManagedDevice, hold: HoldPlan) {
+    pub(crate) fn expect_work(&self, device: &GpuDevice, hold: HoldPlan) {
         let until_ns = (hold.starts_ns + hold.timeout_ns + EXPIRY_MARGIN_NS).max(1);
         // Counted first: a thread that clears it meanwhile removes exactly this count.
-        managed.device.begin_blocking();
+        device.begin_blocking();
         if self.until_ns.swap(until_ns, AcqRel) != 0 {
-            managed.device.end_blocking();
+            device.end_blocking();
         }
         self.over_ns.store(until_ns, Release);
     }
 
     /// Records that the hold kernel was over and was counted.
-    pub(super) fn set_counted(&self) {
+    pub(crate) fn set_counted(&self) {
         self.over_ns.store(0, Release);
     }
 
     /// Whether a hold kernel that is over has not been counted.
-    pub(super) fn has_uncounted_hold(&self) -> bool {
+    pub(crate) fn has_uncounted_hold(&self) -> bool {
         let over_ns = self.over_ns.load(Acquire);
         over_ns != 0 && HostClock.now_ns() > over_ns
     }
 
     /// Ends the activity: the request has arrived, or was given up.
-    pub(super) fn clear_expected_work(&self, managed: &ManagedDevice) {
+    pub(crate) fn clear_expected_work(&self, device: &GpuDevice) {
         if self.until_ns.swap(0, AcqRel) != 0 {
-            managed.device.end_blocking();
+            device.end_blocking();
         }
     }
 
     /// Whether the request should have arrived by now.
-    pub(super) fn is_overdue(&self) -> bool {
+    pub(crate) fn is_overdue(&self) -> bool {
         let until_ns = self.until_ns.load(Relaxed);
         until_ns != 0 && HostClock.now_ns() > until_ns
     }
-}
-
-pub(super) static LAUNCHED: AtomicU64 = AtomicU64::new(0);
-pub(super) static RELEASED: AtomicU64 = AtomicU64::new(0);
-/// Of those launched, the ones planned for later.
-static SCHEDULED: AtomicU64 = AtomicU64::new(0);
-/// Their lateness in nanoseconds, as sum and maximum.
-static LATENESS_SUM_NS: AtomicU64 = AtomicU64::new(0);
-static LATENESS_MAX_NS: AtomicU64 = AtomicU64::new(0);
-/// Planned for later and not launched at their time: the request had arrived, or the last one was not over.
-pub(super) static NOT_LAUNCHED: AtomicU64 = AtomicU64::new(0);
-
-/// Of those launched, the ones that ended by themselves: their request was over, did not come, or reached a limit. Counted at the latest
-/// before the next launch.
-pub(super) static UNRELEASED: AtomicU64 = AtomicU64::new(0);
-
-/// Counts a scheduled hold kernel that was launched `late_ns` after its start time.
-pub(super) fn count_scheduled(late_ns: u64) {
-    SCHEDULED.fetch_add(1, Relaxed);
-    LATENESS_SUM_NS.fetch_add(late_ns, Relaxed);
-    LATENESS_MAX_NS.fetch_max(late_ns, Relaxed);
-}
-
-/// The counters of [`crate::api::sluice_hook_holds`], in its order.
-pub(crate) fn counts() -> [u64; 7] {
-    [&LAUNCHED, &RELEASED, &SCHEDULED, &LATENESS_SUM_NS, &LATENESS_MAX_NS, &NOT_LAUNCHED, &UNRELEASED]
-        .map(|count| count.load(Relaxed))
 }

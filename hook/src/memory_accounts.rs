@@ -6,10 +6,10 @@
 use sluice_hook_core::config::Managers;
 use sluice_hook_core::memory::MemoryAccount;
 
-use super::MAX_DEVICES;
-use super::setup::{manager_address, setup};
+use crate::gpu::MAX_DEVICES;
 use crate::leaked::Leaked;
 use crate::link::{Address, ClientIdentity, MemoryConnection};
+use crate::settings::setup;
 
 type Account = MemoryAccount<MemoryConnection>;
 
@@ -20,7 +20,7 @@ const NO_DEVICE: u32 = u32::MAX;
 static ACCOUNTS: [Leaked<Account>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
 
 /// The account of a GPU, made if there is none; `None` if there are too many GPUs.
-pub(super) fn of_gpu(address: &Address, identity: &ClientIdentity) -> Option<&'static Account> {
+pub(crate) fn of_gpu(address: &Address, identity: &ClientIdentity) -> Option<&'static Account> {
     let make = || {
         let connection = MemoryConnection::new(address.clone(), identity.clone());
         MemoryAccount::new(connection, setup().config.fail_closed)
@@ -54,13 +54,13 @@ pub(crate) fn of_nvml_device(
             return Some(account);
         }
     }
-    let address = manager_address(&setup.config.managers, 0, &uuid)?;
+    let address = Address::of_manager(&setup.config.managers, 0, &uuid)?;
     of_gpu(&address, &ClientIdentity { name: setup.name, ordinal: NO_DEVICE, uuid })
 }
 
 /// Closes the parent's connections in the child of a fork. The child makes accounts of its own: another thread of the parent may have used
 /// these.
-pub(super) fn after_fork() {
+pub(crate) fn after_fork() {
     for account in ACCOUNTS.iter().map_while(Leaked::get) {
         account.link.close_in_child();
     }

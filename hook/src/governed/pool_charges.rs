@@ -10,10 +10,12 @@ use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Outcome;
 use sluice_hook_core::pools::{Correction, PoolId, PoolLocation, PoolTable};
 
-use crate::governed::{deferred_release, guarded};
+use super::deferred_release;
+use crate::captures::CAPTURES;
 use crate::gpu;
+use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
-use crate::real;
+use crate::{hold_kernel, real};
 
 /// Never locked during a call of the driver. It is locked while the manager answers a correction.
 pub(super) static POOLS: Mutex<PoolTable> = Mutex::new(PoolTable::new());
@@ -87,19 +89,19 @@ fn correct(managed: &ManagedDevice, correction: Correction) -> bool {
 }
 
 /// Memory of a pool was freed.
-pub(in crate::governed) fn freed() {
+pub(super) fn freed() {
     note_free();
     refresh();
 }
 
 /// Memory of a pool was freed, so its size may change when the GPU has reached the free.
-pub(in crate::governed) fn note_free() {
+pub(super) fn note_free() {
     FREED.store(true, Relaxed);
 }
 
 /// A wait of the program has ended: the GPU may have reached frees, and graphs may have taken memory.
 #[inline]
-pub(in crate::governed) fn after_wait() {
+pub(super) fn after_wait() {
     let take = |flag: &AtomicBool| flag.load(Relaxed) && flag.swap(false, Relaxed);
     if take(&FREED) || deferred_release::any() {
         guarded((), || _ = refresh());
@@ -110,7 +112,7 @@ pub(in crate::governed) fn after_wait() {
 
 /// Corrects the charges of all pools, and releases charges of which the GPU has reached the frees. `false` if there are none. Corrections and
 /// releases of other threads, which may be under way, have been made when it returns.
-pub(in crate::governed) fn refresh() -> bool {
+pub(super) fn refresh() -> bool {
     if process::has_forked() {
         return false;
     }
@@ -147,7 +149,7 @@ pub(super) fn take(id: PoolId) -> Option<(u32, u64)> {
 
 /// Has the driver give back the memory that the device's pools and graphs keep and do not use, as it does itself when the GPU has no memory
 /// left. `false` if no pool was ever charged.
-pub(in crate::governed) fn trim_unused(managed: &ManagedDevice) -> bool {
+pub(super) fn trim_unused(managed: &ManagedDevice) -> bool {
     if !IN_USE.load(Relaxed) || process::has_forked() {
         return false;
     }
@@ -159,12 +161,12 @@ pub(in crate::governed) fn trim_unused(managed: &ManagedDevice) -> bool {
 /// Has the driver give back the memory that a pool, or a device for graphs, keeps and does not use.
 pub(super) fn trim(id: PoolId) {
     // The program has not called these functions, and they must not end its captures.
-    if process::CAPTURES.any() {
+    if CAPTURES.any() {
         return;
     }
     let Some(query) = lock(&POOLS).begin_query(id) else { return };
     let table = real::table();
-    let _trimmed = crate::governed::sync::may_wait(|| {
+    let _trimmed = hold_kernel::may_wait(|| {
         let status = gpu::with_relaxed_capture_mode(|| match id {
             PoolId::Pool(pool) => {
                 // SAFETY: a pool that is being queried is not destroyed.
