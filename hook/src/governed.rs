@@ -35,6 +35,16 @@ pub(crate) fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     })
 }
 
+/// What the driver has written for the program, if the program has passed an address for it. Some drivers accept null where the
+/// documentation names no optional pointer (`cuMemGetInfo`).
+///
+/// # Safety
+/// `result` is null or readable.
+pub(crate) unsafe fn written<T: Copy>(result: *const T) -> Option<T> {
+    // SAFETY: as the caller guarantees.
+    unsafe { result.as_ref() }.copied()
+}
+
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }

@@ -16,7 +16,7 @@ use sluice_hook_core::lock;
 use sluice_hook_core::outcome::{Bypass, Outcome};
 use sluice_hook_core::pools::{PoolId, PoolLocation};
 
-use super::{charge, guarded};
+use super::{charge, guarded, written};
 use crate::process::{self, COUNTERS, ManagedDevice};
 use crate::{gpu, preempt, real};
 pub(crate) use charges::note_graph_launch;
@@ -38,7 +38,7 @@ enum Attempt {
 /// Allocates from a pool, or from the current pool of the stream's device.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `pointer`.
+/// `pointer` is null or writable. If `real` succeeds, it has written `pointer` unless it is null.
 pub(crate) unsafe fn allocate(
     pointer: *mut CUdeviceptr,
     bytes: u64,
@@ -63,8 +63,8 @@ pub(crate) unsafe fn allocate(
                 guarded((), || cancel(managed, id, prepaid));
                 return Attempt::Done(result);
             }
-            // SAFETY: the driver has succeeded, so it has written the address.
-            let address = unsafe { *pointer };
+            // SAFETY: null or written: the driver has succeeded.
+            let address = unsafe { written(pointer) }.unwrap_or(0);
             if guarded(true, || settle(managed, id, prepaid, address, bytes)) {
                 return Attempt::Done(result);
             }
