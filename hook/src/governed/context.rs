@@ -24,7 +24,11 @@ pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Functions that make a context on a device: channel groups allocated during the call belong to that device.
 pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    channel_groups::with_context_creation(device, || changes_current(real))
+    let result = channel_groups::with_context_creation(device, || changes_current(real));
+    if result == CUresult::SUCCESS {
+        process::note_context(device);
+    }
+    result
 }
 
 /// Uses of contexts besides the one with which each was made (`cuCtxAttach`).

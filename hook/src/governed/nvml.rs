@@ -70,7 +70,10 @@ pub(crate) fn memory<M: Memory>(
             // SAFETY: NVML has succeeded, so it has written the structure.
             let Some(memory) = (unsafe { memory.as_mut() }) else { return };
             let seen = memory.total().and_then(|physical| {
-                let (used, limit) = account_of(device)?.usage()?;
+                let account = account_of(device)?;
+                // A process that only monitors has no context whose memory a reading could show.
+                let has_context = process::has_context_of(account);
+                let (used, limit) = if has_context { account.usage_with_context() } else { account.usage() }?;
                 visible_use(used, limit, physical)
             });
             if let Some((total, free, used)) = seen {

@@ -23,8 +23,9 @@ pub(crate) unsafe fn memory_info<S: Copy + TryFrom<u64> + TryInto<u64>>(
         let (free, total) = unsafe { (free.as_mut(), total.as_mut()) };
         // A number that the driver was not asked for is unknown: at most the limit.
         let physical = |asked: &Option<&mut S>| asked.as_ref().map_or(u64::MAX, |size| number(**size));
+        let usage = |managed: &ManagedDevice| managed.memory.usage_with_context();
         let (seen_free, seen_total) =
-            limited(process::current_device, physical(&free), physical(&total));
+            limited(process::current_device, usage, physical(&free), physical(&total));
         show(free, seen_free);
         show(total, seen_total);
     }
@@ -44,7 +45,9 @@ pub(crate) unsafe fn device_total<S: Copy + TryFrom<u64> + TryInto<u64>>(
     if result == CUresult::SUCCESS {
         // SAFETY: null or written: the driver has succeeded.
         if let Some(bytes) = unsafe { bytes.as_mut() } {
-            let (_, total) = limited(|| process::device_of(device), 0, number(*bytes));
+            // The total does not depend on the context, which the process may not have.
+            let usage = |managed: &ManagedDevice| managed.memory.usage();
+            let (_, total) = limited(|| process::device_of(device), usage, 0, number(*bytes));
             show(Some(bytes), total);
         }
     }
@@ -65,11 +68,12 @@ fn number(size: impl TryInto<u64>) -> u64 {
 /// (free, total) under the limit; the driver's values if no limit is known.
 fn limited(
     managed: impl FnOnce() -> Result<&'static ManagedDevice, Bypass>,
+    usage: impl FnOnce(&ManagedDevice) -> Option<(u64, u64)>,
     physical_free: u64,
     physical_total: u64,
 ) -> (u64, u64) {
     guarded((physical_free, physical_total), || {
-        let usage = managed().and_then(|managed| managed.memory.usage().ok_or(Bypass::ManagerGone));
+        let usage = managed().and_then(|managed| usage(managed).ok_or(Bypass::ManagerGone));
         match usage {
             Ok((used, limit)) => visible_memory(used, limit, physical_free, physical_total),
             Err(reason) => {
