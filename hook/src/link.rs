@@ -1,6 +1,7 @@
 //! Connections to a manager: its address, the token connection and the memory connection.
 
 mod announce;
+mod manager_clock;
 mod memory;
 mod presence;
 mod socket;

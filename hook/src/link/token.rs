@@ -21,6 +21,7 @@ use sluice_sys::futex;
 use sluice_sys::tsc::Calibration;
 
 use super::announce::Announcer;
+use super::manager_clock::ManagerClock;
 use super::memory::MemoryConnection;
 use super::presence::AnswerLimit;
 use super::socket::Socket;
@@ -57,6 +58,8 @@ pub(crate) struct TokenConnection {
     /// Pages of the last attachment. Older ones stay mapped: a launch may be reading them.
     grant: AtomicPtr<Words>,
     report: AtomicPtr<Words>,
+    /// The clock of the times on these pages.
+    manager_clock: ManagerClock,
     fail_closed: AtomicU8,
     attached: AtomicBool,
     /// For managers without pages: converts a deadline into ticks.
@@ -89,6 +92,7 @@ impl TokenConnection {
             request_id: AtomicI32::new(0),
             grant: AtomicPtr::new((&raw const NO_GRANT_PAGE).cast_mut()),
             report: AtomicPtr::new(std::ptr::null_mut()),
+            manager_clock: ManagerClock::same(),
             fail_closed: AtomicU8::new(UNKNOWN),
             attached: AtomicBool::new(false),
             calibration: Mutex::new(None),
@@ -200,6 +204,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn presence_left_ns(&self, now_ns: u64) -> Option<u64> {
+        let now_ns = self.manager_clock.to_managers(now_ns);
         if self.attached.load(Acquire) { self.grant_view().presence_left_ns(now_ns) } else { None }
     }
 
@@ -245,7 +250,7 @@ impl TokenLink for TokenConnection {
         let now = monotonic_ns();
         lock(&self.answer_polling).stop(now);
         let Some((answer, _)) = answer? else {
-            return Ok(self.grant_view().deadline_ns().saturating_sub(now) as f64 / 1e6);
+            return Ok(self.deadline_ns().saturating_sub(now) as f64 / 1e6);
         };
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
@@ -261,7 +266,7 @@ impl TokenLink for TokenConnection {
 
     #[inline]
     fn deadline_ns(&self) -> u64 {
-        self.grant_view().deadline_ns()
+        self.manager_clock.to_own(self.grant_view().deadline_ns())
     }
 
     fn contended(&self) -> bool {
@@ -269,7 +274,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn hand_off_ns(&self) -> u64 {
-        self.grant_view().hand_off_ns()
+        self.manager_clock.to_own(self.grant_view().hand_off_ns())
     }
 
     fn fail_closed(&self) -> Option<bool> {
@@ -281,7 +286,7 @@ impl TokenLink for TokenConnection {
 
     fn set_activity(&self, busy: bool, now_ns: u64) {
         if let Some(report) = self.report_view() {
-            report.set_activity(busy, now_ns);
+            report.set_activity(busy, self.manager_clock.to_managers(now_ns));
         }
     }
 
@@ -324,13 +329,13 @@ impl TokenLink for TokenConnection {
 
     #[inline]
     fn urgent_work(&self) -> UrgentWork {
-        UrgentWork::of_word(self.grant_view().urgent())
+        self.manager_clock.urgent_work(self.grant_view().urgent())
     }
 
     fn wait_for_urgent_work(&self, seen: UrgentWork, timeout_ns: u64) {
         let grant = self.grant_view();
         let word = grant.urgent();
-        if UrgentWork::of_word(word) == seen {
+        if self.manager_clock.urgent_work(word) == seen {
             let low_half = u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
             let timeout = Duration::from_nanos(timeout_ns);
             if futex::wait_low(grant.urgent_futex(), low_half, Some(timeout)) == futex::Wake::Refused {
@@ -352,7 +357,7 @@ impl TokenLink for TokenConnection {
 
     fn report_forecast(&self, forecast: RequestForecast) {
         let Some(report) = self.report_view() else { return };
-        report.expect(forecast.expected_ns);
+        report.expect(self.manager_clock.to_managers(forecast.expected_ns));
         report.set_service_ns(forecast.service_ns);
     }
 

@@ -37,6 +37,7 @@ mod silent_manager;
 mod soak_tenants;
 mod stream_gates;
 mod streams;
+mod time_namespaces;
 mod time_shares;
 mod unhooked_processes;
 mod violations;
