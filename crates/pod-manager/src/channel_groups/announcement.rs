@@ -4,7 +4,7 @@ use crate::connections::Reason;
 use crate::io::Closer;
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
-use sluice_sys::memfd;
+use sluice_sys::payload;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -54,7 +54,7 @@ impl Announcement {
     pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, Reason> {
         let bad = |error: &dyn std::fmt::Display| Reason::BadPayload(error.to_string());
         let fd = fds.first().ok_or_else(|| bad(&"no descriptor beside it"))?;
-        let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
+        let bytes = payload::read(fd.as_fd(), MAX_LEN).map_err(|error| bad(&error))?;
         let payload = AttachPayload::decode(&bytes).map_err(|error| bad(&error))?;
         let (found, expected) = (fds.len(), 1 + payload.descriptors());
         if found != expected {
