@@ -1,4 +1,4 @@
-//! What protects the program's threads inside the hook: no panic leaves it, and no cancellation ends a thread in it.
+//! What protects the program inside the hook: no panic leaves it, no cancellation ends a thread in it, and no absent pointer is read.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,16 @@ pub(crate) fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
         count_bypass(Bypass::InternalError);
         otherwise
     })
+}
+
+/// What the driver has written for the program, if the program has passed an address for it. Some drivers accept null where the
+/// documentation names no optional pointer (`cuMemGetInfo`).
+///
+/// # Safety
+/// `result` is null or readable.
+pub(crate) unsafe fn written<T: Copy>(result: *const T) -> Option<T> {
+    // SAFETY: as the caller guarantees.
+    unsafe { result.as_ref() }.copied()
 }
 
 unsafe extern "C" {

@@ -20,8 +20,8 @@
 //! | `group_recovery` | enables channel groups again when the manager that may have disabled them is lost |
 //! | `channel_groups` | the process's channel groups, derived from its ioctls |
 //! | `gpu`, `guard`, `settings`, `thread`, `wakeup_eventfd` | questions to the driver; panics and cancellation stay inside; configuration and log |
-//! | `real`, `real_nvml`, `clock`, `counters`, `log` | the real libraries; the `Clock` of `sluice_hook_core` |
-//! | `symbols`, `captures`, `descriptor`, `fork`, `hold_page`, `leaked`, `manager_presence`, `polling`, `report_page`, `thread_state` | the ground: these import no other module |
+//! | `real`, `real_nvml`, `clock`, `counters`, `log`, `manager_presence` | the real libraries; the `Clock` of `sluice_hook_core`; whether the manager runs |
+//! | `symbols`, `captures`, `descriptor`, `fork`, `hold_page`, `leaked`, `manager_clock`, `polling`, `report_page`, `thread_state` | the ground: these import no other module |
 
 mod active_hold;
 mod api;
@@ -45,6 +45,7 @@ mod link;
 mod load;
 mod log;
 mod lookups;
+mod manager_clock;
 mod manager_presence;
 mod memory_accounts;
 mod nvml;

@@ -16,10 +16,11 @@ pub(crate) fn open(path: &Path) -> Option<Descriptor> {
     Some(kept)
 }
 
-/// Writes one line. A failure is ignored.
+/// Writes one line. A failure is ignored. A process with a limit of the size of files (RLIMIT_FSIZE) logs nothing: a write beyond it
+/// raises SIGXFSZ in the program, and other processes may write to the same file.
 pub(crate) fn line(file: Option<&Descriptor>, text: std::fmt::Arguments<'_>) {
     // If the program has closed the file, its number may belong to one of the hook's connections.
-    if let Some(file) = file.filter(|file| file.is_ours()) {
+    if let Some(file) = file.filter(|file| file.is_ours() && sluice_sys::payload::may_write(u64::MAX)) {
         // SAFETY: open, as has just been seen, and not closed by this value.
         let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(file.raw()) });
         let ns = sluice_sys::clock::monotonic_ns();

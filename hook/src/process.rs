@@ -12,11 +12,13 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::allocations::AllocationTable;
 use sluice_hook_core::lock;
+use sluice_hook_core::memory::MemoryAccount;
 use sluice_hook_core::outcome::Bypass;
 
 use crate::gpu::{self, MAX_DEVICES};
 use crate::guard::guarded;
 use crate::leaked::Leaked;
+use crate::link::MemoryConnection;
 use crate::settings::setup;
 use crate::{counters, fork};
 pub(crate) use managed_device::ManagedDevice;
@@ -34,6 +36,8 @@ static DEVICES: [Leaked<ManagedDevice>; MAX_DEVICES] = [const { Leaked::none() }
 // SAFETY: as for the table of the driver in `real`.
 #[unsafe(link_section = "sluice_launch")]
 static ONLY_DEVICE: Leaked<ManagedDevice> = Leaked::none();
+/// Bit n: the process has made a context on device n.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 /// Bit n: device n has no manager.
 static UNMANAGED: AtomicU64 = AtomicU64::new(0);
 
@@ -111,6 +115,21 @@ pub(crate) fn device_in_use(ordinal: u32) -> Option<&'static ManagedDevice> {
 
 pub(crate) fn devices() -> impl Iterator<Item = &'static ManagedDevice> {
     DEVICES.iter().filter_map(Leaked::get)
+}
+
+/// Records that the process has a context on a device.
+pub(crate) fn note_context(device: CUdevice) {
+    let bit = u32::try_from(device).ok().and_then(|at| 1u64.checked_shl(at));
+    CONTEXTS.fetch_or(bit.unwrap_or(0), Relaxed);
+}
+
+/// Whether the process has made a context on the device of an account.
+pub(crate) fn has_context_of(account: &MemoryAccount<MemoryConnection>) -> bool {
+    let contexts = CONTEXTS.load(Relaxed);
+    let with_context = (0..).take(MAX_DEVICES).filter(|device| contexts & (1 << device) != 0);
+    with_context
+        .filter_map(|device| device_of(device).ok())
+        .any(|managed| std::ptr::eq(managed.memory, account))
 }
 
 /// `cuInit`. The configuration is read here, as the driver reads the environment here too: no thread of a correct program changes it at the

@@ -74,6 +74,10 @@ pub struct Device<'p, D, L, C> {
     handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
     drain_lock: Mutex<()>,
+    /// Since when the drain waits for whole contexts, or is about to, in nanoseconds. Set with [`Self::handles_lock`] held.
+    drains_contexts: Mutex<Option<u64>>,
+    /// Threads that begin a capture sleep here until the drain has waited for whole contexts.
+    contexts_drained: Condvar,
 }
 
 /// Permission to submit one launch. Until it is dropped the launch counts as in flight.
@@ -118,6 +122,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             tracker_wakeup: Condvar::new(),
             handles_lock: Mutex::new(()),
             drain_lock: Mutex::new(()),
+            drains_contexts: Mutex::new(None),
+            contexts_drained: Condvar::new(),
         }
     }
 

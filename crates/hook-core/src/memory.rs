@@ -25,6 +25,9 @@ pub struct MemoryAccount<L> {
     /// The manager may count bytes that this process does not hold: it was not told of a release, or its answer to a reservation was lost.
     is_overcounted: AtomicBool,
     limit: AtomicU64,
+    /// The manager has decided a reservation over this connection. It decides the first one of a process only by a reading of the GPU's
+    /// memory that shows the context of the process.
+    is_measured: AtomicBool,
     /// Makes (connection, charge) change together, so that an attachment never reports a stale sum.
     order: Mutex<()>,
 }
@@ -38,6 +41,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             charged: AtomicU64::new(0),
             is_overcounted: AtomicBool::new(false),
             limit: AtomicU64::new(UNKNOWN),
+            is_measured: AtomicBool::new(false),
             order: Mutex::new(()),
         }
     }
@@ -54,6 +58,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
             LinkError::Gone | LinkError::NotAdmitted { .. } => ask(),
         });
+        self.is_measured.fetch_or(answer.is_ok(), SeqCst);
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
             Ok(false) => Outcome::Refused,
@@ -98,6 +103,17 @@ impl<L: MemoryLink> MemoryAccount<L> {
         }
     }
 
+    /// As [`Self::usage`], for a process with a context on the device: the result includes the context. The first call waits for a reading
+    /// of the GPU's memory, as a first reservation does; later calls do not.
+    pub fn usage_with_context(&self) -> Option<(u64, u64)> {
+        let order = lock(&self.order);
+        if self.ensure_connected().is_ok() && !self.is_measured.load(SeqCst) {
+            self.is_measured.store(self.link.reserve(0).is_ok(), SeqCst);
+        }
+        drop(order);
+        self.usage()
+    }
+
     /// Whether the process that NVML reports under this number is of the same client; `None` if the manager does not answer.
     pub fn owns_process(&self, pid: u32) -> Option<bool> {
         let _order = lock(&self.order);
@@ -122,6 +138,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         if self.link.is_alive() {
             return Ok(());
         }
+        self.is_measured.store(false, SeqCst);
         self.link.connect(self.charged.load(SeqCst))?;
         self.is_overcounted.store(false, SeqCst);
         let (_, limit) = self.link.usage()?;

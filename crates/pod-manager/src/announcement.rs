@@ -4,7 +4,7 @@ use crate::closer::Closer;
 use sluice_comm::attach::{AttachPayload, ContextHandles, MAX_LEN};
 use sluice_comm::page::{OLDEST_PAGE_VERSION, PAGE_VERSION};
 use sluice_core::processes::{Announcement, handles_of};
-use sluice_sys::memfd;
+use sluice_sys::payload;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,7 +63,7 @@ impl Payload {
     /// Errors: what is wrong with it.
     pub(crate) fn read(fds: &mut Vec<OwnedFd>, closer: &Closer) -> Result<Self, String> {
         let fd = fds.first().ok_or("no descriptor beside it")?;
-        let bytes = memfd::read_sealed(fd.as_fd(), MAX_LEN).map_err(|error| error.to_string())?;
+        let bytes = payload::read(fd.as_fd(), MAX_LEN).map_err(|error| error.to_string())?;
         let payload = AttachPayload::decode(&bytes).map_err(|error| error.to_string())?;
         let (found, expected) = (fds.len(), 1 + payload.descriptors());
         if found != expected {

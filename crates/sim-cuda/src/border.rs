@@ -85,6 +85,11 @@ impl<T> Ptr<T> {
         self.0.is_null()
     }
 
+    /// A null pointer is INVALID_VALUE. For functions that must refuse it before they have an effect.
+    pub(crate) fn required(self) -> Status {
+        if self.is_null() { Err(CUresult::ERROR_INVALID_VALUE) } else { Ok(()) }
+    }
+
     /// The address; for a handle, the handle.
     pub(crate) fn address(self) -> usize {
         self.0.expose_provenance()

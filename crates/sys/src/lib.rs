@@ -28,6 +28,7 @@ pub mod futex;
 pub mod membarrier;
 pub mod memfd;
 pub mod page;
+pub mod payload;
 pub mod pidfd;
 pub mod socket;
 pub mod step_log;

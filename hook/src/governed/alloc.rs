@@ -6,6 +6,7 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_hook_core::array_size::ArrayShape;
 
 use super::charge::{AllocationRequest, allocate};
+use crate::guard::written;
 use crate::real;
 
 /// All drivers so far round the rows of pitched memory up to this. The real pitch is settled after the allocation.
@@ -14,21 +15,21 @@ const PITCH_ALIGNMENT: u64 = 512;
 /// Allocates memory that belongs to the current context.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `pointer`.
+/// `pointer` is null or writable. If `real` succeeds, it has written `pointer` unless it is null.
 pub(crate) unsafe fn of_context<P: Copy + Into<u64>>(
     pointer: *mut P,
     bytes: u64,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let request = AllocationRequest { bytes, space: HandleSpace::Pointer, in_context: true };
-    // SAFETY: the driver has succeeded, so it has written the address.
-    allocate(request, None, real, || (unsafe { *pointer }.into(), bytes), |_| {})
+    // SAFETY: null or written: the driver has succeeded.
+    allocate(request, None, real, || (unsafe { written(pointer) }.map_or(0, Into::into), bytes), |_| {})
 }
 
 /// Allocates rows of `width` bytes each, and whatever the driver adds to a row.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `pointer` and `pitch`.
+/// `pointer` and `pitch` are each null or writable. If `real` succeeds, it has written those that are not null.
 pub(crate) unsafe fn pitched<P: Copy + Into<u64>, S: Copy + TryInto<u64>>(
     (pointer, pitch): (*mut P, *mut S),
     (width, rows): (u64, u64),
@@ -41,9 +42,10 @@ pub(crate) unsafe fn pitched<P: Copy + Into<u64>, S: Copy + TryInto<u64>>(
         None,
         real,
         || {
-            // SAFETY: the driver has succeeded, so it has written address and pitch.
-            let (pointer, pitch) = unsafe { (*pointer, *pitch) };
-            (pointer.into(), of_rows(pitch.try_into().unwrap_or(u64::MAX)))
+            // SAFETY: null or written: the driver has succeeded.
+            let (pointer, pitch) = unsafe { (written(pointer), written(pitch)) };
+            let pitch = pitch.map_or(expected, |pitch| pitch.try_into().unwrap_or(u64::MAX));
+            (pointer.map_or(0, Into::into), of_rows(pitch))
         },
         give_up,
     )
@@ -94,7 +96,7 @@ impl ArrayDescriptor for CUDA_ARRAY3D_DESCRIPTOR {
 /// Creates an array.
 ///
 /// # Safety
-/// `descriptor` is null or readable. If `real` succeeds, it has written `handle`.
+/// `descriptor` is null or readable, and `handle` null or writable. If `real` succeeds, it has written `handle` unless it is null.
 pub(crate) unsafe fn array(
     handle: *mut CUarray,
     descriptor: *const impl ArrayDescriptor,
@@ -103,8 +105,14 @@ pub(crate) unsafe fn array(
     // SAFETY: as the caller guarantees; the driver refuses null.
     let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| descriptor.shape().bytes());
     let request = AllocationRequest { bytes, space: HandleSpace::Array, in_context: true };
-    // SAFETY: the driver has succeeded, so it has written the handle.
-    allocate(request, None, real, || (unsafe { *handle }.addr() as u64, bytes), |_| {})
+    // SAFETY: null or written: the driver has succeeded.
+    allocate(
+        request,
+        None,
+        real,
+        || (unsafe { written(handle) }.map_or(0, |made| made.addr() as u64), bytes),
+        |_| {},
+    )
 }
 
 /// Creates a mipmapped array.
@@ -121,8 +129,14 @@ pub(crate) unsafe fn mipmapped_array(
     let shape = unsafe { descriptor.as_ref() }.map(ArrayDescriptor::shape);
     let bytes = shape.map_or(0, |shape| shape.mipmap_bytes(levels));
     let request = AllocationRequest { bytes, space: HandleSpace::Mipmap, in_context: true };
-    // SAFETY: the driver has succeeded, so it has written the handle.
-    allocate(request, None, real, || (unsafe { *handle }.addr() as u64, bytes), |_| {})
+    // SAFETY: null or written: the driver has succeeded.
+    allocate(
+        request,
+        None,
+        real,
+        || (unsafe { written(handle) }.map_or(0, |made| made.addr() as u64), bytes),
+        |_| {},
+    )
 }
 
 fn flat(width: u64, height: u64, format: CUarray_format, channels: c_uint) -> ArrayShape {

@@ -10,7 +10,8 @@ use sluice_hook_core::lock;
 use super::{context_limit, pool};
 use crate::captures::CAPTURES;
 use crate::channel_groups;
-use crate::guard::guarded;
+use crate::gpu;
+use crate::guard::{guarded, written};
 use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
@@ -29,6 +30,9 @@ pub(crate) fn create(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUres
     if has_new_groups {
         process::wake_trackers();
     }
+    if result == CUresult::SUCCESS {
+        process::note_context(device);
+    }
     result
 }
 
@@ -38,15 +42,19 @@ static ATTACHED: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
 /// `cuCtxAttach`: one more use of the current context.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `context`.
+/// `context` is null or writable. If `real` succeeds, it has written `context` unless it is null.
 pub(crate) unsafe fn attach(context: *mut CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     // With the lock held: a `cuCtxDetach` of another thread must find the use as soon as the driver counts it.
     let attached = process::check_governed().is_ok().then(|| lock(&ATTACHED));
     let result = changes_current(real);
     if let Some(mut attached) = attached.filter(|_| result == CUresult::SUCCESS) {
-        // SAFETY: the driver has succeeded, so it has written the handle.
-        let context = unsafe { *context }.expose_provenance() as u64;
-        guarded((), || *attached.entry(context).or_default() += 1);
+        // SAFETY: null or written: the driver has succeeded.
+        let context = unsafe { written(context) }.map(|context| context.expose_provenance() as u64);
+        guarded((), || {
+            if let Some(context) = context.or_else(gpu::current_context) {
+                *attached.entry(context).or_default() += 1;
+            }
+        });
     }
     result
 }

@@ -7,7 +7,7 @@ use sluice_hook_core::memory::{MemoryAccount, visible_use};
 
 use crate::guard::guarded;
 use crate::link::MemoryConnection;
-use crate::{memory_accounts, real_nvml};
+use crate::{memory_accounts, process, real_nvml};
 
 type Account = MemoryAccount<MemoryConnection>;
 
@@ -70,7 +70,10 @@ pub(crate) fn memory<M: Memory>(
             // SAFETY: NVML has succeeded, so it has written the structure.
             let Some(memory) = (unsafe { memory.as_mut() }) else { return };
             let seen = memory.total().and_then(|physical| {
-                let (used, limit) = account_of(device)?.usage()?;
+                let account = account_of(device)?;
+                // A process that only monitors has no context whose memory a reading could show.
+                let has_context = process::has_context_of(account);
+                let (used, limit) = if has_context { account.usage_with_context() } else { account.usage() }?;
                 visible_use(used, limit, physical)
             });
             if let Some((total, free, used)) = seen {

@@ -9,7 +9,7 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_hook_core::lock;
 
 use super::charge::{self, AllocationRequest, allocate};
-use crate::guard::guarded;
+use crate::guard::{guarded, written};
 use crate::process;
 
 type Handle = CUmemGenericAllocationHandle;
@@ -20,7 +20,7 @@ static MAPPINGS: Mutex<BTreeMap<u64, (u64, Handle)>> = Mutex::new(BTreeMap::new(
 /// Creates memory; on the host it is not charged.
 ///
 /// # Safety
-/// `properties` is null or readable. If `real` succeeds, it has written `handle`.
+/// `properties` is null or readable, and `handle` null or writable. If `real` succeeds, it has written `handle` unless it is null.
 pub(crate) unsafe fn create(
     handle: *mut Handle,
     size: usize,
@@ -33,19 +33,20 @@ pub(crate) unsafe fn create(
         location.filter(|location| location.kind == CU_MEM_LOCATION_TYPE_DEVICE).map(|location| location.id);
     let bytes = if device.is_some() { size as u64 } else { 0 };
     let request = AllocationRequest { bytes, space: HandleSpace::Physical, in_context: false };
-    // SAFETY: the driver has succeeded, so it has written the handle.
-    allocate(request, device, real, || (unsafe { *handle }, bytes), |_| {})
+    // SAFETY: null or written: the driver has succeeded.
+    allocate(request, device, real, || (unsafe { written(handle) }.unwrap_or(0), bytes), |_| {})
 }
 
 /// `cuMemRetainAllocationHandle`: one more handle.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `handle`.
+/// `handle` is null or writable. If `real` succeeds, it has written `handle` unless it is null.
 pub(crate) unsafe fn retain(handle: *mut Handle, real: impl FnOnce() -> CUresult) -> CUresult {
     let retain = || {
-        // SAFETY: the driver has succeeded, so it has written the handle.
-        let handle = unsafe { *handle };
-        process::allocations().retain(HandleSpace::Physical, handle);
+        // SAFETY: null or written: the driver has succeeded.
+        if let Some(handle) = unsafe { written(handle) } {
+            process::allocations().retain(HandleSpace::Physical, handle);
+        }
     };
     if_succeeded(real, retain)
 }

@@ -20,7 +20,7 @@ pub(super) use super::pool_charges::refresh;
 use super::pool_charges::{POOLS, note_free, note_graph_memory, note_pools, settle_by_size, unused_bytes};
 use crate::captures::CAPTURES;
 use crate::counters::COUNTERS;
-use crate::guard::guarded;
+use crate::guard::{guarded, written};
 use crate::process::{self, ManagedDevice};
 use crate::{gpu, preempt, real};
 use excess::OnStream;
@@ -37,7 +37,7 @@ enum Attempt {
 /// Allocates from a pool, or from the current pool of the stream's device.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `pointer`.
+/// `pointer` is null or writable. If `real` succeeds, it has written `pointer` unless it is null.
 pub(crate) unsafe fn allocate(
     pointer: *mut CUdeviceptr,
     bytes: u64,
@@ -62,8 +62,8 @@ pub(crate) unsafe fn allocate(
                 guarded((), || cancel(managed, id, prepaid));
                 return Attempt::Done(result);
             }
-            // SAFETY: the driver has succeeded, so it has written the address.
-            let address = unsafe { *pointer };
+            // SAFETY: null or written: the driver has succeeded.
+            let address = unsafe { written(pointer) }.unwrap_or(0);
             if guarded(true, || settle(managed, id, prepaid, address, bytes)) {
                 return Attempt::Done(result);
             }

@@ -8,10 +8,10 @@ use sluice_hook_core::outcome::Bypass;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 
-/// `cuMemGetInfo`.
+/// `cuMemGetInfo`. Programs that need one of the two numbers pass null for the other, and the driver accepts that (H200, driver 580).
 ///
 /// # Safety
-/// If `real` succeeds, it has written `free` and `total`.
+/// `free` and `total` are each null or writable. If `real` succeeds, it has written those that are not null.
 pub(crate) unsafe fn memory_info<S: Copy + TryFrom<u64> + TryInto<u64>>(
     (free, total): (*mut S, *mut S),
     real: impl FnOnce() -> CUresult,
@@ -19,11 +19,15 @@ pub(crate) unsafe fn memory_info<S: Copy + TryFrom<u64> + TryInto<u64>>(
     let result = real();
     if result == CUresult::SUCCESS {
         guarded((), || _ = super::pool::refresh());
-        // SAFETY: the driver has succeeded, so it has written both.
-        unsafe {
-            let seen = limited(process::current_device, number(*free), number(*total));
-            (*free, *total) = (seen.0.try_into().unwrap_or(*free), seen.1.try_into().unwrap_or(*total));
-        }
+        // SAFETY: null or written: the driver has succeeded.
+        let (free, total) = unsafe { (free.as_mut(), total.as_mut()) };
+        // A number that the driver was not asked for is unknown: at most the limit.
+        let physical = |asked: &Option<&mut S>| asked.as_ref().map_or(u64::MAX, |size| number(**size));
+        let usage = |managed: &ManagedDevice| managed.memory.usage_with_context();
+        let (seen_free, seen_total) =
+            limited(process::current_device, usage, physical(&free), physical(&total));
+        show(free, seen_free);
+        show(total, seen_total);
     }
     result
 }
@@ -31,7 +35,7 @@ pub(crate) unsafe fn memory_info<S: Copy + TryFrom<u64> + TryInto<u64>>(
 /// `cuDeviceTotalMem`.
 ///
 /// # Safety
-/// If `real` succeeds, it has written `bytes`.
+/// `bytes` is null or writable. If `real` succeeds, it has written `bytes` unless it is null.
 pub(crate) unsafe fn device_total<S: Copy + TryFrom<u64> + TryInto<u64>>(
     bytes: *mut S,
     device: CUdevice,
@@ -39,13 +43,22 @@ pub(crate) unsafe fn device_total<S: Copy + TryFrom<u64> + TryInto<u64>>(
 ) -> CUresult {
     let result = real();
     if result == CUresult::SUCCESS {
-        // SAFETY: the driver has succeeded, so it has written the size.
-        unsafe {
-            let (_, total) = limited(|| process::device_of(device), 0, number(*bytes));
-            *bytes = total.try_into().unwrap_or(*bytes);
+        // SAFETY: null or written: the driver has succeeded.
+        if let Some(bytes) = unsafe { bytes.as_mut() } {
+            // The total does not depend on the context, which the process may not have.
+            let usage = |managed: &ManagedDevice| managed.memory.usage();
+            let (_, total) = limited(|| process::device_of(device), usage, 0, number(*bytes));
+            show(Some(bytes), total);
         }
     }
     result
+}
+
+/// Replaces a number of the driver, if the program has asked for it.
+fn show<S: TryFrom<u64>>(shown: Option<&mut S>, seen: u64) {
+    if let (Some(shown), Ok(seen)) = (shown, seen.try_into()) {
+        *shown = seen;
+    }
 }
 
 fn number(size: impl TryInto<u64>) -> u64 {
@@ -55,11 +68,12 @@ fn number(size: impl TryInto<u64>) -> u64 {
 /// (free, total) under the limit; the driver's values if no limit is known.
 fn limited(
     managed: impl FnOnce() -> Result<&'static ManagedDevice, Bypass>,
+    usage: impl FnOnce(&ManagedDevice) -> Option<(u64, u64)>,
     physical_free: u64,
     physical_total: u64,
 ) -> (u64, u64) {
     guarded((physical_free, physical_total), || {
-        let usage = managed().and_then(|managed| managed.memory.usage().ok_or(Bypass::ManagerGone));
+        let usage = managed().and_then(|managed| usage(managed).ok_or(Bypass::ManagerGone));
         match usage {
             Ok((used, limit)) => visible_memory(used, limit, physical_free, physical_total),
             Err(reason) => {

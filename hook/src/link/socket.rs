@@ -111,8 +111,8 @@ impl Socket {
         body: RequestBody,
         payload: &Payload,
     ) -> Result<i32, LinkError> {
-        let memfd = sluice_sys::memfd::sealed("sluice-attach", &payload.bytes).map_err(link_error)?;
-        let fds: Vec<_> = std::iter::once(&memfd).chain(&payload.fds).map(AsFd::as_fd).collect();
+        let bytes = sluice_sys::payload::pack("sluice-attach", &payload.bytes).map_err(link_error)?;
+        let fds: Vec<_> = std::iter::once(&bytes).chain(&payload.fds).map(AsFd::as_fd).collect();
         let (id, frame) = self.request(identity, body)?;
         self.with(|fd| {
             let sent = send_with_fds(fd, &frame, &fds).map_err(link_error)?;

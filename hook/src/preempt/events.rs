@@ -12,7 +12,7 @@ use sluice_preempt::ids::Event;
 use super::engine::{HookEngine, engine, is_engaged};
 use super::submit::{notify_engine, on_queue, submit, through_engine};
 use super::waits::flush_context_before;
-use crate::guard::guarded;
+use crate::guard::{guarded, written};
 
 /// Events that other processes may know, from before the engine exists: the engine must never replace them by pooled
 /// ones.
@@ -30,8 +30,11 @@ pub(crate) fn number(event: CUevent) -> Event {
 pub(crate) fn create(event: *mut CUevent, flags: c_uint, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
     if result == CUresult::SUCCESS && (flags & CU_EVENT_INTERPROCESS != 0 || is_engaged()) {
-        // SAFETY: the driver has succeeded, so it has written the handle.
-        guarded((), || made(unsafe { *event }, flags, flags & CU_EVENT_INTERPROCESS != 0));
+        // SAFETY: null or written: the driver has succeeded.
+        let event = unsafe { written(event) };
+        guarded((), || {
+            event.into_iter().for_each(|event| made(event, flags, flags & CU_EVENT_INTERPROCESS != 0))
+        });
     }
     result
 }
@@ -40,8 +43,10 @@ pub(crate) fn create(event: *mut CUevent, flags: c_uint, real: impl FnOnce() -> 
 pub(crate) fn open_ipc(event: *mut CUevent, real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
     if result == CUresult::SUCCESS {
-        // SAFETY: the driver has succeeded, so it has written the handle.
-        guarded((), || made(unsafe { *event }, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, true));
+        // SAFETY: null or written: the driver has succeeded.
+        let event = unsafe { written(event) };
+        let flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+        guarded((), || event.into_iter().for_each(|event| made(event, flags, true)));
     }
     result
 }

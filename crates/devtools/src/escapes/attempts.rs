@@ -109,6 +109,7 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("driver's own functions after attaching", "elf_walk_attached", Blocked),
     Attempt::new("second copy of libcuda", "second_copy", Blocked).with(&["copy-of-libcuda.so"]),
     Attempt::new("dlmopen after attaching", "dlmopen", Blocked).searched(),
+    Attempt::new("plug-in opened with RTLD_DEEPBIND", "deepbind", Blocked).searched(),
     Attempt::new("kubectl exec", "busy_tenant", Blocked).started(Start::Joining).searched(),
     Attempt::new("fork after initialisation", "fork_after_init", Blocked).searched(),
     Attempt::new("forged attach", "forged_attach", Blocked).started(Start::Unhooked).searched(),
@@ -153,6 +154,9 @@ pub(super) const ALL: &[Attempt] = &[
     Attempt::new("memory without the hook", "memory", Detected)
         .with(&["pool", "4294967296"])
         .started(Start::Unhooked)
+        .of_memory(),
+    Attempt::new("memory of a plug-in opened with RTLD_DEEPBIND", "deepbind", Detected)
+        .with(&["4294967296"])
         .of_memory(),
     Attempt::new("forged memory frames", "forged_memory", Detected).with(&["1073741824"]).of_memory(),
 ];

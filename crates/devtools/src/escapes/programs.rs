@@ -39,13 +39,26 @@ impl Programs {
         self.driver.is_some()
     }
 
-    /// The executable made from `tests/escapes/programs/NAME.c`.
+    /// The executable made from `tests/escapes/programs/NAME.c`. If there is a `NAME_plugin.c`, it becomes `libNAME_plugin.so` beside it.
     pub(super) fn compiled(&self, name: &str) -> anyhow::Result<PathBuf> {
         let program = self.folder.path().join(name);
         if program.exists() {
             return Ok(program);
         }
-        let source = self.repository.join("tests/escapes/programs").join(format!("{name}.c"));
+        let plugin = self.source(&format!("{name}_plugin"));
+        if plugin.exists() {
+            let library = self.folder.path().join(format!("lib{name}_plugin.so"));
+            self.compile(&plugin, &library, &["-shared", "-fPIC"])?;
+        }
+        self.compile(&self.source(name), &program, &[])?;
+        Ok(program)
+    }
+
+    fn source(&self, name: &str) -> PathBuf {
+        self.repository.join("tests/escapes/programs").join(format!("{name}.c"))
+    }
+
+    fn compile(&self, source: &Path, output: &Path, flags: &[&str]) -> anyhow::Result<()> {
         let mut cc = Command::new("cc");
         cc.args([
             "-std=gnu11",
@@ -56,13 +69,14 @@ impl Programs {
             "-Wextra",
             "-Wno-missing-field-initializers",
         ]);
-        cc.arg("-I").arg(self.repository.join("tests/preload/programs")).arg("-o").arg(&program).arg(&source);
+        cc.args(flags).arg("-I").arg(self.repository.join("tests/preload/programs"));
+        cc.arg("-o").arg(output).arg(source);
         cc.args(self.driver.iter().map(|driver| format!("-L{}", driver.display())));
         cc.args(["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]);
         let output = cc.output().with_context(|| format!("cannot start {cc:?}"))?;
         if !output.status.success() {
             bail!("{} does not compile:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
         }
-        Ok(program)
+        Ok(())
     }
 }

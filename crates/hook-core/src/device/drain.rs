@@ -1,6 +1,7 @@
 //! The end of a grant: wait for launches in flight, wait for the GPU, measure, report.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use sluice_comm::HandOffStep;
 
@@ -26,6 +27,9 @@ const UNREACHABLE_TIMEOUT_NS: u64 = 2_000_000_000;
 /// How long to sleep between two checks for such work. The driver has work of 1 ms or more while commands are queued.
 const UNREACHABLE_CHECK_NS: u64 = 200_000;
 
+/// After this time a thread that was about to call the driver's wait for a context has called it, also on a busy machine.
+const CONTEXT_DRAIN_BEGINS_NS: u64 = 100_000_000;
+
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Ends the grant. The phase is `Draining` and the launch gate closed.
     pub(super) fn drain(&self) {
@@ -42,6 +46,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             // If the connection is lost meanwhile, no grant shows the manager that there is work.
             self.begin_blocking();
             contexts.iter().for_each(|context| self.driver.drain_context(*context));
+            self.end_context_drain();
             marks.iter().for_each(|mark| self.driver.wait(*mark));
         }
         self.clock.record_step(HandOffStep::WorkEnded);
@@ -147,7 +152,25 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.driver.discard(tail);
             }
         }
+        *lock(&self.drains_contexts) = (!contexts.is_empty()).then(|| self.clock.now_ns());
         (marks, contexts, begin)
+    }
+
+    fn end_context_drain(&self) {
+        *lock(&self.drains_contexts) = None;
+        self.contexts_drained.notify_all();
+    }
+
+    /// Waits until the drain has waited for whole contexts, or until it is inside the driver for certain.
+    ///
+    /// A wait for a context that is called during a capture in that context invalidates the capture. One that was called before does not. The
+    /// handles cannot stay locked during the wait: the GPU's work may wait for what this thread does after the capture.
+    pub(super) fn await_context_drain(&self) {
+        let draining = lock(&self.drains_contexts);
+        let Some(since) = *draining else { return };
+        let left = CONTEXT_DRAIN_BEGINS_NS.saturating_sub(self.clock.now_ns().saturating_sub(since));
+        let left = Duration::from_nanos(left);
+        let _ended = self.contexts_drained.wait_timeout_while(draining, left, |since| since.is_some());
     }
 
     /// Computes what the grant used and reports it to the manager. Requests the next grant at once if a launch waits. Work that the manager

@@ -145,12 +145,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using default streams.
+    /// Prepares for a capture: every launch takes the slow path from here on, and the tracker has stopped using default streams. A drain that
+    /// has begun to wait for whole contexts ends first, or is inside the driver.
     ///
     /// If no other capture is active (`is_first`), the legacy streams with work get an event while that is still possible.
     pub fn prepare_capture(&self, is_first: bool) {
         self.gate.next_epoch();
-        let _handles = lock(&self.handles_lock);
+        let handles = lock(&self.handles_lock);
         if is_first {
             let is_legacy_with_work =
                 |used: &&UsedStream| used.is_dirty() && used.stream.kind == StreamKind::Legacy;
@@ -158,6 +159,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.lock().streams.all().iter().filter(is_legacy_with_work).copied().collect();
             used.iter().for_each(|used| self.mark_tail(used.context, used.stream));
         }
+        drop(handles);
+        self.await_context_drain();
     }
 
     /// The calling thread has submitted a launch to a default stream while a capture is active. Another thread could not record an event

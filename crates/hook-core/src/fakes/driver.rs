@@ -14,6 +14,10 @@ pub(crate) struct FakeDriver {
     pub(crate) capturing: Mutex<Vec<u64>>,
     pub(crate) marked: Mutex<Vec<u64>>,
     pub(crate) drained: Mutex<Vec<u64>>,
+    /// Threads that are about to wait for a context are held up.
+    pub(crate) holds_drains: AtomicBool,
+    /// Threads that are held up so, or were.
+    pub(crate) held_drains: AtomicU64,
     /// How long a wait for a mark takes.
     pub(crate) drain_ns: AtomicU64,
     /// When all work has ended, for queries of marks; 0: it has not.
@@ -110,6 +114,10 @@ impl Driver for FakeDriver {
     }
 
     fn drain_context(&self, context: u64) {
+        self.held_drains.fetch_add(1, SeqCst);
+        while self.holds_drains.load(SeqCst) {
+            std::thread::yield_now();
+        }
         lock(&self.drained).push(context);
     }
 }

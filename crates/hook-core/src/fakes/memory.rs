@@ -1,7 +1,9 @@
 //! A manager's memory account.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use crate::lock;
 use crate::platform::*;
 
 /// A manager's memory account.
@@ -18,6 +20,7 @@ pub(crate) struct FakeMemory {
     pub(crate) unanswered: AtomicU64,
     /// Attachments that were tried.
     pub(crate) attempts: AtomicU64,
+    reservations: Mutex<Vec<u64>>,
 }
 
 impl FakeMemory {
@@ -31,6 +34,7 @@ impl FakeMemory {
             full: AtomicBool::new(false),
             unanswered: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
+            reservations: Mutex::default(),
         }
     }
 
@@ -46,6 +50,11 @@ impl FakeMemory {
         self.unanswered.fetch_add(1, SeqCst);
         self.connected.store(false, SeqCst);
         Err(LinkError::Silent)
+    }
+
+    /// The bytes of each reservation that was decided.
+    pub(crate) fn reservations(&self) -> Vec<u64> {
+        lock(&self.reservations).clone()
     }
 
     pub(crate) fn die(&self) {
@@ -91,6 +100,7 @@ impl MemoryLink for FakeMemory {
 
     fn reserve(&self, bytes: u64) -> Result<bool, LinkError> {
         self.answer()?;
+        lock(&self.reservations).push(bytes);
         let fits = self.used.load(SeqCst) + bytes <= self.limit;
         if fits {
             self.used.fetch_add(bytes, SeqCst);

@@ -160,3 +160,22 @@ fn processes_of_the_client_are_known_only_while_the_manager_answers() {
     memory.link.die();
     assert_eq!(memory.owns_process(7), None);
 }
+
+#[test]
+fn first_answer_of_a_process_with_a_context_waits_for_one_reservation() {
+    let memory = account(100, false);
+    assert_eq!(memory.usage(), Some((0, 100)));
+    assert_eq!(memory.link.reservations(), [], "a process without a context waits for nothing");
+    assert_eq!(memory.usage_with_context(), Some((0, 100)));
+    assert_eq!(memory.usage_with_context(), Some((0, 100)));
+    assert_eq!(memory.link.reservations(), [0]);
+    memory.link.die();
+    memory.link.return_empty();
+    assert_eq!(memory.usage_with_context(), Some((0, 100)));
+    assert_eq!(memory.link.reservations(), [0, 0], "the next manager has read nothing yet");
+    memory.link.die();
+    memory.link.return_empty();
+    memory.reserve(60);
+    assert_eq!(memory.usage_with_context(), Some((60, 100)));
+    assert_eq!(memory.link.reservations(), [0, 0, 60]);
+}

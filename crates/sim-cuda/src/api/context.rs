@@ -25,7 +25,9 @@ fn context(handle: Ptr<CUctx_st>) -> Result<Arc<Context>, CUresult> {
 }
 
 pub(crate) fn cuCtxCreate_v2(handle: Ptr<CUcontext>, flags: c_uint, device: CUdevice) -> Status {
-    let context = Context::open(driver()?.device(device)?, flags)?;
+    let device = driver()?.device(device)?;
+    handle.required()?;
+    let context = Context::open(device, flags)?;
     push(context.clone());
     handle.write_handle(context.handle)
 }
@@ -112,7 +114,11 @@ functions! {
     fn cuCtxDestroy_v2(handle: Ptr<CUctx_st>)
         = driver()?.contexts.get(handle.address()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?.destroy();
     fn cuDevicePrimaryCtxRetain(handle: Ptr<CUcontext>, device: CUdevice)
-        = handle.write_handle(driver()?.device(device)?.retain()?.handle);
+        = {
+        let device = driver()?.device(device)?;
+        handle.required()?;
+        handle.write_handle(device.retain()?.handle)
+    };
     fn cuCtxGetSharedMemConfig(config: Ptr<CUsharedconfig>) = current().and_then(|_| config.write(0));
     fn cuCtxGetCacheConfig(config: Ptr<CUfunc_cache>) = current().and_then(|_| config.write(0));
     fn cuCtxGetApiVersion(handle: Ptr<CUctx_st>, version: Ptr<c_uint>)
@@ -123,6 +129,7 @@ functions! {
         = cuCtxCreate_v2(handle, flags, device);
     fn cuCtxAttach(handle: Ptr<CUcontext>, _flags: c_uint) = {
         let context = current()?;
+        handle.required()?;
         context.attach();
         handle.write_handle(context.handle)
     };

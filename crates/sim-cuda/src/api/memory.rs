@@ -54,6 +54,7 @@ pub(crate) fn cuMemAllocPitch_v2(
     }
     let row = width.checked_next_multiple_of(PITCH).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let len = row.checked_mul(height).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    pitch.required()?;
     allocate(pointer, len, Origin::Device, 0)?;
     pitch.write(row)
 }
@@ -85,6 +86,7 @@ pub(crate) fn cuMemGetInfo_v2(free: Ptr<usize>, total: Ptr<usize>) -> Status {
 
 pub(crate) fn cuMemHostAlloc(pointer: Ptr<*mut c_void>, len: usize, flags: c_uint) -> Status {
     let driver = driver_for_unsafe_call()?;
+    pointer.required()?;
     let address = driver.memory.allocate(&*current()?, len, Origin::Host, flags)?;
     pointer.write_handle(address)
 }

@@ -45,6 +45,7 @@ fn allocate(
 ) -> Status {
     let driver = driver()?;
     let stream = stream(on, null)?;
+    out.required()?;
     let pool = match pool {
         Some(pool) => pool,
         None => current_pool(&stream.context.device)?,

@@ -30,7 +30,9 @@ pub(crate) fn cuStreamCreateWithPriority(handle: Ptr<CUstream>, flags: c_uint, p
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     };
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
-    let stream = Stream::open(&current()?, kind, flags, priority)?;
+    let context = current()?;
+    handle.required()?;
+    let stream = Stream::open(&context, kind, flags, priority)?;
     handle.write_handle(stream.handle)
 }
 
@@ -145,6 +147,7 @@ pub(crate) fn cuEventCreate(handle: Ptr<CUevent>, flags: c_uint) -> Status {
     if flags & !7 != 0 || (flags & CU_EVENT_INTERPROCESS != 0 && flags & CU_EVENT_DISABLE_TIMING == 0) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
+    handle.required()?;
     let word = match flags & CU_EVENT_DISABLE_TIMING {
         0 => Some(context.device.gpu.open_event().map_err(status_of)?),
         _ => None,

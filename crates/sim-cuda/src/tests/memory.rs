@@ -196,3 +196,26 @@ fn handle_retained_from_a_mapping_is_the_mapped_one_and_keeps_the_memory() {
     assert_eq!(cuMemRelease(chunk), Err(CUresult::ERROR_INVALID_VALUE));
     cuMemAddressFree(at, 2 * MIB).unwrap();
 }
+
+#[test]
+fn call_that_is_refused_for_an_absent_pointer_has_no_effect() {
+    let _test = begin_test();
+    let context = || {
+        let mut now = std::ptr::null_mut();
+        cuCtxGetCurrent(Ptr::of(&mut now)).unwrap();
+        now.addr()
+    };
+    let before = (context(), row().memory_bytes);
+    let mut address = 0;
+    for refused in [
+        cuCtxCreate_v2(Ptr::null(), 0, 0),
+        cuCtxAttach(Ptr::null(), 0),
+        cuDevicePrimaryCtxRetain(Ptr::null(), 0),
+        cuMemAllocPitch_v2(Ptr::of(&mut address), Ptr::null(), 100, 10, 4),
+        cuMemAllocAsync(Ptr::null(), 1_003, legacy()),
+        cuStreamCreate(Ptr::null(), CU_STREAM_NON_BLOCKING),
+    ] {
+        assert_eq!(refused, Err(CUresult::ERROR_INVALID_VALUE));
+    }
+    assert_eq!((context(), row().memory_bytes), before);
+}

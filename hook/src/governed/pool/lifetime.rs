@@ -7,13 +7,13 @@ use sluice_hook_core::pools::{PoolId, PoolLocation};
 
 use super::super::deferred_release;
 use super::super::pool_charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
-use crate::guard::guarded;
+use crate::guard::{guarded, written};
 use crate::process;
 
 /// Functions that make or find a pool with memory at `location`.
 ///
 /// # Safety
-/// `location` is null or readable. If `real` succeeds, it has written `pool`.
+/// `location` is null or readable, and `pool` null or writable. If `real` succeeds, it has written `pool` unless it is null.
 pub(crate) unsafe fn locate(
     pool: *mut CUmemoryPool,
     location: *const CUmemLocation,
@@ -22,8 +22,10 @@ pub(crate) unsafe fn locate(
     let result = real();
     if result == CUresult::SUCCESS && !process::has_forked() {
         guarded((), || {
-            // SAFETY: the driver has succeeded, so it has read the location and written the pool.
-            let (pool, location) = unsafe { (*pool, *location) };
+            // SAFETY: null, or read or written: the driver has succeeded.
+            let (Some(pool), Some(location)) = (unsafe { (written(pool), written(location)) }) else {
+                return;
+            };
             let location = match u32::try_from(location.id) {
                 Ok(device) if location.kind == CU_MEM_LOCATION_TYPE_DEVICE => PoolLocation::Device(device),
                 _ => PoolLocation::Host,

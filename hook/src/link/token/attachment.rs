@@ -17,6 +17,7 @@ use crate::channel_groups::Announcement;
 
 impl TokenConnection {
     pub(super) fn attach(&self) -> Result<Attached, LinkError> {
+        self.presence.clock.measure();
         let mut attached = self.attach_announced(ClientIdentity::with_heartbeat);
         if is_unreadable(&attached) {
             self.connect_after_refusal()?;

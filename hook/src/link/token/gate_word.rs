@@ -26,7 +26,7 @@ impl TokenConnection {
         if self.critical_contenders().is_some()
             && let Some(report) = self.report_view()
         {
-            report.announce(at_ns);
+            report.announce(self.presence.clock.to_managers(at_ns));
             self.wake_manager();
         }
     }

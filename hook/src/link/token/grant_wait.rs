@@ -7,7 +7,7 @@ use sluice_comm::HandOffStep;
 use sluice_comm::page::NO_GRANT;
 use sluice_hook_core::deadline_polling::Step;
 use sluice_hook_core::lock;
-use sluice_hook_core::platform::Clock;
+use sluice_hook_core::platform::{Clock, TokenLink};
 
 use super::super::address::Address;
 use super::super::answer_wait::Wait;
@@ -19,7 +19,7 @@ impl TokenConnection {
     pub(super) fn step_of_wait(&self, begun_ns: u64, now: u64) -> Step {
         let mut polling = lock(&self.answer_polling);
         // A holder that does not return its grant in time may be followed by another one.
-        match self.grant_view().hand_off_ns() {
+        match self.hand_off_ns() {
             due if now < polling.end(due) => polling.next(due, now),
             _ if matches!(self.address, Address::Tcp(..)) => Step::Sleep,
             _ => polling.look(begun_ns, now),

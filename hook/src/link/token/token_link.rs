@@ -88,6 +88,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn presence_left_ns(&self, now_ns: u64) -> Option<u64> {
+        let now_ns = self.presence.clock.to_managers(now_ns);
         if self.attached.load(Acquire) { self.grant_view().presence_left_ns(now_ns) } else { None }
     }
 
@@ -133,7 +134,7 @@ impl TokenLink for TokenConnection {
         let now = monotonic_ns();
         lock(&self.answer_polling).stop(now);
         let Some((answer, _)) = answer? else {
-            return Ok(self.grant_view().deadline_ns().saturating_sub(now) as f64 / 1e6);
+            return Ok(self.deadline_ns().saturating_sub(now) as f64 / 1e6);
         };
         let ResponseBody::Quota { quota_ms } = answer else { return Err(LinkError::Gone) };
         if matches!(self.address, Address::Tcp(..)) {
@@ -149,7 +150,7 @@ impl TokenLink for TokenConnection {
 
     #[inline]
     fn deadline_ns(&self) -> u64 {
-        self.grant_view().deadline_ns()
+        self.presence.clock.to_own(self.grant_view().deadline_ns())
     }
 
     fn contended(&self) -> bool {
@@ -157,7 +158,7 @@ impl TokenLink for TokenConnection {
     }
 
     fn hand_off_ns(&self) -> u64 {
-        self.grant_view().hand_off_ns()
+        self.presence.clock.to_own(self.grant_view().hand_off_ns())
     }
 
     fn fail_closed(&self) -> Option<bool> {
@@ -169,7 +170,7 @@ impl TokenLink for TokenConnection {
 
     fn set_activity(&self, busy: bool, now_ns: u64) {
         if let Some(report) = self.report_view() {
-            report.set_activity(busy, now_ns);
+            report.set_activity(busy, self.presence.clock.to_managers(now_ns));
         }
     }
 
@@ -212,13 +213,13 @@ impl TokenLink for TokenConnection {
 
     #[inline]
     fn urgent_work(&self) -> UrgentWork {
-        UrgentWork::of_word(self.grant_view().urgent())
+        self.presence.clock.urgent_work(self.grant_view().urgent())
     }
 
     fn wait_for_urgent_work(&self, seen: UrgentWork, timeout_ns: u64) {
         let grant = self.grant_view();
         let word = grant.urgent();
-        if UrgentWork::of_word(word) == seen {
+        if self.presence.clock.urgent_work(word) == seen {
             let low_half = u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX);
             let timeout = Duration::from_nanos(timeout_ns);
             if futex::wait_low(grant.urgent_futex(), low_half, Some(timeout)) == futex::Wake::Refused {
@@ -240,7 +241,7 @@ impl TokenLink for TokenConnection {
 
     fn report_forecast(&self, forecast: RequestForecast) {
         let Some(report) = self.report_view() else { return };
-        report.expect(forecast.expected_ns);
+        report.expect(self.presence.clock.to_managers(forecast.expected_ns));
         report.set_service_ns(forecast.service_ns);
     }
 

@@ -108,3 +108,17 @@ fn threads_of_the_hook_start_in_a_program_with_much_thread_local_storage() {
 fn the_tracker_starts_when_the_system_has_threads_again() {
     tracked_with("late_thread");
 }
+
+/// A write to a file beyond this limit raises SIGXFSZ, also to a memfd.
+#[test]
+fn program_that_may_write_no_file_is_governed() {
+    let _lock = shared();
+    let node = Node::start(CLIENTS);
+    for limit in ["0", "1"] {
+        let shell = format!("ulimit -f {limit}; exec \"$@\"");
+        let counters = counters(main_tenant(&node, "plain").through_shell(&shell));
+        let (fixed, bypassed) = counters.split_at(FIXED);
+        assert!(fixed[2] >= 1, "grants: {counters:?}");
+        assert!(bypassed.iter().all(|count| *count == 0), "{counters:?}");
+    }
+}

@@ -24,6 +24,18 @@ fn second_driver_after_attaching_gains_nothing() {
 }
 
 #[test]
+fn plug_in_opened_with_deepbind_gains_no_time_and_its_memory_is_detected() {
+    let Some((is_ok, text)) = result_of("RTLD_DEEPBIND", "--adopt=auto") else { return };
+    assert!(is_ok, "{text}");
+}
+
+#[test]
+fn plug_in_opened_with_deepbind_is_found_by_inspection_only() {
+    let Some((is_ok, text)) = result_of("plug-in opened with RTLD_DEEPBIND", "--adopt=off") else { return };
+    assert!(!is_ok && text.contains("worse than expected: plug-in opened with RTLD_DEEPBIND"), "{text}");
+}
+
+#[test]
 fn groups_announced_without_their_channels_gain_nothing() {
     let Some((is_ok, text)) = result_of("groups announced without channels", "--adopt=auto") else { return };
     assert!(is_ok, "{text}");

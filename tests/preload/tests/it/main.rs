@@ -4,6 +4,7 @@
 //! alone (`exclusive`), and so does one of a choice by durations on the real clock. All others run side by side (`shared`), and a busy machine does not change their outcome. One test:
 //! `cargo test -p sluice-preload-tests --test it MODULE::TEST`.
 
+mod absent_pointers;
 mod announcements;
 mod bad_input;
 mod benchmarks;
@@ -36,6 +37,7 @@ mod silent_manager;
 mod soak_tenants;
 mod stream_gates;
 mod streams;
+mod time_namespaces;
 mod time_shares;
 mod unhooked_processes;
 mod violations;

@@ -69,6 +69,18 @@ fn program_that_fills_its_limit_at_once_does_not_exceed_it_by_its_context() {
     assert!(node.row(&tenant).reported_bytes <= limit + 2 * MIB);
 }
 
+/// The program's first question is its first call after the context: the manager has read nothing of the process yet.
+#[test]
+fn first_answer_includes_the_context_of_the_process() {
+    let _lock = shared();
+    let limit = 2_048 * MIB;
+    for by in ["cuda", "nvml"] {
+        let node = measuring(&[("asks", limit)]).start();
+        let lines = node.tenant("asks", "first_answer").arguments(by).start().finish().expect_success().lines;
+        assert_eq!(lines, [format!("{} 0", limit - CONTEXT)], "{by}");
+    }
+}
+
 #[test]
 fn contexts_of_ten_clients_do_not_exhaust_the_gpu() {
     let _lock = shared();

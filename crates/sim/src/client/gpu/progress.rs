@@ -3,14 +3,14 @@
 use super::{Gpu, GpuError};
 use crate::client::link::has_hung_up;
 use crate::wire::record::{Order, Record};
-use sluice_sys::clock::monotonic_ns;
+use sluice_sys::clock::initial_monotonic_ns;
 use std::io;
 use std::time::Duration;
 
 impl Gpu {
     /// Puts an order into the ring. `claimed` is called with its ticket before the daemon can read it.
     pub(in crate::client) fn push(&self, slot: usize, order: Order, claimed: impl FnOnce(u64)) -> u64 {
-        let record = Record { stamp: monotonic_ns(), slot, order };
+        let record = Record { stamp: initial_monotonic_ns(), slot, order };
         let full = || {
             self.wake_daemon();
             self.region.wait_full();
@@ -38,7 +38,7 @@ impl Gpu {
     /// Whether command `seq` of a stream has completed. Does not wait; wakes the daemon if the command may be due.
     pub(in crate::client) fn query(&self, slot: usize, seq: u64, ticket: u64) -> bool {
         if self.region.completed(slot) < seq {
-            let known = self.region.is_read(ticket) && monotonic_ns() < self.region.next_event_ns();
+            let known = self.region.is_read(ticket) && initial_monotonic_ns() < self.region.next_event_ns();
             if !known {
                 self.wake_if_parked();
             }
