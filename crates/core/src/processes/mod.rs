@@ -41,5 +41,3 @@ pub use violation::{Checks, Consequence, GroupFinding, ViolationKind, ViolationP
 
 #[cfg(doc)]
 use crate::channel_groups::ChannelGroupScheduler;
-#[cfg(doc)]
-use crate::channel_groups::ChannelGroupScheduler;
