@@ -418,8 +418,8 @@ impl<P, D> Processes<P, D> {
         })
     }
 
-    #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
+    /// Of how many processes that are not in the table something is remembered.
+    pub fn remembered(&self) -> usize {
         self.absent.len()
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod disturbances;
+mod process_model;
 mod scheduling_model;
 mod shares_after_disturbance;
 mod shares_by_level;
