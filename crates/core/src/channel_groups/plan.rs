@@ -121,9 +121,7 @@ impl ChannelGroupScheduler {
         };
         match owner {
             Some(owner) if may_stay(&owner) => self.enabled_group,
-            None if !self.is_guarded => {
-                self.least_recently_chosen(self.processes.values().filter(may_stay))
-            }
+            None if !self.is_guarded => self.least_recently_chosen(self.processes.values().filter(may_stay)),
             _ => None,
         }
     }

@@ -79,8 +79,7 @@ impl ChannelGroupScheduler {
         // While a latency-critical process works, another process of the same client cannot run beside this one.
         let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
         let mut others = self.hardware_scheduled();
-        let sibling_waits =
-            self.is_guarded && others.any(|(other, process)| other != id && busy(process));
+        let sibling_waits = self.is_guarded && others.any(|(other, process)| other != id && busy(process));
         if self.contended || sibling_waits { self.policy.idle_ns } else { self.policy.uncontended_idle_ns }
     }
 
