@@ -6,11 +6,11 @@
 //! grants, and returns the next control to make. A control takes 0.3 to 0.9 ms and locks the driver of the whole node.
 //! Therefore at most one is in flight, and none is made where nothing changes.
 //!
-//! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process is attached. The groups
+//! * *Free*: no client waits, at most one client holds a grant, and no latency-critical process works. The groups
 //!   of a client without a limit keep the driver's default slice.
 //! * *Quanta*: another client waits or holds a grant. The groups of the holder are enabled, all others are disabled.
-//! * *Guarded*: a latency-critical process is attached. Best-effort groups have the shortest slice that exists, and at
-//!   most one of them is enabled: two of them would switch contexts without making progress. The enabled group changes
+//! * *Guarded*: a latency-critical process has had work in the last [`absent_ns`](ChannelGroupPolicy::absent_ns). Best-effort groups have
+//!   the shortest slice that exists, and at most one of them is enabled: two of them would switch contexts without making progress. The enabled group changes
 //!   while no latency-critical process is busy, or after a bounded wait. If every latency-critical process with work is
 //!   host-bound, all groups have the driver's default slice instead.
 //!

@@ -13,16 +13,16 @@ impl ChannelGroupScheduler {
             process.ended_at = (process.quantum == QuantumState::Ending).then_some(ended_at);
         }
         self.observe_work(now);
-        let critical_attached = self.processes.values().any(|process| !process.is_best_effort());
+        let is_guarded = self.working_critical(now).next().is_some();
         let working_groups =
             self.working_critical(now).map(|process| process.controlled_groups().len()).sum::<usize>();
-        if critical_attached {
+        if is_guarded {
             self.choose_enabled_group(now);
         } else {
             (self.enabled_group, self.rotate) = (None, false);
             self.window.withdraw();
         }
-        self.critical_attached = critical_attached;
+        self.is_guarded = is_guarded;
         self.choose_slices(now);
         let critical_us = self.slices.critical_us(&self.policy, working_groups);
         let best_effort_us = self.slices.best_effort_us(&self.policy);
@@ -34,7 +34,7 @@ impl ChannelGroupScheduler {
                     Setting::FREE
                 } else if !process.is_best_effort() {
                     Setting { enabled: true, slice_us: critical_us }
-                } else if critical_attached {
+                } else if is_guarded {
                     let enabled = self.enabled_group == Some(*group);
                     Setting { enabled, slice_us: best_effort_us }
                 } else {
@@ -46,7 +46,7 @@ impl ChannelGroupScheduler {
         }
     }
 
-    /// Whether a process may run while no latency-critical process is present: the holder of a grant does.
+    /// Whether a process may run while no latency-critical process works: the holder of a grant does.
     ///
     /// An idle process keeps its channel groups enabled where a false report harms itself alone: no client waits, no
     /// other client holds a grant, and its client has no limit. Enabling a disabled idle process can wait: it is
@@ -73,7 +73,7 @@ impl ChannelGroupScheduler {
         Some(self.control_ready_at().min(latest))
     }
 
-    /// Chooses the one best-effort group that is enabled while a latency-critical process is present. The group changes
+    /// Chooses the one best-effort group that is enabled while a latency-critical process works. The group changes
     /// only while the hand-off window is open.
     fn choose_enabled_group(&mut self, now: u64) {
         let next = self.next_group(now);
@@ -81,10 +81,10 @@ impl ChannelGroupScheduler {
             self.rotate = false;
             return self.window.withdraw();
         }
-        // When a latency-critical process has just attached, all groups may be enabled: that cannot wait. A group that
+        // When a latency-critical process has just begun to work, all groups may be enabled: that cannot wait. A group that
         // is enabled already need not wait.
         let enabled = next.is_some_and(|next| self.reconciler.may_run(next));
-        let at_once = !self.critical_attached || self.enabled_group.is_none() && enabled;
+        let at_once = !self.is_guarded || self.enabled_group.is_none() && enabled;
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         if at_once || self.window.is_open(&self.policy, now, critical.map(|process| process.activity)) {
             self.enabled_group = next;
@@ -121,9 +121,7 @@ impl ChannelGroupScheduler {
         };
         match owner {
             Some(owner) if may_stay(&owner) => self.enabled_group,
-            None if !self.critical_attached => {
-                self.least_recently_chosen(self.processes.values().filter(may_stay))
-            }
+            None if !self.is_guarded => self.least_recently_chosen(self.processes.values().filter(may_stay)),
             _ => None,
         }
     }

@@ -11,13 +11,13 @@ pub struct ChannelGroupPolicy {
     /// Time slices can be set. If not, all groups keep the driver's default slice, and groups are only enabled and
     /// disabled. Default: yes.
     pub slices: bool,
-    /// Slice of a best-effort group while a latency-critical process is attached. Default 1 µs.
+    /// Slice of a best-effort group while a latency-critical process works. Default 1 µs.
     pub best_effort_slice_us: u64,
     /// Slice of the latency-critical groups while at most one of them has work. Default 1 s.
     pub long_us: u64,
     /// Slice of each latency-critical group while several have work. Default 5 ms.
     pub shared_us: u64,
-    /// A latency-critical process that has been idle this long counts as one without work. Default 10 s.
+    /// A latency-critical process that has been idle this long counts as one without work: nothing is short, and no group disabled, for it. Default 10 s.
     pub absent_ns: u64,
     /// A process that has been idle this long returns its grant while others wait. Default 3 ms.
     pub idle_ns: u64,

@@ -76,11 +76,10 @@ impl ChannelGroupScheduler {
 
     /// How long a process that holds a grant may be idle.
     fn allowed_idle_ns(&self, id: ProcessId) -> u64 {
-        // While a latency-critical process is present, another process of the same client cannot run beside this one.
+        // While a latency-critical process works, another process of the same client cannot run beside this one.
         let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
         let mut others = self.hardware_scheduled();
-        let sibling_waits =
-            self.critical_attached && others.any(|(other, process)| other != id && busy(process));
+        let sibling_waits = self.is_guarded && others.any(|(other, process)| other != id && busy(process));
         if self.contended || sibling_waits { self.policy.idle_ns } else { self.policy.uncontended_idle_ns }
     }
 

@@ -38,9 +38,9 @@ pub struct ChannelGroupScheduler {
     pub(super) contended: bool,
     /// Best-effort clients that hold a grant.
     pub(super) holders: BTreeSet<ClientId>,
-    /// A latency-critical process is present.
-    pub(super) critical_attached: bool,
-    /// The best-effort group that is enabled while a latency-critical process is present.
+    /// A latency-critical process has had work lately ([`ChannelGroupPolicy::absent_ns`]).
+    pub(super) is_guarded: bool,
+    /// The best-effort group that is enabled while a latency-critical process works.
     pub(super) enabled_group: Option<GroupId>,
     /// The grant of that group's client was prolonged: another group of the client is next.
     pub(super) rotate: bool,
@@ -61,7 +61,7 @@ impl ChannelGroupScheduler {
             controls: RateLimiter::full(Rate::one_per(burst, 1)),
             contended: false,
             holders: BTreeSet::new(),
-            critical_attached: false,
+            is_guarded: false,
             enabled_group: None,
             rotate: false,
             last_choice: BTreeMap::new(),

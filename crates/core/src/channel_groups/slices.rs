@@ -1,4 +1,4 @@
-//! Time slices while a latency-critical process is present: short ones for best-effort groups, or the driver's default
+//! Time slices while a latency-critical process works: short ones for best-effort groups, or the driver's default
 //! for all.
 //!
 //! A host-bound latency-critical process, which submits work more slowly than the GPU executes it, gains nothing from short

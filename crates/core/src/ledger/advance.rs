@@ -172,8 +172,12 @@ impl TokenLedger {
     /// Gives the remaining time of a running grant to processes of its client that have requested one since.
     fn join_running(&mut self, now: u64) {
         for index in 0..self.grants.len() {
-            let left = self.grants[index].deadline.saturating_sub(now);
             let least = self.policy.join_min_ns.max(1);
+            if self.grants[index].deadline.saturating_sub(now) < least && self.may_be_prolonged(index) {
+                let until = now.saturating_add(self.policy.quota.base_ns.max(least));
+                self.prolong(index, until);
+            }
+            let left = self.grants[index].deadline.saturating_sub(now);
             self.admit(index, now, |kind, burst| match kind {
                 ReturnKind::Returns | ReturnKind::HardwareScheduled => left >= least,
                 ReturnKind::ByTimer => left > 0 && burst <= left,
@@ -235,18 +239,29 @@ impl TokenLedger {
         self.update_place(id, now);
     }
 
-    /// When a grant is to be extended next: `None` if a process waits, its deadline has passed, grants are withheld, or
-    /// it may not be extended.
-    fn extension_at(&self, grant: &Grant) -> Option<u64> {
+    /// Whether a grant may last longer than until its deadline: no other client waits, and its processes return it.
+    fn is_free(&self, grant: &Grant) -> bool {
         let unlimited = self.clients.get(&grant.client).is_some_and(|c| c.spec.limit == Share::ONE);
         let returns = grant.members.iter().all(|m| m.kind == ReturnKind::Returns);
+        let wanted = !self.queue.is_empty() || self.is_withheld();
+        self.policy.extend_ahead_ns > 0 && unlimited && returns && !wanted
+    }
+
+    /// Whether the grant at `index` goes on for a process of its client that waits. The others may have work that waits for work of that
+    /// process: they could not return the grant before it has run.
+    fn may_be_prolonged(&self, index: usize) -> bool {
+        let grant = &self.grants[index];
+        let processes = self.clients.get(&grant.client).into_iter().flat_map(|client| &client.processes);
+        let mut waiting = processes.filter_map(|id| self.processes.get(id)).filter(|p| p.waiting.is_some());
+        self.is_free(grant) && waiting.any(|process| process.kind == ReturnKind::Returns)
+    }
+
+    /// When a grant is to be extended next: `None` if another client waits, its deadline has passed, grants are withheld, or
+    /// it may not be extended.
+    fn extension_at(&self, grant: &Grant) -> Option<u64> {
         let total = grant.deadline.saturating_add(self.policy.quota.base_ns).saturating_sub(grant.start);
-        let allowed = self.policy.extend_ahead_ns > 0
-            && unlimited
-            && returns
-            && total <= self.policy.longest_extended_ns;
-        let wanted = !self.waiting.is_empty() || self.is_withheld();
-        let free = allowed && self.now < grant.deadline && !wanted;
+        let allowed = self.is_free(grant) && total <= self.policy.longest_extended_ns;
+        let free = allowed && self.now < grant.deadline;
         // A base quota shorter than the time ahead would be added again at once.
         let ahead = self.policy.extend_ahead_ns.min(self.policy.quota.base_ns / 2);
         free.then(|| grant.deadline.saturating_sub(ahead))
@@ -257,21 +272,21 @@ impl TokenLedger {
         let due = |grant: &Grant| self.extension_at(grant).is_some_and(|at| at <= now);
         let due: Vec<usize> = (0..self.grants.len()).filter(|index| due(&self.grants[*index])).collect();
         for index in due {
-            // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
-            let (client, uncounted_ns) =
-                (self.grants[index].client, self.grants[index].count_to(self.shared));
-            self.advance_virtual_time(client, uncounted_ns);
-            self.virtual_now =
-                self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
-            let grant = &mut self.grants[index];
-            grant.deadline = grant.deadline.saturating_add(self.policy.quota.base_ns);
-            let (epoch, deadline) = (grant.epoch, grant.deadline);
-            self.actions.extend(grant.members.iter().map(|m| Action::Extend {
-                process: m.process,
-                epoch,
-                deadline,
-            }));
+            self.prolong(index, self.grants[index].deadline.saturating_add(self.policy.quota.base_ns));
         }
+    }
+
+    /// Moves the deadline of the grant at `index`.
+    fn prolong(&mut self, index: usize, deadline: u64) {
+        // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
+        let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
+        self.advance_virtual_time(client, uncounted_ns);
+        self.virtual_now = self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
+        let grant = &mut self.grants[index];
+        grant.deadline = deadline;
+        let epoch = grant.epoch;
+        let extension = |member: &Member| Action::Extend { process: member.process, epoch, deadline };
+        self.actions.extend(grant.members.iter().map(extension));
     }
 
     /// Tells the holders whether another client waits.

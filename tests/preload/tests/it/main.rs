@@ -12,6 +12,7 @@ mod bypasses;
 mod channel_group_scheduling;
 mod contract;
 mod deadlines;
+mod dependent_work;
 mod doctor;
 mod driver_lookup;
 mod escapes;

@@ -7,12 +7,15 @@ use crate::channel_groups::{
 use crate::{ClientId, ProcessId};
 use std::collections::BTreeSet;
 
+/// Latency-critical work at the begin. The process counts as one that works for 10 s from then on.
+const ONE_REQUEST: Work = Work::Periodic { from: S, period: 3_600 * S, busy: MS };
+
 #[test]
 fn group_whose_slice_cannot_be_set_lengthens_the_slices_of_others() {
     let mut sim = Simulation::new();
     sim.best_effort(1, 50, Work::Always);
     sim.best_effort(2, 50, Work::Always);
-    sim.critical(3, Work::Never);
+    sim.critical(3, ONE_REQUEST);
     sim.run(S);
     let from = sim.begun;
     sim.fails = Box::new(move |number, control| {
@@ -199,7 +202,7 @@ fn process_that_announces_no_groups_is_charged_as_it_reports() {
 fn announced_group_that_does_not_exist_does_not_lengthen_slices() {
     let mut sim = Simulation::new();
     sim.best_effort(2, 50, Work::Always);
-    sim.critical(3, Work::Never);
+    sim.critical(3, ONE_REQUEST);
     sim.run(S);
     sim.fails = Box::new(|_, control| match control.group {
         GroupId(1) if matches!(control.op, ControlOp::SetSlice(_)) => ControlOutcome::Failed,

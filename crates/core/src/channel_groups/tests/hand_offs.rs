@@ -49,12 +49,12 @@ fn hand_off_is_forced_beside_a_process_that_is_always_busy() {
 }
 
 #[test]
-fn slices_are_short_while_a_latency_critical_process_is_attached_and_reset_afterwards() {
+fn slices_are_short_while_a_latency_critical_process_works_and_reset_when_it_dies() {
     let mut sim = Simulation::new();
     sim.best_effort(1, 50, Work::Always);
     sim.best_effort(2, 50, Work::Never);
     sim.run(S);
-    sim.critical(3, Work::Never);
+    sim.critical(3, REQUESTS);
     sim.run(S);
     assert_eq!(sim.gpu[&GroupId(1)], Setting { enabled: true, slice_us: 1 });
     assert_eq!(sim.gpu[&GroupId(3)], Setting { enabled: true, slice_us: 1_000_000 });
@@ -64,6 +64,29 @@ fn slices_are_short_while_a_latency_critical_process_is_attached_and_reset_after
     assert_eq!(sim.gpu[&GroupId(1)], Setting::FREE);
     assert_eq!(sim.gpu[&GroupId(2)].slice_us, Setting::FREE.slice_us);
     assert!(sim.is_settled());
+}
+
+/// Two processes of one client: work of one of them may wait for that of the other.
+#[test]
+fn all_groups_of_a_client_are_enabled_while_the_latency_critical_processes_have_been_idle_for_ten_seconds() {
+    let mut sim = Simulation::new();
+    sim.client(1, 50, 100, Class::BestEffort);
+    sim.process(1, 1, &[1], Class::BestEffort, Work::Always);
+    sim.process(2, 1, &[2], Class::BestEffort, Work::Always);
+    // A request a minute, the first one after 20 s.
+    sim.critical(3, Work::Periodic { from: 21 * S, period: 60 * S, busy: MS });
+    let enabled = |sim: &Simulation| [1, 2].map(|group| sim.gpu[&GroupId(group)]);
+    sim.run(19 * S);
+    assert_eq!(enabled(&sim), [Setting::FREE; 2], "attached, and never worked");
+    assert_eq!(sim.gpu[&GroupId(3)].slice_us, 1_000_000, "it keeps the GPU once it has it");
+    // Two groups: a slice for each, and one of them is disabled. A control takes less than 1 ms.
+    sim.run(S + 5 * MS);
+    let short = enabled(&sim).map(|setting| setting.slice_us);
+    assert_eq!((short, enabled(&sim).iter().filter(|setting| setting.enabled).count()), ([1, 1], 1));
+    sim.run(9 * S);
+    assert_eq!(enabled(&sim).map(|setting| setting.slice_us), [1, 1]);
+    sim.run(S + 100 * MS);
+    assert_eq!(enabled(&sim), [Setting::FREE; 2]);
 }
 
 #[test]

@@ -95,3 +95,48 @@ fn usage_includes_the_running_grant() {
     follow(&mut ledger, 0, 1_900 * MS);
     assert_eq!(ledger.usage(ClientId(0), 1_900 * MS).unwrap().running_ns, 1_900 * MS);
 }
+
+/// A client of two processes, and another client.
+fn relay() -> TokenLedger {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.7, 1.0)]);
+    ledger.add_process(ProcessId(7), ClientId(0), ReturnKind::Returns).unwrap();
+    ledger
+}
+
+/// Its work on the GPU may wait for work of the process that asks.
+#[test]
+fn grant_goes_on_for_a_process_that_asks_while_another_one_of_its_client_drains() {
+    let mut ledger = relay();
+    ask(&mut ledger, 0, 0);
+    let found = follow(&mut ledger, 0, 2_100 * MS);
+    assert_eq!(found.last(), Some(&(0, 2 * S)), "process 0 has not returned its grant of 2 s");
+    ask(&mut ledger, 7, 2_100 * MS);
+    let actions = ledger.advance(2_100 * MS);
+    assert_eq!(granted(&actions), [(7, Deadline::At(2_150 * MS))]);
+    assert_eq!(extensions(&actions), [(0, 2_150 * MS)]);
+    assert_eq!(ledger.next_deadline(), Some(4_150 * MS), "both have two seconds to return it");
+}
+
+#[test]
+fn waiting_process_of_the_same_client_does_not_end_the_extensions() {
+    let mut ledger = relay();
+    ask(&mut ledger, 0, 0);
+    assert_eq!(follow(&mut ledger, 0, 45 * MS), [(0, 100 * MS)]);
+    // Too little is left to join.
+    ask(&mut ledger, 7, 94 * MS + 500_000);
+    assert_eq!(granted(&ledger.advance(94 * MS + 500_000)), [(7, Deadline::At(100 * MS))]);
+    assert_eq!(follow(&mut ledger, 95 * MS, 95 * MS), [(0, 150 * MS), (7, 150 * MS)]);
+}
+
+#[test]
+fn grant_ends_for_another_client_although_a_process_of_its_own_asks() {
+    let mut ledger = relay();
+    ask(&mut ledger, 0, 0);
+    follow(&mut ledger, 0, 40 * MS);
+    ask(&mut ledger, 1, 41 * MS);
+    ask(&mut ledger, 7, 49 * MS + 500_000);
+    let actions = ledger.advance(49 * MS + 500_000);
+    assert_eq!((granted(&actions), extensions(&actions)), (vec![], vec![]));
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    assert_eq!(granted(&ledger.advance(50 * MS)), [(1, Deadline::At(100 * MS))]);
+}

@@ -27,9 +27,11 @@ fn second_process_joins_for_the_remaining_time_and_both_must_return() {
 }
 
 #[test]
-fn too_little_remaining_time_is_not_granted() {
+fn too_little_remaining_time_is_not_granted_while_another_client_waits() {
     let mut ledger = two_processes(ReturnKind::Returns);
     ask(&mut ledger, 10, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 1, 0);
     ledger.advance(0);
     ask(&mut ledger, 11, 50 * MS - 999_999);
     assert_eq!(granted(&ledger.advance(50 * MS - 999_999)), []);
@@ -104,7 +106,8 @@ fn gemini_is_answered_from_the_running_grant_while_its_burst_fits() {
 #[test]
 fn process_that_cannot_join_its_clients_grant_causes_no_immediate_deadline() {
     let policy = Policy { capacity: 2, ..Policy::default() };
-    let mut ledger = ledger_of(policy, &[spec(0.5, 1.0)]);
+    // A limited client: its grant ends at its deadline.
+    let mut ledger = ledger_of(policy, &[spec(0.5, 0.9)]);
     ledger.add_process(ProcessId(9), ClientId(0), ReturnKind::Returns).unwrap();
     ask(&mut ledger, 0, 0);
     ledger.advance(0);
