@@ -1,7 +1,7 @@
 //! Channel groups controlled over real sockets and pages, with a driver and a clock that the test moves.
 
 use crate::support::driver::{Call, FakeDriver};
-use crate::support::group_processes::{process_with_groups, quiet, two, works};
+use crate::support::group_processes::{process_with_groups, quiet, two, worked, works};
 use crate::support::hook::Hook;
 use crate::support::{MS, World, until};
 use sluice_comm::page::UNLIMITED;
@@ -111,7 +111,7 @@ fn latency_critical_requests_are_not_disturbed_by_hand_offs() {
     let world = World::new();
     let ((a, _a), (b, _b)) = two(&world);
     let (mut lc, _lc) = process_with_groups(&world, "lc", &[3]);
-    quiet(&world);
+    worked(&world, &lc);
     assert_eq!(world.driver.group(3), (true, 1_000_000));
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     assert_eq!(lc.page().contenders(), 2);
@@ -260,8 +260,8 @@ fn nothing_is_kept_of_a_disconnected_process_that_needs_no_control() {
 fn all_groups_are_enabled_when_the_manager_stops() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
-    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
-    quiet(&world);
+    let (lc, _lcd) = process_with_groups(&world, "lc", &[3]);
+    worked(&world, &lc);
     assert_eq!(world.driver.group(2), (false, 1));
     world.stop();
     for group in 1..=3 {
@@ -273,8 +273,8 @@ fn all_groups_are_enabled_when_the_manager_stops() {
 fn group_is_enabled_when_the_manager_stops_even_if_its_slice_cannot_be_restored() {
     let mut world = World::new();
     let ((_a, _ad), (_b, _bd)) = two(&world);
-    let (_lc, _lcd) = process_with_groups(&world, "lc", &[3]);
-    quiet(&world);
+    let (lc, _lcd) = process_with_groups(&world, "lc", &[3]);
+    worked(&world, &lc);
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     world.driver.refuse_slices(2);
     world.stop();

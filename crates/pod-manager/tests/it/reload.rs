@@ -3,7 +3,7 @@
 use crate::support::agent::{Agent, pod, uid};
 use crate::support::driver::{Call, Descriptor, context};
 use crate::support::gemini::Gemini;
-use crate::support::group_processes::{quiet, works};
+use crate::support::group_processes::{quiet, worked, works};
 use crate::support::hook::{Hook, Line};
 use crate::support::peers::FakeProcess;
 use crate::support::{CLIENTS, GIB, MS, World, logs, until};
@@ -128,8 +128,8 @@ fn removed_process_is_let_go(world: &World, processes: [&FakeProcess; 3], remove
     let (mut b, descriptor) = attach(world, processes[1], "be-b", 2);
     works(world, &a);
     works(world, &b);
-    let (_lc, _lc_descriptor) = attach(world, processes[2], "lc", 3);
-    quiet(world);
+    let (lc, _lc_descriptor) = attach(world, processes[2], "lc", 3);
+    worked(world, &lc);
     assert_eq!((world.driver.group(1), world.driver.group(2)), ((true, 1), (false, 1)));
     world.driver.take_calls();
     remove();

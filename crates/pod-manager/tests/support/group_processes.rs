@@ -33,6 +33,13 @@ pub fn works(world: &World, hook: &Hook) {
     quiet(world);
 }
 
+/// It has had work. A latency-critical process is one that works for 10 s from then on.
+pub fn worked(world: &World, hook: &Hook) {
+    works(world, hook);
+    hook.becomes(false, world.clock.now());
+    quiet(world);
+}
+
 /// Two best-effort clients with work; the first holds the GPU.
 pub fn two(world: &World) -> ((Hook, Descriptor), (Hook, Descriptor)) {
     let (a, b) = (process_with_groups(world, "be-a", &[1]), process_with_groups(world, "be-b", &[2]));
