@@ -20,7 +20,7 @@ fn check_turns(form: &str, turns: u32) {
     service.expect("ready");
     let mut relay = node.tenant("pair", "relay").arguments(&format!("{turns} {MICROS} {form}")).start();
     relay.expect("ready");
-    let controls = || node.metrics().sum("sluice_controls_total", &[]).unwrap();
+    let controls = || node.metrics().sum("sluice_controls_total", &[]).expect("a counter");
     let before = controls();
     assert_eq!(relay.ask("go"), "done");
     let made = controls() - before;
