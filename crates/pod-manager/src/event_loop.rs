@@ -1,7 +1,7 @@
 //! The event loop: one thread that owns all state of one GPU's manager.
 //!
 //! Each round waits for events, hands each event to the part that owns its state, lets the token ledger decide, and carries out the
-//! [effects](crate::effect::Effect) that the parts return. The work of a round is bounded: after 100 µs no further connection is accepted
+//! [effects](crate::processes::Effect) that the parts return. The work of a round is bounded: after 100 µs no further connection is accepted
 //! and no further request is read of either kind, and there are at most eight decisions. The last item of each kind is finished, and the
 //! kernel may run other threads meanwhile: under a flood one round in a thousand measures more than 1 ms, a few more than 5 ms
 //! (docs/benchmarks.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take turns. The
@@ -343,7 +343,11 @@ impl EventLoop {
         self.group_controls.check_if_due(self.processes.has_groups(), now);
         self.measured_memory.read_if_due(&self.clients, &self.processes, now);
         self.decide_first_reservations();
-        self.apply(processes::Event::Tick);
+        self.apply(processes::Event::TimePassed);
+        for id in self.processes.due(now) {
+            self.apply(processes::Event::Due(id));
+        }
+        self.apply(processes::Event::DueEnded);
     }
 
     /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.

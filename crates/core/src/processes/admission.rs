@@ -79,15 +79,14 @@ impl<P, D: Clone + Default> Processes<P, D> {
         }
     }
 
-    /// Makes the postponed announcements whose time has come.
-    pub(super) fn announce_due(&mut self, step: &mut Step<'_, D>) {
+    /// Makes the postponed announcement of a process if its time has come.
+    pub(super) fn announce_due(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
         let now = step.now;
-        let mut due = Vec::new();
-        self.for_each_timed(|id, record| {
-            let is_due = |(_, until): &mut (_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
-            due.extend(record.postponed.take_if(is_due).map(|(announcement, _)| (id, announcement)));
-        });
-        due.into_iter().for_each(|(id, announcement)| self.announce(id, announcement, step));
+        let is_due = |(_, until): &mut (_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
+        let due = self.get_mut(id).and_then(|record| record.postponed.take_if(is_due));
+        if let Some((announcement, _)) = due {
+            self.announce(id, announcement, step);
+        }
     }
 
     /// Refuses an announcement. Its groups count as unannounced.
@@ -175,6 +174,9 @@ impl<P, D: Clone + Default> Processes<P, D> {
         failure: Option<String>,
         step: &mut Step<'_, D>,
     ) {
+        if self.get(id).is_none() {
+            return step.effects.extend(descriptors.iter().flatten().copied().map(Effect::Seal));
+        }
         let is_announced = origin == Origin::Announced;
         if let Some(why) = failure.clone().filter(|_| is_announced) {
             step.effects.push(Effect::Report(id, Note::BadDescriptor(why)));

@@ -55,7 +55,16 @@ impl<P, D: Clone + Default> Processes<P, D> {
                     self.forget_group(group, s);
                 }
             }
-            Event::Tick => self.tick(s),
+            Event::TimePassed => self.mark_kept_groups(s),
+            Event::Due(id) => {
+                self.end_stop(id, s);
+                self.announce_due(id, s);
+            }
+            Event::DueEnded => {
+                // After all announcements, and before the next control.
+                self.stop_again(s);
+                self.retire_timed();
+            }
         }
         step.effects
     }
@@ -141,16 +150,6 @@ impl<P, D: Clone + Default> Processes<P, D> {
         if let Some(history) = self.get_mut(id).map(|record| &mut record.history) {
             (history.is_requested, history.has_attached) = (false, false);
         }
-    }
-
-    /// Does what is due: marks settings as unknown, ends stops, makes postponed announcements, stops processes again.
-    fn tick(&mut self, step: &mut Step<'_, D>) {
-        self.mark_kept_groups(step);
-        self.end_stops(step);
-        self.announce_due(step);
-        // After all announcements, and before the next control.
-        self.stop_again(step);
-        self.retire_timed();
     }
 
     /// Makes a connection the channel of a process. A connection that was the channel before is dropped: the process has opened the

@@ -85,8 +85,13 @@ pub enum Event<P, D> {
     RoundBegins,
     /// A round of decisions has ended.
     RoundEnds,
-    /// Time has passed.
-    Tick,
+    /// Time has passed: settings of kept groups count as unknown.
+    TimePassed,
+    /// The stop of a process has ended, or its postponed announcement may be made: one of [`Processes::due`](super::table::Processes::due).
+    /// One at a time, because the groups that one announces count for the next one.
+    Due(ProcessId),
+    /// All that was due is done.
+    DueEnded,
 }
 
 /// What was found at a process that does not announce its groups.
@@ -153,6 +158,8 @@ pub enum Effect<D> {
     Disconnected(ProcessId),
     /// The last group of a departed process may be forgotten: its end may be of no interest any more.
     DepartureSettled(ProcessId),
+    /// Load the driver's lock: a process cannot be controlled otherwise.
+    LoadLocks,
     /// Search at once: a process is to be inspected.
     Search,
     /// Stop all threads of a process. [`Event::ThreadsStopped`] follows.

@@ -57,6 +57,13 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Whether it says only what each process leaves behind that attaches and ends.
+    pub(super) fn is_brief(&self) -> bool {
+        let brief =
+            Self { is_requested: self.is_requested, has_attached: self.has_attached, ..Self::default() };
+        *self == brief
+    }
+
     /// A search begins: forgets what is over. `is_known`: the process is in the table; `is_attached`: its hook announces its groups.
     /// Returns whether the search is to inspect the process.
     pub(super) fn begin_search(&mut self, is_known: bool, is_attached: bool, now: u64) -> bool {

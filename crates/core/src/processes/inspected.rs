@@ -289,6 +289,9 @@ impl<P, D: Clone + Default> Processes<P, D> {
         step: &mut Step<'_, D>,
     ) {
         let can_lock = obstacle.kind.can_be_locked() && self.can_lock(client);
+        if obstacle.kind.can_be_locked() && !self.is_critical(client) && !self.locks_ready {
+            step.effects.push(Effect::LoadLocks);
+        }
         match id.filter(|_| can_lock) {
             Some(id) => self.lock(id, key, command, obstacle, step),
             None => self.log_unscheduled(client, key, id, command, obstacle, step),

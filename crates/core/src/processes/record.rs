@@ -159,6 +159,13 @@ impl<P, D> Record<P, D> {
         self.stop.is_some() || self.uncertainty.is_some() || self.postponed.is_some()
     }
 
+    /// Whether its stop has ended at `now`, or a postponed announcement may be made.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        let is_now = |(_, until): &(_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
+        self.stop.as_ref().is_some_and(|stop| stop.until <= now)
+            || self.postponed.as_ref().is_some_and(is_now)
+    }
+
     /// When something of it happens next.
     pub(super) fn next_deadline(&self) -> Option<u64> {
         let postponed = self.postponed.as_ref().and_then(|(_, until)| match until {

@@ -2,7 +2,6 @@
 //!
 //! A single finding may be the effect of a race. So the policy applies when a process does the same again.
 
-use super::announcement::Announcement;
 use super::event::{Effect, Note, Violation};
 use super::history::Finding;
 use super::record::Stop;
@@ -91,25 +90,19 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.scheduler.stop_process(id, step.ledger, step.now);
     }
 
-    /// Releases the processes whose time is over, and those of clients that have become latency-critical. What they have announced last
-    /// meanwhile counts from here on.
-    pub(super) fn end_stops(&mut self, step: &mut Step<'_, D>) {
-        let now = step.now;
-        let stopped =
-            self.timed().filter_map(|(id, record)| Some((id, record.client, record.stop.as_ref()?)));
-        let ended = stopped.filter(|(_, client, stop)| stop.until <= now || self.is_critical(*client));
-        let ended: Vec<ProcessId> = ended.map(|(id, ..)| id).collect();
-        let mut announcements: Vec<(ProcessId, Announcement<D>)> = Vec::new();
-        for id in ended {
-            self.scheduler.resume_process(id);
-            step.effects.push(Effect::ReleaseThreads(id));
-            step.effects.push(Effect::Report(id, Note::StopEnded));
-            let Some(record) = self.get_mut(id) else { continue };
-            let is_attached = record.is_attached();
-            let announcement = record.stop.take().and_then(|stop| stop.announcement).filter(|_| is_attached);
-            announcements.extend(announcement.map(|announcement| (id, announcement)));
+    /// Releases a process whose time is over, or whose client has become latency-critical. What it has announced last meanwhile counts from
+    /// here on.
+    pub(super) fn end_stop(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+        let Some(record) = self.get(id) else { return };
+        let (is_attached, is_critical) = (record.is_attached(), self.is_critical(record.client));
+        let has_ended = |stop: &mut Stop<D>| stop.until <= step.now || is_critical;
+        let Some(stop) = self.get_mut(id).and_then(|record| record.stop.take_if(has_ended)) else { return };
+        self.scheduler.resume_process(id);
+        step.effects.push(Effect::ReleaseThreads(id));
+        step.effects.push(Effect::Report(id, Note::StopEnded));
+        if let Some(announcement) = stop.announcement.filter(|_| is_attached) {
+            self.announced(id, announcement, step);
         }
-        announcements.into_iter().for_each(|(id, announcement)| self.announced(id, announcement, step));
     }
 
     /// Stops the processes again whose groups were announced anew, and from time to time those that announce some of theirs no longer.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// that is 1.5 % of the driver's time.
 const ANNOUNCEMENTS: Rate = Rate::one_per(64, 100_000_000);
 
-/// The most processes without connection of which something is remembered: a tenant may start processes without end.
+/// The most processes without connection of which is remembered that they had attached: a tenant may start processes without end.
 const MOST_REMEMBERED: usize = 4096;
 
 /// What the node and the operator allow.
@@ -124,10 +124,14 @@ impl<P, D> Processes<P, D> {
         if let Some(key) = record.key {
             self.by_key.remove(&key);
             let history = std::mem::take(&mut record.history);
-            if self.absent.len() >= MOST_REMEMBERED {
+            // What a tenant can cause without end does not take the place of findings and of what inspections have shown.
+            let is_kept = if history.is_brief() {
+                history != History::default() && self.absent.len() < MOST_REMEMBERED
+            } else {
                 self.forget_what_is_over(now);
-            }
-            if history != History::default() && self.absent.len() < MOST_REMEMBERED {
+                true
+            };
+            if is_kept {
                 self.absent.insert(key, history);
             }
         }
@@ -317,6 +321,14 @@ impl<P, D> Processes<P, D> {
         self.timed.iter().filter_map(|id| Some((*id, self.records.get(id)?)))
     }
 
+    /// The processes that [`Event::Due`](super::event::Event::Due) concerns now: a stop has ended, or an announcement may be made.
+    pub fn due(&self, now: u64) -> Vec<ProcessId> {
+        let is_due = |record: &Record<P, D>| {
+            record.is_due(now) || record.is_stopped() && self.is_critical(record.client)
+        };
+        self.timed().filter(|(_, record)| is_due(record)).map(|(id, _)| id).collect()
+    }
+
     /// Visits the processes of which something happens at a time, to change them.
     pub(super) fn for_each_timed(&mut self, mut visit: impl FnMut(ProcessId, &mut Record<P, D>)) {
         for id in &self.timed {
@@ -326,7 +338,7 @@ impl<P, D> Processes<P, D> {
         }
     }
 
-    /// Visits the processes no longer of which nothing happens at a time any more.
+    /// Removes the processes that have no deadline left from those that each round visits.
     pub(super) fn retire_timed(&mut self) {
         self.timed.retain(|id| self.records.get(id).is_some_and(Record::is_timed));
     }
@@ -401,9 +413,9 @@ impl<P, D> Processes<P, D> {
         self.absent.retain(|_, history| *history != History::default());
     }
 
-    /// The groups of the client's other processes, as they are controlled. A group that another process has announced falsely is not that
-    /// process's: it may have closed the file, so that nothing is found of it. Those of a stopped process stay disabled, whether its controls
-    /// fail or not.
+    /// Whether a found group is under control for another process of the client. A group that another process has announced falsely is not
+    /// that process's: it may have closed the file, so that nothing is found of it. Those of a stopped process stay disabled, whether its
+    /// controls fail or not.
     pub(super) fn is_of_others(
         &self,
         known: Option<ProcessId>,

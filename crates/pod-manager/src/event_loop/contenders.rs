@@ -28,14 +28,13 @@ impl EventLoop {
             let wanted = by_quanta
                 || self.stream_gates.needs_wakeup(process, clients)
                 || self.deadlines.needs_wakeup(*id, process);
-            let activity = activity(process);
             let endpoint = &mut process.endpoint;
             if endpoint.pages.is_none() || endpoint.wakeups.requested_since.is_some() == wanted {
                 continue;
             }
             endpoint.request_wakeups(wanted.then_some(now));
-            // What it wrote before the request has woken no thread.
-            busy |= wanted && (activity.busy || endpoint.has_announced());
+            // What it wrote before the request has woken no thread, so its page is read after the request.
+            busy |= wanted && (activity(process).busy || process.endpoint.has_announced());
         }
         busy
     }

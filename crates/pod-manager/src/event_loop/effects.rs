@@ -52,6 +52,7 @@ impl EventLoop {
             Effect::Close(connection) => self.drop_connection(connection),
             Effect::Disconnected(id) => self.forget_process(id, "disconnected"),
             Effect::DepartureSettled(id) => self.settle_departure(id),
+            Effect::LoadLocks => self.load_locks(),
             Effect::Search => self.unhooked.request_search(self.io.now()),
             Effect::StopThreads(id) => self.stop_threads(id),
             Effect::ReleaseThreads(id) => {

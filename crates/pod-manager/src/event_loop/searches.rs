@@ -12,7 +12,6 @@ impl EventLoop {
     /// Applies the result of a search.
     pub(super) fn search_ended(&mut self, result: ScanResult) {
         self.unhooked.search_ended(self.io.now());
-        self.processes.locks_ready = self.unhooked.locks.as_ref().is_some_and(DriverLocks::are_ready);
         if let Some(candidates) = &result.candidates {
             self.processes.candidates_listed(candidates);
         }
@@ -25,6 +24,7 @@ impl EventLoop {
         }
         for (candidate, result) in result.attached {
             let found = self.announcement_of(result).map(|announcement| announcement.contexts);
+            self.load_locks_for(found.as_ref().err());
             let (key, has_unannounced) = (candidate.key, self.has_unannounced(candidate.key));
             self.apply(Event::InspectedAttached { key, found, has_unannounced });
         }
@@ -35,6 +35,7 @@ impl EventLoop {
 
     fn inspected(&mut self, candidate: Candidate, result: Result<Vec<ControlDescriptor>, Obstacle>) {
         let found = self.announcement_of(result);
+        self.load_locks_for(found.as_ref().err());
         let Candidate { key, command, pod, pidfd, .. } = candidate;
         let known = self.processes.find(key).and_then(|id| self.processes.client_of(id));
         let named = known.filter(|client| is_named(*client, &self.clients));
@@ -44,6 +45,17 @@ impl EventLoop {
         let has_unannounced = self.has_unannounced(key);
         let inspected = Inspected { key, client, command, found, endpoint, has_unannounced };
         self.apply(Event::Inspected(inspected));
+    }
+
+    /// Has the driver's lock loaded if a process cannot be controlled otherwise. Loading initialises each GPU, so it waits for the need.
+    fn load_locks_for(&mut self, obstacle: Option<&Obstacle>) {
+        if obstacle.is_some_and(|obstacle| obstacle.kind.can_be_locked()) {
+            self.load_locks();
+        }
+    }
+
+    pub(super) fn load_locks(&mut self) {
+        self.processes.locks_ready = self.unhooked.locks.as_ref().is_some_and(DriverLocks::are_ready);
     }
 
     /// Whether the hook of a process reports that it has groups which are not announced.

@@ -121,7 +121,8 @@ impl World {
             }
             Effect::Report(id, Note::StopEnded) => self.stop_ended(id),
             // The next step searches in any case. The others concern pages, memory and logs.
-            Effect::Search
+            Effect::LoadLocks
+            | Effect::Search
             | Effect::SchedulingChanged(_)
             | Effect::Added(_)
             | Effect::TokenChannelClosed(_)
@@ -322,7 +323,11 @@ impl World {
             if self.bug != Bug::ReportsNoEnd {
                 self.report_ends();
             }
-            self.apply(Event::Tick);
+            self.apply(Event::TimePassed);
+            for id in self.manager.table.due(self.now) {
+                self.apply(Event::Due(id));
+            }
+            self.apply(Event::DueEnded);
             self.apply(Event::RoundBegins);
             let Manager { table, ledger, .. } = &mut self.manager;
             for _ in 0..MOST_ROUNDS {

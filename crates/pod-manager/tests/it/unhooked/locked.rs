@@ -50,6 +50,23 @@ fn process_that_cannot_be_controlled_by_groups_is_stopped_by_the_drivers_lock() 
     node.world.start();
 }
 
+/// Loading the driver initialises each GPU of the node.
+#[test]
+fn lock_helper_is_not_started_while_each_process_can_be_controlled() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = lock_helper(folder.path());
+    let node = Harness::with_locks(&[pod(&uid(1))], Some(program));
+    let (_hook, _descriptor) = node.hooked(1, 1);
+    node.discovery.add_uncontrollable(501, &uid(1), ObstacleKind::NoGroups);
+    until("both were inspected", || {
+        node.scan();
+        node.uncontrolled(1, "no_groups") == 1.0
+    });
+    // What starts the helper is a thread of its own: the next searches give it time.
+    (0..8).for_each(|_| node.scan());
+    assert!(!log.exists(), "{}", std::fs::read_to_string(&log).unwrap_or_default());
+}
+
 /// The helper loads the driver when it is needed for the first time.
 #[test]
 fn attached_process_with_too_many_descriptors_is_locked_as_soon_as_the_helper_is_ready() {
