@@ -57,3 +57,13 @@ pub const SILENCE_NS: u64 = 200_000_000;
 pub const REQUEST_LEN: usize = 80;
 /// Bytes of an answer to any request.
 pub const RESPONSE_LEN: usize = 40;
+
+/// Milliseconds of the wire in nanoseconds; saturates.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer conversion saturates"
+)]
+pub fn ms_to_ns(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}

@@ -104,15 +104,8 @@ pub(crate) unsafe fn array(
 ) -> CUresult {
     // SAFETY: as the caller guarantees; the driver refuses null.
     let bytes = unsafe { descriptor.as_ref() }.map_or(0, |descriptor| descriptor.shape().bytes());
-    let request = AllocationRequest { bytes, space: HandleSpace::Array, in_context: true };
-    // SAFETY: null or written: the driver has succeeded.
-    allocate(
-        request,
-        None,
-        real,
-        || (unsafe { written(handle) }.map_or(0, |made| made.addr() as u64), bytes),
-        |_| {},
-    )
+    // SAFETY: as the caller guarantees.
+    unsafe { shaped(handle, HandleSpace::Array, bytes, real) }
 }
 
 /// Creates a mipmapped array.
@@ -128,15 +121,24 @@ pub(crate) unsafe fn mipmapped_array(
     // SAFETY: as the caller guarantees; the driver refuses null.
     let shape = unsafe { descriptor.as_ref() }.map(ArrayDescriptor::shape);
     let bytes = shape.map_or(0, |shape| shape.mipmap_bytes(levels));
-    let request = AllocationRequest { bytes, space: HandleSpace::Mipmap, in_context: true };
+    // SAFETY: as the caller guarantees.
+    unsafe { shaped(handle, HandleSpace::Mipmap, bytes, real) }
+}
+
+/// Allocates what is charged by its shape.
+///
+/// # Safety
+/// `handle` is null or writable. If `real` succeeds, it has written `handle` unless it is null.
+unsafe fn shaped<T>(
+    handle: *mut *mut T,
+    space: HandleSpace,
+    bytes: u64,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let request = AllocationRequest { bytes, space, in_context: true };
     // SAFETY: null or written: the driver has succeeded.
-    allocate(
-        request,
-        None,
-        real,
-        || (unsafe { written(handle) }.map_or(0, |made| made.addr() as u64), bytes),
-        |_| {},
-    )
+    let made = || unsafe { written(handle) }.map_or(0, |made| made.addr() as u64);
+    allocate(request, None, real, || (made(), bytes), |_| {})
 }
 
 fn flat(width: u64, height: u64, format: CUarray_format, channels: c_uint) -> ArrayShape {

@@ -8,7 +8,7 @@ use crate::measured_memory::{Delay, Reservation};
 use crate::processes::{Endpoint, Event, MAX_UNANSWERED, Pages, Process, due_connections};
 use crate::reason::Reason;
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody};
+use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody, ms_to_ns};
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::processes::Protocol;
 use sluice_core::{ConnectionId, ProcessId};
@@ -260,14 +260,4 @@ impl EventLoop {
         added.map_err(|_| Reason::ClientRemoved)?;
         Ok(process)
     }
-}
-
-/// Milliseconds of the wire in nanoseconds; saturates. The codec has checked that they are finite and not negative.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "float to integer conversion saturates, and the codec lets no negative time through"
-)]
-fn ms_to_ns(ms: f64) -> u64 {
-    (ms * 1e6) as u64
 }

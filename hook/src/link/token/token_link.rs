@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_comm::attach::ATTACH_VERSION;
 use sluice_comm::page::ReturnedGrant;
 use sluice_comm::page::grant::GATE;
-use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody};
+use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody, ms_to_ns};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
 use sluice_hook_core::lock;
@@ -98,9 +98,9 @@ impl TokenLink for TokenConnection {
         }
         if let (Some(used), Some(report)) = (used, self.report_view()) {
             report.return_grant(ReturnedGrant {
-                used_ns: ns_of(used.used_ms),
-                overuse_ns: ns_of(used.overuse_ms),
-                next_burst_ns: ask.map(|ask| ns_of(ask.next_burst_ms)),
+                used_ns: ms_to_ns(used.used_ms),
+                overuse_ns: ms_to_ns(used.overuse_ms),
+                next_burst_ns: ask.map(|ask| ms_to_ns(ask.next_burst_ms)),
             });
             HostClock.record_step(HandOffStep::Returned);
         }
@@ -249,14 +249,4 @@ impl TokenLink for TokenConnection {
         let Some(report) = self.report_view() else { return };
         report.add_busy_ns(busy_ns.saturating_sub(self.reported_busy_ns.swap(busy_ns, Relaxed)));
     }
-}
-
-/// Milliseconds of a report in nanoseconds; saturates.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "float to integer conversion saturates"
-)]
-fn ns_of(ms: f64) -> u64 {
-    (ms * 1e6) as u64
 }

@@ -61,9 +61,9 @@ struct Row {
     arguments: &'static [Argument],
 }
 
-macro_rules! rows {
-    ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
-        static ROWS: &[Row] = &[$(Row {
+macro_rules! row {
+    ($symbol:ident, $name:expr, $($argument:ident : $kind:ty),*) => {
+        Row {
             symbol: stringify!($symbol),
             name: $name,
             arguments: &[$(Argument {
@@ -71,22 +71,20 @@ macro_rules! rows {
                 kind: stringify!($kind),
                 class: <$kind as Passed>::CLASS,
             }),*],
-        }),*];
+        }
+    };
+}
+
+macro_rules! rows {
+    ($($policy:ident $symbol:ident ($name:literal, $since:literal, $variant:ident) fn($($argument:ident : $kind:ty),*);)*) => {
+        static ROWS: &[Row] = &[$(row!($symbol, $name, $($argument: $kind),*)),*];
     };
 }
 driver_api!(rows);
 
 macro_rules! nvml_rows {
     ($($policy:ident $symbol:ident fn($($argument:ident : $kind:ty),*);)*) => {
-        static NVML_ROWS: &[Row] = &[$(Row {
-            symbol: stringify!($symbol),
-            name: stringify!($symbol),
-            arguments: &[$(Argument {
-                name: stringify!($argument),
-                kind: stringify!($kind),
-                class: <$kind as Passed>::CLASS,
-            }),*],
-        }),*];
+        static NVML_ROWS: &[Row] = &[$(row!($symbol, stringify!($symbol), $($argument: $kind),*)),*];
     };
 }
 nvml_api!(nvml_rows);

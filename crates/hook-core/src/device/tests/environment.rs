@@ -1,5 +1,6 @@
 //! Captures, destroyed handles, lost managers and forks.
 
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use super::*;
@@ -344,10 +345,11 @@ fn failed_announcement_reconnects() {
     assert_eq!((device.bypass_reason(), device.link.connects.load(SeqCst)), (None, 2));
 }
 
-/// The tracker is held up between its decision to wait for the context and the driver's call.
-#[test]
-fn capture_does_not_begin_between_the_decision_to_drain_a_context_and_the_call() {
-    let fixture = Fixture::new();
+/// Runs `program` while the tracker is held up between its decision to wait for a context and the driver's call.
+fn while_a_drain_begins(
+    fixture: &Fixture,
+    program: impl FnOnce(&TestDevice<'_>, &ScopedJoinHandle<'_, NextStep>),
+) {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
     device.driver.holds_drains.store(true, SeqCst);
@@ -358,18 +360,29 @@ fn capture_does_not_begin_between_the_decision_to_drain_a_context_and_the_call()
         while device.driver.held_drains.load(SeqCst) == 0 {
             std::thread::yield_now();
         }
-        let capture = scope.spawn(|| {
-            device.prepare_capture(fixture.captures.begin(100, 7));
-            // The program's thread calls the driver now.
-            lock(&device.driver.drained).clone()
-        });
-        while !fixture.captures.any() {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_millis(20));
+        program(&device, &drain);
         device.driver.holds_drains.store(false, SeqCst);
-        assert_eq!(capture.join().expect("the capture begins"), [7], "the call invalidates the capture");
         drain.join().expect("the drain ends");
+    });
+}
+
+#[test]
+fn capture_does_not_begin_between_the_decision_to_drain_a_context_and_the_call() {
+    let fixture = Fixture::new();
+    while_a_drain_begins(&fixture, |device, _| {
+        std::thread::scope(|scope| {
+            let capture = scope.spawn(|| {
+                device.prepare_capture(fixture.captures.begin(100, 7));
+                // The program's thread calls the driver now.
+                lock(&device.driver.drained).clone()
+            });
+            while !fixture.captures.any() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            device.driver.holds_drains.store(false, SeqCst);
+            assert_eq!(capture.join().expect("the capture begins"), [7], "the call invalidates the capture");
+        });
     });
 }
 
@@ -377,19 +390,8 @@ fn capture_does_not_begin_between_the_decision_to_drain_a_context_and_the_call()
 #[test]
 fn capture_begins_although_the_wait_for_a_context_does_not_end() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::empty());
-    assert!(is_governed(&device.launch(Stream::new(0, true, thread.id()), &thread)));
-    device.driver.holds_drains.store(true, SeqCst);
-    fixture.clock.advance(100 * MS);
-    device.track();
-    std::thread::scope(|scope| {
-        let drain = scope.spawn(|| device.track());
-        while device.driver.held_drains.load(SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+    while_a_drain_begins(&fixture, |device, drain| {
         device.prepare_capture(fixture.captures.begin(100, 7));
         assert!(!drain.is_finished());
-        device.driver.holds_drains.store(false, SeqCst);
-        drain.join().expect("the drain ends");
     });
 }
