@@ -25,6 +25,7 @@ use crate::clock::HostClock;
 use crate::gpu;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
+use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
@@ -148,7 +149,7 @@ fn on_wait(managed: &'static ManagedDevice, whole_context: bool) {
 /// Handles the program's announcement of a request in `lead_us`.
 pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
     guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
-        process::check_governed().map_err(HoldError::Bypassed)?;
+        settings::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let lead_ns = u64::from(lead_us) * 1000;
         let at_ns = HostClock.now_ns().saturating_add(lead_ns);
@@ -174,7 +175,7 @@ pub(crate) fn hint(lead_us: u32) -> Result<HoldPlan, HoldError> {
 /// Begins a request that the program marks. Its hold kernel lasts until [`end_marked`].
 pub(crate) fn begin_marked() -> Result<HoldPlan, HoldError> {
     guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
-        process::check_governed().map_err(HoldError::Bypassed)?;
+        settings::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         hold(managed, HoldKernelState::begin_marked)
     })
@@ -183,7 +184,7 @@ pub(crate) fn begin_marked() -> Result<HoldPlan, HoldError> {
 /// Ends a request that the program has marked.
 pub(crate) fn end_marked() -> Result<(), HoldError> {
     guarded(Err(HoldError::Bypassed(Bypass::InternalError)), || {
-        process::check_governed().map_err(HoldError::Bypassed)?;
+        settings::check_governed().map_err(HoldError::Bypassed)?;
         let managed = process::current_device().map_err(HoldError::Bypassed)?;
         let now = HostClock.now_ns();
         release_hold(managed, managed.device.hold_kernels.with(|state| state.end_marked(now)));

@@ -19,7 +19,7 @@
 //! | `link` | connections to a manager |
 //! | `group_recovery` | enables channel groups again when the manager that may have disabled them is lost |
 //! | `channel_groups` | the process's channel groups, derived from its ioctls |
-//! | `gpu`, `guard`, `settings`, `thread`, `wakeup_eventfd` | questions to the driver; panics and cancellation stay inside; configuration and log |
+//! | `gpu`, `guard`, `settings`, `thread`, `wakeup_eventfd` | questions to the driver; protection of the program from panics and cancellation; configuration and log; threads; the eventfd that wakes the manager |
 //! | `real`, `real_nvml`, `clock`, `counters`, `log`, `manager_presence` | the real libraries; the `Clock` of `sluice_hook_core`; whether the manager runs |
 //! | `symbols`, `captures`, `descriptor`, `fork`, `hold_page`, `leaked`, `manager_clock`, `polling`, `report_page`, `thread_state` | the ground: these import no other module |
 

@@ -19,16 +19,10 @@ use crate::gpu::{self, MAX_DEVICES};
 use crate::guard::guarded;
 use crate::leaked::Leaked;
 use crate::link::MemoryConnection;
-use crate::settings::setup;
+use crate::settings::{self, setup};
 use crate::{counters, fork};
 pub(crate) use managed_device::ManagedDevice;
 use managed_device::NoDevice;
-
-// The parts of this process's state that the modules below use themselves.
-pub(crate) use crate::counters::count_bypass;
-pub(crate) use crate::fork::has_forked;
-pub(crate) use crate::settings::check_governed;
-pub(crate) use crate::thread_state::with_thread;
 
 static ALLOCATIONS: Mutex<AllocationTable> = Mutex::new(AllocationTable::new());
 static DEVICES: [Leaked<ManagedDevice>; MAX_DEVICES] = [const { Leaked::none() }; MAX_DEVICES];
@@ -63,7 +57,7 @@ pub(crate) fn set_only_device(managed: &'static ManagedDevice) {
 
 /// The device that a call of this thread concerns, if it is in use.
 pub(crate) fn device_for_call() -> Option<&'static ManagedDevice> {
-    if has_forked() {
+    if fork::has_forked() {
         return None;
     }
     only_device().or_else(|| device_in_use(u32::try_from(gpu::current_device()?).ok()?))
@@ -71,7 +65,7 @@ pub(crate) fn device_for_call() -> Option<&'static ManagedDevice> {
 
 /// The managed device of the calling thread's context.
 pub(crate) fn current_device() -> Result<&'static ManagedDevice, Bypass> {
-    check_governed()?;
+    settings::check_governed()?;
     match only_device() {
         Some(managed) => Ok(managed),
         None => device_of(gpu::current_device().ok_or(Bypass::NoContext)?),
@@ -80,7 +74,7 @@ pub(crate) fn current_device() -> Result<&'static ManagedDevice, Bypass> {
 
 /// The device of an ordinal, with its manager.
 pub(crate) fn device_of(ordinal: CUdevice) -> Result<&'static ManagedDevice, Bypass> {
-    check_governed()?;
+    settings::check_governed()?;
     let at = usize::try_from(ordinal).map_err(|_| Bypass::NotManaged)?;
     let slot = DEVICES.get(at).ok_or(Bypass::NotManaged)?;
     if let Some(managed) = slot.get() {

@@ -74,7 +74,8 @@ pub struct Device<'p, D, L, C> {
     handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
     drain_lock: Mutex<()>,
-    /// Since when the drain waits for whole contexts, or is about to, in nanoseconds. Set with [`Self::handles_lock`] held.
+    /// Since when the drain waits for whole contexts, or is about to, in nanoseconds. Set to `Some` with
+    /// [`Self::handles_lock`] held.
     drains_contexts: Mutex<Option<u64>>,
     /// Threads that begin a capture sleep here until the drain has waited for whole contexts.
     contexts_drained: Condvar,

@@ -25,9 +25,9 @@ pub struct MemoryAccount<L> {
     /// The manager may count bytes that this process does not hold: it was not told of a release, or its answer to a reservation was lost.
     is_overcounted: AtomicBool,
     limit: AtomicU64,
-    /// The manager has decided a reservation over this connection. It decides the first one of a process only by a reading of the GPU's
-    /// memory that shows the context of the process.
-    is_measured: AtomicBool,
+    /// The manager has answered a reservation over this connection, so its usage includes this process's context: it answers the first
+    /// reservation of a process only after a reading of the GPU's memory that shows the context.
+    includes_context: AtomicBool,
     /// Makes (connection, charge) change together, so that an attachment never reports a stale sum.
     order: Mutex<()>,
 }
@@ -41,7 +41,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             charged: AtomicU64::new(0),
             is_overcounted: AtomicBool::new(false),
             limit: AtomicU64::new(UNKNOWN),
-            is_measured: AtomicBool::new(false),
+            includes_context: AtomicBool::new(false),
             order: Mutex::new(()),
         }
     }
@@ -58,7 +58,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
             // A connection that breaks during the request may lead to a manager that was replaced: reserve once more.
             LinkError::Gone | LinkError::NotAdmitted { .. } => ask(),
         });
-        self.is_measured.fetch_or(answer.is_ok(), SeqCst);
+        self.includes_context.fetch_or(answer.is_ok(), SeqCst);
         let outcome = match answer {
             Ok(true) => Outcome::Governed(()),
             Ok(false) => Outcome::Refused,
@@ -107,8 +107,8 @@ impl<L: MemoryLink> MemoryAccount<L> {
     /// of the GPU's memory, as a first reservation does; later calls do not.
     pub fn usage_with_context(&self) -> Option<(u64, u64)> {
         let order = lock(&self.order);
-        if self.ensure_connected().is_ok() && !self.is_measured.load(SeqCst) {
-            self.is_measured.store(self.link.reserve(0).is_ok(), SeqCst);
+        if self.ensure_connected().is_ok() && !self.includes_context.load(SeqCst) {
+            self.includes_context.fetch_or(self.link.reserve(0).is_ok(), SeqCst);
         }
         drop(order);
         self.usage()
@@ -138,7 +138,7 @@ impl<L: MemoryLink> MemoryAccount<L> {
         if self.link.is_alive() {
             return Ok(());
         }
-        self.is_measured.store(false, SeqCst);
+        self.includes_context.store(false, SeqCst);
         self.link.connect(self.charged.load(SeqCst))?;
         self.is_overcounted.store(false, SeqCst);
         let (_, limit) = self.link.usage()?;

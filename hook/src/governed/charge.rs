@@ -10,12 +10,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::deferred_release::{self, When};
 use super::pool_charges;
+use crate::counters;
 use crate::counters::COUNTERS;
+use crate::fork;
 use crate::gpu;
 use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::preempt;
 use crate::process::{self, ManagedDevice};
+use crate::thread_state;
 
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationRequest {
@@ -44,9 +47,9 @@ pub(crate) fn allocate(
     undo: impl FnOnce(u64),
 ) -> CUresult {
     // The driver may call one allocation function from another; only the outer one is charged.
-    process::with_thread(|thread| {
+    thread_state::with_thread(|thread| {
         let Some(_inside) = thread.enter() else {
-            process::count_bypass(Bypass::Nested);
+            counters::count_bypass(Bypass::Nested);
             return real();
         };
         let managed = match guarded(Admission::Uncharged, || reserve(request.bytes, device)) {
@@ -75,7 +78,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     let managed = match device.map_or_else(process::current_device, process::device_of) {
         Ok(managed) => managed,
         Err(reason) => {
-            process::count_bypass(reason);
+            counters::count_bypass(reason);
             return Admission::Uncharged;
         }
     };
@@ -83,7 +86,7 @@ fn reserve(bytes: u64, device: Option<i32>) -> Admission {
     match reserve_or_trim(managed, bytes) {
         Outcome::Governed(()) => Admission::Reserved(managed),
         Outcome::Bypassed(reason) => {
-            process::count_bypass(reason);
+            counters::count_bypass(reason);
             Admission::Reserved(managed)
         }
         Outcome::Refused => {
@@ -165,7 +168,7 @@ pub(crate) fn free_in_stream(
     );
     // Only here: during the call other submissions wait for the engine, and the release may ask the manager.
     if let Some((allocation, on)) = freed.take() {
-        process::with_thread(|thread| {
+        thread_state::with_thread(|thread| {
             let _inside = thread.enter();
             guarded((), || release_behind(allocation, on, When::AtCall));
         });
@@ -191,9 +194,9 @@ fn free_by<F: FnOnce() -> CUresult>(
     call: impl FnOnce(F) -> CUresult,
     release: impl FnOnce(Allocation),
 ) -> CUresult {
-    process::with_thread(|thread| {
+    thread_state::with_thread(|thread| {
         let Some(_inside) = thread.enter() else { return real() };
-        if process::has_forked() {
+        if fork::has_forked() {
             return real();
         }
         let taken = guarded(None, || {

@@ -16,11 +16,13 @@ use crate::hold_kernel;
 use crate::preempt;
 use crate::process;
 use crate::real;
+use crate::settings;
+use crate::thread_state;
 
 /// Functions after which another context may be current.
 pub(crate) fn changes_current(real: impl FnOnce() -> CUresult) -> CUresult {
     let result = real();
-    process::with_thread(|thread| thread.forget());
+    thread_state::with_thread(|thread| thread.forget());
     result
 }
 
@@ -45,7 +47,7 @@ static ATTACHED: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
 /// `context` is null or writable. If `real` succeeds, it has written `context` unless it is null.
 pub(crate) unsafe fn attach(context: *mut CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
     // With the lock held: a `cuCtxDetach` of another thread must find the use as soon as the driver counts it.
-    let attached = process::check_governed().is_ok().then(|| lock(&ATTACHED));
+    let attached = settings::check_governed().is_ok().then(|| lock(&ATTACHED));
     let result = changes_current(real);
     if let Some(mut attached) = attached.filter(|_| result == CUresult::SUCCESS) {
         // SAFETY: null or written: the driver has succeeded.
@@ -61,7 +63,7 @@ pub(crate) unsafe fn attach(context: *mut CUcontext, real: impl FnOnce() -> CUre
 
 /// `cuCtxDetach`: ends one use of a context, and with the last one the context.
 pub(crate) fn detach(context: CUcontext, real: impl FnOnce() -> CUresult) -> CUresult {
-    if process::check_governed().is_ok() {
+    if settings::check_governed().is_ok() {
         let mut attached = lock(&ATTACHED);
         if let Some(others) =
             attached.get_mut(&(context.expose_provenance() as u64)).filter(|others| **others > 0)
@@ -118,7 +120,7 @@ pub(super) fn ending(
     real: impl FnOnce() -> CUresult,
     ended: impl FnOnce(CUresult) -> bool,
 ) -> CUresult {
-    if process::check_governed().is_err() || context == 0 {
+    if settings::check_governed().is_err() || context == 0 {
         return changes_current(real);
     }
     preempt::begin_context_end(context);

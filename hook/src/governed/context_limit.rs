@@ -13,11 +13,13 @@ use sluice_hook_core::lock;
 use sluice_hook_core::outcome::Outcome;
 
 use super::charge;
+use crate::counters;
 use crate::counters::COUNTERS;
 use crate::gpu;
 use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
+use crate::settings;
 
 /// A change of a limit in a context.
 #[derive(Clone, Copy)]
@@ -43,7 +45,7 @@ pub(crate) fn set(limit: CUlimit, value: usize, real: impl FnOnce() -> CUresult)
         CU_LIMIT_MALLOC_HEAP_SIZE => HandleSpace::Heap,
         _ => return call(),
     };
-    if process::check_governed().is_err() {
+    if settings::check_governed().is_err() {
         return call();
     }
     let Some(change) = guarded(None, || Change::of(limit, space)) else { return call() };
@@ -71,7 +73,7 @@ pub(super) fn end_context(context: u64) {
 impl Change {
     /// `None` if nothing is charged.
     fn of(limit: CUlimit, space: HandleSpace) -> Option<Self> {
-        let managed = process::current_device().inspect_err(|reason| process::count_bypass(*reason)).ok()?;
+        let managed = process::current_device().inspect_err(|reason| counters::count_bypass(*reason)).ok()?;
         let device = managed.ordinal.cast_signed();
         let number = if space == HandleSpace::Stack { gpu::resident_threads(device)? } else { 1 };
         let context = gpu::current_context()?;
@@ -98,7 +100,7 @@ impl Change {
         self.managed.track();
         match charge::reserve_or_trim(self.managed, bytes) {
             Outcome::Governed(()) => {}
-            Outcome::Bypassed(reason) => process::count_bypass(reason),
+            Outcome::Bypassed(reason) => counters::count_bypass(reason),
             Outcome::Refused => return false,
         }
         true

@@ -9,7 +9,8 @@ use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Driver, Mark, Stream};
 
 use crate::captures::CAPTURES;
-use crate::process::{self, ManagedDevice};
+use crate::process::ManagedDevice;
+use crate::thread_state;
 
 struct DeferredRelease {
     managed: &'static ManagedDevice,
@@ -46,7 +47,8 @@ pub(super) fn behind_stream(
     (stream, per_thread): (CUstream, bool),
     when: When,
 ) {
-    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    let stream =
+        thread_state::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     let driver = &managed.device.driver;
     // An event would become a part of the graph.
     let is_captured = CAPTURES.any() && driver.is_capturing(stream);

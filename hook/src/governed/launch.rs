@@ -8,9 +8,11 @@ use sluice_hook_core::platform::{Stream, StreamKind, TokenLink};
 use sluice_hook_core::thread_state::ThreadState;
 
 use crate::captures::CAPTURES;
+use crate::counters;
 use crate::guard::guarded;
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
+use crate::thread_state;
 use crate::tracker::device_for_launch;
 
 /// How a launch goes on. Its end ends the launch.
@@ -28,7 +30,7 @@ enum Admission {
 /// `real` is called in one place, so that the driver's call and its arguments stay in this function.
 #[inline]
 pub(crate) fn call((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
-    process::with_thread(|thread| {
+    thread_state::with_thread(|thread| {
         // The driver may call one launch function from another; the outer one has already passed.
         let inside = thread.enter();
         let admission = match inside {
@@ -107,6 +109,6 @@ fn after_noted(managed: &'static ManagedDevice, stream: Stream, result: CUresult
 
 #[cold]
 fn bypassed(reason: Bypass) -> Admission {
-    process::count_bypass(reason);
+    counters::count_bypass(reason);
     Admission::Bypassed
 }

@@ -8,8 +8,9 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use sluice_driver_api::{CUresult, ENTRIES, lookup_index};
 use sluice_hook_core::outcome::Bypass;
 
+use crate::counters;
 use crate::guard::guarded;
-use crate::{process, real};
+use crate::real;
 
 /// Calls `real` and replaces its answer. `wrapper` returns the exported function of a row of the table, if it does more than the driver's.
 ///
@@ -51,6 +52,6 @@ fn wrapper_for(
     if real::symbol(&symbol) == found {
         return Some(wrapper);
     }
-    process::count_bypass(Bypass::UnknownAbi);
+    counters::count_bypass(Bypass::UnknownAbi);
     None
 }

@@ -9,6 +9,7 @@ use sluice_hook_core::allocations::HandleSpace;
 use sluice_hook_core::lock;
 
 use super::charge::{self, AllocationRequest, allocate};
+use crate::fork;
 use crate::guard::{guarded, written};
 use crate::process;
 
@@ -69,7 +70,7 @@ pub(crate) fn map(
 /// `cuMemUnmap`: ends all mappings in the range. They are taken first: once the driver has unmapped the range, another thread may map memory
 /// there.
 pub(crate) fn unmap((pointer, size): (u64, usize), real: impl FnOnce() -> CUresult) -> CUresult {
-    if process::has_forked() {
+    if fork::has_forked() {
         return real();
     }
     let taken = guarded(BTreeMap::new(), || {
@@ -95,7 +96,7 @@ pub(crate) fn unmap((pointer, size): (u64, usize), real: impl FnOnce() -> CUresu
 
 fn if_succeeded(real: impl FnOnce() -> CUresult, record: impl FnOnce()) -> CUresult {
     let result = real();
-    if result == CUresult::SUCCESS && !process::has_forked() {
+    if result == CUresult::SUCCESS && !fork::has_forked() {
         guarded((), record);
     }
     result

@@ -19,9 +19,12 @@ use super::charge;
 pub(super) use super::pool_charges::refresh;
 use super::pool_charges::{POOLS, note_free, note_graph_memory, note_pools, settle_by_size, unused_bytes};
 use crate::captures::CAPTURES;
+use crate::counters;
 use crate::counters::COUNTERS;
 use crate::guard::{guarded, written};
 use crate::process::{self, ManagedDevice};
+use crate::settings;
+use crate::thread_state;
 use crate::{gpu, preempt, real};
 use excess::OnStream;
 pub(crate) use lifetime::{add_node, destroy, locate, trim};
@@ -45,9 +48,9 @@ pub(crate) unsafe fn allocate(
     pool: Option<CUmemoryPool>,
     real: impl Fn() -> CUresult,
 ) -> CUresult {
-    process::with_thread(|thread| {
+    thread_state::with_thread(|thread| {
         let Some(_inside) = thread.enter() else {
-            process::count_bypass(Bypass::Nested);
+            counters::count_bypass(Bypass::Nested);
             return real();
         };
         let Some((managed, id)) = guarded(None, || charged_pool(bytes, stream, pool)) else {
@@ -93,9 +96,9 @@ fn charged_pool(
         return None;
     }
     let managed =
-        |device| process::device_of(device).inspect_err(|reason| process::count_bypass(*reason)).ok();
-    if let Err(reason) = process::check_governed() {
-        process::count_bypass(reason);
+        |device| process::device_of(device).inspect_err(|reason| counters::count_bypass(*reason)).ok();
+    if let Err(reason) = settings::check_governed() {
+        counters::count_bypass(reason);
         return None;
     }
     if is_capturing(stream) {
@@ -143,7 +146,7 @@ fn reserve_all(managed: &'static ManagedDevice, id: PoolId, bytes: u64) -> Optio
 fn begin(id: PoolId, bytes: u64, outcome: Outcome<()>) -> Option<u64> {
     match outcome {
         Outcome::Governed(()) => {}
-        Outcome::Bypassed(reason) => process::count_bypass(reason),
+        Outcome::Bypassed(reason) => counters::count_bypass(reason),
         Outcome::Refused => {
             COUNTERS.refused.fetch_add(1, Relaxed);
             return None;

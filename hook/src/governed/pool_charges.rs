@@ -12,6 +12,7 @@ use sluice_hook_core::pools::{Correction, PoolId, PoolLocation, PoolTable};
 
 use super::deferred_release;
 use crate::captures::CAPTURES;
+use crate::fork;
 use crate::gpu;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
@@ -113,7 +114,7 @@ pub(super) fn after_wait() {
 /// Corrects the charges of all pools, and releases charges of which the GPU has reached the frees. `false` if there are none. Corrections and
 /// releases of other threads, which may be under way, have been made when it returns.
 pub(super) fn refresh() -> bool {
-    if process::has_forked() {
+    if fork::has_forked() {
         return false;
     }
     deferred_release::release_reached() | correct_all(|_| true)
@@ -121,7 +122,7 @@ pub(super) fn refresh() -> bool {
 
 /// Corrects the charges of some pools. `false` if no pool was ever charged.
 pub(super) fn correct_all(which: impl Fn(PoolId) -> bool) -> bool {
-    if !IN_USE.load(Relaxed) || process::has_forked() {
+    if !IN_USE.load(Relaxed) || fork::has_forked() {
         return false;
     }
     let pools = lock(&POOLS).of_devices();
@@ -150,7 +151,7 @@ pub(super) fn take(id: PoolId) -> Option<(u32, u64)> {
 /// Has the driver give back the memory that the device's pools and graphs keep and do not use, as it does itself when the GPU has no memory
 /// left. `false` if no pool was ever charged.
 pub(super) fn trim_unused(managed: &ManagedDevice) -> bool {
-    if !IN_USE.load(Relaxed) || process::has_forked() {
+    if !IN_USE.load(Relaxed) || fork::has_forked() {
         return false;
     }
     let pools = lock(&POOLS).of_devices();

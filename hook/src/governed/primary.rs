@@ -10,8 +10,8 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::retain_count::RetainCount;
 
 use super::context::{create, ending, has_ended};
+use crate::fork;
 use crate::gpu::MAX_DEVICES;
-use crate::process;
 use crate::real;
 
 static RETAINS: [RetainCount; MAX_DEVICES] = [const { RetainCount::new() }; MAX_DEVICES];
@@ -23,7 +23,7 @@ thread_local! {
 
 /// `cuDevicePrimaryCtxRetain`.
 pub(crate) fn retain(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresult {
-    let counted = !INSIDE.get() && !process::has_forked();
+    let counted = !INSIDE.get() && !fork::has_forked();
     let make = || create(device, || inside(real));
     match retains(device).filter(|_| counted) {
         Some(retains) => retains.retain(make, |result| *result == CUresult::SUCCESS),
@@ -39,7 +39,7 @@ pub(crate) fn release(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUre
     }
     // Another thread may have held the lock when this process was forked.
     let made = match retains(device) {
-        Some(retains) if !process::has_forked() => retains.release(real),
+        Some(retains) if !fork::has_forked() => retains.release(real),
         _ => Err(real),
     };
     let real = match made {
@@ -62,7 +62,7 @@ fn ending_alone(
 ) -> CUresult {
     let mut alone = None;
     let real = || {
-        alone = retains(device).filter(|_| !process::has_forked()).map(RetainCount::begin_end);
+        alone = retains(device).filter(|_| !fork::has_forked()).map(RetainCount::begin_end);
         real()
     };
     // Pools and their memory belong to the device and stay (measured on an H100).
@@ -78,8 +78,7 @@ pub(crate) fn reset(device: CUdevice, real: impl FnOnce() -> CUresult) -> CUresu
         return real();
     }
     // It is unknown whether the driver keeps its count over a reset, and how a concurrent retain is ordered against the reset.
-    let forget =
-        || retains(device).filter(|_| !process::has_forked()).into_iter().for_each(RetainCount::forget);
+    let forget = || retains(device).filter(|_| !fork::has_forked()).into_iter().for_each(RetainCount::forget);
     forget();
     let result = match primary(device) {
         Some(context) => {

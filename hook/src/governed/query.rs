@@ -5,6 +5,7 @@ use sluice_driver_api::types::CUdevice;
 use sluice_hook_core::memory::visible_memory;
 use sluice_hook_core::outcome::Bypass;
 
+use crate::counters;
 use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 
@@ -77,7 +78,7 @@ fn limited(
         match usage {
             Ok((used, limit)) => visible_memory(used, limit, physical_free, physical_total),
             Err(reason) => {
-                process::count_bypass(reason);
+                counters::count_bypass(reason);
                 (physical_free, physical_total)
             }
         }

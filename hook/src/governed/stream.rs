@@ -8,16 +8,19 @@ use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
 
 use crate::captures::CAPTURES;
+use crate::fork;
 use crate::gpu;
 use crate::guard::{Uncancelled, guarded};
 use crate::hold_kernel;
 use crate::process;
+use crate::settings;
+use crate::thread_state;
 
 /// Calls `real`, which submits a command to `stream`.
 #[inline]
 pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(managed) = process::device_for_call() else { return real() };
-    let begun = process::with_thread(|thread| {
+    let begun = thread_state::with_thread(|thread| {
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
         managed.device.needs_note(stream, thread)
             && guarded(false, || managed.device.begin_work(stream, thread))
@@ -51,10 +54,11 @@ pub(crate) fn capture(
     (stream, per_thread): (CUstream, bool),
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    if process::has_forked() {
+    if fork::has_forked() {
         return real();
     }
-    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    let stream =
+        thread_state::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     if begins { begin_capture(stream, real) } else { end_capture(stream.handle, real) }
 }
 
@@ -89,7 +93,7 @@ fn end_capture(stream: u64, real: impl FnOnce() -> CUresult) -> CUresult {
 /// `cuStreamDestroy`.
 pub(crate) fn destroy(stream: CUstream, real: impl FnOnce() -> CUresult) -> CUresult {
     let stream = Stream::new(stream.addr() as u64, false, 0);
-    if process::check_governed().is_err() {
+    if settings::check_governed().is_err() {
         return real();
     }
     // A stream belongs to one device, but finding out which one would cost a driver call.

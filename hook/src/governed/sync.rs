@@ -13,6 +13,7 @@ use crate::gpu;
 use crate::guard::{Uncancelled, guarded};
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
+use crate::thread_state;
 
 /// `cuCtxSynchronize` of the current context, or of the one given.
 pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresult) -> CUresult {
@@ -26,7 +27,8 @@ pub(crate) fn context(context: Option<CUcontext>, real: impl FnOnce() -> CUresul
 
 /// `cuStreamSynchronize`.
 pub(crate) fn stream((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
-    let stream = process::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    let stream =
+        thread_state::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     hold_kernel::before_wait(false);
     observed(real, || waited_for(stream))
 }
@@ -50,7 +52,7 @@ pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> 
         return blocking(real);
     }
     hold_kernel::before_wait(false);
-    let stream = process::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
+    let stream = thread_state::with_thread(|thread| Stream::new(0, per_thread, thread.id()));
     observed(real, || waited_for(stream))
 }
 

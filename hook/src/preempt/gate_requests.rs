@@ -64,8 +64,10 @@ struct Refusal {
 static REFUSALS: Mutex<BTreeMap<(u64, u64), Refusal>> = Mutex::new(BTreeMap::new());
 
 pub(super) static GATE_REQUESTS: Mutex<GateRequests> = Mutex::new(GateRequests { gates: 0, closed: 0 });
+
 /// Whether any manager wants gates; read without the lock.
 pub(super) static ANY_GATES_WANTED: AtomicBool = AtomicBool::new(false);
+
 /// Applies the managers' requests to a stream that has just got a queue.
 pub(super) fn apply_to_new_stream(engine: &HookEngine, queue: &Arc<Queue>) {
     if ANY_GATES_WANTED.load(Acquire) {

@@ -45,6 +45,7 @@ fn circle_is_found_however_the_imports_are_written() {
         ("use crate::b::{self, Kind as Other};", "use crate::{a::Sort, c};"),
         ("use super::b::*;", "fn f() { crate::a::g() }"),
         ("type A = Vec<crate::b::Kind>;", "pub(crate) use super::a::Sort;"),
+        ("fn f() -> impl Iterator + use<T> { g(); crate::b::h() }", "use crate::a;"),
         ("macro_rules! m { () => { $crate::b::f() } }", "use crate::c;\nuse crate::{c::f, a};"),
     ] {
         let files = [

@@ -3,6 +3,9 @@
 /// A word, `::`, or another character of the source. Comments and literals are left out.
 pub(crate) type Token = String;
 
+/// Begins the declaration of a module for tests only; its name follows.
+const TEST_MODULE: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
+
 /// The tokens of a text, without inline test modules.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
     without_inline_tests(&split(&without_comments_and_literals(text)))
@@ -10,8 +13,13 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
 
 /// Whether these tokens declare a module of this name for tests only.
 pub(crate) fn is_test_module(tokens: &[Token], name: &str) -> bool {
-    let declared = ["#", "[", "cfg", "(", "test", ")", "]", "mod", name, ";"];
-    tokens.windows(declared.len()).any(|window| window == declared)
+    tokens
+        .windows(TEST_MODULE.len() + 2)
+        .any(|window| begins_test_module(window) && window[TEST_MODULE.len()..] == [name, ";"])
+}
+
+fn begins_test_module(tokens: &[Token]) -> bool {
+    tokens.len() >= TEST_MODULE.len() && tokens[..TEST_MODULE.len()] == TEST_MODULE
 }
 
 /// The child modules that these tokens declare in files of their own.
@@ -24,7 +32,8 @@ pub(crate) fn paths(tokens: &[Token]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        if tokens[at] == "use" {
+        // `use<…>` in a type captures parameters.
+        if tokens[at] == "use" && tokens.get(at + 1).is_some_and(|next| next != "<") {
             at = use_tree(tokens, at + 1, &[], &mut found);
         } else if is_word(&tokens[at]) && !is_visibility(tokens, at) {
             let mut path = vec![tokens[at].clone()];
@@ -80,18 +89,17 @@ fn is_word(token: impl AsRef<str>) -> bool {
 }
 
 fn without_inline_tests(tokens: &[Token]) -> Vec<Token> {
-    const BEGIN: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        let is_inline = tokens[at..].starts_with(&BEGIN.map(str::to_owned))
-            && tokens.get(at + BEGIN.len() + 1).is_some_and(|token| token == "{");
+        let is_inline = begins_test_module(&tokens[at..])
+            && tokens.get(at + TEST_MODULE.len() + 1).is_some_and(|token| token == "{");
         if !is_inline {
             kept.push(tokens[at].clone());
             at += 1;
             continue;
         }
-        at += BEGIN.len() + 2;
+        at += TEST_MODULE.len() + 2;
         let mut depth = 1;
         while depth > 0 && at < tokens.len() {
             depth += i32::from(tokens[at] == "{") - i32::from(tokens[at] == "}");

@@ -11,7 +11,7 @@ struct NodeLabel {
     reason: &'static str,
 }
 
-const LABELS: [NodeLabel; 2] = [
+static LABELS: [NodeLabel; 2] = [
     NodeLabel {
         keys: ["kubernetes.io/os", "beta.kubernetes.io/os"],
         value: "linux",
@@ -40,33 +40,14 @@ pub(super) fn mistakes(spec: &PodSpec) -> Vec<Mistake> {
                 Mistake::new(format!("spec.nodeSelector[{key}]"), value, label.allowed())
             }),
         );
-        mistakes.extend(label.affinity_mistake(spec));
     }
+    mistakes.extend(affinity_mistake(spec));
     mistakes
 }
 
 impl NodeLabel {
     fn allowed(&self) -> String {
         format!("{} or nothing: {}", self.value, self.reason)
-    }
-
-    /// The mistake of a required node affinity of which each alternative excludes the value.
-    fn affinity_mistake(&self, spec: &PodSpec) -> Option<Mistake> {
-        let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
-        let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
-        let excluding = |term: &NodeSelectorTerm| {
-            term.match_expressions
-                .iter()
-                .flatten()
-                .find(|expression| self.is_excluded_by(expression))
-                .cloned()
-        };
-        let excluding: Option<Vec<NodeSelectorRequirement>> =
-            required.node_selector_terms.iter().map(excluding).collect();
-        let first = excluding?.into_iter().next()?;
-        let values = first.values.unwrap_or_default().join(", ");
-        let found = format!("{} {} {values}", first.key, first.operator);
-        Some(Mistake::new("spec.affinity.nodeAffinity", found.trim(), self.allowed()))
     }
 
     fn is_excluded_by(&self, expression: &NodeSelectorRequirement) -> bool {
@@ -79,4 +60,24 @@ impl NodeLabel {
                 _ => false,
             }
     }
+}
+
+/// The mistake of a required node affinity of which each alternative excludes a value: the first exclusion.
+fn affinity_mistake(spec: &PodSpec) -> Option<Mistake> {
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let terms = &required.node_selector_terms;
+    let exclusions: Option<Vec<_>> = terms.iter().map(exclusion).collect();
+    let (label, expression) = exclusions?.into_iter().next()?;
+    let values = expression.values.as_deref().unwrap_or_default().join(", ");
+    let found = format!("{} {} {values}", expression.key, expression.operator);
+    Some(Mistake::new("spec.affinity.nodeAffinity", found.trim(), label.allowed()))
+}
+
+/// An expression of the alternative that excludes the value which Sluice needs.
+fn exclusion(term: &NodeSelectorTerm) -> Option<(&'static NodeLabel, &NodeSelectorRequirement)> {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    LABELS.iter().find_map(|label| {
+        expressions.iter().find(|expression| label.is_excluded_by(expression)).map(|found| (label, found))
+    })
 }

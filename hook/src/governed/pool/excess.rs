@@ -6,8 +6,8 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::pools::PoolId;
 
-use super::super::pool_charges::{settle_by_size, trim};
 use crate::captures::CAPTURES;
+use crate::governed::pool_charges::{settle_by_size, trim};
 use crate::process::ManagedDevice;
 use crate::{gpu, hold_kernel, preempt, real};
 

@@ -5,8 +5,9 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::lock;
 use sluice_hook_core::pools::{PoolId, PoolLocation};
 
-use super::super::deferred_release;
-use super::super::pool_charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
+use crate::fork;
+use crate::governed::deferred_release;
+use crate::governed::pool_charges::{self, POOLS, correct_all, note_graph_memory, refresh, take};
 use crate::guard::{guarded, written};
 use crate::process;
 
@@ -20,7 +21,7 @@ pub(crate) unsafe fn locate(
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let result = real();
-    if result == CUresult::SUCCESS && !process::has_forked() {
+    if result == CUresult::SUCCESS && !fork::has_forked() {
         guarded((), || {
             // SAFETY: null, or read or written: the driver has succeeded.
             let (Some(pool), Some(location)) = (unsafe { (written(pool), written(location)) }) else {
@@ -39,7 +40,7 @@ pub(crate) unsafe fn locate(
 /// `cuMemPoolDestroy`: the driver no longer reports the pool's size. What is allocated is charged by itself from here on. What was freed is
 /// charged until the GPU has reached the work that the process has.
 pub(crate) fn destroy(pool: CUmemoryPool, real: impl FnOnce() -> CUresult) -> CUresult {
-    if process::has_forked() {
+    if fork::has_forked() {
         return real();
     }
     let id = PoolId::Pool(pool.addr() as u64);
@@ -70,7 +71,7 @@ pub(crate) fn add_node(
     allocates: impl FnOnce() -> Option<CUmemLocation>,
 ) -> CUresult {
     let result = real();
-    if result == CUresult::SUCCESS && !process::has_forked() {
+    if result == CUresult::SUCCESS && !fork::has_forked() {
         let location = allocates().filter(|location| location.kind == CU_MEM_LOCATION_TYPE_DEVICE);
         guarded((), || location.into_iter().for_each(|location| note_graph_memory(location.id)));
     }

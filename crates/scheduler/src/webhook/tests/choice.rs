@@ -112,7 +112,10 @@ fn several_containers_of_which_nothing_names_one_are_refused() {
          gets the GPU"
     );
     assert!(refused(&sharing(&["istio-proxy", "vault-agent"])).contains("one of istio-proxy, vault-agent:"));
-    // A longer name is not an injector's.
+    // A longer name is not an injector's; only a number may follow Fluid's.
+    for mine in ["fluid-fusion", "fluid-fuse-train", "fluid-fuse-", "fluid-fuse1"] {
+        assert!(refused(&sharing(&[mine, "main"])).contains(&format!("one of {mine}, main:")), "{mine}");
+    }
     assert!(refused(&sharing(&["istio-proxy-2", "main"])).contains("one of istio-proxy-2, main:"));
 }
 

@@ -63,6 +63,8 @@ fn pods_for_other_processors_are_refused() {
 fn affinity_is_refused_only_if_each_alternative_excludes_the_processor() {
     let arm: (&str, &str, &[&str]) = ("kubernetes.io/arch", "In", &["arm64"]);
     assert!(!is_admitted(&with_affinity(&[arm, arm])));
+    // No node matches either alternative, each for its own reason.
+    assert!(!is_admitted(&with_affinity(&[("kubernetes.io/os", "In", &["windows"]), arm])));
     for admitted in [
         &[arm, ("zone", "In", &["a"])][..],
         &[("kubernetes.io/arch", "In", &["arm64", "amd64"])],
