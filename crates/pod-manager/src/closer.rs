@@ -2,9 +2,8 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-/// The closing thread's sending end. The last close of a descriptor can take as
-/// long as its creator likes (a TCP socket that lingers, a file of a slow file system), and a unix socket closes the descriptors that
-/// still lie in it. No peer can make the event loop wait for that.
+/// The closing thread's sending end. The last close of a descriptor can take as long as its creator likes (a TCP socket that lingers, a
+/// file of a slow file system), and a unix socket closes the descriptors that still lie in it. No peer can make the event loop wait for that.
 #[derive(Clone, Debug)]
 pub(crate) struct Closer(Sender<Box<dyn Send>>);
 

@@ -8,8 +8,7 @@
 //! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection and once per process. Other threads reach it by
 //! [`Message`]s.
 //!
-//! Parts refer to each other by id. The files beside this one hold what concerns several parts: attaching, frames, connections,
-//! what follows from events of processes, pages, the set of clients, and the end of processes.
+//! Parts refer to each other by id. Each file beside this one holds what concerns several parts; its first line says what.
 
 mod attach;
 mod clients;
@@ -333,7 +332,7 @@ impl EventLoop {
         self.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
     }
 
-    /// Does what is due: refuses attaches whose time is up, searches for processes without the hook, makes postponed announcements.
+    /// Does what is due in each part.
     fn handle_deadlines(&mut self) {
         let now = self.io.now();
         for (id, request, reason) in self.connections.pending.take_due(now) {

@@ -9,7 +9,7 @@ use crate::poller::Poller;
 use sluice_comm::HandOffStep;
 use sluice_sys::step_log::StepLog;
 
-/// Clock, poller, closing thread, metrics and log limit.
+/// Owned by the event loop.
 pub(crate) struct Io {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) poller: Poller,

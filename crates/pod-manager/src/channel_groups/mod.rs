@@ -34,7 +34,7 @@ pub(crate) struct Opened {
     pub(crate) contexts: Vec<ContextHandles>,
     /// By the index that groups name. `None`: no group names it, or it is no control descriptor.
     pub(crate) descriptors: Vec<Option<ControlDescriptorId>>,
-    /// Why the first of them is none.
+    /// Why a descriptor was not opened: the first reason.
     pub(crate) failure: Option<String>,
 }
 

@@ -212,9 +212,8 @@ impl Clients {
         }
     }
 
-    /// Forgets a client whose last process has ended.
+    /// Forgets a removed client whose last process has ended.
     pub(crate) fn forget(&mut self, client: ClientId) {
-        self.mark_removed(client);
         self.clients.remove(&client);
         self.memory.remove_client(client);
     }

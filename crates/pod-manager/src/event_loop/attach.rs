@@ -167,16 +167,9 @@ impl EventLoop {
         Ok(self.add_process(Process::new(client, key, pid, endpoint)))
     }
 
-    /// Adds a process, and watches for its end.
     pub(super) fn add_process(&mut self, process: Process) -> ProcessId {
-        let (client, key) = (process.client, process.key);
         let id = self.processes.add(process);
-        if let Some(endpoint) = self.processes.get(id).map(|process| &process.endpoint)
-            && let Some(pidfd) = &endpoint.pidfd
-        {
-            self.departed.watch(id, key, pidfd, &endpoint.label, &self.io);
-        }
-        self.clients.memory.open(id, client);
+        self.process_added(id);
         id
     }
 

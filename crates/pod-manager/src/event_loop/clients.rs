@@ -114,6 +114,26 @@ impl EventLoop {
         }
     }
 
+    /// A process is in the table: its end is watched for, and it has a memory account.
+    pub(super) fn process_added(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get(id) else { return };
+        if let Some(pidfd) = &process.endpoint.pidfd {
+            self.departed.watch(id, process.key, pidfd, &process.endpoint.label, &self.io);
+        }
+        self.clients.memory.open(id, process.client);
+    }
+
+    /// Ends the grant that a process's pages show, and keeps what they report.
+    pub(super) fn retire_pages(&mut self, id: ProcessId) {
+        self.grants.read_usage(id, &mut self.clients, &mut self.processes, self.io.now());
+        let Some(process) = self.processes.get_mut(id) else { return };
+        let Some(mut pages) = process.endpoint.pages.take() else { return };
+        pages.close();
+        if let Some(client) = self.clients.get_mut(process.client) {
+            client.bypasses.add(pages.report());
+        }
+    }
+
     /// The pidfd reports that a process has ended; a child of it may still hold its sockets.
     pub(super) fn process_ended(&mut self, id: ProcessId) {
         let departed = self.departed.take(id, &self.io);
@@ -126,13 +146,10 @@ impl EventLoop {
     /// Forgets a process: its grant and its memory go back at once, its connections are closed.
     pub(super) fn forget_process(&mut self, id: ProcessId, how: &str) {
         let now = self.io.now();
-        self.grants.read_usage(id, &mut self.clients, &mut self.processes, now);
+        self.retire_pages(id);
         let Some(mut process) = self.processes.remove(id, &mut self.grants.ledger, now) else { return };
         self.stream_gates.forget(id);
         let bytes = self.clients.memory.process_gone(id);
-        if let Some(pages) = &mut process.endpoint.pages {
-            pages.close();
-        }
         process.endpoint.ignore_wakeups(&self.io);
         for connection in process.connections() {
             if let Some(connection) = self.connections.take(connection, &self.io) {
@@ -140,9 +157,6 @@ impl EventLoop {
             }
         }
         let client = process.client;
-        if let (Some(client), Some(pages)) = (self.clients.get_mut(client), &process.endpoint.pages) {
-            client.bypasses.add(pages.report());
-        }
         if let Some(dropped) = self.io.may_log("ended", Party::Client(client)) {
             let client = self.clients.name(client);
             info!(client, peer = %process.endpoint.label, bytes, dropped, "process {how}, its memory is released");

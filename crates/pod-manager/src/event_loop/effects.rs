@@ -46,8 +46,8 @@ impl EventLoop {
             Effect::Kept(id) => {
                 if let Some(process) = self.processes.get_mut(id) {
                     process.endpoint.ignore_wakeups(&self.io);
-                    process.endpoint.pages = None;
                 }
+                self.retire_pages(id);
             }
             Effect::Close(connection) => self.drop_connection(connection),
             Effect::Disconnected(id) => self.forget_process(id, "disconnected"),
@@ -126,20 +126,23 @@ impl EventLoop {
 
     /// A process without the hook is in the table.
     fn unhooked_added(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get(id) else { return };
-        let (client, endpoint) = (process.client, &process.endpoint);
-        info!(client = self.clients.name(client), peer = %endpoint.label, "process without the hook is scheduled");
-        if let Some(pidfd) = &endpoint.pidfd {
-            self.departed.watch(id, process.key, pidfd, &endpoint.label, &self.io);
-        }
-        self.clients.memory.open(id, client);
+        let client = self.clients.name_or_removed(self.processes.client_of(id));
+        info!(client, peer = label(&self.processes, id), "process without the hook is scheduled");
+        self.process_added(id);
     }
 
     fn stop_threads(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(id) else { return };
-        let pidfd = process.endpoint.pidfd.as_ref().and_then(|pidfd| pidfd.try_clone().ok());
-        if let Some((pid, pidfd)) = process.pid.zip(pidfd) {
-            process.endpoint.stopped_threads = StoppedThreads::begin(id, pid, pidfd, self.stops.clone()).ok();
+        let begun = match process.pid.zip(process.endpoint.pidfd.as_ref()) {
+            Some((pid, pidfd)) => pidfd
+                .try_clone()
+                .and_then(|pidfd| StoppedThreads::begin(id, pid, pidfd, self.stops.clone()))
+                .map_err(|why| why.to_string()),
+            None => Err("the process is not visible from here".to_owned()),
+        };
+        match begun {
+            Ok(threads) => process.endpoint.stopped_threads = Some(threads),
+            Err(why) => self.apply(Event::ThreadsStopped(id, Err(why))),
         }
     }
 

@@ -54,8 +54,9 @@ impl EventLoop {
         }
     }
 
+    /// Has the driver's lock loaded unless that has begun, and notes whether it can be used.
     pub(super) fn load_locks(&mut self) {
-        self.processes.locks_ready = self.unhooked.locks.as_ref().is_some_and(DriverLocks::are_ready);
+        self.processes.locks_ready = self.unhooked.locks.as_ref().is_some_and(DriverLocks::load);
     }
 
     /// Whether the hook of a process reports that it has groups which are not announced.

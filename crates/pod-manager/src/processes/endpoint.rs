@@ -83,21 +83,19 @@ impl Endpoint {
         }
     }
 
-    /// Takes a wake-up: withdraws the request, because the pages are about to be read. Returns `false` if there were too many; then
-    /// its eventfd is no longer polled.
-    pub(crate) fn take_wakeup(&mut self, activity: Activity, io: &Io) -> bool {
+    /// Takes a wake-up: withdraws the request, because the pages are about to be read. After too many its
+    /// eventfd is no longer polled.
+    pub(crate) fn take_wakeup(&mut self, activity: Activity, io: &Io) {
         let news = |since: u64| {
             activity.busy || activity.since_ns >= since || self.has_announced() || self.is_postponed()
         };
         let requested = self.wakeups.requested_since.is_some_and(news);
         self.request_wakeups(None);
         let wakeup = if requested { Wakeup::WithActivity } else { Wakeup::WithoutActivity };
-        let accepted = self.wakeups.accept(wakeup, io.now());
-        if !accepted {
+        if !self.wakeups.accept(wakeup, io.now()) {
             self.ignore_wakeups(io);
             tracing::warn!(peer = %self.label, ?wakeup, "process wakes the manager too often: its wake-ups are ignored");
         }
-        accepted
     }
 
     /// Removes its eventfd from the poller. Closing the eventfd would not suffice: any copy would still wake the manager.

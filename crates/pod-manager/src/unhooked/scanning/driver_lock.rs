@@ -41,9 +41,9 @@ impl DriverLocks {
         Self(Arc::new(Mutex::new(State { program, helper, reserve, readiness, locked })))
     }
 
-    /// Whether the helper has loaded the driver. Loading takes seconds and no control may wait for it, so a thread does it. If it
-    /// failed, the next call of this function tries again.
-    pub(crate) fn are_ready(&self) -> bool {
+    /// Has the helper load the driver unless that has begun, or again if it has failed. Returns whether the driver is loaded. Loading takes
+    /// seconds and no control may wait for it, so a thread does it.
+    pub(crate) fn load(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.readiness == Readiness::NotLoaded {
             let locks = Arc::clone(&self.0);

@@ -109,6 +109,17 @@ fn stop_does_not_end_with_the_sockets_of_the_process() {
     assert_eq!(stopped.count(), 1.0, "the second stop takes 20 s");
 }
 
+#[test]
+fn launches_around_the_gate_stay_counted_when_the_sockets_of_a_stopped_process_close() {
+    let mut stopped = Stopped::new();
+    let hook = stopped.hook.take().unwrap();
+    hook.report().count_bypass(2);
+    drop(hook);
+    stopped.pass(100);
+    let usage = stopped.node.agent.usage(&uid(1)).unwrap();
+    assert_eq!(usage.bypassed, [("manager_gone".to_owned(), 1)].into());
+}
+
 /// Its threads could not be stopped, and its hook sees the end of its connection.
 #[test]
 fn group_that_the_hook_of_a_stopped_process_enables_is_disabled_again() {

@@ -30,11 +30,11 @@ fn driver_is_loaded_by_a_thread_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"while read line; do echo "$line" >> LOG; while test "$line" = open -a ! -e LOG.go; do sleep 0.01; done; echo ok; done"#;
     let (locks, log) = locks(folder.path(), script);
-    assert!(!locks.are_ready());
+    assert!(!locks.load());
     until("the request to the helper", || log.exists());
-    assert!(!locks.are_ready(), "the driver is loading");
+    assert!(!locks.load(), "the driver is loading");
     std::fs::write(log.with_extension("go"), "").unwrap();
-    until("the driver to be loaded", || locks.are_ready());
+    until("the driver to be loaded", || locks.load());
     lock_of_this_process(&locks).make(&lock_handles(1), ControlOp::Disable).unwrap();
     let pid = std::process::id();
     // The reserve is told first.
@@ -47,9 +47,9 @@ fn loading_the_driver_is_tried_again_after_a_failure() {
     let script = r#"read line; echo "$line" >> LOG; test -e LOG.driver && echo ok || echo refused: no driver; cat > /dev/null"#;
     let (locks, log) = locks(folder.path(), script);
     let attempts = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
-    until("the second attempt", || !locks.are_ready() && attempts() >= 2);
+    until("the second attempt", || !locks.load() && attempts() >= 2);
     std::fs::write(log.with_extension("driver"), "").unwrap();
-    until("the driver to be loaded", || locks.are_ready());
+    until("the driver to be loaded", || locks.load());
 }
 
 #[test]
