@@ -342,11 +342,7 @@ impl EventLoop {
         self.group_controls.check_if_due(self.processes.has_groups(), now);
         self.measured_memory.read_if_due(&self.clients, &self.processes, now);
         self.decide_first_reservations();
-        self.apply(processes::Event::TimePassed);
-        for id in self.processes.due(now) {
-            self.apply(processes::Event::Due(id));
-        }
-        self.apply(processes::Event::DueEnded);
+        self.apply_due();
     }
 
     /// Ends all grants, opens all gates and restores all channel groups, before the hooks lose the connection and do it themselves.

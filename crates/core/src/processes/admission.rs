@@ -2,7 +2,8 @@
 //! can be inspected, their ownership is checked first. Admitted groups replace those that the process had.
 
 use super::announcement::{Announcement, ControlDescriptorId, Origin, PostponedUntil, handles_of};
-use super::event::{Effect, Note};
+use super::event::Effect;
+use super::note::Note;
 use super::obstacle::ObstacleKind;
 use super::step::Step;
 use super::table::Processes;

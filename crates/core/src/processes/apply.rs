@@ -1,7 +1,8 @@
 //! Events are handed to the decisions that they concern. Those of connections, of controls and of the clients are decided here: whether the
 //! groups of a process are released or kept.
 
-use super::event::{ClientFacts, Effect, Event, Note};
+use super::event::{ClientFacts, Effect, Event};
+use super::note::Note;
 use super::record::Protocol;
 use super::step::Step;
 use super::table::Processes;

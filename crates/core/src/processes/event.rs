@@ -2,6 +2,7 @@
 
 use super::announcement::{Announcement, ControlDescriptorId, Origin};
 use super::history::GrantPageMapping;
+use super::note::Note;
 use super::obstacle::Obstacle;
 use super::violation::{Consequence, GroupFinding, ViolationKind};
 use crate::channel_groups::{ControlOutcome, GroupId};
@@ -196,29 +197,4 @@ pub struct Violation {
     pub what: String,
     /// What follows.
     pub consequence: Consequence,
-}
-
-/// What an operator may want to know of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// Its client announces too many groups, or too often.
-    TooManyAnnounced,
-    /// All clients together have too many groups.
-    NoRoom,
-    /// Its announcement was refused, because it was not proven.
-    NotProven(String),
-    /// A descriptor of it is no control descriptor.
-    BadDescriptor(String),
-    /// It is scheduled from outside, as its hook cannot announce all groups yet.
-    Outside(String),
-    /// It is scheduled by the driver's lock.
-    Locked(Obstacle),
-    /// Only its groups are disabled: its threads run.
-    ThreadsRun(String),
-    /// Its stop has ended.
-    StopEnded,
-    /// Controls of it fail: it is scheduled by token meanwhile.
-    ProbationBegan,
-    /// It can be controlled again.
-    ProbationEnded,
 }

@@ -10,8 +10,9 @@
 
 use super::admission::Admission;
 use super::announcement::{Announcement, Origin, handles_of, lock_handles};
-use super::event::{Effect, Inspected, Note, Violation};
+use super::event::{Effect, Inspected, Violation};
 use super::history::{GrantPageMapping, Suspicion};
+use super::note::Note;
 use super::obstacle::{Obstacle, ObstacleKind};
 use super::record::{Record, State};
 use super::step::Step;

@@ -19,6 +19,7 @@ mod comparison;
 mod event;
 mod history;
 mod inspected;
+mod note;
 mod obstacle;
 mod ownership;
 mod record;
@@ -31,8 +32,9 @@ mod uncertainty;
 mod violation;
 
 pub use announcement::{Announcement, ControlDescriptorId, Origin, covers, handles_of, lock_handles};
-pub use event::{ClientFacts, Effect, Event, Inspected, Note, OwnershipProof, Violation};
+pub use event::{ClientFacts, Effect, Event, Inspected, OwnershipProof, Violation};
 pub use history::GrantPageMapping;
+pub use note::Note;
 pub use obstacle::{Obstacle, ObstacleKind};
 pub use record::{Protocol, Record, State};
 pub use table::{ControlledGroup, ProcessPolicy, Processes};

@@ -2,8 +2,9 @@
 //!
 //! A single finding may be the effect of a race. So the policy applies when a process does the same again.
 
-use super::event::{Effect, Note, Violation};
+use super::event::{Effect, Violation};
 use super::history::Finding;
+use super::note::Note;
 use super::record::Stop;
 use super::step::Step;
 use super::table::Processes;

@@ -160,6 +160,11 @@ impl<P, D> Processes<P, D> {
         self.by_key.get(&key).copied()
     }
 
+    /// The process that the kernel knows by this key, with its state.
+    pub fn get_by_key(&self, key: ProcessKey) -> Option<&Record<P, D>> {
+        self.get(self.find(key)?)
+    }
+
     /// The client of a process.
     pub fn client_of(&self, id: ProcessId) -> Option<ClientId> {
         self.records.get(&id).map(|record| record.client)

@@ -1,6 +1,7 @@
 //! Applies events to the table of processes, and carries out what follows from them.
 
 use super::EventLoop;
+use crate::announcement::Descriptors;
 use crate::channel_groups::{ControlFailure, ControlReport, ControlRequest, Opened};
 use crate::grants::{Answer, UNLIMITED_MS, answer_all};
 use crate::party::Party;
@@ -19,6 +20,15 @@ impl EventLoop {
         for effect in self.processes.apply(event, &mut self.grants.ledger, now) {
             self.carry_out(effect);
         }
+    }
+
+    /// Applies what is due to the table of processes: one process at a time, as what follows for one changes what there is for the next.
+    pub(super) fn apply_due(&mut self) {
+        self.apply(Event::TimePassed);
+        for id in self.processes.due(self.io.now()) {
+            self.apply(Event::Due(id));
+        }
+        self.apply(Event::DueEnded);
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -84,12 +94,7 @@ impl EventLoop {
     }
 
     /// Opens the control descriptors of an announcement, or the driver's lock in their place.
-    fn open_descriptors(
-        &mut self,
-        id: ProcessId,
-        origin: Origin,
-        announcement: Announcement<crate::announcement::Descriptors>,
-    ) {
+    fn open_descriptors(&mut self, id: ProcessId, origin: Origin, announcement: Announcement<Descriptors>) {
         let process = self.processes.get(id);
         let pidfd = process.and_then(|process| process.endpoint.pidfd.as_ref());
         let opened = if let Origin::Lock { .. } = origin {
@@ -111,7 +116,7 @@ impl EventLoop {
         &self,
         id: ProcessId,
         serial: u64,
-        announcement: &Announcement<crate::announcement::Descriptors>,
+        announcement: &Announcement<Descriptors>,
     ) -> Result<(), NotChecked> {
         let missing = NotChecked::Announcement;
         let process = self.processes.get(id).ok_or(missing("there is no such process"))?;
@@ -175,62 +180,13 @@ impl EventLoop {
         let Some(dropped) = self.io.may_log(kind, client.into()) else { return };
         let (client, peer) = (self.clients.name_or_removed(client), label(&self.processes, id));
         match note {
-            Note::TooManyAnnounced => {
-                warn!(
-                    client,
-                    peer,
-                    dropped,
-                    "client announces too many contexts, or too often: process is scheduled by token"
-                );
+            Note::Outside(_) | Note::StopEnded | Note::ProbationEnded => {
+                info!(client, peer, dropped, "{note}")
             }
-            Note::NoRoom => {
-                warn!(
-                    client,
-                    peer,
-                    dropped,
-                    "all clients together have too many contexts: process is scheduled by token"
-                );
+            Note::Locked(ref obstacle) => {
+                warn!(client, peer, reason = obstacle.kind.label(), dropped, "{note}");
             }
-            Note::NotProven(why) => {
-                warn!(
-                    client,
-                    peer, dropped, "announced contexts were not proven, process is scheduled by token: {why}"
-                );
-            }
-            Note::BadDescriptor(why) => {
-                warn!(
-                    client,
-                    peer, dropped, "contexts cannot be controlled, process is scheduled by token: {why}"
-                );
-            }
-            Note::Outside(what) => {
-                info!(
-                    client,
-                    peer,
-                    dropped,
-                    "process is scheduled from outside, as its hook cannot announce all groups yet: {what}"
-                );
-            }
-            Note::Locked(obstacle) => {
-                let reason = obstacle.kind.label();
-                warn!(client, peer, reason, dropped, "process is scheduled by the driver's lock: {obstacle}");
-            }
-            Note::ThreadsRun(why) => {
-                warn!(
-                    client,
-                    peer,
-                    dropped,
-                    "only the channel groups of the process are disabled, its threads run: {why}"
-                );
-            }
-            Note::StopEnded => info!(client, peer, dropped, "the stopped process is released"),
-            Note::ProbationBegan => {
-                warn!(
-                    client,
-                    peer, dropped, "controls of the process fail: it is scheduled by token meanwhile"
-                );
-            }
-            Note::ProbationEnded => info!(client, peer, dropped, "the process can be controlled again"),
+            _ => warn!(client, peer, dropped, "{note}"),
         }
     }
 

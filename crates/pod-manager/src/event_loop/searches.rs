@@ -6,6 +6,7 @@ use crate::processes::{Endpoint, Event};
 use crate::unhooked::is_named;
 use crate::unhooked::scanning::{Candidate, ControlDescriptor, DriverLocks, Obstacle, ScanResult};
 use sluice_comm::attach::ContextHandles;
+use sluice_core::ProcessKey;
 use sluice_core::processes::{Announcement, Inspected};
 
 impl EventLoop {
@@ -16,8 +17,7 @@ impl EventLoop {
             self.processes.candidates_listed(candidates);
         }
         for key in result.other_page {
-            let process = self.processes.find(key).and_then(|id| self.processes.get(id));
-            let pages = process.and_then(|process| process.endpoint.pages.as_ref());
+            let pages = self.processes.get_by_key(key).and_then(|process| process.endpoint.pages.as_ref());
             if let Some(page) = pages.and_then(|pages| pages.grant_mapping()) {
                 self.apply(Event::MapsOtherPage(key, page));
             }
@@ -37,7 +37,7 @@ impl EventLoop {
         let found = self.announcement_of(result);
         self.load_locks_for(found.as_ref().err());
         let Candidate { key, command, pod, pidfd, .. } = candidate;
-        let known = self.processes.find(key).and_then(|id| self.processes.client_of(id));
+        let known = self.processes.get_by_key(key).map(|process| process.client);
         let named = known.filter(|client| is_named(*client, &self.clients));
         let Some(client) = self.clients.find_by_pod(&pod.uid).or(named) else { return };
         let label = format!("pid {} ({command:?}), without the hook", key.0);
@@ -60,9 +60,8 @@ impl EventLoop {
     }
 
     /// Whether the hook of a process reports that it has groups which are not announced.
-    fn has_unannounced(&self, key: sluice_core::ProcessKey) -> bool {
-        let process = self.processes.find(key).and_then(|id| self.processes.get(id));
-        process.is_some_and(|process| process.endpoint.has_unannounced_groups())
+    fn has_unannounced(&self, key: ProcessKey) -> bool {
+        self.processes.get_by_key(key).is_some_and(|process| process.endpoint.has_unannounced_groups())
     }
 
     /// What a search has found, in the form of an announcement.

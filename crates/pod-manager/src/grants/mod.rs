@@ -29,7 +29,7 @@ pub(crate) struct Answer {
 /// The token ledger of one GPU.
 pub(crate) struct Grants {
     pub(crate) ledger: TokenLedger,
-    pub(crate) hand_offs: HandOffs,
+    hand_offs: HandOffs,
     /// Window of the exported shares.
     pub(crate) window_ns: u64,
 }
