@@ -1,0 +1,61 @@
+//! What is logged of a process.
+
+use super::obstacle::Obstacle;
+use std::fmt::{self, Display, Formatter};
+
+/// What an operator may want to know of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Its client announces too many groups, or too often.
+    TooManyAnnounced,
+    /// All clients together have too many groups.
+    NoRoom,
+    /// Its announcement was refused, because it was not proven.
+    NotProven(String),
+    /// A descriptor of it is no control descriptor.
+    BadDescriptor(String),
+    /// It is scheduled from outside, as its hook cannot announce all groups yet.
+    Outside(String),
+    /// It is scheduled by the driver's lock.
+    Locked(Obstacle),
+    /// Only its groups are disabled: its threads run.
+    ThreadsRun(String),
+    /// Its stop has ended.
+    StopEnded,
+    /// Controls of it fail: it is scheduled by token meanwhile.
+    ProbationBegan,
+    /// It can be controlled again.
+    ProbationEnded,
+}
+
+impl Display for Note {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyAnnounced => {
+                f.write_str("client announces too many contexts, or too often: process is scheduled by token")
+            }
+            Self::NoRoom => {
+                f.write_str("all clients together have too many contexts: process is scheduled by token")
+            }
+            Self::NotProven(why) => {
+                write!(f, "announced contexts were not proven, process is scheduled by token: {why}")
+            }
+            Self::BadDescriptor(why) => {
+                write!(f, "contexts cannot be controlled, process is scheduled by token: {why}")
+            }
+            Self::Outside(what) => write!(
+                f,
+                "process is scheduled from outside, as its hook cannot announce all groups yet: {what}"
+            ),
+            Self::Locked(obstacle) => write!(f, "process is scheduled by the driver's lock: {obstacle}"),
+            Self::ThreadsRun(why) => {
+                write!(f, "only the channel groups of the process are disabled, its threads run: {why}")
+            }
+            Self::StopEnded => f.write_str("the stopped process is released"),
+            Self::ProbationBegan => {
+                f.write_str("controls of the process fail: it is scheduled by token meanwhile")
+            }
+            Self::ProbationEnded => f.write_str("the process can be controlled again"),
+        }
+    }
+}
