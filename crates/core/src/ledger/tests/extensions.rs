@@ -140,3 +140,17 @@ fn grant_ends_for_another_client_although_a_process_of_its_own_asks() {
     ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(50 * MS)), [(1, Deadline::At(100 * MS))]);
 }
+
+/// It would otherwise wait for as long as a grant is extended.
+#[test]
+fn waiting_process_whose_part_ends_by_timer_ends_the_extensions() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0)]);
+    ledger.add_process(ProcessId(7), ClientId(0), ReturnKind::ByTimer).unwrap();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ledger.request(ProcessId(7), 10 * MS, GrantRequest { burst_ns: S, overuse_ns: 0 }).unwrap();
+    assert_eq!(follow(&mut ledger, 10 * MS, 50 * MS), []);
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    let actions = ledger.advance(50 * MS);
+    assert_eq!(granted(&actions).iter().map(|(process, _)| *process).collect::<Vec<_>>(), [7]);
+}
