@@ -1,7 +1,7 @@
 //! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
-use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
+use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger, Unreturned};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -14,6 +14,7 @@ impl TokenLedger {
     pub fn advance(&mut self, now: u64) -> Vec<Action> {
         let now = self.at(now);
         self.end_short_pauses(now);
+        self.end_debts(now);
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);
@@ -38,11 +39,13 @@ impl TokenLedger {
             return next;
         }
         let limited = self.queue.first_limited().map(|(at, _)| at);
+        // A client owes nothing any more once the others have left.
+        let leaving = self.leaving.first().map(|(at, _)| *at).filter(|_| !self.indebted.is_empty());
         // A ready client waits for a lingering one, or became ready since the last decision.
         let ready = self.queue.first(self.is_withheld());
         let ready_at =
             ready.map(|_| self.lingering.iter().map(|(_, until)| *until).min().unwrap_or(self.now));
-        next.into_iter().chain(limited).chain(ready_at).min()
+        next.into_iter().chain(limited).chain(leaving).chain(ready_at).min()
     }
 
     /// Ends the grant at `index` if no process is left under it; charges it.
@@ -74,7 +77,13 @@ impl TokenLedger {
         // A client that holds long and uses little would starve the others if only what it used counted. And the report of
         // a latency-critical client must not keep the virtual time of others from advancing.
         let virtually = charged_ns.max(left).max(disposal / LEAST_PART);
-        self.advance_virtual_time(client, virtually.saturating_sub(grant.counted_ns));
+        let uncounted_ns = virtually.saturating_sub(grant.counted_ns);
+        // A hardware-scheduled process can be stopped at its deadline. That it ran on is not its client's doing.
+        if grant.hardware_scheduled {
+            self.advance_virtual_time(client, uncounted_ns);
+        } else {
+            self.advance_or_owe(client, uncounted_ns);
+        }
         self.actions.push(Action::Ended { client, held_ns, charged_ns, overrun_ns, how });
     }
 
@@ -132,8 +141,13 @@ impl TokenLedger {
         why: GrantEnd,
     ) -> bool {
         let members: Vec<Member> = self.grants[index].members.iter().copied().filter(|m| which(m)).collect();
+        let deadline = self.grants[index].deadline;
         for member in members {
             self.grants[index].leave(member.process, at, None);
+            let late = matches!(why, GrantEnd::Expired | GrantEnd::NotReturned);
+            if let Some(process) = self.processes.get_mut(&member.process).filter(|_| late) {
+                process.unreturned = Some(Unreturned { deadline, ended: at });
+            }
             self.actions.push(Action::Revoke { process: member.process, reason: why });
         }
         self.finish_if_empty(index, why)
@@ -144,11 +158,6 @@ impl TokenLedger {
         while index < self.grants.len() {
             let deadline = self.grants[index].deadline;
             if now >= deadline {
-                for member in self.grants[index].members.iter().filter(|m| m.ends_by_timer()) {
-                    if let Some(process) = self.processes.get_mut(&member.process) {
-                        process.timer_ended = Some(deadline);
-                    }
-                }
                 let client = self.grants[index].client;
                 if self.revoke_members(index, deadline, |m| m.ends_by_timer(), GrantEnd::Expired) {
                     self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
@@ -279,12 +288,16 @@ impl TokenLedger {
         }
     }
 
-    /// Moves the deadline of the grant at `index`.
-    fn prolong(&mut self, index: usize, deadline: u64) {
-        // The time so far counts as the client's own, and an other client that comes later is not ahead by it.
+    /// No other client has waited during the grant at `index` so far: another one that comes now is not behind by it.
+    pub(super) fn count_so_far(&mut self, index: usize) {
         let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
         self.advance_virtual_time(client, uncounted_ns);
         self.virtual_now = self.virtual_now.max(self.clients.get(&client).map_or(0, |client| client.start));
+    }
+
+    /// Moves the deadline of the grant at `index`.
+    fn prolong(&mut self, index: usize, deadline: u64) {
+        self.count_so_far(index);
         let grant = &mut self.grants[index];
         grant.deadline = deadline;
         let epoch = grant.epoch;

@@ -1,7 +1,8 @@
 //! Which client is granted next, and what its virtual time is charged.
 
+use super::client::Client;
 use super::ready_queue::{Key, Place};
-use super::virtual_time::virtual_ns;
+use super::virtual_time::{part_ns, virtual_ns};
 use super::{Process, ReturnKind, TokenLedger};
 use crate::ids::ClientId;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -20,11 +21,11 @@ impl TokenLedger {
         self.bound_leads(now);
         let ready = self.queue.first(self.is_withheld());
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
-        let holder = holder.filter(|(_, client)| client.limit.ready_at(now) == Some(now));
+        let holder = holder.filter(|(id, client)| self.ready_at(*id, client, now) == Some(now));
         let holder = holder.map(|(id, client)| Key { start: client.start, since: now, client: id });
         let best = ready.into_iter().chain(holder).min()?;
         let is_before = |id: &ClientId, until: u64| {
-            let client = self.clients.get(id).filter(|client| client.limit.ready_at(now) == Some(now));
+            let client = self.clients.get(id).filter(|client| self.ready_at(*id, client, now) == Some(now));
             client.is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
         };
         if !self.is_withheld() && self.lingering.iter().any(|(id, until)| is_before(id, *until)) {
@@ -40,6 +41,11 @@ impl TokenLedger {
         if let Some(client) = self.clients.get_mut(&id) {
             client.start = client.start.max(self.virtual_now.saturating_sub(bound));
         }
+    }
+
+    /// From when on a client may be granted: `now` if it may already, `None` if never.
+    fn ready_at(&self, id: ClientId, client: &Client, now: u64) -> Option<u64> {
+        client.limit.ready_at(now).map(|at| at.max(self.repaid_at(id)))
     }
 
     /// Brings clients that are too far ahead within the bound. They exceed it when their weights have grown since they were
@@ -96,7 +102,7 @@ impl TokenLedger {
         let waiting = waiting.filter_map(|process: &Process| Some((process.kind, process.waiting?.since)));
         let since = waiting.clone().map(|(_, since)| since).min()?;
         let is_hardware = |(kind, _): (ReturnKind, u64)| kind == ReturnKind::HardwareScheduled;
-        match client.limit.ready_at(now) {
+        match self.ready_at(id, client, now) {
             Some(at) if at <= now => {
                 let key = Key { start: client.start, since, client: id };
                 Some(if waiting.clone().any(is_hardware) { Place::Hardware(key) } else { Place::Token(key) })
@@ -114,13 +120,15 @@ impl TokenLedger {
         client.lag.charge(&client.spec, used.max(held), self.policy.lag_ns, self.now);
     }
 
-    /// Advances the virtual time of a client by GPU time. It is ahead of the others by at most the lag bound.
-    pub(super) fn advance_virtual_time(&mut self, id: ClientId, gpu_ns: u64) {
-        let bound = self.lag_bound(id);
-        let Some(client) = self.clients.get_mut(&id) else { return };
+    /// Advances the virtual time of a client by GPU time. It is ahead of the others by at most the lag bound. Returns the GPU
+    /// time by which it would be ahead, if that is more.
+    pub(super) fn advance_virtual_time(&mut self, id: ClientId, gpu_ns: u64) -> u64 {
+        let latest = self.virtual_now.saturating_add(self.lag_bound(id));
+        let Some(client) = self.clients.get_mut(&id) else { return 0 };
         let weight = self.demand.weight_ppm(&client.spec);
         let start = client.start.saturating_add(virtual_ns(gpu_ns, weight));
-        client.start = start.min(self.virtual_now.saturating_add(bound));
+        client.start = start.min(latest);
+        if start > latest { part_ns(start - self.virtual_now, weight) } else { 0 }
     }
 
     fn lag_bound(&self, id: ClientId) -> u64 {
@@ -140,6 +148,9 @@ impl TokenLedger {
             client.limit.was_idle(now);
         }
         self.enter_demand(id);
+        if self.queue.is_empty() {
+            (0..self.grants.len()).for_each(|index| self.count_so_far(index));
+        }
         let bound = self.lag_bound(id);
         let virtual_now = self.virtual_now;
         let earliest = if short { virtual_now.saturating_sub(bound) } else { virtual_now };
@@ -165,6 +176,7 @@ impl TokenLedger {
 
     /// Counts a client in the demand from here on.
     pub(super) fn enter_demand(&mut self, id: ClientId) {
+        self.repay_debts();
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !std::mem::replace(&mut client.in_demand, true) {
             self.demand.add(&client.spec);
@@ -176,6 +188,7 @@ impl TokenLedger {
 
     /// Counts a client in the demand no longer. Returns whether it was counted.
     pub(super) fn leave_demand(&mut self, id: ClientId) -> bool {
+        self.repay_debts();
         let Some(client) = self.clients.get_mut(&id) else { return false };
         let counted = std::mem::take(&mut client.in_demand);
         if let Some(since) = client.idle_since {

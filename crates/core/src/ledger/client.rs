@@ -1,5 +1,6 @@
 //! The ledger's state of one client.
 
+use super::debt::Debt;
 use super::lag::Lag;
 use super::policy::{ClientSpec, Policy};
 use super::ready_queue::Place;
@@ -17,6 +18,8 @@ pub(super) struct Client {
     pub(super) limit: LimitBucket,
     /// Virtual time at which its next grant begins.
     pub(super) start: VirtualNs,
+    /// What it owes the others; nothing unless it is one of the ledger's `indebted`.
+    pub(super) debt: Debt,
     /// Where it waits; `None` if it does not wait, holds a grant or is latency-critical.
     pub(super) place: Option<Place>,
     /// Since when it neither waits nor holds a grant; `None` while it is active. Unused for latency-critical clients.
@@ -42,6 +45,7 @@ impl Client {
             quota: AdaptiveQuota::new(&policy.quota),
             limit: limit_bucket(spec, policy, now),
             start: 0,
+            debt: Debt::default(),
             place: None,
             idle_since: Some(now),
             in_demand: false,

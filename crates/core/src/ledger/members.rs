@@ -77,7 +77,7 @@ impl TokenLedger {
             burst_ns: 0,
             unlimited: false,
             requested: false,
-            timer_ended: None,
+            unreturned: None,
         };
         self.processes.insert(process, new);
         if joins_demand {

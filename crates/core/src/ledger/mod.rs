@@ -15,6 +15,8 @@
 //!   process when its quantum ends. At the deadline of a grant that only such processes hold, the ledger chooses the
 //!   next client. The same client continues; for another one the processes are to be disabled. They are charged the
 //!   time for which their client was enabled and no latency-critical client ran.
+//! * A client whose work runs on past its deadline, so that it is ahead by more than the lag bound, owes this time and gets
+//!   no grant until it has repaid it at the rate of its weight.
 //! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
 //!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
 //!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
@@ -27,6 +29,7 @@ mod advance;
 mod choice;
 mod client;
 mod critical;
+mod debt;
 mod delays;
 mod grant;
 mod hardware_scheduled;
@@ -70,8 +73,16 @@ struct Process {
     unlimited: bool,
     /// It has requested an unlimited grant by itself and waits for it.
     requested: bool,
-    /// When its last grant ended by timer: overuse since then can still be charged.
-    timer_ended: Option<u64>,
+    /// Its last grant ended although it had not returned it: what it used since then can still be charged.
+    unreturned: Option<Unreturned>,
+}
+
+/// The end of a grant that its process had not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Unreturned {
+    deadline: u64,
+    /// When it was taken back, and until when it is charged.
+    ended: u64,
 }
 
 /// The ledger of one GPU.
@@ -88,6 +99,8 @@ pub struct TokenLedger {
     demand: ActiveDemand,
     /// Clients that became idle, with the time from which they no longer count in the demand.
     leaving: BTreeSet<(u64, ClientId)>,
+    /// Clients that owe GPU time.
+    indebted: BTreeSet<ClientId>,
     /// Virtual time of the GPU: that of the client granted last.
     virtual_now: VirtualNs,
     /// How many clients are still to be checked for being too far ahead, and the one that was checked last.
@@ -122,6 +135,7 @@ impl TokenLedger {
             queue: ReadyQueue::default(),
             demand: ActiveDemand::default(),
             leaving: BTreeSet::new(),
+            indebted: BTreeSet::new(),
             virtual_now: 0,
             unchecked_leads: 0,
             last_checked_lead: ClientId(0),
@@ -161,16 +175,11 @@ impl TokenLedger {
             self.critical.waits(process, now);
             return Ok(());
         }
-        let late =
-            entry.timer_ended.take().map(|ended| (ended, ask.overuse_ns.min(now.saturating_sub(ended))));
         entry.waiting.get_or_insert(Waiting { since: now, burst_ns: 0 }).burst_ns = ask.burst_ns;
         let by_timer = entry.kind == ReturnKind::ByTimer;
         self.waiting.insert(process);
         self.becomes_active(client_id, now);
-        if let Some((ended, overuse)) = late {
-            self.charge(client_id, (ended, ended + overuse), overuse, overuse);
-            self.advance_virtual_time(client_id, overuse);
-        }
+        self.charge_unreturned(process, ask.overuse_ns);
         let enough = |grant: &Grant| by_timer && now.saturating_add(ask.burst_ns) <= grant.deadline;
         if let Some(grant) = self.grants.iter().position(|g| g.client == client_id)
             && !enough(&self.grants[grant])
@@ -196,6 +205,7 @@ impl TokenLedger {
     ) -> Result<Returned, Refused> {
         let now = self.at(now);
         let client_id = self.processes.get(&process).ok_or(Refused::UnknownProcess(process))?.client;
+        self.charge_unreturned(process, overuse_ns);
         let Some(index) = self.grants.iter().position(|g| g.client == client_id) else {
             return Ok(Returned::NothingHeld);
         };
@@ -207,6 +217,17 @@ impl TokenLedger {
             self.linger(client_id, now.saturating_add(self.policy.linger_ns));
         }
         Ok(Returned::Accepted)
+    }
+
+    /// Charges what a process used after a grant that it had not returned. `overuse_ns`: its use since the deadline.
+    fn charge_unreturned(&mut self, process: ProcessId, overuse_ns: u64) {
+        let Some(entry) = self.processes.get_mut(&process) else { return };
+        let Some(Unreturned { deadline, ended }) = entry.unreturned.take() else { return };
+        let client = entry.client;
+        let late =
+            overuse_ns.saturating_sub(ended.saturating_sub(deadline)).min(self.now.saturating_sub(ended));
+        self.charge(client, (ended, ended + late), late, late);
+        self.advance_or_owe(client, late);
     }
 
     /// Takes back the grant and the request of a process at `now`. It is charged for the time held.

@@ -89,5 +89,10 @@ pub(super) fn virtual_ns(gpu_ns: u64, weight_ppm: u64) -> VirtualNs {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
+/// The part of a time that is due to a client with this weight. Of virtual time: the GPU time that it stands for.
+pub(super) fn part_ns(ns: u64, weight_ppm: u64) -> u64 {
+    u64::try_from(u128::from(ns) * u128::from(weight_ppm) / u128::from(WHOLE_PPM)).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests;

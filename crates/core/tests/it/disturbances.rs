@@ -49,6 +49,14 @@ impl Disturbance {
         }
     }
 
+    /// For how long the tenant to which it happens may hold the GPU by its own doing. It repays that time.
+    pub(crate) const fn owed_ns(&self) -> u64 {
+        match self {
+            Self::Freeze { ns, .. } | Self::LongKernel { ns, .. } => *ns,
+            _ => 0,
+        }
+    }
+
     /// Has it happen to these tenants at a time.
     pub(crate) fn schedule(self, gpu: &mut SimulatedGpu, tenants: &[TenantSpec], at: u64) {
         let end = at + self.lasts_ns();
@@ -59,7 +67,7 @@ impl Disturbance {
         };
         match self {
             Self::ManagerStall { hooks_take_over, .. } => {
-                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes { since: at });
+                temporary(Change::ManagerStops { until: end }, Change::ManagerResumes);
                 if hooks_take_over {
                     gpu.schedule(at + MANAGER_LOSS_NS, Change::HooksTakeOver);
                 }
@@ -91,9 +99,10 @@ impl Disturbance {
 }
 
 /// One of every kind, as the issue names them. The first tenant is the one to which they happen.
-pub(crate) const EXAMPLES: [Disturbance; 12] = [
+pub(crate) const EXAMPLES: [Disturbance; 13] = [
     Disturbance::ManagerStall { ns: 4 * S, hooks_take_over: false },
     Disturbance::ManagerStall { ns: 4 * S, hooks_take_over: true },
+    Disturbance::LongKernel { tenant: 0, ns: 2 * S },
     Disturbance::LongKernel { tenant: 0, ns: 3 * S },
     Disturbance::Freeze { tenant: 0, ns: 1_500 * MS },
     Disturbance::Kill { tenant: 0, restart_ns: 700 * MS },
@@ -114,14 +123,15 @@ pub(crate) fn any_disturbance(tenants: usize) -> impl Strategy<Value = Disturban
     (0..tenants, ns, class, request, any::<bool>(), 0..9).prop_map(
         |(tenant, ns, class, request, hooks_take_over, kind)| match kind {
             0 => Disturbance::ManagerStall { ns, hooks_take_over },
-            1 => Disturbance::Freeze { tenant, ns },
+            // What a tenant owes for longer takes longer to simulate, and shows nothing else.
+            1 => Disturbance::Freeze { tenant, ns: ns.min(S) },
             2 => Disturbance::Kill { tenant, restart_ns: ns },
             3 => Disturbance::ClassChange { tenant, class, ns },
             4 => Disturbance::Reload,
             5 => Disturbance::RequestChange { tenant, request, ns },
             6 => Disturbance::Leave { tenant, ns },
             7 => Disturbance::Join { request, ns },
-            _ => Disturbance::LongKernel { tenant, ns },
+            _ => Disturbance::LongKernel { tenant, ns: ns.min(S) },
         },
     )
 }

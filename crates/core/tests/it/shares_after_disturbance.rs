@@ -1,4 +1,5 @@
-//! Shares of clients that always have work, from 2 s after a disturbance on, in every window of 1 s.
+//! Shares of clients that always have work, in every window of 1 s: from 2 s after a disturbance on, or once a client has repaid
+//! what it took by its own doing.
 
 use crate::disturbances::{Disturbance, EXAMPLES, any_sequence};
 use crate::simulated_gpu::{
@@ -32,13 +33,13 @@ struct Mean {
     charge_error: f64,
 }
 
-/// For how long tenants may repay what they were ahead by: a lighter one needs longer for the same GPU time. One whose share
-/// is below the tolerance shows no deviation while it repays.
-fn repaid_ns(tenants: &[TenantSpec]) -> u64 {
+/// For how long tenants may repay what they were ahead by and `owed_ns`: a lighter one needs longer for the same GPU time. One whose
+/// share is below the tolerance shows no deviation while it repays.
+fn repaid_ns(tenants: &[TenantSpec], owed_ns: u64) -> u64 {
     let claims: Vec<Claim> = tenants.iter().map(Claim::from).collect();
     let shares = entitled(&claims).into_iter().filter(|share| *share > 0.02);
     let ppm = |share| u64::from(Share::from_fraction(share).unwrap().ppm());
-    let longest = shares.map(|share| ledger_policy().lag_ns * 1_000_000 / ppm(share)).max();
+    let longest = shares.map(|share| (ledger_policy().lag_ns + owed_ns) * 1_000_000 / ppm(share)).max();
     SETTLED_NS.max(longest.unwrap_or(0).next_multiple_of(10 * MS))
 }
 
@@ -87,7 +88,9 @@ fn failures(scheduling: Scheduling, disturbance: Disturbance) -> Vec<String> {
     let mut failures = Vec::new();
     for requests in REQUESTS {
         let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
-        for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], SETTLED_NS, 120 * S) {
+        let owed_ns = disturbance.owed_ns();
+        let settled_ns = if owed_ns > 0 { repaid_ns(&tenants, owed_ns) } else { SETTLED_NS };
+        for (deviation, mean) in run(scheduling, &tenants, &[(5 * S, disturbance)], settled_ns, 120 * S) {
             if deviation.size() > tolerance() {
                 failures.push(format!("{scheduling:?} {requests:?}: {deviation}"));
             }
@@ -116,6 +119,25 @@ fn shares_hold_after_the_manager_stood_still() {
 #[test]
 fn shares_hold_after_one_long_kernel() {
     check(|d| matches!(d, Disturbance::LongKernel { .. }));
+}
+
+/// What it took is given back: over a minute that contains the kernel, every tenant has its share.
+#[test]
+fn shares_hold_over_a_minute_with_a_kernel_of_two_seconds() {
+    for requests in REQUESTS {
+        let tenants: Vec<TenantSpec> = requests.iter().map(|share| TenantSpec::saturating(*share)).collect();
+        let mut gpu = SimulatedGpu::new(Scheduling::Token, &tenants);
+        Disturbance::LongKernel { tenant: 0, ns: 2 * S }.schedule(&mut gpu, &tenants, 5 * S);
+        gpu.run_until(65 * S);
+        let claims: Vec<Claim> = tenants.iter().map(Claim::from).collect();
+        for (tenant, expected) in entitled(&claims).into_iter().enumerate() {
+            let share = gpu.witness.total_ns(tenant) as f64 / (65 * S) as f64;
+            assert!(
+                (share - expected).abs() <= 0.01,
+                "{requests:?}: tenant {tenant} got {share} of {expected}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -169,7 +191,8 @@ proptest! {
         hardware in any::<bool>(),
     ) {
         let scheduling = if hardware { Scheduling::Hardware } else { Scheduling::Token };
-        for (deviation, mean) in run(scheduling, &tenants, &disturbances, repaid_ns(&tenants), 8 * S) {
+        let owed_ns = disturbances.iter().map(|(_, disturbance)| disturbance.owed_ns()).sum();
+        for (deviation, mean) in run(scheduling, &tenants, &disturbances, repaid_ns(&tenants, owed_ns), 8 * S) {
             // Each of the other clients may have one quantum more or less in the window.
             let others = (tenants.len() - 1) as f64;
             prop_assert!(deviation.size() <= others * tolerance(), "{}", deviation);

@@ -2,6 +2,7 @@
 
 mod bounded_lag;
 mod critical;
+mod debts;
 mod extensions;
 mod grants;
 mod levels;

@@ -14,10 +14,8 @@ pub(crate) enum Change {
     },
     /// The hooks restore their groups and run without grants, if the manager is still stopped.
     HooksTakeOver,
-    /// The manager runs again. The hooks give way.
-    ManagerResumes {
-        since: u64,
-    },
+    /// The manager runs again, unless another stop lasts longer. The hooks give way.
+    ManagerResumes,
     Freezes(usize),
     Thaws(usize),
     Dies(usize),
@@ -52,12 +50,16 @@ impl SimulatedGpu {
     fn make(&mut self, change: Change) {
         match change {
             Change::ManagerStops { until } => {
+                if self.now >= self.manager.stopped_until {
+                    self.manager.stopped_since = self.now;
+                }
                 self.manager.stopped_until = self.manager.stopped_until.max(until);
             }
             Change::HooksTakeOver => self.hooks_take_over(),
-            Change::ManagerResumes { since } => {
+            Change::ManagerResumes if self.now < self.manager.stopped_until => {}
+            Change::ManagerResumes => {
                 self.hooks_give_way();
-                self.rebuild(since);
+                self.rebuild();
             }
             Change::Freezes(index) => self.tenants[index].frozen = true,
             Change::Thaws(index) => self.tenants[index].frozen = false,
@@ -127,9 +129,6 @@ impl SimulatedGpu {
 
     /// The manager reads the settings of the groups anew.
     fn hooks_give_way(&mut self) {
-        if self.now < self.manager.stopped_until {
-            return;
-        }
         for tenant in &mut self.tenants {
             if std::mem::take(&mut tenant.free_running) && tenant.hardware_scheduled {
                 self.manager.announce(tenant, self.now);

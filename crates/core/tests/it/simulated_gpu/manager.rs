@@ -17,6 +17,8 @@ pub(crate) struct Manager {
     pub(crate) outcome: Option<ControlOutcome>,
     /// It makes no step before this time.
     pub(crate) stopped_until: u64,
+    /// When it stopped last.
+    pub(crate) stopped_since: u64,
     /// GPU time of each latency-critical process up to its last charge, and the time of that charge.
     charged: BTreeMap<ProcessId, (u64, u64)>,
     /// When the last burst of each latency-critical process began.
@@ -34,6 +36,7 @@ impl Manager {
             inbox: Vec::new(),
             outcome: None,
             stopped_until: 0,
+            stopped_since: 0,
             charged: BTreeMap::new(),
             bursts: BTreeMap::new(),
         }
@@ -121,9 +124,16 @@ impl SimulatedGpu {
         self.update_scheduling();
     }
 
-    /// The manager did not run from `since` on: it takes back all grants, and no setting of a group is known.
-    pub(super) fn rebuild(&mut self, since: u64) {
-        let (now, Manager { ledger, scheduler, .. }) = (self.now, &mut self.manager);
+    /// The manager did not run since it stopped: it takes back all grants, and no setting of a group is known.
+    pub(super) fn rebuild(&mut self) {
+        let (now, Manager { ledger, scheduler, stopped_since, inbox, .. }) = (self.now, &mut self.manager);
+        let since = *stopped_since;
+        // It has not yet read which processes ended.
+        for message in inbox.iter() {
+            if let Message::Ended { process, .. } = message {
+                ledger.withdraw(*process, since);
+            }
+        }
         let by_token = |tenant: &&mut Tenant| !tenant.hardware_scheduled && !tenant.is_critical();
         let mut waiting = Vec::new();
         for tenant in self.tenants.iter_mut().filter(by_token) {

@@ -1,0 +1,90 @@
+//! Debt: GPU time that a client's own long kernels took from the others, and that it repays before it runs again.
+
+use super::TokenLedger;
+use super::client::Client;
+use super::virtual_time::part_ns;
+use crate::ids::ClientId;
+use crate::share::WHOLE_PPM;
+
+/// GPU time owed. It is repaid at the weight of the client: as fast as the client would otherwise receive the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Debt {
+    /// Nanoseconds × parts per million: exact, no remainder is lost.
+    level: u128,
+    repaid_until: u64,
+}
+
+impl Debt {
+    /// Adds GPU time that is owed from `now` on.
+    fn add(&mut self, ns: u64, now: u64) {
+        self.level = self.level.saturating_add(u128::from(ns) * u128::from(WHOLE_PPM));
+        self.repaid_until = now;
+    }
+
+    /// Repays for the time up to `now`.
+    fn repay(&mut self, weight_ppm: u64, now: u64) {
+        let elapsed = now.saturating_sub(self.repaid_until);
+        self.level = self.level.saturating_sub(u128::from(elapsed) * u128::from(weight_ppm));
+        self.repaid_until = self.repaid_until.max(now);
+    }
+
+    /// When it is repaid if the weight stays: at or before `now` if nothing is owed.
+    fn repaid_at(&self, weight_ppm: u64) -> u64 {
+        let wait = self.level.div_ceil(u128::from(weight_ppm.max(1)));
+        self.repaid_until.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+impl TokenLedger {
+    /// From when on a client owes nothing, if no client comes or goes until then.
+    pub(super) fn repaid_at(&self, id: ClientId) -> u64 {
+        let Some(client) = self.clients.get(&id).filter(|_| self.indebted.contains(&id)) else { return 0 };
+        client.debt.repaid_at(self.demand.weight_ppm(&client.spec))
+    }
+
+    /// Advances the virtual time of a client by GPU time that it took. Where that is more than the lag bound allows, the
+    /// client owes all by which it is ahead.
+    pub(super) fn advance_or_owe(&mut self, id: ClientId, gpu_ns: u64) {
+        let ahead_ns = self.advance_virtual_time(id, gpu_ns);
+        let (now, virtual_now) = (self.now, self.virtual_now);
+        let Some(client) = self.clients.get_mut(&id).filter(|_| ahead_ns > 0) else { return };
+        // Its own part of the time that it took was not taken from the others.
+        let own_ns = part_ns(gpu_ns, self.demand.weight_ppm(&client.spec));
+        client.start = virtual_now;
+        client.debt.add(ahead_ns.saturating_sub(own_ns), now);
+        self.indebted.insert(id);
+    }
+
+    /// Repays for the time up to now. Call it before weights change.
+    pub(super) fn repay_debts(&mut self) {
+        for id in &self.indebted {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.debt.repay(self.demand.weight_ppm(&client.spec), self.now);
+            }
+        }
+    }
+
+    /// Ends the debts that are repaid, and those for which no other client is left. The clients compete again, and are not
+    /// behind the others.
+    pub(super) fn end_debts(&mut self, now: u64) {
+        if self.indebted.is_empty() {
+            return;
+        }
+        self.repay_debts();
+        let competes = |client: &Client| client.in_demand && !client.is_critical();
+        let competing = self.clients.values().filter(|client| competes(client)).count();
+        for id in self.indebted.clone() {
+            let Some(client) = self.clients.get_mut(&id) else {
+                self.indebted.remove(&id);
+                continue;
+            };
+            let alone = competing <= usize::from(competes(client));
+            if alone || client.is_critical() || client.debt.level == 0 {
+                client.debt = Debt::default();
+                client.start = client.start.max(self.virtual_now);
+                self.indebted.remove(&id);
+            }
+            self.update_place(id, now);
+        }
+    }
+}
