@@ -149,9 +149,9 @@ impl<P, D> Record<P, D> {
     }
 
     /// Whether its groups stay under control when its connection closes. Another process of its pod may have closed the sockets of a stopped
-    /// process. One that is scheduled from outside could otherwise attach and detach without end.
+    /// process. One that is scheduled from outside could otherwise attach and detach without end, or open and close its channel for memory.
     pub(super) fn keeps_groups(&self) -> bool {
-        self.stop.is_some() || self.state.is_misannounced()
+        self.stop.is_some() || self.state.is_misannounced() || self.state == State::Unhooked
     }
 
     /// Whether something of it happens at a time.

@@ -1,2 +1,4 @@
+mod fixture;
+mod kept;
 mod remembered;
 mod repetition;

@@ -1,0 +1,99 @@
+//! A table of processes whose descriptors can be opened, and the ledger that it concerns.
+
+use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
+use crate::ledger::{Class, ClientSpec, Policy, TokenLedger};
+use crate::processes::{
+    Announcement, ClientFacts, ControlDescriptorId, Effect, Event, Inspected, Obstacle, ProcessPolicy,
+    Processes,
+};
+use crate::share::Share;
+use crate::{ClientId, ConnectionId, ProcessId, ProcessKey};
+use sluice_comm::Channel;
+use sluice_comm::attach::ContextHandles;
+
+const CLIENT: ClientId = ClientId(1);
+pub(super) const S: u64 = 1_000_000_000;
+
+pub(super) struct Fixture {
+    pub(super) processes: Processes<(), ()>,
+    ledger: TokenLedger,
+    pub(super) now: u64,
+    last_connection: u64,
+}
+
+/// A group with one channel behind the first descriptor.
+fn context(group: u32) -> ContextHandles {
+    let channels = vec![10 * group];
+    ContextHandles { descriptor: 0, client: 100, subdevice: 1, channel_group: group, channels }
+}
+
+fn announcement(groups: &[u32]) -> Announcement<()> {
+    Announcement { contexts: groups.iter().copied().map(context).collect(), descriptors: () }
+}
+
+impl Fixture {
+    /// A manager that inspects processes, with one best-effort client.
+    pub(super) fn new() -> Self {
+        let policy = ProcessPolicy { controls: true, searches: true, ..ProcessPolicy::default() };
+        let groups = ChannelGroupPolicy { control_ns: 1, ..ChannelGroupPolicy::default() };
+        let processes = Processes::new(ChannelGroupScheduler::new(groups), policy);
+        let ledger = TokenLedger::new(Policy::default());
+        let mut fixture = Self { processes, ledger, now: S, last_connection: 0 };
+        let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort };
+        fixture.ledger.set_client(CLIENT, spec, fixture.now);
+        fixture.apply(Event::ClientChanged(CLIENT, ClientFacts { spec, is_pod: true }));
+        fixture
+    }
+
+    /// Applies an event. Every descriptor that is to be opened is opened. Returns the effects in their order.
+    pub(super) fn apply(&mut self, event: Event<(), ()>) -> Vec<Effect<()>> {
+        let mut effects = Vec::new();
+        for effect in self.processes.apply(event, &mut self.ledger, self.now) {
+            effects.push(effect.clone());
+            if let Effect::Open(id, origin, Announcement { contexts, .. }) = effect {
+                let descriptors = vec![Some(ControlDescriptorId(1)); usize::from(!contexts.is_empty())];
+                effects.extend(self.apply(Event::Opened {
+                    id,
+                    origin,
+                    contexts,
+                    descriptors,
+                    failure: None,
+                }));
+            }
+        }
+        effects
+    }
+
+    pub(super) fn open(&mut self, id: ProcessId, channel: Channel) -> (ConnectionId, Vec<Effect<()>>) {
+        self.last_connection += 1;
+        let connection = ConnectionId(self.last_connection);
+        let effects = self.apply(Event::ChannelOpened(id, channel, connection));
+        (connection, effects)
+    }
+
+    pub(super) fn close(
+        &mut self,
+        id: ProcessId,
+        channel: Channel,
+        connection: ConnectionId,
+    ) -> Vec<Effect<()>> {
+        self.apply(Event::ChannelClosed { id, channel, connection, is_watched: true })
+    }
+
+    /// An inspection of a process that does not announce its groups has found these.
+    pub(super) fn find(&mut self, key: ProcessKey, groups: &[u32]) -> Vec<Effect<()>> {
+        self.inspected(key, Ok(announcement(groups)))
+    }
+
+    fn inspected(&mut self, key: ProcessKey, found: Result<Announcement<()>, Obstacle>) -> Vec<Effect<()>> {
+        let (client, command, endpoint) = (CLIENT, "program".to_owned(), ());
+        let has_unannounced = false;
+        let inspected = Inspected { key, client, command, found, endpoint, has_unannounced };
+        self.apply(Event::Inspected(inspected))
+    }
+
+    /// The groups that a process has under control, without those that are being released.
+    pub(super) fn groups(&self, id: ProcessId) -> Vec<u32> {
+        self.processes.contexts(id).map(|context| context.channel_group).collect()
+    }
+}

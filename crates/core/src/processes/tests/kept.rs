@@ -1,0 +1,22 @@
+//! Processes whose connections close while their groups are kept.
+
+use super::fixture::{Fixture, S};
+use crate::processes::{Effect, State};
+use sluice_comm::Channel;
+
+const KEY: (i32, u64) = (10, 7);
+
+/// It could otherwise escape its share by opening and closing the channel again and again.
+#[test]
+fn process_without_the_hook_stays_scheduled_when_it_closes_a_memory_channel() {
+    let mut manager = Fixture::new();
+    manager.find(KEY, &[1]);
+    let id = manager.processes.find(KEY).unwrap();
+    let (connection, _) = manager.open(id, Channel::Memory);
+    let effects = manager.close(id, Channel::Memory, connection);
+    assert!(!effects.contains(&Effect::Disconnected(id)), "{effects:?}");
+    assert_eq!(manager.processes.get(id).unwrap().state, State::Unhooked);
+    assert_eq!(manager.groups(id), [1]);
+    manager.now += S;
+    assert!(manager.processes.is_hardware_scheduled(id));
+}
