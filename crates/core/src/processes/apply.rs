@@ -167,6 +167,9 @@ impl<P, D: Clone + Default> Processes<P, D> {
             record.state = record.state.attached(record.history.has_attached);
         }
         let before = record.channel_mut(channel).replace(connection);
+        if record.announces() {
+            record.history.unscheduled = None;
+        }
         if channel == Channel::Token {
             if record.keeps_groups() {
                 self.keep_groups(id, step.now);

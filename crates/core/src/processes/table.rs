@@ -397,7 +397,8 @@ impl<P, D> Processes<P, D> {
         requested
     }
 
-    /// A complete search has found these processes, and no others that use the driver without the hook.
+    /// A complete search has found these processes, and no others that use the driver. It lists attached ones too: one that detaches during the
+    /// search, and is not in the table when the result comes, still counts as one that has attached.
     pub fn candidates_listed(&mut self, candidates: &HashSet<ProcessKey>) {
         for record in self.records.values_mut() {
             if record.key.is_none_or(|key| !candidates.contains(&key)) {

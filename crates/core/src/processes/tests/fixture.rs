@@ -1,17 +1,17 @@
 //! A table of processes whose descriptors can be opened, and the ledger that it concerns.
 
 use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
-use crate::ledger::{Class, ClientSpec, Policy, TokenLedger};
+use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::processes::{
     Announcement, ClientFacts, ControlDescriptorId, Effect, Event, Inspected, Obstacle, ProcessPolicy,
-    Processes,
+    Processes, Record,
 };
 use crate::share::Share;
 use crate::{ClientId, ConnectionId, ProcessId, ProcessKey};
 use sluice_comm::Channel;
 use sluice_comm::attach::ContextHandles;
 
-const CLIENT: ClientId = ClientId(1);
+pub(super) const CLIENT: ClientId = ClientId(1);
 pub(super) const S: u64 = 1_000_000_000;
 
 pub(super) struct Fixture {
@@ -64,6 +64,20 @@ impl Fixture {
         effects
     }
 
+    /// A process of the client is in the table, as when a connection of it is made.
+    pub(super) fn add(&mut self, key: ProcessKey) -> ProcessId {
+        self.processes.find(key).unwrap_or_else(|| {
+            let id = self.processes.add(Record::new(CLIENT, Some(key), Some(key.0), ()));
+            self.ledger.add_process(id, CLIENT, ReturnKind::Returns).unwrap();
+            id
+        })
+    }
+
+    /// A process has closed its last connection.
+    pub(super) fn forget(&mut self, id: ProcessId) {
+        self.processes.remove(id, &mut self.ledger, self.now);
+    }
+
     pub(super) fn open(&mut self, id: ProcessId, channel: Channel) -> (ConnectionId, Vec<Effect<()>>) {
         self.last_connection += 1;
         let connection = ConnectionId(self.last_connection);
@@ -85,7 +99,11 @@ impl Fixture {
         self.inspected(key, Ok(announcement(groups)))
     }
 
-    fn inspected(&mut self, key: ProcessKey, found: Result<Announcement<()>, Obstacle>) -> Vec<Effect<()>> {
+    pub(super) fn inspected(
+        &mut self,
+        key: ProcessKey,
+        found: Result<Announcement<()>, Obstacle>,
+    ) -> Vec<Effect<()>> {
         let (client, command, endpoint) = (CLIENT, "program".to_owned(), ());
         let has_unannounced = false;
         let inspected = Inspected { key, client, command, found, endpoint, has_unannounced };

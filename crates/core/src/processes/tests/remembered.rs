@@ -1,12 +1,15 @@
+use super::fixture::{CLIENT, Fixture};
 use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use crate::ledger::{Class, ClientSpec, Policy, TokenLedger};
 use crate::processes::stop::is_repeated;
-use crate::processes::{ClientFacts, Event, ProcessPolicy, Processes, Record, ViolationKind};
+use crate::processes::{
+    ClientFacts, Effect, Event, ObstacleKind, ProcessPolicy, Processes, Record, ViolationKind,
+};
 use crate::share::Share;
-use crate::{ClientId, ConnectionId, ProcessId};
+use crate::{ConnectionId, ProcessId};
 use sluice_comm::Channel;
+use std::collections::HashSet;
 
-const CLIENT: ClientId = ClientId(1);
 const S: u64 = 1_000_000_000;
 
 fn table(searches: bool) -> (Processes<(), ()>, TokenLedger) {
@@ -61,4 +64,34 @@ fn finding_is_remembered_however_many_processes_have_attached_and_ended() {
     attach_and_end(5_000, &mut processes, &mut ledger);
     processes.add(Record::new(CLIENT, Some(key), None, ()));
     assert!(is_repeated(&mut processes.history(key).findings, ViolationKind::TimeSlice, None, 2 * S));
+}
+
+/// A complete search lists attached processes too, so that its list does not say that the process is scheduled.
+#[test]
+fn process_that_attaches_counts_as_scheduled() {
+    let (mut manager, key) = (Fixture::new(), (10, 7));
+    manager.inspected(key, Err(ObstacleKind::NotPermitted.because("not permitted")));
+    assert_eq!(manager.processes.unscheduled(CLIENT).iter().sum::<u32>(), 1);
+    let id = manager.add(key);
+    manager.open(id, Channel::Token);
+    manager.processes.candidates_listed(&HashSet::from([key]));
+    assert_eq!(manager.processes.unscheduled(CLIENT).iter().sum::<u32>(), 0);
+}
+
+/// It could otherwise attach and detach without end, each time while a complete search runs.
+#[test]
+fn process_that_detaches_during_a_complete_search_keeps_its_groups_when_it_attaches_again() {
+    let (mut manager, key) = (Fixture::new(), (10, 7));
+    let id = manager.add(key);
+    let (connection, _) = manager.open(id, Channel::Token);
+    manager.processes.begin_search(manager.now);
+    manager.close(id, Channel::Token, connection);
+    manager.forget(id);
+    manager.processes.candidates_listed(&HashSet::from([key]));
+    manager.find(key, &[1]);
+    let id = manager.processes.find(key).unwrap();
+    let (connection, _) = manager.open(id, Channel::Token);
+    let effects = manager.close(id, Channel::Token, connection);
+    assert!(effects.contains(&Effect::Kept(id)), "{effects:?}");
+    assert_eq!(manager.groups(id), [1]);
 }

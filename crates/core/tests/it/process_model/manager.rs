@@ -251,8 +251,7 @@ impl World {
     }
 
     fn search_ended(&mut self, Search(found): Search) {
-        let is_unattached = |found: &Option<(bool, _)>| matches!(found, Some((false, _)));
-        let candidates = (0..PROCESSES).filter(|index| is_unattached(&found[*index])).map(key).collect();
+        let candidates = (0..PROCESSES).filter(|index| found[*index].is_some()).map(key).collect();
         self.manager.table.candidates_listed(&candidates);
         let found = found.into_iter().enumerate().filter_map(|(index, found)| Some((index, found?)));
         let (attached, others): (Vec<_>, Vec<_>) = found.partition(|(_, (is_attached, _))| *is_attached);

@@ -39,7 +39,7 @@ pub(crate) struct ScanRequest {
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
-    /// All candidates that have not attached. `None`: the scan failed, or looked only at changed processes.
+    /// All candidates, attached ones too. `None`: the scan failed, or looked only at changed processes.
     pub(crate) candidates: Option<HashSet<ProcessKey>>,
     /// All processes of which the last inspection met an obstacle, then those that were inspected in this scan and can be controlled,
     /// with their control descriptors. No descriptor: the process has closed the driver, or uses only other GPUs.
@@ -215,7 +215,6 @@ impl Scanner {
                 inspected.extend(self.inspect_due(attached.iter().chain(&unhooked), request));
             }
         }
-        present.retain(|key| !request.attached.contains(key));
         let mut result_of = |candidate: Candidate| {
             let obstacle = self.schedule.obstacle(candidate.key).cloned().map(Err);
             let result = inspected.remove(&candidate.key).map(Ok).or(obstacle)?;

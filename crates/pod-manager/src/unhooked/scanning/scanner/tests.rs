@@ -258,6 +258,16 @@ fn process_for_which_a_complete_search_has_no_time_keeps_its_schedule_and_its_re
     assert_eq!(inspected, [key]);
 }
 
+/// An attached process may close its connection while the search runs. What is remembered of it must not be forgotten then.
+#[test]
+fn complete_search_lists_attached_processes_among_its_candidates() {
+    let mut rig = Rig::new(vec![((1, 1), "pod", 1), ((2, 1), "pod", 1)]);
+    rig.attached.remove(&(2, 1));
+    rig.begin_scan(HashSet::new());
+    let Some(Message::ScanResult(result)) = rig.end_scan().0.pop() else { panic!("no result") };
+    assert_eq!(result.candidates, Some(HashSet::from([(1, 1), (2, 1)])));
+}
+
 fn proven(message: &Message) -> Option<ProcessId> {
     if let Message::OwnershipProof(proof) = message { Some(proof.process) } else { None }
 }
