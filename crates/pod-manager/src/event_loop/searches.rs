@@ -13,6 +13,8 @@ impl EventLoop {
     /// Applies the result of a search.
     pub(super) fn search_ended(&mut self, result: ScanResult) {
         self.unhooked.search_ended(self.io.now());
+        // Loading may have ended since the last search. What follows from this one is decided by what is so now.
+        self.processes.locks_ready = self.unhooked.locks.as_ref().is_some_and(DriverLocks::are_ready);
         if let Some(candidates) = &result.candidates {
             self.processes.candidates_listed(candidates);
         }

@@ -66,6 +66,11 @@ impl DriverLocks {
         state.readiness == Readiness::Ready
     }
 
+    /// Whether the driver is loaded.
+    pub(crate) fn are_ready(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).readiness == Readiness::Ready
+    }
+
     /// Controls that stop and start the process of `pidfd` by the driver's lock.
     pub(crate) fn control_of(&self, pid: i32, pidfd: OwnedFd) -> Box<dyn ChannelControl> {
         Box::new(Lock { locks: self.clone(), pid, pidfd })

@@ -6,17 +6,22 @@ use crate::support::group_processes::quiet;
 use crate::support::{MS, until};
 use sluice_pod_manager::ViolationPolicy;
 use sluice_pod_manager::unhooked::scanning::ObstacleKind;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+
+fn write_program(program: &Path, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(program, script).unwrap();
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
 
 /// A lock helper that records its commands and its end in a log.
 fn lock_helper(folder: &Path) -> (PathBuf, PathBuf) {
-    use std::os::unix::fs::PermissionsExt;
     let (program, log) = (folder.join("helper"), folder.join("helper.log"));
     let to = log.display();
     let read = format!("while read line; do echo \"$line\" >> {to}; echo ok; done");
     let script = format!("#!/bin/sh\necho \"$@\" >> {to}\n{read}\necho end >> {to}\n");
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &script);
     (program, log)
 }
 
@@ -82,6 +87,36 @@ fn attached_process_with_too_many_descriptors_is_locked_as_soon_as_the_helper_is
             .is_ok_and(|log| log.contains(&format!("lock {} 1000", hook.process.pid)))
     });
     assert_eq!(node.violations(1, "too_many_descriptors"), 1.0);
+}
+
+/// The inspection that begins the loading comes too early, and the next one is seconds later.
+#[test]
+fn process_with_too_many_groups_is_locked_by_the_first_inspection_after_the_helper_has_loaded_the_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = (folder.path().join("helper"), folder.path().join("helper.log"));
+    let to = log.display();
+    let script = format!(
+        "#!/bin/sh\nread line\nwhile test ! -e {to}.go; do sleep 0.01; done\necho ok\necho loaded > {to}\n\
+         while read line; do echo ok; done\n"
+    );
+    write_program(&program, &script);
+    let node = Harness::with_locks(&[pod(&uid(1)), pod(&uid(2))], Some(program));
+    let (_hook, _descriptor) = node.hooked(2, 2);
+    let _many = node.discovery.add_process(500, &uid(1), &(100..200).collect::<Vec<_>>());
+    until("it is not scheduled", || {
+        node.pass(100);
+        node.uncontrolled(1, "too_many") == 1.0
+    });
+    std::fs::write(log.with_extension("log.go"), "").unwrap();
+    until("the helper has loaded the driver", || log.exists());
+    node.discovery.take_inspected();
+    let inspections = Cell::new(0);
+    until("it is locked", || {
+        node.pass(100);
+        inspections.set(inspections.get() + node.discovery.take_inspected().len());
+        node.unhooked(1) == 1.0
+    });
+    assert_eq!(inspections.get(), 1);
 }
 
 /// Its threads may stand under ptrace, so that the lock would wait for them.
