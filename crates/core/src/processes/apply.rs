@@ -201,13 +201,13 @@ impl<P, D: Clone + Default> Processes<P, D> {
         let is_disconnected = record.connections().next().is_none();
         if channel == Channel::Token {
             record.history.has_attached |= searches && record.key.is_some();
+            record.postponed = None;
             if is_kept {
                 record.state = record.state.found();
                 step.effects.push(Effect::Kept(id));
                 self.keep_groups(id, step.now);
             } else {
                 // It may be about to end: its groups are released unless it does.
-                record.postponed = None;
                 self.scheduler.disconnect(id, step.ledger, step.now);
             }
             self.end_token_channel(id, step);

@@ -3,8 +3,8 @@
 use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::processes::{
-    Announcement, ClientFacts, ControlDescriptorId, Effect, Event, Inspected, Obstacle, ProcessPolicy,
-    Processes, Record,
+    Announcement, ClientFacts, ControlDescriptorId, Effect, Event, GroupFinding, Inspected, Obstacle,
+    OwnershipProof, ProcessPolicy, Processes, Record, ViolationKind,
 };
 use crate::share::Share;
 use crate::{ClientId, ConnectionId, ProcessId, ProcessKey};
@@ -13,6 +13,9 @@ use sluice_comm::attach::ContextHandles;
 
 pub(super) const CLIENT: ClientId = ClientId(1);
 pub(super) const S: u64 = 1_000_000_000;
+
+/// A limit, so that a repeated violation stops a process.
+const HALF: Share = Share::from_ppm(500_000).unwrap();
 
 pub(super) struct Fixture {
     pub(super) processes: Processes<(), ()>,
@@ -32,14 +35,14 @@ fn announcement(groups: &[u32]) -> Announcement<()> {
 }
 
 impl Fixture {
-    /// A manager that inspects processes, with one best-effort client.
+    /// A manager that inspects processes, with one best-effort client that has a limit.
     pub(super) fn new() -> Self {
         let policy = ProcessPolicy { controls: true, searches: true, ..ProcessPolicy::default() };
         let groups = ChannelGroupPolicy { control_ns: 1, ..ChannelGroupPolicy::default() };
         let processes = Processes::new(ChannelGroupScheduler::new(groups), policy);
         let ledger = TokenLedger::new(Policy::default());
         let mut fixture = Self { processes, ledger, now: S, last_connection: 0 };
-        let spec = ClientSpec { request: Share::ONE, limit: Share::ONE, class: Class::BestEffort };
+        let spec = ClientSpec { request: HALF, limit: HALF, class: Class::BestEffort };
         fixture.ledger.set_client(CLIENT, spec, fixture.now);
         fixture.apply(Event::ClientChanged(CLIENT, ClientFacts { spec, is_pod: true }));
         fixture
@@ -94,6 +97,39 @@ impl Fixture {
         self.apply(Event::ChannelClosed { id, channel, connection, is_watched: true })
     }
 
+    /// A process attaches and announces these groups, which are its own.
+    pub(super) fn attach(&mut self, key: ProcessKey, groups: &[u32]) -> (ProcessId, ConnectionId) {
+        let id = self.add(key);
+        let (connection, _) = self.open(id, Channel::Token);
+        self.announce(id, groups);
+        (id, connection)
+    }
+
+    /// A process announces these groups, which are its own.
+    pub(super) fn announce(&mut self, id: ProcessId, groups: &[u32]) -> Vec<Effect<()>> {
+        let mut effects = self.begin_announcing(id, groups);
+        let serial = Self::requested_proof(&effects);
+        effects.extend(serial.into_iter().flat_map(|serial| self.prove(id, serial)));
+        effects
+    }
+
+    /// A process announces these groups. They are not checked yet.
+    pub(super) fn begin_announcing(&mut self, id: ProcessId, groups: &[u32]) -> Vec<Effect<()>> {
+        self.apply(Event::Announced(id, announcement(groups)))
+    }
+
+    /// The number of the ownership check that was requested.
+    pub(super) fn requested_proof(effects: &[Effect<()>]) -> Option<u64> {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Prove(_, serial, _) => Some(*serial),
+            _ => None,
+        })
+    }
+
+    pub(super) fn prove(&mut self, process: ProcessId, serial: u64) -> Vec<Effect<()>> {
+        self.apply(Event::Proven(OwnershipProof { process, serial, owns: Ok(true) }))
+    }
+
     /// An inspection of a process that does not announce its groups has found these.
     pub(super) fn find(&mut self, key: ProcessKey, groups: &[u32]) -> Vec<Effect<()>> {
         self.inspected(key, Ok(announcement(groups)))
@@ -108,6 +144,19 @@ impl Fixture {
         let has_unannounced = false;
         let inspected = Inspected { key, client, command, found, endpoint, has_unannounced };
         self.apply(Event::Inspected(inspected))
+    }
+
+    /// A client with a limit repeats this violation at a group of the process, so that the process is stopped.
+    pub(super) fn violate(&mut self, id: ProcessId, group: u32) -> Vec<Effect<()>> {
+        let number = self.processes.of_process(id).find(|(_, its)| its.context.channel_group == group);
+        let (group, kind) = (number.unwrap().0, ViolationKind::StoppedGroupRan);
+        let mut effects = Vec::new();
+        for _ in 0..2 {
+            let what = String::new();
+            effects = self.apply(Event::Checked(GroupFinding { group, kind, what, checks: None }));
+            self.now += S;
+        }
+        effects
     }
 
     /// The groups that a process has under control, without those that are being released.

@@ -20,3 +20,18 @@ fn process_without_the_hook_stays_scheduled_when_it_closes_a_memory_channel() {
     manager.now += S;
     assert!(manager.processes.is_hardware_scheduled(id));
 }
+
+/// The announcement and its descriptors are of a connection that has gone.
+#[test]
+fn announcement_that_waits_ends_with_its_connection_though_the_groups_are_kept() {
+    let mut manager = Fixture::new();
+    let (id, connection) = manager.attach(KEY, &[1]);
+    manager.violate(id, 1);
+    assert!(manager.processes.get(id).unwrap().is_stopped());
+    let effects = manager.begin_announcing(id, &[1, 2]);
+    let serial = Fixture::requested_proof(&effects).expect("new groups are checked first");
+    manager.close(id, Channel::Token, connection);
+    assert_eq!(manager.processes.postponed_announcements(), 0);
+    assert_eq!(manager.prove(id, serial), []);
+    assert_eq!(manager.groups(id), [1]);
+}
