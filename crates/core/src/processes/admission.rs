@@ -187,7 +187,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
                 if is_announced { self.reassign(id, &contexts, descriptors) } else { BTreeSet::new() };
             self.take(id, contexts, descriptors, step);
             for donor in donors {
-                if !self.has_groups_of(donor) {
+                if self.contexts(donor).next().is_none() {
                     self.release_groups(donor, step);
                     step.effects.push(Effect::SchedulingChanged(donor));
                 }

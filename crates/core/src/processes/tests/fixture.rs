@@ -1,6 +1,6 @@
 //! A table of processes whose descriptors can be opened, and the ledger that it concerns.
 
-use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
+use crate::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler, ControlOutcome};
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::processes::{
     Announcement, ClientFacts, ControlDescriptorId, Effect, Event, GroupFinding, Inspected, Obstacle,
@@ -144,6 +144,19 @@ impl Fixture {
         let has_unannounced = false;
         let inspected = Inspected { key, client, command, found, endpoint, has_unannounced };
         self.apply(Event::Inspected(inspected))
+    }
+
+    /// Makes all controls that are wanted now. Returns how many these were.
+    pub(super) fn make_controls(&mut self) -> usize {
+        self.apply(Event::RoundEnds);
+        let mut controls = 0;
+        while self.processes.scheduler.begin_control(self.now).is_some() {
+            self.apply(Event::ControlEnded(ControlOutcome::Done));
+            self.apply(Event::RoundEnds);
+            controls += 1;
+            self.now += 1;
+        }
+        controls
     }
 
     /// A client with a limit repeats this violation at a group of the process, so that the process is stopped.

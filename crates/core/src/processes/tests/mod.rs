@@ -2,3 +2,4 @@ mod fixture;
 mod kept;
 mod remembered;
 mod repetition;
+mod shared_files;
