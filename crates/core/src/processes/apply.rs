@@ -1,6 +1,7 @@
 //! Events are handed to the decisions that they concern. Those of connections, of controls and of the clients are decided here: whether the
 //! groups of a process are released or kept.
 
+use super::admission::MAX_OF_CLIENT;
 use super::event::{ClientFacts, Effect, Event};
 use super::note::Note;
 use super::record::Protocol;
@@ -246,7 +247,22 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.for_each_timed(|id, record| {
             due.extend(Uncertainty::take_due(&mut record.uncertainty, now).then_some(id));
         });
-        due.into_iter().for_each(|id| self.scheduler.forget_settings(id, step.ledger, now));
+        for id in due {
+            match self.mark_at(id, now) {
+                None => self.scheduler.forget_settings(id, step.ledger, now),
+                Some(at) => {
+                    let known = self.get_mut(id).and_then(|record| record.uncertainty.as_mut());
+                    known.into_iter().for_each(|known| known.postpone(at));
+                }
+            }
+        }
+    }
+
+    /// Counts the mark of a process's groups against the limit of its client. Returns when the mark may be made if that is later.
+    fn mark_at(&mut self, id: ProcessId, now: u64) -> Option<u64> {
+        let groups = self.contexts(id).count().min(MAX_OF_CLIENT) as u64;
+        let marks = &mut self.clients.get_mut(&self.client_of(id)?)?.marks;
+        if marks.try_take(groups, now) { None } else { marks.ready_at(groups) }
     }
 
     /// Releases the groups of a process that has left, or that attaches anew.

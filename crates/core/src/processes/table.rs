@@ -6,6 +6,7 @@ use super::history::History;
 use super::obstacle::ObstacleKind;
 use super::record::Record;
 use super::step::Step;
+use super::uncertainty::MARKS;
 use super::violation::ViolationPolicy;
 use crate::channel_groups::{ChannelGroupScheduler, GroupId};
 use crate::ids::{ClientId, ProcessId, ProcessKey};
@@ -48,6 +49,8 @@ pub(super) struct ClientState {
     pub(super) facts: ClientFacts,
     /// How many groups it may still announce.
     pub(super) announcements: RateLimiter,
+    /// How many groups of it may still be marked because a connection was made anew or has closed.
+    pub(super) marks: RateLimiter,
     /// How often processes of it were stopped.
     pub(super) stops: u32,
 }
@@ -207,7 +210,8 @@ impl<P, D> Processes<P, D> {
     }
 
     pub(super) fn set_facts(&mut self, id: ClientId, facts: ClientFacts) {
-        let new = ClientState { facts, announcements: RateLimiter::full(ANNOUNCEMENTS), stops: 0 };
+        let (announcements, marks) = (RateLimiter::full(ANNOUNCEMENTS), RateLimiter::full(MARKS));
+        let new = ClientState { facts, announcements, marks, stops: 0 };
         self.clients.entry(id).or_insert(new).facts = facts;
     }
 

@@ -2,6 +2,15 @@
 //!
 //! The hook of such a process sets its groups to the driver's defaults, as it does for every lost connection: at once, or when it next
 //! checks its connection. The manager does not learn of that, so the settings of these groups count as unknown several times.
+//!
+//! A process may connect anew without end. So the marks of a client's processes are limited, as its announcements are.
+
+use super::admission::MAX_OF_CLIENT;
+use sluice_rate_limiter::Rate;
+
+/// Groups of one client whose settings may be marked: ten a second in the long run, as for announcements. A connection that is made anew
+/// causes five marks. The limit delays none of them if it happens once, however many groups the client has.
+pub(super) const MARKS: Rate = Rate::one_per(5 * MAX_OF_CLIENT as u64, 100_000_000);
 
 /// Time from the first mark to the second one: a hook that reads the end of its connection acts within this time.
 const FIRST_INTERVAL_NS: u64 = 10_000_000;
@@ -34,7 +43,8 @@ impl Uncertainty {
         if known.until <= now {
             (known.next_mark, known.interval) = (now, FIRST_INTERVAL_NS);
         }
-        known.until = end;
+        // A mark that waits for the limit may come later than this.
+        known.until = known.until.max(end);
         if now >= known.excused_until.saturating_add(BETWEEN_EXCUSES_NS) {
             known.excused_until = end;
         }
@@ -54,6 +64,12 @@ impl Uncertainty {
             known.next_mark = now.saturating_add(std::mem::replace(&mut known.interval, INTERVAL_NS));
         }
         is_due
+    }
+
+    /// The mark that is due now is made at this time, because the client has caused too many.
+    pub(super) fn postpone(&mut self, at: u64) {
+        self.next_mark = at;
+        self.until = self.until.max(at.saturating_add(1));
     }
 
     /// Whether a finding at the process may be what its hook has done.

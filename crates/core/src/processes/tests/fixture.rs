@@ -146,6 +146,12 @@ impl Fixture {
         self.apply(Event::Inspected(inspected))
     }
 
+    /// An inspection of an attached process has found these groups.
+    pub(super) fn inspect_attached(&mut self, key: ProcessKey, groups: &[u32]) -> Vec<Effect<()>> {
+        let found = Ok(announcement(groups).contexts);
+        self.apply(Event::InspectedAttached { key, found, has_unannounced: false })
+    }
+
     /// Makes all controls that are wanted now. Returns how many these were.
     pub(super) fn make_controls(&mut self) -> usize {
         self.apply(Event::RoundEnds);
