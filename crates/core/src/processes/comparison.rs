@@ -3,7 +3,7 @@
 use super::announcement::{covers, handles_of};
 use super::table::{ControlledGroup, Processes};
 use crate::channel_groups::GroupId;
-use crate::ids::ProcessId;
+use crate::ids::{ClientId, ProcessId};
 use sluice_comm::attach::ContextHandles;
 use std::collections::BTreeSet;
 
@@ -56,5 +56,22 @@ impl<P, D> Processes<P, D> {
             self.contexts(id).any(|group| covers(group, found)) || !self.is_of_others(Some(id), client, found)
         };
         found.iter().filter(is_its_own).cloned().collect()
+    }
+
+    /// Whether a found group is under control for another process of the client. A group that another process has announced falsely is not
+    /// that process's: it may have closed the file, so that nothing is found of it. Those of a stopped process stay disabled, whether its
+    /// controls fail or not. A group that is being released is none's: its process may have gone, and this one goes on to use it.
+    pub(super) fn is_of_others(
+        &self,
+        known: Option<ProcessId>,
+        client: ClientId,
+        found: &ContextHandles,
+    ) -> bool {
+        let is_relied_on = |id| !self.scheduler.is_on_probation(id) || self.scheduler.is_stopped(id);
+        let mut others = self.groups.iter().filter(|(_, group)| Some(group.process) != known);
+        others.any(|(number, group)| {
+            let is_owned = group.client == Some(client) && self.scheduler.owns(group.process, *number);
+            is_owned && is_relied_on(group.process) && covers(&group.context, found)
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The table of processes and of their groups, with its indices.
 
-use super::announcement::{covers, handles_of};
+use super::announcement::handles_of;
 use super::event::{ClientFacts, Effect};
 use super::history::History;
 use super::obstacle::ObstacleKind;
@@ -38,6 +38,8 @@ pub struct ProcessPolicy {
 pub struct ControlledGroup {
     /// Its process.
     pub process: ProcessId,
+    /// The client of that process, which may have gone.
+    pub(super) client: Option<ClientId>,
     pub(super) pid: Option<i32>,
     /// As it was announced last.
     pub(super) context: ContextHandles,
@@ -296,18 +298,20 @@ impl<P, D> Processes<P, D> {
         kept.map(|(_, group)| &group.context)
     }
 
-    /// Takes a group into the table. A known group keeps its number.
+    /// Takes a group into the table. A known group keeps its number, also if another process of the client had it and it is being released:
+    /// under two numbers, the one's release would enable it in the other's pauses.
     pub(super) fn add_group(&mut self, id: ProcessId, context: &ContextHandles) -> GroupId {
-        let pid = self.get(id).and_then(|record| record.pid);
-        let known = self.groups.iter().find(|(_, group)| {
+        let (client, pid) = self.get(id).map_or((None, None), |record| (Some(record.client), record.pid));
+        let known = self.groups.iter().find(|(number, group)| {
             let its = group.process == id || pid.is_some() && group.pid == pid;
-            its && handles_of(&group.context) == handles_of(context)
+            let is_free = group.client == client && !self.scheduler.owns(group.process, **number);
+            (its || is_free) && handles_of(&group.context) == handles_of(context)
         });
         let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
             self.last_group += 1;
             GroupId(self.last_group)
         });
-        self.groups.insert(number, ControlledGroup { process: id, pid, context: context.clone() });
+        self.groups.insert(number, ControlledGroup { process: id, client, pid, context: context.clone() });
         number
     }
 
@@ -421,23 +425,6 @@ impl<P, D> Processes<P, D> {
             history.findings.retain(|_, finding| now <= finding.kept_until);
         }
         self.absent.retain(|_, history| *history != History::default());
-    }
-
-    /// Whether a found group is under control for another process of the client. A group that another process has announced falsely is not
-    /// that process's: it may have closed the file, so that nothing is found of it. Those of a stopped process stay disabled, whether its
-    /// controls fail or not.
-    pub(super) fn is_of_others(
-        &self,
-        known: Option<ProcessId>,
-        client: ClientId,
-        found: &ContextHandles,
-    ) -> bool {
-        let is_relied_on = |id| !self.scheduler.is_on_probation(id) || self.scheduler.is_stopped(id);
-        let of_pod = |id| self.client_of(id).is_none_or(|of| of == client);
-        let mut others = self.of_others(known);
-        others.any(|group| {
-            of_pod(group.process) && is_relied_on(group.process) && covers(&group.context, found)
-        })
     }
 
     /// Of how many processes that are not in the table something is remembered.
