@@ -12,17 +12,30 @@ use crate::ids::ProcessId;
 use sluice_comm::attach::ContextHandles;
 use std::collections::BTreeSet;
 
-/// When groups may be announced.
+/// When groups may come under control: announced ones, found ones, or a lock in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// Now.
     Now,
-    /// Not before this time.
+    /// Not before this time: the client had too many lately.
     At(u64),
-    /// The client has too many, or its groups cannot be controlled at all.
+    /// The client has too many.
     Never,
+    /// The groups of the client cannot be controlled at all.
+    Off,
     /// All clients together have too many. The client is not the cause.
     NoRoom,
+}
+
+impl Admission {
+    /// What is noted of an announcement that is not made now.
+    const fn note(self) -> Option<Note> {
+        match self {
+            Self::Now | Self::Off => None,
+            Self::At(_) | Self::Never => Some(Note::TooManyAnnounced),
+            Self::NoRoom => Some(Note::NoRoom),
+        }
+    }
 }
 
 /// Groups of one client's processes that are kept.
@@ -57,7 +70,9 @@ impl<P, D: Clone + Default> Processes<P, D> {
         if self.belongs_to_other(id, &announcement.contexts) {
             return self.postpone_owned(id, announcement, step);
         }
-        match self.admit(id, &announcement.contexts, step) {
+        let admission = self.admit(id, &announcement.contexts, step.now);
+        step.effects.extend(admission.note().map(|note| Effect::Report(id, note)));
+        match admission {
             Admission::Now if self.must_prove(id, &announcement.contexts) => {
                 self.last_check += 1;
                 let serial = self.last_check;
@@ -65,7 +80,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
                 step.effects.push(Effect::Prove(id, serial, announcement));
             }
             Admission::Now => step.effects.push(Effect::Open(id, Origin::Announced, announcement)),
-            Admission::Never => self.take_none(id, step),
+            Admission::Never | Admission::Off => self.take_none(id, step),
             Admission::NoRoom => {
                 self.set_no_room(id);
                 self.take_none(id, step);
@@ -113,15 +128,10 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.take_none(id, step);
     }
 
-    /// Whether a process may announce these groups now. Groups that it has already cost nothing.
-    pub(super) fn admit(
-        &mut self,
-        id: ProcessId,
-        contexts: &[ContextHandles],
-        step: &mut Step<'_, D>,
-    ) -> Admission {
+    /// When these groups of a process may come under control. Groups that it has already cost nothing.
+    pub(super) fn admit(&mut self, id: ProcessId, contexts: &[ContextHandles], now: u64) -> Admission {
         let Some(client) = self.client_of(id).filter(|_| self.policy.controls) else {
-            return Admission::Never;
+            return Admission::Off;
         };
         let count = contexts.len();
         let new = contexts.iter().filter(|context| self.unchanged(id, context).is_none()).count();
@@ -133,20 +143,17 @@ impl<P, D: Clone + Default> Processes<P, D> {
         let has_room = self.of_others(Some(id)).count() + count + kept <= MAX_GROUPS;
         let fits = fits_client && has_room;
         let Some(limit) = self.clients.get_mut(&client).map(|client| &mut client.announcements) else {
-            return Admission::Never;
+            return Admission::Off;
         };
-        if count == 0 || fits && limit.try_take(new as u64, step.now) {
+        if count == 0 || fits && limit.try_take(new as u64, now) {
             return Admission::Now;
         }
         // It gives back all its groups meanwhile, so all of them are announced anew.
         let ready_at = limit.ready_at(count as u64).filter(|_| fits);
-        let lacks_room = fits_client && !has_room;
-        let note = if lacks_room { Note::NoRoom } else { Note::TooManyAnnounced };
-        step.effects.push(Effect::Report(id, note));
-        if lacks_room {
+        if fits_client && !has_room {
             return Admission::NoRoom;
         }
-        ready_at.map_or(Admission::Never, |at| Admission::At(at.max(step.now)))
+        ready_at.map_or(Admission::Never, |at| Admission::At(at.max(now)))
     }
 
     /// How many groups a process keeps under control that are not among these: those of a stopped process.

@@ -225,7 +225,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.set_found(id);
         // It may have been there before, with a connection that has gone.
         let is_added = step.ledger.add_process(id, client, ReturnKind::Returns).is_ok();
-        let admission = if is_added { self.admit(id, &found.contexts, step) } else { Admission::Never };
+        let admission = if is_added { self.admit(id, &found.contexts, step.now) } else { Admission::Off };
         if admission == Admission::Now {
             return step.effects.push(Effect::Open(id, Origin::Found { command }, found));
         }
@@ -318,7 +318,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.set_found(id);
         let is_added = step.ledger.add_process(id, client, ReturnKind::Returns).is_ok();
         let contexts = vec![handles];
-        if !is_added || self.admit(id, &contexts, step) != Admission::Now {
+        if !is_added || self.admit(id, &contexts, step.now) != Admission::Now {
             return self.log_unscheduled(client, key, Some(id), command, obstacle, step);
         }
         let announcement = Announcement { contexts, descriptors: D::default() };

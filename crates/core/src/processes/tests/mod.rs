@@ -1,3 +1,4 @@
+mod admission;
 mod fixture;
 mod kept;
 mod remembered;
