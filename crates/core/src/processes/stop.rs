@@ -45,7 +45,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
         let (client, pid, is_stopped) = (record.client, record.pid, record.is_stopped());
         let is_repeated = !is_stopped && is_repeated(&mut record.history.findings, *kind, *checks, now);
         let limit = self.clients.get(&client).map(|client| client.facts.spec.limit).filter(|_| is_repeated);
-        let consequence =
+        let mut consequence =
             limit.map_or(Consequence::Report, |limit| self.policy.violations.consequence(limit));
         let mut what = what.clone();
         if is_stopped {
@@ -54,6 +54,9 @@ impl<P, D: Clone + Default> Processes<P, D> {
             let duration = self.stop(id, now);
             step.effects.push(Effect::StopThreads(id));
             what = format!("{what}; the process is stopped for {} s", duration / 1_000_000_000);
+        } else if consequence == Consequence::Stop {
+            // It is latency-critical, or has no group under control any more.
+            consequence = Consequence::Report;
         }
         step.effects.push(Effect::Violation(Violation { client, pid, kind: *kind, what, consequence }));
     }

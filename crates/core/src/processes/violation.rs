@@ -87,7 +87,7 @@ pub enum Consequence {
     Report,
     /// The process is stopped, too.
     Stop,
-    /// The process is stopped, and its pod evicted.
+    /// The pod is evicted. Meanwhile the process is stopped, unless it is latency-critical or has no group under control.
     Evict,
 }
 

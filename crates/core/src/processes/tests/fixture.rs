@@ -15,7 +15,7 @@ pub(super) const CLIENT: ClientId = ClientId(1);
 pub(super) const S: u64 = 1_000_000_000;
 
 /// A limit, so that a repeated violation stops a process.
-const HALF: Share = Share::from_ppm(500_000).unwrap();
+pub(super) const HALF: Share = Share::from_ppm(500_000).unwrap();
 
 pub(super) struct Fixture {
     pub(super) processes: Processes<(), ()>,

@@ -1,4 +1,5 @@
 mod admission;
+mod consequences;
 mod fixture;
 mod kept;
 mod remembered;
