@@ -71,6 +71,11 @@ fn process_gains_by_a_reconnect_where_no_end_is_watched() {
 }
 
 #[test]
+fn process_without_the_hook_escapes_by_its_channel_for_memory_where_no_end_is_watched() {
+    assert_violated(Setup::Strangers, 3, Bug::WatchesNoProcess, properties::KEPT);
+}
+
+#[test]
 fn second_stop_is_short_where_clients_are_forgotten() {
     assert_violated(Setup::Siblings, 3, Bug::ForgetsStops, properties::DOUBLED);
 }

@@ -13,7 +13,7 @@ use sluice_core::processes::{
     Announcement, ClientFacts, ControlDescriptorId, Effect, Event, GroupFinding, Inspected, Note,
     ObstacleKind, Origin, OwnershipProof, ProcessPolicy, Processes, Record, Violation, ViolationKind,
 };
-use sluice_core::{ClientId, ConnectionId, ProcessId, ProcessKey};
+use sluice_core::{ClientId, ConnectionId, ProcessId, ProcessKey, processes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often the ledger decides in one round, and how many controls follow each other.
@@ -207,6 +207,27 @@ impl World {
         let Some(id) = self.manager.connections.remove(&connection) else { return };
         let is_watched = self.bug != Bug::WatchesNoProcess;
         self.apply(Event::ChannelClosed { id, channel: Channel::Token, connection, is_watched });
+    }
+
+    /// Whether the table has a process as one that runs without the hook.
+    pub(super) fn is_unhooked(&self, index: usize) -> bool {
+        let table = &self.manager.table;
+        let record = table.find(key(index)).and_then(|id| table.get(id));
+        record.is_some_and(|record| record.state == processes::State::Unhooked)
+    }
+
+    /// A process that runs without the hook opens its channel for memory and closes it. Records whether it loses groups by that.
+    pub(super) fn uses_memory_channel(&mut self, index: usize) {
+        let Some(id) = self.manager.table.find(key(index)) else { return };
+        let before: BTreeSet<DriverGroup> = self.groups_of_process(id).collect();
+        self.manager.last_connection += 1;
+        let (channel, connection) = (Channel::Memory, ConnectionId(self.manager.last_connection));
+        self.apply(Event::ChannelOpened(id, channel, connection));
+        let is_watched = self.bug != Bug::WatchesNoProcess;
+        self.apply(Event::ChannelClosed { id, channel, connection, is_watched });
+        if before != self.groups_of_process(id).collect() {
+            self.violated.insert(properties::KEPT);
+        }
     }
 
     fn forget_process(&mut self, id: ProcessId) {

@@ -1,5 +1,12 @@
-//! Model check of the table of processes, through the adapter that the manager has between it, the kernel and the driver: every order of
-//! a few events of two processes. They announce groups truthfully or falsely, are found and stopped, detach, reconnect and end.
+//! Model check of the table of processes. The pod-manager around it is modelled too: `manager.rs` applies events and carries out their
+//! effects, `driver.rs` and `world.rs` stand for the driver, the kernel and the processes.
+//!
+//! Checked is every order of three or four events of two processes, from two states: neither process is connected, or both are and have
+//! announced their groups. The processes announce groups truthfully or falsely, are found and stopped, detach, reconnect and end. One that
+//! runs without the hook opens and closes its channel for memory. Whether all groups are under control is judged after 4 s of calm.
+//!
+//! The model has no ownership check that is not made, no descriptor that cannot be opened, no obstacle but `NoGroups`, no lock of the
+//! driver, no change of a class, no removed client, and no stop of the manager.
 
 mod bugs;
 mod driver;
@@ -28,13 +35,15 @@ enum Setup {
 enum Event {
     /// Milliseconds pass: the manager gets the answers that it waits for, and searches.
     Pass(u64),
-    /// The manager gets the answers that it waits for: proofs, results of searches, ends of stops.
+    /// The manager gets the answers that it waits for: proofs, results of searches, and that threads have stopped.
     Answers,
     /// A search begins.
     Search,
     /// A process connects, or opens its connection anew.
     Connects(usize),
     Detaches(usize),
+    /// A process opens its channel for memory, and closes it.
+    UsesMemoryChannel(usize),
     /// The hook of a process announces something else.
     Claims(usize, Claim),
     /// A process makes its second group.
@@ -50,10 +59,9 @@ impl Event {
     const fn process(self) -> Option<usize> {
         match self {
             Self::Pass(_) | Self::Answers | Self::Search => None,
-            Self::Connects(index) | Self::Detaches(index) | Self::Claims(index, _) => Some(index),
-            Self::Makes(index) | Self::Destroys(index) | Self::Cheats(index) | Self::Ends(index) => {
-                Some(index)
-            }
+            Self::Connects(index) | Self::Detaches(index) | Self::UsesMemoryChannel(index) => Some(index),
+            Self::Claims(index, _) | Self::Makes(index) | Self::Destroys(index) => Some(index),
+            Self::Cheats(index) | Self::Ends(index) => Some(index),
         }
     }
 }
@@ -128,6 +136,7 @@ impl stateright::Model for Model {
                 continue;
             }
             events.push(Event::Connects(index));
+            events.extend(world.is_unhooked(index).then_some(Event::UsesMemoryChannel(index)));
             let claims = [Claim::Its, Claim::Nothing, Claim::Missing, Claim::Foreign];
             let others = claims.into_iter().filter(|claim| *claim != process.claim);
             events.extend(others.map(|claim| Event::Claims(index, claim)));
@@ -150,6 +159,7 @@ impl stateright::Model for Model {
             Event::Search => world.begin_search(),
             Event::Connects(index) => world.connects(index),
             Event::Detaches(index) => world.detaches(index),
+            Event::UsesMemoryChannel(index) => world.uses_memory_channel(index),
             Event::Claims(index, claim) => world.changes_claim(index, claim),
             Event::Makes(index) => world.changes_groups(index, true),
             Event::Destroys(index) => world.changes_groups(index, false),

@@ -11,6 +11,8 @@ pub(super) const OWNED: &str = "a group is under control for one process, which 
 pub(super) const STOPPED: &str = "no group of a stopped process is enabled";
 pub(super) const CONNECTED: &str = "the table has the connections of the processes";
 pub(super) const OUTSIDE: &str = "no process announces its groups again before its time outside is over";
+pub(super) const KEPT: &str =
+    "a process without the hook keeps its groups when it closes its channel for memory";
 pub(super) const CONTROLLED: &str = "once calm, exactly the groups that exist are under control, and run";
 pub(super) const ACCEPTED: &str =
     "once calm, a process that announces its groups truly is not scheduled from outside";
@@ -34,6 +36,7 @@ pub(super) fn all() -> Vec<Property<Model>> {
         Property::always(CONNECTED, |_, state: &State| state.world.holds(CONNECTED)),
         Property::always(OUTSIDE, |_, state: &State| state.world.holds(OUTSIDE)),
         Property::always(DOUBLED, |_, state: &State| state.world.holds(DOUBLED)),
+        Property::always(KEPT, |_, state: &State| state.world.holds(KEPT)),
         Property::always(CONTROLLED, |_, state: &State| state.world.holds(CONTROLLED)),
         Property::always(ACCEPTED, |_, state: &State| state.world.holds(ACCEPTED)),
         Property::always(FORGOTTEN, |_, state: &State| state.world.holds(FORGOTTEN)),
