@@ -50,7 +50,7 @@ pub(super) struct History {
     pub(super) other_page: Option<(GrantPageMapping, u32)>,
     /// How long it is scheduled from outside after it had unannounced groups.
     pub(super) outside: Option<Backoff>,
-    /// It runs without the hook and is not scheduled, and why.
+    /// It runs without the hook and is not scheduled, or has attached and cannot be inspected; and why.
     pub(super) unscheduled: Option<(ClientId, ObstacleKind)>,
     /// What checks last found it to do anew.
     pub(super) findings: BTreeMap<ViolationKind, Finding>,

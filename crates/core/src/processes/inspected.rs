@@ -50,16 +50,19 @@ impl<P, D: Clone + Default> Processes<P, D> {
         // A process that keeps its announcement waiting gains nothing: it is scheduled from outside meanwhile.
         let is_excused = has_unannounced || record.postponed.is_some() || record.has_no_room;
         let found = match found {
-            Ok(found) => self.its_own(id, &found),
+            Ok(found) => {
+                self.history(key).unscheduled = None;
+                self.its_own(id, &found)
+            }
             Err(obstacle) => {
                 if !is_excused {
                     self.record_overfull(client, key, &obstacle, step);
                 }
                 // Without the lock, the groups that it has announced stay under control. The lock may be ready later.
                 if obstacle.kind == ObstacleKind::TooMany && self.can_lock(client) {
-                    self.schedule_from_outside(id, key, step);
+                    return self.schedule_from_outside(id, key, step);
                 }
-                return;
+                return self.not_inspected(id, client, key, obstacle, step);
             }
         };
         let uncontrolled = self.uncontrolled(id, &found);
@@ -77,6 +80,24 @@ impl<P, D: Clone + Default> Processes<P, D> {
             violation(client, key, ViolationKind::UnannouncedGroups, what)
         });
         self.schedule_from_outside(id, key, step);
+    }
+
+    /// Counts an attached process that cannot be inspected, and reports that once. It is not locked: the reason may be a passing one, and
+    /// what it has announced is under control.
+    fn not_inspected(
+        &mut self,
+        id: ProcessId,
+        client: ClientId,
+        key: ProcessKey,
+        obstacle: Obstacle,
+        step: &mut Step<'_, D>,
+    ) {
+        // A process without groups may not compute at all.
+        let why = Some((client, obstacle.kind)).filter(|_| obstacle.kind != ObstacleKind::NoGroups);
+        let before = std::mem::replace(&mut self.history(key).unscheduled, why);
+        if why.is_some() && before != why {
+            step.effects.push(Effect::Report(id, Note::NotInspected(obstacle)));
+        }
     }
 
     /// The searches take an attached process for one without the hook from here on.

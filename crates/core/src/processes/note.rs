@@ -16,6 +16,8 @@ pub enum Note {
     BadDescriptor(String),
     /// It is scheduled from outside, as its hook cannot announce all groups yet.
     Outside(String),
+    /// It has attached, and what it has beside its announcement cannot be found.
+    NotInspected(Obstacle),
     /// It is scheduled by the driver's lock.
     Locked(Obstacle),
     /// Only its groups are disabled: its threads run.
@@ -46,6 +48,10 @@ impl Display for Note {
             Self::Outside(what) => write!(
                 f,
                 "process is scheduled from outside, as its hook cannot announce all groups yet: {what}"
+            ),
+            Self::NotInspected(obstacle) => write!(
+                f,
+                "process has attached and cannot be inspected: only the groups that it announced are under control: {obstacle}"
             ),
             Self::Locked(obstacle) => write!(f, "process is scheduled by the driver's lock: {obstacle}"),
             Self::ThreadsRun(why) => {

@@ -236,7 +236,8 @@ impl<P, D> Processes<P, D> {
         unhooked.filter(|(id, _)| self.scheduler.has_controlled_groups(*id)).count()
     }
 
-    /// How many processes of a client run without the hook and are not scheduled, by [`ObstacleKind::index`].
+    /// How many processes of a client run without the hook and are not scheduled, or have attached and cannot be inspected, by
+    /// [`ObstacleKind::index`].
     pub fn unscheduled(&self, client: ClientId) -> [u32; ObstacleKind::LABELS.len()] {
         let mut counts = [0; ObstacleKind::LABELS.len()];
         let histories = self.records.values().map(|record| &record.history).chain(self.absent.values());

@@ -103,7 +103,7 @@ pub(super) fn add(
     }
     for (reason, processes) in &usage.unsteered_processes {
         let name = "sluice_client_unsteered_processes";
-        let help = "Unhooked processes whose channel groups cannot be scheduled, by reason";
+        let help = "Unhooked processes whose channel groups cannot be scheduled, and attached ones that cannot be inspected, by reason";
         let labels = [own.as_slice(), &[("reason", reason.as_str())]].concat();
         families.gauge(name, help, &labels)?.set(f64::from(*processes));
     }

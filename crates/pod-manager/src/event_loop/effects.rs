@@ -168,6 +168,7 @@ impl EventLoop {
                 "descriptor"
             }
             Note::Outside(_) => "unannounced",
+            Note::NotInspected(_) => "not_inspected",
             Note::Locked(_) => "locked",
             Note::ThreadsRun(_) | Note::StopEnded => "stop",
             Note::ProbationBegan => {
@@ -183,7 +184,7 @@ impl EventLoop {
             Note::Outside(_) | Note::StopEnded | Note::ProbationEnded => {
                 info!(client, peer, dropped, "{note}")
             }
-            Note::Locked(ref obstacle) => {
+            Note::NotInspected(ref obstacle) | Note::Locked(ref obstacle) => {
                 warn!(client, peer, reason = obstacle.kind.label(), dropped, "{note}");
             }
             _ => warn!(client, peer, dropped, "{note}"),

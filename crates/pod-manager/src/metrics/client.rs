@@ -150,7 +150,7 @@ impl ClientMetrics {
         let overhead = "Memory of all processes that the driver reports beyond the reserved one, bytes";
         let limit = "Memory that all processes may reserve together, bytes";
         let unhooked = "Processes without the hook that are scheduled all the same";
-        let unscheduled = "Processes without the hook that are not scheduled, by reason";
+        let unscheduled = "Processes without the hook that are not scheduled, and attached ones that cannot be inspected, by reason";
         let unscheduled =
             IntGaugeVec::new(series.opts("sluice_unsteered_processes", unscheduled), &["reason"]);
         let stopped = "Processes that are stopped because of violations";
