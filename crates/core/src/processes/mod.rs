@@ -23,6 +23,7 @@ mod note;
 mod obstacle;
 mod ownership;
 mod record;
+mod searches;
 mod step;
 mod stop;
 mod table;

@@ -13,7 +13,7 @@ use crate::ids::{ClientId, ProcessId, ProcessKey};
 use crate::ledger::{Class, TokenLedger};
 use sluice_comm::attach::ContextHandles;
 use sluice_rate_limiter::{Rate, RateLimiter};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// New groups that one client may announce: 64 at once, and 10 a second in the long run. The controls of a group take about 1.5 ms, so
 /// that is 1.5 % of the driver's time.
@@ -63,13 +63,13 @@ pub struct Processes<P, D> {
     pub(super) policy: ProcessPolicy,
     /// The scheduler of their groups. Whether a process is hardware-scheduled is known there alone.
     pub scheduler: ChannelGroupScheduler,
-    records: BTreeMap<ProcessId, Record<P, D>>,
-    by_key: BTreeMap<ProcessKey, ProcessId>,
+    pub(super) records: BTreeMap<ProcessId, Record<P, D>>,
+    pub(super) by_key: BTreeMap<ProcessKey, ProcessId>,
     by_client: BTreeMap<ClientId, BTreeSet<ProcessId>>,
     /// Processes of which something happens at a time. A round visits no others.
     timed: BTreeSet<ProcessId>,
     /// What is remembered of processes that are not in the table.
-    absent: BTreeMap<ProcessKey, History>,
+    pub(super) absent: BTreeMap<ProcessKey, History>,
     pub(super) groups: BTreeMap<GroupId, ControlledGroup>,
     pub(super) clients: BTreeMap<ClientId, ClientState>,
     /// The driver's lock can be used.
@@ -355,81 +355,5 @@ impl<P, D> Processes<P, D> {
     /// Removes the processes that have no deadline left from those that each round visits.
     pub(super) fn retire_timed(&mut self) {
         self.timed.retain(|id| self.records.get(id).is_some_and(Record::is_timed));
-    }
-
-    /// What is remembered of a process.
-    pub(super) fn history(&mut self, key: ProcessKey) -> &mut History {
-        match self.by_key.get(&key).and_then(|id| self.records.get_mut(id)) {
-            Some(record) => &mut record.history,
-            None => self.absent.entry(key).or_default(),
-        }
-    }
-
-    /// The next search inspects a process, whether it has changed or not.
-    pub(super) fn inspect_next(&mut self, id: ProcessId) {
-        let searches = self.policy.searches;
-        if let Some(record) = self.records.get_mut(&id).filter(|record| searches && record.key.is_some()) {
-            record.history.is_requested = true;
-        }
-    }
-
-    /// A search begins at once, and inspects a process.
-    pub(super) fn inspect_again(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
-        self.inspect_next(id);
-        if self.get(id).is_some_and(|record| record.history.is_requested) {
-            step.effects.push(Effect::Search);
-        }
-    }
-
-    /// As [`Self::inspect_again`], if the process runs without the hook.
-    pub(super) fn inspect_unhooked(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
-        if self.get(id).is_some_and(|record| record.state.is_unhooked()) {
-            self.inspect_again(id, step);
-        }
-    }
-
-    /// A search begins. Returns the processes that it is to inspect, whether they have changed or not.
-    pub fn begin_search(&mut self, now: u64) -> HashSet<ProcessKey> {
-        let mut requested = HashSet::new();
-        for record in self.records.values_mut() {
-            let announces = record.announces();
-            if let Some(key) = record.key.filter(|_| record.history.begin_search(true, announces, now)) {
-                requested.insert(key);
-            }
-        }
-        for (key, history) in &mut self.absent {
-            if history.begin_search(false, false, now) {
-                requested.insert(*key);
-            }
-        }
-        self.forget_what_is_over(now);
-        requested
-    }
-
-    /// A complete search has found these processes, and no others that use the driver. It lists attached ones too: one that detaches during the
-    /// search, and is not in the table when the result comes, still counts as one that has attached.
-    pub fn candidates_listed(&mut self, candidates: &HashSet<ProcessKey>) {
-        for record in self.records.values_mut() {
-            if record.key.is_none_or(|key| !candidates.contains(&key)) {
-                record.history.unscheduled = None;
-            }
-        }
-        for (_, history) in self.absent.iter_mut().filter(|(key, _)| !candidates.contains(key)) {
-            (history.unscheduled, history.has_attached) = (None, false);
-        }
-        self.absent.retain(|_, history| *history != History::default());
-    }
-
-    /// Forgets what does not count any more of processes that are not in the table.
-    fn forget_what_is_over(&mut self, now: u64) {
-        for history in self.absent.values_mut() {
-            history.findings.retain(|_, finding| now <= finding.kept_until);
-        }
-        self.absent.retain(|_, history| *history != History::default());
-    }
-
-    /// Of how many processes that are not in the table something is remembered.
-    pub fn remembered(&self) -> usize {
-        self.absent.len()
     }
 }
