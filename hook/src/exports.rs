@@ -61,6 +61,13 @@ const fn begins(name: &str, with: &str) -> bool {
     true
 }
 
+/// Whether a command of a stream may take long, and runs on no multiprocessor.
+const fn may_take_long(name: &str) -> bool {
+    begins(name, "cuLaunchHostFunc")
+        || begins(name, "cuStreamWaitValue")
+        || begins(name, "cuStreamBatchMemOp")
+}
+
 /// Whether a function loads code, or may. The driver then waits for all the work that it has of the context. (It was observed not to wait
 /// in `cuModuleGetFunction`: a module's functions are in the context with it, and a library's kernels need no context.)
 const fn loads(name: &str) -> bool {

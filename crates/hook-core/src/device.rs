@@ -20,6 +20,7 @@ mod sampling;
 mod state;
 mod tracker;
 mod ungated_work;
+mod waiting_commands;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard};

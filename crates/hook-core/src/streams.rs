@@ -11,9 +11,11 @@ pub struct UsedStream {
     pub stream: Stream,
     /// Whether the legacy default stream waits for this stream.
     pub blocking: bool,
-    /// An event behind the work of a default stream, recorded because a capture is open: see [`Device::launched_during_capture`].
+    /// An event behind the work of a default stream, recorded because a capture is open, or behind the work of any stream before a command
+    /// that needs no multiprocessor: see [`Device::launched_during_capture`] and [`Device::begin_waiting_command`].
     ///
     /// [`Device::launched_during_capture`]: crate::device::Device::launched_during_capture
+    /// [`Device::begin_waiting_command`]: crate::device::Device::begin_waiting_command
     tail: Option<Mark>,
     /// Whether the event is behind all launches that were noted.
     is_tail_last: bool,
@@ -30,6 +32,11 @@ impl UsedStream {
     /// The last event that was recorded behind work of the stream.
     pub fn tail(&self) -> Option<Mark> {
         self.tail
+    }
+
+    /// The event behind all launches, if there is one.
+    pub fn end(&self) -> Option<Mark> {
+        self.tail.filter(|_| self.is_tail_last)
     }
 
     /// Whether a drain can wait for all work of the stream while a capture is open.
@@ -116,6 +123,16 @@ impl StreamSet {
                 used.tail.replace(tail)
             }
             None => Some(tail),
+        }
+    }
+
+    /// As [`Self::set_tail`], if no launch was noted from `epoch` on.
+    pub fn set_end(&mut self, context: u64, stream: Stream, end: Mark, epoch: u64) -> Option<Mark> {
+        let is_noted = |used: &UsedStream| used.context == context && used.stream == stream;
+        if self.streams.iter().any(|used| is_noted(used) && used.dirty < epoch) {
+            self.set_tail(context, stream, end)
+        } else {
+            Some(end)
         }
     }
 

@@ -16,6 +16,17 @@ use crate::process;
 use crate::settings;
 use crate::thread_state;
 
+/// A command that may take long and needs no multiprocessor is about to be submitted to `stream`.
+#[inline]
+pub(crate) fn before_waiting_command((stream, per_thread): (CUstream, bool)) {
+    let Some(managed) = process::device_for_call().filter(|managed| managed.device.returns_early()) else {
+        return;
+    };
+    let stream =
+        thread_state::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    guarded((), || managed.device.begin_waiting_command(stream));
+}
+
 /// Calls `real`, which submits a command to `stream`.
 #[inline]
 pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {

@@ -92,11 +92,11 @@ pub enum Action {
         /// The reason.
         reason: GrantEnd,
     },
-    /// Report to the processes of a holder whether another client waits.
+    /// Report to the processes of a holder whether another client waits, or has worked a moment ago.
     Contended {
         /// The client that holds the grant.
         client: ClientId,
-        /// Whether another client waits.
+        /// Whether one waits, or has worked.
         contended: bool,
     },
     /// A grant is over and has been charged.

@@ -18,11 +18,14 @@ impl TokenLedger {
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);
-        while self.grants.len() < self.policy.capacity.max(1) {
+        while self.has_room() {
             match self.choose(now, None) {
-                Some(client) => self.grant(client, now),
+                Some(client) => self.grant(client, now, false),
                 None => break,
             }
+        }
+        if let Some(client) = self.short_in_line() {
+            self.grant(client, now, true);
         }
         self.extend(now);
         self.report_contention();
@@ -35,7 +38,7 @@ impl TokenLedger {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
         let next = running.chain(extended).chain(self.critical.check_at).min();
-        if self.grants.len() >= self.policy.capacity.max(1) {
+        if !self.has_room() {
             return next;
         }
         let limited = self.queue.first_limited().map(|(at, _)| at);
@@ -55,6 +58,10 @@ impl TokenLedger {
         }
         let now = self.now;
         let mut grant = self.grants.swap_remove(index);
+        if let Some(client) = self.clients.get_mut(&grant.client) {
+            let is_short = now.saturating_sub(grant.start) < self.policy.short_grant_ns;
+            client.has_short_bursts = how == GrantEnd::Returned && is_short && now < grant.deadline;
+        }
         grant.set_running(false, now);
         // A client that returns it while grants are withheld had no work held back: its report covers all work that ran.
         if let Some(since) = self.withheld_since.filter(|_| how != GrantEnd::Returned) {
@@ -69,8 +76,11 @@ impl TokenLedger {
 
     /// Charges a grant for the time up to its end, and reports it.
     pub(super) fn charge_grant(&mut self, grant: &Grant, overrun_ns: u64, how: GrantEnd) {
-        let (held_ns, charged_ns) = (grant.held(), grant.charge());
+        let held_ns = grant.held();
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held_ns);
+        // What a process measured beside another one contains time of the other.
+        let most = if self.policy.capacity > 1 { held_ns } else { disposal };
+        let charged_ns = grant.charge().min(most);
         let left = disposal.saturating_sub(grant.preempted_ns);
         let (client, ended) = (grant.client, grant.ended.max(grant.start));
         self.charge(client, (grant.start, ended), charged_ns, left);
@@ -225,7 +235,7 @@ impl TokenLedger {
         }
     }
 
-    fn grant(&mut self, id: ClientId, now: u64) {
+    fn grant(&mut self, id: ClientId, now: u64, beside: bool) {
         // It may have waited while others were granted: for its limit, or while grants were withheld.
         self.bound_lag(id);
         let Some(client) = self.clients.get(&id) else { return };
@@ -234,7 +244,9 @@ impl TokenLedger {
         let mut candidates = processes.filter(|p| self.is_grantable(p));
         let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let quota = if hardware_scheduled {
+        let quota = if beside {
+            self.policy.short_grant_ns
+        } else if hardware_scheduled {
             self.policy.quantum_ns(client.spec.limit)
         } else {
             client.quota.next(&self.policy.quota, burst, client.spec.limit)
@@ -242,10 +254,13 @@ impl TokenLedger {
         self.epoch += 1;
         let mut grant = Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared);
         grant.set_running(client.running, now);
+        grant.beside = beside;
         self.grants.push(grant);
+        self.update_place(id, now);
+        // Before the grant is shown: its holder acts on it at once.
+        self.report_contention();
         let index = self.grants.len() - 1;
         self.admit(index, now, |_, _| true);
-        self.update_place(id, now);
     }
 
     /// Whether a grant may last longer than until its deadline: no other client waits, and the processes of its client return
@@ -256,7 +271,7 @@ impl TokenLedger {
         let mut waiting = self.waiting.iter().filter_map(|id| self.processes.get(id));
         let by_timer = waiting.any(|process| process.kind == ReturnKind::ByTimer);
         let wanted = by_timer || !self.queue.is_empty() || self.is_withheld();
-        self.policy.extend_ahead_ns > 0 && unlimited && returns && !wanted
+        self.policy.extend_ahead_ns > 0 && unlimited && returns && !wanted && !grant.beside
     }
 
     /// Whether the grant at `index` goes on for a process of its client that waits. The others may have work that waits for work of that
@@ -288,7 +303,7 @@ impl TokenLedger {
         }
     }
 
-    /// No other client has waited during the grant at `index` so far: another one that comes now is not behind by it.
+    /// No other client has waited during the grant at `index` so far: its client is not ahead by it.
     pub(super) fn count_so_far(&mut self, index: usize) {
         let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
         self.advance_virtual_time(client, uncounted_ns);
@@ -305,12 +320,19 @@ impl TokenLedger {
         self.actions.extend(grant.members.iter().map(extension));
     }
 
+    /// Whether another client waits, or is about to: it has worked a moment ago.
+    fn is_contended(&self, grant: &Grant) -> bool {
+        !self.queue.is_empty() || grant.beside || self.demand.best_effort_clients() > 1
+    }
+
     /// Tells the holders whether another client waits.
     fn report_contention(&mut self) {
-        let waits = !self.queue.is_empty();
-        for grant in self.grants.iter_mut().filter(|grant| grant.contended != waits) {
-            grant.contended = waits;
-            self.actions.push(Action::Contended { client: grant.client, contended: waits });
+        for index in 0..self.grants.len() {
+            let contended = self.is_contended(&self.grants[index]);
+            let grant = &mut self.grants[index];
+            if std::mem::replace(&mut grant.contended, contended) != contended {
+                self.actions.push(Action::Contended { client: grant.client, contended });
+            }
         }
     }
 }

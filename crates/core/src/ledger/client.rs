@@ -20,6 +20,8 @@ pub(super) struct Client {
     pub(super) start: VirtualNs,
     /// What it owes the others; nothing unless it is one of the ledger's `indebted`.
     pub(super) debt: Debt,
+    /// It returned its last grant within [`Policy::short_grant_ns`].
+    pub(super) has_short_bursts: bool,
     /// Where it waits; `None` if it does not wait, holds a grant or is latency-critical.
     pub(super) place: Option<Place>,
     /// Since when it neither waits nor holds a grant; `None` while it is active. Unused for latency-critical clients.
@@ -46,6 +48,7 @@ impl Client {
             limit: limit_bucket(spec, policy, now),
             start: 0,
             debt: Debt::default(),
+            has_short_bursts: false,
             place: None,
             idle_since: Some(now),
             in_demand: false,

@@ -1,7 +1,6 @@
 //! Debt: GPU time that a client's own long kernels took from the others, and that it repays before it runs again.
 
 use super::TokenLedger;
-use super::client::Client;
 use super::virtual_time::part_ns;
 use crate::ids::ClientId;
 use crate::share::WHOLE_PPM;
@@ -71,14 +70,13 @@ impl TokenLedger {
             return;
         }
         self.repay_debts();
-        let competes = |client: &Client| client.in_demand && !client.is_critical();
-        let competing = self.clients.values().filter(|client| competes(client)).count();
+        let competing = self.demand.best_effort_clients();
         for id in self.indebted.clone() {
             let Some(client) = self.clients.get_mut(&id) else {
                 self.indebted.remove(&id);
                 continue;
             };
-            let alone = competing <= usize::from(competes(client));
+            let alone = competing <= usize::from(client.in_demand && !client.is_critical());
             if alone || client.is_critical() || client.debt.level == 0 {
                 client.debt = Debt::default();
                 client.start = client.start.max(self.virtual_now);

@@ -55,8 +55,10 @@ pub(super) struct Grant {
     runs_since: Option<u64>,
     /// Time for which it was suspended because grants were withheld.
     pub(super) suspended_ns: u64,
-    /// Whether its holders' pages say that another client waits.
+    /// What its holders' pages say about whether another client waits.
     pub(super) contended: bool,
+    /// It was given to a client with short bursts while another one held the GPU.
+    pub(super) beside: bool,
 }
 
 impl Grant {
@@ -79,6 +81,7 @@ impl Grant {
             runs_since: None,
             suspended_ns: 0,
             contended: false,
+            beside: false,
         }
     }
 

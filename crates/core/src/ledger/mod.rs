@@ -6,7 +6,7 @@
 //!
 //! * Waiting clients are granted by virtual time: GPU time divided by weight, where the weight is the share to which a
 //!   client is entitled. Levels, requests and unrequested time are all in the weight.
-//! * At most `capacity` clients hold a grant with a deadline at once. Latency-critical clients hold unlimited grants
+//! * At most `capacity` clients hold a grant with a deadline at once, and one more whose last grant was short. Latency-critical clients hold unlimited grants
 //!   beside them from their first request on. They wait only while they are delayed: beyond their limit, or beyond their
 //!   request while another client lags.
 //! * The processes of a client share its grant. Processes that wait when it begins join it; a process that requests one
@@ -26,6 +26,7 @@
 
 mod action;
 mod advance;
+mod beside;
 mod choice;
 mod client;
 mod critical;

@@ -57,6 +57,11 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
+    /// The clients without a hardware-scheduled process that may be granted, in their order.
+    pub(super) fn by_token(&self) -> impl Iterator<Item = &Key> {
+        self.token.iter()
+    }
+
     /// The client whose limit allows a grant next, and when.
     pub(super) fn first_limited(&self) -> Option<(u64, ClientId)> {
         self.limited.first().copied()

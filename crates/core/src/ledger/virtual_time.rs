@@ -17,6 +17,7 @@ pub(super) type VirtualNs = u64;
 /// What the active clients of one level request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct LevelDemand {
+    clients: usize,
     requests_ppm: u64,
     /// Their requests, or the least weight where a request is smaller.
     guaranteed_ppm: u64,
@@ -35,6 +36,7 @@ impl ActiveDemand {
     /// A client becomes active.
     pub(super) fn add(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
+        level.clients += 1;
         level.requests_ppm += u64::from(spec.request.ppm());
         level.guaranteed_ppm += guaranteed_ppm(spec);
         level.headroom_ppm += headroom_ppm(spec);
@@ -44,10 +46,16 @@ impl ActiveDemand {
     /// A client that was [added](Self::add) with this specification is no longer active.
     pub(super) fn remove(&mut self, spec: &ClientSpec) {
         let level = &mut self.levels[spec.class.level()];
+        level.clients = level.clients.saturating_sub(1);
         level.requests_ppm = level.requests_ppm.saturating_sub(u64::from(spec.request.ppm()));
         level.guaranteed_ppm = level.guaranteed_ppm.saturating_sub(guaranteed_ppm(spec));
         level.headroom_ppm = level.headroom_ppm.saturating_sub(headroom_ppm(spec));
         level.without_request = level.without_request.saturating_sub(u32::from(spec.request.ppm() == 0));
+    }
+
+    /// How many of them are not latency-critical.
+    pub(super) fn best_effort_clients(&self) -> usize {
+        self.levels.iter().skip(1).map(|level| level.clients).sum()
     }
 
     /// The share to which an active client is entitled, in parts per million. It is never zero.

@@ -63,10 +63,12 @@ enum Event {
 struct Protocol {
     last_ms: u64,
     kinds: Kinds,
+    /// Clients with short bursts are granted beside the holder.
+    beside: bool,
 }
 
 impl State {
-    fn new(kinds: Kinds) -> Self {
+    fn new(kinds: Kinds, beside: bool) -> Self {
         let quota = QuotaPolicy { base_ns: 2 * MS, min_ns: MS, cap_ns: 2 * MS, limit_period_ns: 4 * MS };
         let policy = Policy {
             lag_ns: 4 * MS,
@@ -78,6 +80,7 @@ impl State {
             limit_depth_ns: MS,
             extend_ahead_ns: MS,
             longest_extended_ns: 4 * MS,
+            short_grant_ns: if beside { MS } else { 0 },
             quantum_ns: 2 * MS,
             min_quantum_ns: MS,
             ..Policy::default()
@@ -157,7 +160,7 @@ impl Model for Protocol {
     type Action = Event;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.kinds)]
+        vec![State::new(self.kinds, self.beside)]
     }
 
     fn actions(&self, state: &State, events: &mut Vec<Event>) {
@@ -216,10 +219,16 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one best-effort client holds a grant", |_, state: &State| {
-                let runs = |client| (0..).zip(CLIENTS).any(|(p, c): (usize, _)| c == client && state.runs(p));
-                state.ledger.holders().count() <= 1 && (0..3).filter(|client| runs(*client)).count() <= 1
-            }),
+            Property::always(
+                "at most one best-effort client holds a grant, and one beside it",
+                |model: &Self, state: &State| {
+                    let runs =
+                        |client| (0..).zip(CLIENTS).any(|(p, c): (usize, _)| c == client && state.runs(p));
+                    let most = 1 + usize::from(model.beside);
+                    state.ledger.holders().count() <= most
+                        && (0..3).filter(|client| runs(*client)).count() <= most
+                },
+            ),
             Property::always("a process that waits is waiting in the ledger", |_, state: &State| {
                 let waiting: Vec<ProcessId> = state.ledger.waiting().collect();
                 (0..)
@@ -264,6 +273,8 @@ fn properties_hold_with_both_kinds_under_one_grant() {
 }
 
 fn check(kinds: Kinds) {
-    let checker = Protocol { last_ms: 3, kinds }.checker().spawn_dfs().join();
-    checker.assert_properties();
+    for beside in [false, true] {
+        let checker = Protocol { last_ms: 3, kinds, beside }.checker().spawn_dfs().join();
+        checker.assert_properties();
+    }
 }

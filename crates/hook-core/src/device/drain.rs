@@ -129,6 +129,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
         for used in used {
+            if let Some(end) = used.end() {
+                marks.push(end);
+                continue;
+            }
             match used.stream.kind {
                 // A new event on either stream would invalidate the program's capture.
                 StreamKind::Legacy | StreamKind::PerThread if capturing => {

@@ -11,6 +11,7 @@ mod idleness;
 mod measurement;
 mod silence;
 mod ungated_work;
+mod waiting_commands;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

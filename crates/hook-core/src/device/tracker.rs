@@ -10,6 +10,7 @@ use super::state::{Phase, State};
 use crate::deadline_polling::Step;
 use crate::lock;
 use crate::platform::{Clock, Driver, LinkError, Mark, TokenLink};
+use crate::streams::UsedStream;
 
 /// First and longest pause between attempts to connect.
 const RETRY_NS: (u64, u64) = (20_000_000, 1_000_000_000);
@@ -291,8 +292,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let epoch = self.gate.next_epoch();
         let streams: Vec<_> = state.streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
         drop(state);
-        let all_idle =
-            streams.iter().all(|used| self.driver.is_idle(used.context, used.stream) == Some(true));
+        // A command that needs no multiprocessor may follow the end of the launches.
+        let has_ended = |used: &UsedStream| used.end().is_some_and(|end| self.driver.is_reached(end));
+        let is_idle = |used: &UsedStream| self.driver.is_idle(used.context, used.stream) == Some(true);
+        let all_idle = streams.iter().all(|used| has_ended(used) || is_idle(used));
         if !all_idle || self.gate.launches() != launches || self.gate.in_flight() {
             // A launch that was submitting when its count was read is visible by now.
             return;

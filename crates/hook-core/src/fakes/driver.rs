@@ -12,6 +12,8 @@ use crate::platform::*;
 pub(crate) struct FakeDriver {
     pub(crate) busy: Mutex<Vec<u64>>,
     pub(crate) capturing: Mutex<Vec<u64>>,
+    /// Streams with work of which all launches have ended.
+    pub(crate) without_launches: Mutex<Vec<u64>>,
     pub(crate) marked: Mutex<Vec<u64>>,
     pub(crate) drained: Mutex<Vec<u64>>,
     /// Threads that are about to wait for a context are held up.
@@ -70,6 +72,9 @@ impl Driver for FakeDriver {
     }
 
     fn is_reached(&self, mark: Mark) -> bool {
+        if lock(&self.without_launches).contains(&mark.event) {
+            return true;
+        }
         let ends = self.ends_ns.load(SeqCst);
         if ends == 0 {
             // Work that waits find running has not ended.

@@ -1,7 +1,7 @@
 //! Work that waits for other work of the same client: processes that take turns, contexts that are used in turn, and ranks that wait for
 //! each other on the GPU.
 
-use sluice_preload_tests::{Node, shared};
+use sluice_preload_tests::{MS, Node, exclusive, shared};
 
 /// Kernels of half a millisecond.
 const MICROS: u32 = 500;
@@ -39,14 +39,77 @@ fn two_contexts_that_are_used_in_turn_need_no_hand_offs_beside_an_idle_latency_c
     check_turns("contexts", 400);
 }
 
-/// Grants only, and no other client. A rank could not return its grant while it waited for the other one, which had none.
-#[test]
-fn ranks_that_wait_for_each_other_on_the_gpu_keep_their_grant_while_no_other_client_waits() {
+/// Grants only. A rank could not return its grant while it waited for the other one, which had none.
+fn check_ring(steps: u32, beside_another: bool) {
     let _lock = shared();
     let node = Node::start("2\npair 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n");
-    let mut ring = node.tenant("pair", "ring").arguments(&format!("6000 {MICROS}")).start();
+    let other = beside_another.then(|| {
+        let mut other = node.tenant("other", "busy").arguments("1000 50").start();
+        other.expect("ready");
+        other
+    });
+    let mut ring = node.tenant("pair", "ring").arguments(&format!("{steps} {MICROS}")).start();
     ring.expect("done");
     let metrics = node.metrics();
     assert_eq!(metrics.sum("sluice_grants_not_returned_total", &["client=\"pair\""]), Some(0.0));
     ring.finish().expect_success();
+    other.into_iter().for_each(|other| drop(other.finish().expect_success()));
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_on_the_gpu_keep_their_grant_while_no_other_client_waits() {
+    check_ring(6_000, false);
+}
+
+/// What waits for the other rank is no kernel: each rank returns its grant when its own kernel has ended.
+#[test]
+fn ranks_that_wait_for_each_other_on_the_gpu_return_their_grants_while_another_client_waits() {
+    check_ring(1_000, true);
+}
+
+const KERNEL_US: u32 = 100;
+
+/// What a program with short kernels had beside a neighbour that always has work.
+struct Beside {
+    /// Kernels per second.
+    turns: f64,
+    /// Share of the GPU's time that the neighbour had.
+    neighbour: f64,
+    /// Part of the time that the machine did not give to this test.
+    taken: f64,
+}
+
+/// Kernels of a tenth of a millisecond in turn with functions of the host that take 20. Without the hook the GPU alternates between both
+/// programs.
+fn beside_a_busy_neighbour(hooked: bool) -> Beside {
+    let node = Node::start("2\nwaiting 0.5 1.0 8589934592\nbusy 0.5 1.0 8589934592\n");
+    let start = |client: &str, program: &str, arguments: &str| {
+        let options = node.tenant(client, program).arguments(arguments);
+        let mut tenant = if hooked { options } else { options.without_hook() }.start();
+        tenant.expect("ready");
+        tenant
+    };
+    let waiting = start("waiting", "waiting", &KERNEL_US.to_string());
+    let busy = start("busy", "busy", "1000 50");
+    node.let_pass(1_000 * MS);
+    let measured = node.undisturbed(4_000 * MS);
+    let window = node.window(measured.span);
+    let turns = window.share_of_time(waiting.pid()) * 1e6 / f64::from(KERNEL_US);
+    let neighbour = window.share_of_time(busy.pid());
+    waiting.finish().expect_success();
+    busy.finish().expect_success();
+    Beside { turns, neighbour, taken: measured.taken }
+}
+
+/// While the function runs, the GPU is the neighbour's. And the kernel does not wait for the neighbour's grant of 50 ms.
+#[test]
+fn functions_of_the_host_hold_no_grant_and_short_kernels_wait_for_none() {
+    let _lock = exclusive();
+    // One after the other.
+    let bare = beside_a_busy_neighbour(false);
+    let hooked = beside_a_busy_neighbour(true);
+    let taken = bare.taken + hooked.taken;
+    let (neighbours, turns) = (hooked.neighbour / bare.neighbour, hooked.turns / bare.turns);
+    assert!(neighbours >= 0.9 - taken, "the neighbour had {neighbours:.3} of what it has without the hook");
+    assert!(turns >= 0.75 - taken, "{turns:.3} of the turns without the hook");
 }

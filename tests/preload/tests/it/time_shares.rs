@@ -75,6 +75,22 @@ fn two_processes_of_a_client_have_the_share_of_one() {
     end(tenants);
 }
 
+/// A kernel of half a second ends long after the grant. Its client repays that before it runs again.
+#[test]
+fn shares_hold_beside_a_client_whose_kernels_are_longer_than_its_grants() {
+    let _lock = exclusive();
+    let node = Node::start("2\nlong 0.1 1.0 8589934592\nshort 0.9 1.0 8589934592\n");
+    let mut tenants = tenant::busy(&node, &["long"], "500000 1");
+    tenants.extend(busy(&node, &["short"]));
+    let measured = node.undisturbed(20 * SECOND);
+    let window = node.window(measured.span);
+    let share = |tenant: &Tenant| window.share_of_time(tenant.pid());
+    // The window contains three or four of its kernels.
+    assert!(share(&tenants[0]) <= 0.13 + measured.taken, "{:.4} of the time", share(&tenants[0]));
+    assert!(share(&tenants[1]) >= 0.85 - measured.taken, "{:.4} of the time", share(&tenants[1]));
+    end(tenants);
+}
+
 #[test]
 fn a_limit_of_half_holds_for_a_lone_client_without_long_stalls() {
     // The promised two points of accuracy are tested on a machine without other work: grants follow the real clock.

@@ -1,5 +1,6 @@
 //! The token ledger with a simulated clock.
 
+mod beside;
 mod bounded_lag;
 mod critical;
 mod debts;

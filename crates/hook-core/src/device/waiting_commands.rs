@@ -1,0 +1,47 @@
+//! Commands that need no multiprocessor: host functions, copies to and from the host, waits for a value in memory.
+//!
+//! A program that synchronizes with such a command waits for it, and the GPU's multiprocessors are idle. An event before the command
+//! shows when the work before it has ended. Then the grant is returned, although the stream is not idle.
+//!
+//! This is recorded only while another client waits, or has worked a moment ago. Work that the program submits behind the command keeps the grant: nobody
+//! would hold it back when the command ends.
+
+use std::sync::PoisonError;
+
+use super::Device;
+use super::state::Phase;
+use crate::platform::{Clock, Driver, Stream, TokenLink};
+
+impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
+    /// Whether [`Self::begin_waiting_command`] is to be called. Takes no lock and cannot panic.
+    #[inline]
+    pub fn returns_early(&self) -> bool {
+        self.link.deadline_ticks() != u64::MAX && self.link.contended()
+    }
+
+    /// A command that needs no multiprocessor is about to be submitted to `stream`.
+    #[cold]
+    pub fn begin_waiting_command(&self, stream: Stream) {
+        if self.captures.any() {
+            return;
+        }
+        let Some((located, state)) = self.locate(stream) else { return };
+        let used = state.streams.all().iter().find(|u| u.context == located.context && u.stream == stream);
+        if state.phase != Phase::Open || !used.is_some_and(|used| used.is_dirty() && used.end().is_none()) {
+            return;
+        }
+        // Launches from here on note their stream, so that the event does not count as behind them. One in flight may not: this command may
+        // be a part of it, too.
+        let epoch = self.gate.next_epoch();
+        drop(state);
+        if self.gate.in_flight() {
+            return;
+        }
+        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mark) = self.driver.mark(located.context, stream) else { return };
+        let unused = self.lock().streams.set_end(located.context, stream, mark, epoch);
+        if let Some(unused) = unused {
+            self.driver.discard(unused);
+        }
+    }
+}
