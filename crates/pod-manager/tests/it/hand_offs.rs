@@ -139,6 +139,8 @@ fn grant_after_a_second_attach_is_not_ended_by_a_return_on_the_kept_page() {
     a.attach_token_again(&world.socket(), "be-a");
     assert_eq!(b.granted(), 50.0);
     a.want();
+    // Longer than a short burst, with which it would be granted beside the other.
+    world.advance(10 * MS);
     b.give_back(0.0);
     assert_eq!(a.granted(), 50.0);
     b.want();
@@ -184,6 +186,8 @@ fn process_whose_count_of_returns_runs_ahead_loses_its_own_grant_once() {
         assert_eq!(a.page().deadline_ns(), 0, "it loses its grant");
         a.want();
         world.settle();
+        // Longer than a short burst, with which it would be granted beside the other.
+        world.advance(10 * MS);
         b.give_back(0.0);
         assert!(a.granted() > 0.0);
         b.want();
@@ -211,6 +215,8 @@ fn yield_counts_after_the_count_of_returns_has_decreased() {
     a.give_back(49.0);
     a.want();
     world.settle();
+    // Longer than a short burst, with which it would be granted beside the other.
+    world.advance(10 * MS);
     b.give_back(0.0);
     assert_eq!(a.granted(), 50.0);
     b.want();
@@ -231,10 +237,13 @@ fn yield_counts_after_an_attach_with_the_largest_count_of_returns() {
     for _ in 0..2 {
         a.want();
         world.settle();
+        // Longer than a short burst, with which it would be granted beside the other.
+        world.advance(10 * MS);
         b.give_back(0.0);
         assert_eq!(a.granted(), 50.0);
         b.want();
         world.settle();
+        world.advance(10 * MS);
         a.give_back(0.0);
         assert_eq!(b.granted(), 50.0);
     }
