@@ -6,10 +6,9 @@
 //! This is recorded only while another client waits, or has worked a moment ago. Work that the program submits behind the command keeps the grant: nobody
 //! would hold it back when the command ends.
 
-use std::sync::PoisonError;
-
 use super::Device;
 use super::state::Phase;
+use crate::lock;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
@@ -22,6 +21,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// A command that needs no multiprocessor is about to be submitted to `stream`.
     #[cold]
     pub fn begin_waiting_command(&self, stream: Stream) {
+        // In a capture the command is only recorded.
         if self.captures.any() {
             return;
         }
@@ -37,7 +37,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.gate.in_flight() {
             return;
         }
-        let _handles = self.handles_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _handles = lock(&self.handles_lock);
+        // A capture that begins from here on waits for the lock.
+        if self.captures.any() {
+            return;
+        }
         let Some(mark) = self.driver.mark(located.context, stream) else { return };
         let unused = self.lock().streams.set_end(located.context, stream, mark, epoch);
         if let Some(unused) = unused {

@@ -75,6 +75,18 @@ fn command_of_a_launch_in_flight_records_no_event() {
 }
 
 #[test]
+fn nothing_is_recorded_during_a_capture() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.link.contended.store(true, SeqCst);
+    launch(&device, &thread, 100);
+    let marked = lock(&device.driver.marked).len();
+    fixture.captures.begin(200, 7);
+    device.begin_waiting_command(stream(100));
+    assert_eq!(lock(&device.driver.marked).len(), marked);
+}
+
+#[test]
 fn nothing_is_recorded_while_no_other_client_waits() {
     let fixture = Fixture::new();
     let (device, thread) = (fixture.device(), ThreadState::empty());
