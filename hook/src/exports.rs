@@ -61,7 +61,7 @@ const fn begins(name: &str, with: &str) -> bool {
     true
 }
 
-/// Whether a command of a stream may take long, and runs on no multiprocessor.
+/// Whether a command of a stream may take long, and needs no grant.
 const fn may_take_long(name: &str) -> bool {
     begins(name, "cuLaunchHostFunc")
         || begins(name, "cuStreamWaitValue")

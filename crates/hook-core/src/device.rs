@@ -71,7 +71,7 @@ pub struct Device<'p, D, L, C> {
     tracker_wakeup: Condvar,
     /// The tracker's polling around the end of a grant.
     tracker_polling: Mutex<DeadlinePolling>,
-    /// Held while the tracker uses the program's stream handles, and while the program destroys one.
+    /// Held while the hook uses the program's stream handles, and while the program destroys one.
     handles_lock: Mutex<()>,
     /// Held during a whole drain, and while the program destroys a context.
     drain_lock: Mutex<()>,

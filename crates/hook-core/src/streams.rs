@@ -12,7 +12,7 @@ pub struct UsedStream {
     /// Whether the legacy default stream waits for this stream.
     pub blocking: bool,
     /// An event behind the work of a default stream, recorded because a capture is open, or behind the work of any stream before a command
-    /// that needs no multiprocessor: see [`Device::launched_during_capture`] and [`Device::begin_waiting_command`].
+    /// that needs no grant: see [`Device::launched_during_capture`] and [`Device::begin_waiting_command`].
     ///
     /// [`Device::launched_during_capture`]: crate::device::Device::launched_during_capture
     /// [`Device::begin_waiting_command`]: crate::device::Device::begin_waiting_command

@@ -57,6 +57,7 @@ impl TokenLedger {
             return false;
         }
         let now = self.now;
+        self.repay_debts();
         let mut grant = self.grants.swap_remove(index);
         if let Some(client) = self.clients.get_mut(&grant.client) {
             let is_short = now.saturating_sub(grant.start) < self.policy.short_grant_ns;
@@ -255,6 +256,7 @@ impl TokenLedger {
         let mut grant = Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared);
         grant.set_running(client.running, now);
         grant.beside = beside;
+        self.repay_debts();
         self.grants.push(grant);
         self.update_place(id, now);
         // Before the grant is shown: its holder acts on it at once.

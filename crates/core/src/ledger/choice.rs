@@ -125,14 +125,14 @@ impl TokenLedger {
     pub(super) fn advance_virtual_time(&mut self, id: ClientId, gpu_ns: u64) -> u64 {
         let latest = self.virtual_now.saturating_add(self.lag_bound(id));
         let Some(client) = self.clients.get_mut(&id) else { return 0 };
-        let weight = self.demand.weight_ppm(&client.spec);
+        let weight = self.demand.weight_of(client);
         let start = client.start.saturating_add(virtual_ns(gpu_ns, weight));
         client.start = start.min(latest);
         if start > latest { part_ns(start - self.virtual_now, weight) } else { 0 }
     }
 
     fn lag_bound(&self, id: ClientId) -> u64 {
-        let weight = self.clients.get(&id).map_or(1, |client| self.demand.weight_ppm(&client.spec));
+        let weight = self.clients.get(&id).map_or(1, |client| self.demand.weight_of(client));
         virtual_ns(self.policy.lag_ns, weight)
     }
 

@@ -111,6 +111,9 @@ impl TokenLedger {
         let span = to.saturating_sub(from);
         let used = used_ns.min(span);
         let mut own = used;
+        // Those with which it alternates share what they have of that time.
+        let alternates = |grant: &&Grant| !grant.is_preempted(self.default_slices);
+        let alternating = self.grants.iter().filter(alternates).count().max(1) as u64;
         for grant in &mut self.grants {
             if self.withheld_since.is_some() && grant.can_be_suspended() {
                 continue;
@@ -120,6 +123,7 @@ impl TokenLedger {
             if grant.is_preempted(self.default_slices) {
                 grant.preempted_ns = grant.preempted_ns.saturating_add(beside);
             } else {
+                let beside = beside / alternating;
                 let part = ALTERNATING.of(beside);
                 // The holder is credited for at most half of that, so that short bursts are charged too.
                 let unused = self.unused_slices_ns.min(part / 2);

@@ -1,11 +1,13 @@
 //! Debt: GPU time that a client's own long kernels took from the others, and that it repays before it runs again.
 
 use super::TokenLedger;
+use super::client::Client;
 use super::virtual_time::part_ns;
 use crate::ids::ClientId;
 use crate::share::WHOLE_PPM;
 
-/// GPU time owed. It is repaid at the weight of the client: as fast as the client would otherwise receive the GPU.
+/// GPU time owed. While another client holds a grant it is repaid at the weight of the client, as fast as the client would
+/// otherwise receive the GPU; while none does, at once as fast as time passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Debt {
     /// Nanoseconds × parts per million: exact, no remainder is lost.
@@ -14,7 +16,7 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    /// Adds GPU time that is owed from `now` on.
+    /// Adds GPU time that is owed. What was owed before has been repaid up to `now`.
     fn add(&mut self, ns: u64, now: u64) {
         self.level = self.level.saturating_add(u128::from(ns) * u128::from(WHOLE_PPM));
         self.repaid_until = now;
@@ -38,27 +40,38 @@ impl TokenLedger {
     /// From when on a client owes nothing, if no client comes or goes until then.
     pub(super) fn repaid_at(&self, id: ClientId) -> u64 {
         let Some(client) = self.clients.get(&id).filter(|_| self.indebted.contains(&id)) else { return 0 };
-        client.debt.repaid_at(self.demand.weight_ppm(&client.spec))
+        client.debt.repaid_at(self.repayment_ppm(client))
+    }
+
+    /// How fast a client repays now, in parts per million of the time.
+    fn repayment_ppm(&self, client: &Client) -> u64 {
+        if self.grants.is_empty() { u64::from(WHOLE_PPM) } else { self.demand.weight_of(client) }
     }
 
     /// Advances the virtual time of a client by GPU time that it took. Where that is more than the lag bound allows, the
     /// client owes all by which it is ahead.
     pub(super) fn advance_or_owe(&mut self, id: ClientId, gpu_ns: u64) {
         let ahead_ns = self.advance_virtual_time(id, gpu_ns);
+        if ahead_ns > 0 {
+            self.repay_debts();
+        }
         let (now, virtual_now) = (self.now, self.virtual_now);
         let Some(client) = self.clients.get_mut(&id).filter(|_| ahead_ns > 0) else { return };
         // Its own part of the time that it took was not taken from the others.
-        let own_ns = part_ns(gpu_ns, self.demand.weight_ppm(&client.spec));
+        let own_ns = part_ns(gpu_ns, self.demand.weight_of(client));
         client.start = virtual_now;
         client.debt.add(ahead_ns.saturating_sub(own_ns), now);
         self.indebted.insert(id);
     }
 
-    /// Repays for the time up to now. Call it before weights change.
+    /// Repays for the time up to now. Call it before weights change, and before grants begin or end.
     pub(super) fn repay_debts(&mut self) {
         for id in &self.indebted {
+            let Some(rate_ppm) = self.clients.get(id).map(|client| self.repayment_ppm(client)) else {
+                continue;
+            };
             if let Some(client) = self.clients.get_mut(id) {
-                client.debt.repay(self.demand.weight_ppm(&client.spec), self.now);
+                client.debt.repay(rate_ppm, self.now);
             }
         }
     }

@@ -207,6 +207,7 @@ impl TokenLedger {
         let now = self.at(now);
         let client_id = self.processes.get(&process).ok_or(Refused::UnknownProcess(process))?.client;
         self.charge_unreturned(process, overuse_ns);
+        self.update_place(client_id, now);
         let Some(index) = self.grants.iter().position(|g| g.client == client_id) else {
             return Ok(Returned::NothingHeld);
         };

@@ -4,6 +4,7 @@
 //! length of a grant in advance, as EEVDF does: how long a client really uses the GPU is known only afterwards.
 //! docs/design/ledger.md compares both.
 
+use super::client::Client;
 use super::policy::{Class, ClientSpec};
 use crate::share::WHOLE_PPM;
 
@@ -78,6 +79,18 @@ impl ActiveDemand {
             sharers => left / u64::from(sharers),
         };
         guaranteed_ppm(spec) + extra
+    }
+}
+
+impl ActiveDemand {
+    /// The weight that a client has while it is active, whether it is now or not.
+    pub(super) fn weight_of(&self, client: &Client) -> u64 {
+        if client.in_demand || client.is_critical() {
+            return self.weight_ppm(&client.spec);
+        }
+        let mut with_it = self.clone();
+        with_it.add(&client.spec);
+        with_it.weight_ppm(&client.spec)
     }
 }
 

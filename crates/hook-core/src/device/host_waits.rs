@@ -215,12 +215,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub fn forget_stream(&self, stream: Stream) -> MutexGuard<'_, ()> {
         let handles = lock(&self.handles_lock);
         let removed = self.lock().streams.remove(stream);
-        if let Some(used) = removed.filter(|used| used.is_dirty()) {
+        if let Some(used) = removed {
             let capturing = self.captures.any() && self.driver.is_capturing(stream);
-            let mark = if capturing { None } else { self.driver.mark(used.context, used.stream) };
-            if let Some(mark) = mark {
-                self.lock().orphaned_marks.push(mark);
-            }
+            let is_needed = used.is_dirty() && used.end().is_none() && !capturing;
+            let mark = if is_needed { self.driver.mark(used.context, used.stream) } else { None };
+            self.lock().orphaned_marks.extend(used.tail().into_iter().chain(mark));
         }
         // Another stream may get the same handle and has to be noted separately.
         self.gate.next_epoch();

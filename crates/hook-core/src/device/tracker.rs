@@ -292,7 +292,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let epoch = self.gate.next_epoch();
         let streams: Vec<_> = state.streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
         drop(state);
-        // A command that needs no multiprocessor may follow the end of the launches.
+        // A command that needs no grant may follow the end of the launches.
         let has_ended = |used: &UsedStream| used.end().is_some_and(|end| self.driver.is_reached(end));
         let is_idle = |used: &UsedStream| self.driver.is_idle(used.context, used.stream) == Some(true);
         let all_idle = streams.iter().all(|used| has_ended(used) || is_idle(used));

@@ -1,4 +1,4 @@
-//! Commands that need no multiprocessor: host functions, copies to and from the host, waits for a value in memory.
+//! Commands that need no grant and may take long: host functions, copies, waits for a value in memory.
 //!
 //! A program that synchronizes with such a command waits for it, and the GPU's multiprocessors are idle. An event before the command
 //! shows when the work before it has ended. Then the grant is returned, although the stream is not idle.
@@ -8,7 +8,6 @@
 
 use super::Device;
 use super::state::Phase;
-use crate::lock;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
@@ -18,7 +17,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.link.deadline_ticks() != u64::MAX && self.link.contended()
     }
 
-    /// A command that needs no multiprocessor is about to be submitted to `stream`.
+    /// A command that needs no grant is about to be submitted to `stream`.
     #[cold]
     pub fn begin_waiting_command(&self, stream: Stream) {
         // In a capture the command is only recorded.
@@ -32,18 +31,21 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         // Launches from here on note their stream, so that the event does not count as behind them. One in flight may not: this command may
         // be a part of it, too.
-        let epoch = self.gate.next_epoch();
+        let (epoch, launches) = (self.gate.next_epoch(), self.gate.launches());
         drop(state);
-        if self.gate.in_flight() {
-            return;
-        }
-        let _handles = lock(&self.handles_lock);
-        // A capture that begins from here on waits for the lock.
-        if self.captures.any() {
+        // A thread that ends a context holds the lock for as long as the context has work, which may wait for this call.
+        let Ok(_handles) = self.handles_lock.try_lock() else { return };
+        // A capture that begins from here on waits for the lock. What is in a queue of the hook is not in the driver yet.
+        if self.gate.in_flight() || self.captures.any() || self.driver.has_queued(located.context) {
             return;
         }
         let Some(mark) = self.driver.mark(located.context, stream) else { return };
-        let unused = self.lock().streams.set_end(located.context, stream, mark, epoch);
+        // A launch that was submitting when its count was read is visible by now.
+        let unused = if self.gate.launches() != launches || self.gate.in_flight() {
+            Some(mark)
+        } else {
+            self.lock().streams.set_end(located.context, stream, mark, epoch)
+        };
         if let Some(unused) = unused {
             self.driver.discard(unused);
         }

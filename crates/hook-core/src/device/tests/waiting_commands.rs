@@ -1,4 +1,4 @@
-//! Commands that need no multiprocessor, behind launches in a stream.
+//! Commands that need no grant, behind launches in a stream.
 
 use super::*;
 
@@ -70,6 +70,29 @@ fn command_of_a_launch_in_flight_records_no_event() {
     let marked = lock(&device.driver.marked).len();
     let pass = device.launch(stream(100), &thread);
     assert!(is_governed(&pass));
+    device.begin_waiting_command(stream(100));
+    assert_eq!(lock(&device.driver.marked).len(), marked);
+}
+
+#[test]
+fn event_of_a_destroyed_stream_is_returned() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command(&fixture, &thread);
+    drop(device.forget_stream(stream(100)));
+    launches_end(&fixture, &device);
+    assert_eq!(used(&device, 1), (1.5, 0.0));
+    assert_eq!(device.driver.live_marks.load(SeqCst), 0);
+}
+
+#[test]
+fn nothing_is_recorded_while_launches_are_in_a_queue_of_the_hook() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    device.link.contended.store(true, SeqCst);
+    launch(&device, &thread, 100);
+    let marked = lock(&device.driver.marked).len();
+    device.driver.live_queued.store(true, SeqCst);
     device.begin_waiting_command(stream(100));
     assert_eq!(lock(&device.driver.marked).len(), marked);
 }
