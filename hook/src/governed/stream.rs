@@ -16,7 +16,7 @@ use crate::process;
 use crate::settings;
 use crate::thread_state;
 
-/// A command that may take long and needs no grant is about to be submitted to `stream`.
+/// The program is about to submit a command to `stream` that may take long and needs no grant.
 #[inline]
 pub(crate) fn before_waiting_command((stream, per_thread): (CUstream, bool)) {
     let Some(managed) = process::device_for_call().filter(|managed| managed.device.returns_early()) else {

@@ -79,7 +79,7 @@ impl TokenLedger {
     pub(super) fn charge_grant(&mut self, grant: &Grant, overrun_ns: u64, how: GrantEnd) {
         let held_ns = grant.held();
         let disposal = self.shared.saturating_sub(grant.shared_start).min(held_ns);
-        // What a process measured beside another one contains time of the other.
+        // A process that runs beside another one also measures time of the other.
         let most = if self.policy.capacity > 1 { held_ns } else { disposal };
         let charged_ns = grant.charge().min(most);
         let left = disposal.saturating_sub(grant.preempted_ns);
@@ -89,7 +89,7 @@ impl TokenLedger {
         // a latency-critical client must not keep the virtual time of others from advancing.
         let virtually = charged_ns.max(left).max(disposal / LEAST_PART);
         let uncounted_ns = virtually.saturating_sub(grant.counted_ns);
-        // A hardware-scheduled process can be stopped at its deadline. That it ran on is not its client's doing.
+        // The manager disables a hardware-scheduled process at its deadline. If the process runs on, the client has not caused it.
         if grant.hardware_scheduled {
             self.advance_virtual_time(client, uncounted_ns);
         } else {
@@ -259,7 +259,7 @@ impl TokenLedger {
         self.repay_debts();
         self.grants.push(grant);
         self.update_place(id, now);
-        // Before the grant is shown: its holder acts on it at once.
+        // Before the manager shows the grant: the process reads both at once.
         self.report_contention();
         let index = self.grants.len() - 1;
         self.admit(index, now, |_, _| true);

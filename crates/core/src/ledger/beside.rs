@@ -14,11 +14,11 @@ impl TokenLedger {
         self.grants.iter().filter(|grant| !grant.beside).count() < self.policy.capacity.max(1)
     }
 
-    /// The next client that is to be granted beside the holder: its last grant was short, and it is not ahead of the others. What it was
-    /// granted is the manager's own measurement. A client that uses its grant for more is granted in its turn again, and repays.
+    /// The client that the ledger grants next beside the holder: one that held its last grant for a short time and is not ahead of the
+    /// others. If the client holds this grant for longer, it waits for its turn the next time, and repays.
     pub(super) fn short_in_line(&self) -> Option<ClientId> {
         let is_one_beside = self.grants.iter().any(|grant| grant.beside);
-        // A hardware-scheduled process is disabled when its quantum ends, and while it runs no other one may.
+        // While a hardware-scheduled process runs, the scheduler of channel groups keeps all others off the GPU.
         let is_hardware_scheduled = self.grants.iter().any(|grant| grant.hardware_scheduled);
         if self.has_room() || is_one_beside || is_hardware_scheduled || self.is_withheld() {
             return None;

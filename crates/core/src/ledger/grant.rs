@@ -57,7 +57,7 @@ pub(super) struct Grant {
     pub(super) suspended_ns: u64,
     /// What its holders' pages say about whether another client waits.
     pub(super) contended: bool,
-    /// It was given to a client with short bursts while another one held the GPU.
+    /// The ledger gave it to a client with short bursts while another client held the GPU.
     pub(super) beside: bool,
 }
 

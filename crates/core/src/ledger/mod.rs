@@ -74,15 +74,15 @@ struct Process {
     unlimited: bool,
     /// It has requested an unlimited grant by itself and waits for it.
     requested: bool,
-    /// Its last grant ended although it had not returned it: what it used since then can still be charged.
+    /// The last grant that the ledger took back before the process returned it: the ledger can still charge what the process used since.
     unreturned: Option<Unreturned>,
 }
 
-/// The end of a grant that its process had not returned.
+/// The end of a grant that the ledger took back before the process returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Unreturned {
     deadline: u64,
-    /// When it was taken back, and until when it is charged.
+    /// When the ledger took it back, and until when it has charged it.
     ended: u64,
 }
 

@@ -1,23 +1,23 @@
 //! Commands that need no grant and may take long: host functions, copies, waits for a value in memory.
 //!
-//! A program that synchronizes with such a command waits for it, and the GPU's multiprocessors are idle. An event before the command
-//! shows when the work before it has ended. Then the grant is returned, although the stream is not idle.
+//! A program that synchronizes with such a command waits for it, and its kernels have ended. The hook records an event before the
+//! command. When the GPU has reached the event, the tracker returns the grant, although the stream still has work.
 //!
-//! This is recorded only while another client waits, or has worked a moment ago. Work that the program submits behind the command keeps the grant: nobody
-//! would hold it back when the command ends.
+//! The hook records the event only while another client waits, or has worked in the last 100 ms. If the program submits a launch behind
+//! the command, the process keeps the grant: the hook could not hold that launch back when the command ends.
 
 use super::Device;
 use super::state::Phase;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// Whether [`Self::begin_waiting_command`] is to be called. Takes no lock and cannot panic.
+    /// Whether the caller has to call [`Self::begin_waiting_command`]. Takes no lock and cannot panic.
     #[inline]
     pub fn returns_early(&self) -> bool {
         self.link.deadline_ticks() != u64::MAX && self.link.contended()
     }
 
-    /// A command that needs no grant is about to be submitted to `stream`.
+    /// The program is about to submit a command that needs no grant to `stream`.
     #[cold]
     pub fn begin_waiting_command(&self, stream: Stream) {
         // In a capture the command is only recorded.
@@ -29,18 +29,18 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if state.phase != Phase::Open || !used.is_some_and(|used| used.is_dirty() && used.end().is_none()) {
             return;
         }
-        // Launches from here on note their stream, so that the event does not count as behind them. One in flight may not: this command may
-        // be a part of it, too.
+        // A thread that launches from here on notes the stream, and the event then does not count as behind its launch. A launch in flight
+        // may not note it; this command may be a part of one, too.
         let (epoch, launches) = (self.gate.next_epoch(), self.gate.launches());
         drop(state);
-        // A thread that ends a context holds the lock for as long as the context has work, which may wait for this call.
+        // A thread that ends a context holds the lock until the driver has ended the context's work, and that work may wait for this call.
         let Ok(_handles) = self.handles_lock.try_lock() else { return };
-        // A capture that begins from here on waits for the lock. What is in a queue of the hook is not in the driver yet.
+        // A thread that begins a capture from here on waits for the lock. The driver does not have what the hook has queued.
         if self.gate.in_flight() || self.captures.any() || self.driver.has_queued(located.context) {
             return;
         }
         let Some(mark) = self.driver.mark(located.context, stream) else { return };
-        // A launch that was submitting when its count was read is visible by now.
+        // By now this thread sees each launch that another thread began before it read the count.
         let unused = if self.gate.launches() != launches || self.gate.in_flight() {
             Some(mark)
         } else {

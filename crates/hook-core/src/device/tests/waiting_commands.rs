@@ -2,13 +2,25 @@
 
 use super::*;
 
-/// Another client waits. Stream 100 has a launch, and behind it such a command.
-fn with_command<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
+/// Another client waits, and stream 100 has a launch.
+fn with_launch<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
     let device = fixture.device();
     device.link.contended.store(true, SeqCst);
     launch(&device, thread, 100);
     assert!(device.returns_early());
+    device
+}
+
+/// The program submits such a command to stream 100. Returns whether the hook records an event.
+fn records(device: &TestDevice<'_>) -> bool {
+    let before = lock(&device.driver.marked).len();
     device.begin_waiting_command(stream(100));
+    lock(&device.driver.marked).len() > before
+}
+
+fn with_command<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
+    let device = with_launch(fixture, thread);
+    assert!(records(&device));
     device
 }
 
@@ -53,25 +65,18 @@ fn one_event_serves_all_commands_behind_the_same_launches() {
     let fixture = Fixture::new();
     let thread = ThreadState::empty();
     let device = with_command(&fixture, &thread);
-    let marked = lock(&device.driver.marked).len();
-    device.begin_waiting_command(stream(100));
-    assert_eq!(lock(&device.driver.marked).len(), marked);
+    assert!(!records(&device));
     launch(&device, &thread, 100);
-    device.begin_waiting_command(stream(100));
-    assert_eq!(lock(&device.driver.marked).len(), marked + 1);
+    assert!(records(&device));
 }
 
 #[test]
 fn command_of_a_launch_in_flight_records_no_event() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::empty());
-    device.link.contended.store(true, SeqCst);
-    launch(&device, &thread, 100);
-    let marked = lock(&device.driver.marked).len();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
     let pass = device.launch(stream(100), &thread);
-    assert!(is_governed(&pass));
-    device.begin_waiting_command(stream(100));
-    assert_eq!(lock(&device.driver.marked).len(), marked);
+    assert!(is_governed(&pass) && !records(&device));
 }
 
 #[test]
@@ -88,25 +93,17 @@ fn event_of_a_destroyed_stream_is_returned() {
 #[test]
 fn nothing_is_recorded_while_launches_are_in_a_queue_of_the_hook() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::empty());
-    device.link.contended.store(true, SeqCst);
-    launch(&device, &thread, 100);
-    let marked = lock(&device.driver.marked).len();
+    let device = with_launch(&fixture, &ThreadState::empty());
     device.driver.live_queued.store(true, SeqCst);
-    device.begin_waiting_command(stream(100));
-    assert_eq!(lock(&device.driver.marked).len(), marked);
+    assert!(!records(&device));
 }
 
 #[test]
 fn nothing_is_recorded_during_a_capture() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.device(), ThreadState::empty());
-    device.link.contended.store(true, SeqCst);
-    launch(&device, &thread, 100);
-    let marked = lock(&device.driver.marked).len();
+    let device = with_launch(&fixture, &ThreadState::empty());
     fixture.captures.begin(200, 7);
-    device.begin_waiting_command(stream(100));
-    assert_eq!(lock(&device.driver.marked).len(), marked);
+    assert!(!records(&device));
 }
 
 #[test]
