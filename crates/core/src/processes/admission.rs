@@ -12,7 +12,7 @@ use crate::ids::ProcessId;
 use sluice_comm::attach::ContextHandles;
 use std::collections::BTreeSet;
 
-/// When groups may come under control: announced ones, found ones, or a lock in their place.
+/// When the manager may control groups that a process has announced or that a search has found, or lock the process in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// Now.
@@ -28,7 +28,7 @@ pub(super) enum Admission {
 }
 
 impl Admission {
-    /// What is noted of an announcement that is not made now.
+    /// The note about an announcement that cannot be made now.
     const fn note(self) -> Option<Note> {
         match self {
             Self::Now | Self::Off => None,

@@ -82,8 +82,8 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.schedule_from_outside(id, key, step);
     }
 
-    /// Counts an attached process that cannot be inspected, and reports that once. It is not locked: the reason may be a passing one, and
-    /// what it has announced is under control.
+    /// Counts an attached process that the manager cannot inspect, and reports that once. The manager does not lock the process: the reason
+    /// may be a passing one, and the groups that the process announced are under control.
     fn not_inspected(
         &mut self,
         id: ProcessId,

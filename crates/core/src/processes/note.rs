@@ -1,32 +1,32 @@
-//! What is logged of a process.
+//! What the manager logs about a process.
 
 use super::obstacle::Obstacle;
 use std::fmt::{self, Display, Formatter};
 
-/// What an operator may want to know of a process.
+/// What an operator may want to know about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Its client announces too many groups, or too often.
     TooManyAnnounced,
     /// All clients together have too many groups.
     NoRoom,
-    /// Its announcement was refused, because it was not proven.
+    /// The manager refused its announcement, because the ownership check failed.
     NotProven(String),
-    /// A descriptor of it is no control descriptor.
+    /// One of its descriptors is no control descriptor.
     BadDescriptor(String),
-    /// It is scheduled from outside, as its hook cannot announce all groups yet.
+    /// The manager schedules it from outside, as its hook cannot announce all groups yet.
     Outside(String),
-    /// It has attached, and what it has beside its announcement cannot be found.
+    /// It has attached, and the manager cannot find what groups it has beside its announcement.
     NotInspected(Obstacle),
-    /// It is scheduled by the driver's lock.
+    /// The manager schedules it by the driver's lock.
     Locked(Obstacle),
-    /// Only its groups are disabled: its threads run.
+    /// The manager has disabled its groups and could not stop its threads.
     ThreadsRun(String),
     /// Its stop has ended.
     StopEnded,
-    /// Controls of it fail: it is scheduled by token meanwhile.
+    /// Controls of its groups fail: the manager schedules it by token meanwhile.
     ProbationBegan,
-    /// It can be controlled again.
+    /// The driver controls its groups again.
     ProbationEnded,
 }
 
