@@ -5,4 +5,5 @@ mod circles;
 mod graph;
 mod imports;
 mod layers;
+mod mutants;
 mod sources;
