@@ -14,6 +14,8 @@ pub(crate) struct FakeDriver {
     pub(crate) capturing: Mutex<Vec<u64>>,
     /// Streams with work of which all launches have ended.
     pub(crate) without_launches: Mutex<Vec<u64>>,
+    /// When streams that are still busy have no work any more, for queries of streams; 0: never.
+    pub(crate) command_until_ns: AtomicU64,
     pub(crate) marked: Mutex<Vec<u64>>,
     pub(crate) drained: Mutex<Vec<u64>>,
     /// Threads that are about to wait for a context are held up.
@@ -101,7 +103,11 @@ impl Driver for FakeDriver {
         if let Some(clock) = lock(&self.clock).as_ref() {
             clock.advance(self.query_ns.load(SeqCst));
         }
-        (stream.kind != StreamKind::PerThread).then(|| !lock(&self.busy).contains(&stream.handle))
+        let now = lock(&self.clock).as_ref().map_or(0, |clock| clock.now_ns());
+        let until = self.command_until_ns.load(SeqCst);
+        let has_ended = until != 0 && now >= until;
+        (stream.kind != StreamKind::PerThread)
+            .then(|| has_ended || !lock(&self.busy).contains(&stream.handle))
     }
 
     fn has_queued(&self, context: u64) -> bool {

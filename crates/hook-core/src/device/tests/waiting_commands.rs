@@ -1,4 +1,4 @@
-//! Commands that need no grant, behind launches in a stream.
+//! Commands that need no grant, behind launches in a stream and before them.
 
 use super::*;
 
@@ -6,6 +6,7 @@ use super::*;
 fn with_launch<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
     let device = fixture.device();
     device.link.contended.store(true, SeqCst);
+    device.link.quota_ms.store(1_000, SeqCst);
     launch(&device, thread, 100);
     assert!(device.returns_early());
     device
@@ -112,4 +113,94 @@ fn nothing_is_recorded_while_no_other_client_waits() {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     assert!(!device.returns_early());
+}
+
+/// The launches of stream 100 have ended, and such a command begins in it.
+fn with_command_alone<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
+    let device = with_launch(fixture, thread);
+    wait_for(&device, 100);
+    device.begin_waiting_command(stream(100));
+    lock(&device.driver.busy).push(100);
+    device
+}
+
+/// For how long a launch in this stream waits.
+fn waits_for_ns(fixture: &Fixture, device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> u64 {
+    let began = fixture.clock.now_ns();
+    assert!(launch(device, thread, handle));
+    fixture.clock.now_ns() - began
+}
+
+#[test]
+fn grant_is_returned_while_a_command_runs_alone() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    for _ in 0..3 {
+        device.track();
+        fixture.clock.advance(fixture.settings.idle_ns);
+    }
+    assert_eq!(device.link.sent().len(), 2, "the grant was requested and returned");
+    assert_eq!(device.driver.waits.load(SeqCst), 0, "the drain does not wait for the command");
+}
+
+#[test]
+fn launch_behind_a_command_needs_a_grant_when_the_command_has_ended() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    device.driver.command_until_ns.store(fixture.clock.now_ns() + 10 * MS, SeqCst);
+    let waited = waits_for_ns(&fixture, &device, &thread, 100);
+    assert!((10 * MS..11 * MS).contains(&waited), "{waited}");
+}
+
+const LONGEST_MS: u64 = 100;
+
+/// It may wait for the launching thread.
+#[test]
+fn launch_waits_for_a_tenth_of_a_second_at_most_and_then_for_no_command_any_more() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    let waited = waits_for_ns(&fixture, &device, &thread, 100);
+    assert!((LONGEST_MS * MS..(LONGEST_MS + 1) * MS).contains(&waited), "{waited}");
+    wait_for(&device, 100);
+    device.begin_waiting_command(stream(100));
+    lock(&device.driver.busy).push(100);
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 100), 0);
+}
+
+#[test]
+fn launch_in_another_stream_waits_for_no_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 200), 0);
+}
+
+/// What the command itself waits for is unknown.
+#[test]
+fn launch_waits_for_no_command_behind_other_work() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    wait_for(&device, 100);
+    lock(&device.driver.busy).push(100);
+    device.begin_waiting_command(stream(100));
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 100), 0);
+}
+
+#[test]
+fn drain_waits_for_a_launch_behind_a_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    device.driver.command_until_ns.store(fixture.clock.now_ns(), SeqCst);
+    waits_for_ns(&fixture, &device, &thread, 100);
+    device.driver.command_until_ns.store(0, SeqCst);
+    // As if a wait that raced with the launch had shown its end.
+    lock(&device.state).streams.finished(WaitTarget::Context(7), u64::MAX);
+    device.begin_drain(&mut lock(&device.state));
+    device.track();
+    assert!(device.driver.waits.load(SeqCst) > 0);
 }
