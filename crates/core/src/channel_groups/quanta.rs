@@ -11,7 +11,7 @@ impl ChannelGroupScheduler {
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
         tokens.set_default_slices(self.default_slices());
-        tokens.set_working(|id| {
+        tokens.set_working(now, |id| {
             self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped)
         });
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();

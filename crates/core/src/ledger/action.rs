@@ -109,6 +109,8 @@ pub enum Action {
         charged_ns: u64,
         /// How long past its deadline it ended.
         overrun_ns: u64,
+        /// Time in which its processes executed nothing while another client waited, as far as known.
+        hold_and_wait_ns: u64,
         /// How it ended.
         how: GrantEnd,
     },

@@ -95,7 +95,8 @@ impl TokenLedger {
         } else {
             self.advance_or_owe(client, uncounted_ns);
         }
-        self.actions.push(Action::Ended { client, held_ns, charged_ns, overrun_ns, how });
+        let hold_and_wait_ns = grant.hold_and_wait_ns(how);
+        self.actions.push(Action::Ended { client, held_ns, charged_ns, overrun_ns, hold_and_wait_ns, how });
     }
 
     /// Revokes every grant of a client's processes.

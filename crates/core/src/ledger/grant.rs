@@ -42,7 +42,7 @@ pub(super) struct Grant {
     /// Reading of the shared clock at the start.
     pub(super) shared_start: u64,
     /// GPU time of the members whose part has ended.
-    reported: u64,
+    pub(super) reported: u64,
     /// Time for which its client was enabled.
     ran: u64,
     /// A hardware-scheduled process was under it.
@@ -55,6 +55,9 @@ pub(super) struct Grant {
     runs_since: Option<u64>,
     /// Time for which it was suspended because grants were withheld.
     pub(super) suspended_ns: u64,
+    /// Time in which another client waited for it. Of a hardware-scheduled grant, without the time in which its processes
+    /// reported work.
+    pub(super) waited_ns: u64,
     /// What its holders' pages say about whether another client waits.
     pub(super) contended: bool,
     /// The ledger gave it to a client with short bursts while another client held the GPU.
@@ -80,6 +83,7 @@ impl Grant {
             works: true,
             runs_since: None,
             suspended_ns: 0,
+            waited_ns: 0,
             contended: false,
             beside: false,
         }
@@ -145,6 +149,7 @@ impl Grant {
     pub(super) fn restart(&mut self, now: u64, shared: u64) {
         (self.start, self.ended, self.shared_start) = (now, now, shared);
         (self.reported, self.ran, self.suspended_ns, self.counted_ns, self.preempted_ns) = (0, 0, 0, 0, 0);
+        self.waited_ns = 0;
         self.members.iter_mut().for_each(|member| member.joined = now);
     }
 

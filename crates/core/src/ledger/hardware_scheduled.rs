@@ -54,8 +54,9 @@ impl TokenLedger {
         }
     }
 
-    /// Records which hardware-scheduled processes report work.
-    pub fn set_working(&mut self, is_working: impl Fn(ProcessId) -> bool) {
+    /// Records which hardware-scheduled processes report work from `now` on.
+    pub fn set_working(&mut self, now: u64, is_working: impl Fn(ProcessId) -> bool) {
+        self.at(now);
         for grant in &mut self.grants {
             grant.works = grant.members.iter().any(|member| is_working(member.process));
         }

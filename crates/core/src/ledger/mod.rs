@@ -34,6 +34,7 @@ mod debt;
 mod delays;
 mod grant;
 mod hardware_scheduled;
+mod hold_and_wait;
 mod lag;
 mod members;
 mod policy;
@@ -298,6 +299,7 @@ impl TokenLedger {
     }
 
     fn at(&mut self, now: u64) -> u64 {
+        self.count_waiting(now);
         let elapsed = now.saturating_sub(self.now);
         self.shared = self.shared.saturating_add(elapsed / (self.grants.len().max(1) as u64));
         self.now = self.now.max(now);

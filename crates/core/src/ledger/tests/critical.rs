@@ -240,7 +240,7 @@ fn burst_beside_hardware_scheduled_processes_alternates_only_by_default_slices_w
         ledger.advance(0);
         ledger.set_enabled(ClientId(1), true, 0);
         ledger.set_default_slices(default_slices);
-        ledger.set_working(|_| works);
+        ledger.set_working(0, |_| works);
         ledger.charge_unlimited(ClientId(0), 0, 10 * MS, 10 * MS);
         let [own, other] = [0, 1].map(|id| ledger.usage(ClientId(id), 10 * MS).unwrap());
         assert_eq!(own.charged_ns, expected, "default slices: {default_slices}, work: {works}");

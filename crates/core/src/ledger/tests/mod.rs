@@ -6,6 +6,7 @@ mod critical;
 mod debts;
 mod extensions;
 mod grants;
+mod hold_and_wait;
 mod levels;
 mod limits;
 mod processes;
