@@ -77,6 +77,7 @@ fn usage_of(
         grants: client.metrics.grants.granted.get(),
         wait_ns: client.wait_ns,
         delayed_ns: client.delayed_ns,
+        hold_and_wait_ns: client.hold_and_wait_ns,
         violations: ViolationKind::LABELS
             .iter()
             .zip(&client.metrics.violations)

@@ -28,6 +28,8 @@ pub(crate) struct Client {
     pub(crate) wait_ns: u64,
     /// Time for which it was delayed although it is latency-critical, as far as that was exported, nanoseconds.
     pub(crate) delayed_ns: u64,
+    /// Time in which it held the GPU and executed nothing while another client waited, nanoseconds.
+    pub(crate) hold_and_wait_ns: u64,
     /// GPU time that it used.
     pub(crate) gpu_time: GpuTime,
     /// Calls around the gate by processes that have ended.
@@ -135,6 +137,7 @@ impl Clients {
             metrics,
             wait_ns: 0,
             delayed_ns: 0,
+            hold_and_wait_ns: 0,
             gpu_time,
             bypasses: Bypasses::default(),
             contended: false,

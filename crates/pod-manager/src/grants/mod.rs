@@ -86,7 +86,7 @@ impl Grants {
             Action::Revoke { process, reason } => revoke(process, reason, clients, processes, io),
             Action::Disable { .. } => {}
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
-            Action::Ended { client, held_ns, overrun_ns, how, .. } => {
+            Action::Ended { client, held_ns, overrun_ns, hold_and_wait_ns, how, .. } => {
                 count_end(client, how, clients, processes, io);
                 if how != GrantEnd::Continued {
                     set_contended(client, false, clients, processes);
@@ -96,6 +96,8 @@ impl Grants {
                 client.gpu_time.was_charged();
                 client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
+                client.hold_and_wait_ns = client.hold_and_wait_ns.saturating_add(hold_and_wait_ns);
+                client.metrics.grants.hold_and_wait_seconds.inc_by(seconds(hold_and_wait_ns));
                 if how == GrantEnd::NotReturned {
                     client.metrics.grants.not_returned.inc();
                 }

@@ -24,6 +24,7 @@ pub(crate) struct GrantSeries {
     pub(crate) delayed_seconds: Counter,
     pub(crate) postponed_seconds: Counter,
     pub(crate) overrun_seconds: Counter,
+    pub(crate) hold_and_wait_seconds: Counter,
     pub(crate) not_returned: IntCounter,
     pub(crate) granted: IntCounter,
     pub(crate) share: Gauge,
@@ -119,6 +120,10 @@ impl GrantSeries {
             overrun_seconds: series.seconds(
                 "sluice_token_overrun_seconds_total",
                 "Time that grants were held past their deadline until their GPU work had drained, seconds",
+            )?,
+            hold_and_wait_seconds: series.seconds(
+                "sluice_hold_and_wait_seconds_total",
+                "Time in which the client held the GPU and executed nothing while another client waited, seconds",
             )?,
             not_returned: series.counter(
                 "sluice_grants_not_returned_total",

@@ -241,6 +241,7 @@ fn a_snapshot_counts_what_happened() {
     assert!(a.reserve(300) && a.release(200) && !a.reserve(GIB));
     let usage = agent.usage(&uid(1)).unwrap();
     assert_eq!((usage.gpu_time_ns, usage.grants, usage.wait_ns), (25 * MS, 1, 0));
+    assert_eq!(usage.hold_and_wait_ns, 5 * MS, "the other one waited all the time");
     assert_eq!((usage.memory_used_bytes, usage.memory_peak_bytes, usage.memory_denied), (100, 300, 1));
     assert_eq!(usage.bypassed, [("manager_gone".to_owned(), 2)].into());
     assert_eq!((usage.processes[0].pid, usage.processes[0].memory_used_bytes), (a.process.pid, 100));

@@ -15,6 +15,7 @@ mod escrow;
 mod gemini;
 mod hand_offs;
 mod heartbeat;
+mod hold_and_wait;
 mod measured_memory;
 mod memory;
 mod own_processes;
