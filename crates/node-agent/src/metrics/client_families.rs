@@ -43,6 +43,11 @@ pub(super) fn add(
                 "Time that requests of a latency-critical pod waited because it had used its limit, or more than its quota while another pod lagged, seconds",
                 seconds(usage.delayed_ns),
             ),
+            (
+                "sluice_client_hold_and_wait_seconds_total",
+                "Time in which the pod held the GPU and executed nothing while another pod waited, seconds",
+                seconds(usage.hold_and_wait_ns),
+            ),
         ],
     )?;
     families.set_gauges(

@@ -208,6 +208,7 @@ fn usage(client: Client) -> ClientUsage {
         grants: 15,
         wait_ns: 500_000_000,
         delayed_ns: 750_000_000,
+        hold_and_wait_ns: 625_000_000,
         bypassed: [("graph".to_owned(), 16)].into(),
         left_out: false,
         adopted_processes: 32,

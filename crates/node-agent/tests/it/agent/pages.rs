@@ -52,6 +52,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_client_grants_total", 15.0),
         ("sluice_client_wait_seconds_total", 0.5),
         ("sluice_client_delayed_seconds_total", 0.75),
+        ("sluice_client_hold_and_wait_seconds_total", 0.625),
         ("sluice_client_adopted_processes", 32.0),
     ];
     for (name, wanted) in expected {
