@@ -100,7 +100,7 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
     }
 
-    /// Whether others wait for the GPU.
+    /// Whether others wait for the GPU, or the client's limit ends its grants.
     pub fn contended(&self) -> bool {
         read(self.0, grant::CONTENDED) != 0
     }

@@ -323,9 +323,11 @@ impl TokenLedger {
         self.actions.extend(grant.members.iter().map(extension));
     }
 
-    /// Whether another client waits, or is about to: it has worked a moment ago.
+    /// Whether the grant ends although its processes could use it: another client waits, or is about to because it has worked a moment ago;
+    /// or the limit of the client itself ends it.
     fn is_contended(&self, grant: &Grant) -> bool {
-        !self.queue.is_empty() || grant.beside || self.demand.best_effort_clients() > 1
+        let others = !self.queue.is_empty() || self.demand.best_effort_clients() > 1;
+        others || grant.beside || self.is_limited(grant.client)
     }
 
     /// Tells the holders whether another client waits.

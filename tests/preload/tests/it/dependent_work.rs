@@ -40,9 +40,9 @@ fn two_contexts_that_are_used_in_turn_need_no_hand_offs_beside_an_idle_latency_c
 }
 
 /// Grants only. A rank could not return its grant while it waited for the other one, which had none.
-fn check_ring(steps: u32, beside_another: bool) {
+fn check_ring(steps: u32, limit: &str, beside_another: bool) {
     let _lock = shared();
-    let node = Node::start("2\npair 0.5 1.0 8589934592\nother 0.5 1.0 8589934592\n");
+    let node = Node::start(&format!("2\npair 0.5 {limit} 8589934592\nother 0.5 1.0 8589934592\n"));
     let other = beside_another.then(|| {
         let mut other = node.tenant("other", "busy").arguments("1000 50").start();
         other.expect("ready");
@@ -58,13 +58,19 @@ fn check_ring(steps: u32, beside_another: bool) {
 
 #[test]
 fn ranks_that_wait_for_each_other_on_the_gpu_keep_their_grant_while_no_other_client_waits() {
-    check_ring(6_000, false);
+    check_ring(6_000, "1.0", false);
 }
 
 /// What waits for the other rank is no kernel: each rank returns its grant when its own kernel has ended.
 #[test]
 fn ranks_that_wait_for_each_other_on_the_gpu_return_their_grants_while_another_client_waits() {
-    check_ring(1_000, true);
+    check_ring(1_000, "1.0", true);
+}
+
+/// The limit ends the grant although no other client waits.
+#[test]
+fn ranks_that_wait_for_each_other_on_the_gpu_return_their_grants_under_a_limit() {
+    check_ring(600, "0.6", false);
 }
 
 const KERNEL_US: u32 = 100;
