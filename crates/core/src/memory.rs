@@ -54,6 +54,17 @@ struct ProcessAccount {
     held: u64,
     /// What the last reading showed beyond the bytes that it held then, as far as it has not declared that since.
     overhead: u64,
+    /// The part of the client's overhead that is known to be of this process, whatever it held when it was read.
+    known: u64,
+    /// The bytes that it held in recent times.
+    recent: RecentCharges,
+}
+
+impl ProcessAccount {
+    fn hold(&mut self, held: u64) {
+        self.held = held;
+        self.recent.record(held);
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -99,10 +110,22 @@ impl ClientAccount {
 pub struct Reading {
     /// When the reading was begun, nanoseconds.
     pub taken_ns: u64,
-    /// Bytes of each process that has an account.
-    pub processes: Vec<(ProcessId, u64)>,
+    /// The processes that have an account.
+    pub processes: Vec<ProcessReading>,
     /// Bytes of all other processes of the client.
     pub unknown: u64,
+}
+
+/// A reading of the memory of one process that has an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessReading {
+    /// The process.
+    pub process: ProcessId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether all charges for these bytes are in this account. A process has several accounts if it has several connections of Gemini's
+    /// protocol.
+    pub is_only_account: bool,
 }
 
 /// All accounts of one GPU.
@@ -134,7 +157,13 @@ impl MemoryLedger {
         if !self.clients.contains_key(&client) {
             return false;
         }
-        self.processes.entry(process).or_insert(ProcessAccount { client, held: 0, overhead: 0 });
+        self.processes.entry(process).or_insert(ProcessAccount {
+            client,
+            held: 0,
+            overhead: 0,
+            known: 0,
+            recent: RecentCharges::default(),
+        });
         true
     }
 
@@ -145,7 +174,7 @@ impl MemoryLedger {
         match used.checked_add(bytes) {
             Some(used) if used.checked_add(overhead).is_some_and(|total| total <= limit) => {
                 client.use_bytes(used);
-                process.held = process.held.saturating_add(bytes);
+                process.hold(process.held.saturating_add(bytes));
                 ReserveResult::Granted
             }
             _ => ReserveResult::Denied,
@@ -156,7 +185,7 @@ impl MemoryLedger {
     pub fn release(&mut self, process: ProcessId, bytes: u64) -> u64 {
         let Some((client, process)) = self.account_of(process) else { return 0 };
         let released = bytes.min(process.held);
-        process.held -= released;
+        process.hold(process.held - released);
         client.use_bytes(client.account.used.saturating_sub(released));
         released
     }
@@ -172,9 +201,10 @@ impl MemoryLedger {
             let own = more.min(process.overhead);
             let unknown = (more - own).min(client.unknown);
             process.overhead -= own;
+            process.known = process.known.saturating_sub(own);
             client.unknown -= unknown;
             client.reduce_overhead(own.saturating_add(unknown));
-            process.held = held;
+            process.hold(held);
             client.use_bytes(others + held);
         }
     }
@@ -182,6 +212,9 @@ impl MemoryLedger {
     /// Compares a client's charges with a reading. The charge of the moment to which the reading belongs is not known, only the smallest
     /// and the largest one of that time. So the overhead is known to lie between two bounds. It stays as it is between them, and
     /// otherwise becomes the nearer bound. Neither an allocation nor a free that the driver does not report yet counts as overhead.
+    ///
+    /// The same holds for each process, so what a process has freed, or has reserved and not allocated yet, does not hide the context of
+    /// another one.
     /// `now`: nanoseconds, not before the reading was begun.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
         let Some(ClientAccount { account, accepted, recent, unknown }) = self.clients.get_mut(&client) else {
@@ -189,18 +222,27 @@ impl MemoryLedger {
         };
         let mut processes: BTreeMap<_, _> =
             self.processes.iter_mut().filter(|(_, process)| process.client == client).collect();
-        processes.values_mut().for_each(|process| process.overhead = 0);
+        let mut held = BTreeMap::new();
+        for (id, process) in &mut processes {
+            held.insert(**id, process.recent.finish_period(reading.taken_ns, now, process.held));
+            process.overhead = 0;
+        }
         *unknown = reading.unknown;
-        let mut measured = reading.unknown;
-        for (id, bytes) in &reading.processes {
+        let (mut measured, mut known) = (reading.unknown, 0_u64);
+        for ProcessReading { process: id, bytes, is_only_account } in &reading.processes {
             measured = measured.saturating_add(*bytes);
-            if let Some(process) = processes.get_mut(id) {
-                process.overhead = bytes.saturating_sub(process.held);
+            let Some((process, held)) = processes.get_mut(id).zip(held.get(id)) else { continue };
+            process.overhead = bytes.saturating_sub(process.held);
+            if *is_only_account {
+                process.known = process
+                    .known
+                    .clamp(bytes.saturating_sub(*held.end()), bytes.saturating_sub(*held.start()));
+                known = known.saturating_add(process.known);
             }
         }
         let charged = recent.finish_period(reading.taken_ns, now, *accepted);
-        let (least, most) =
-            (measured.saturating_sub(*charged.end()), measured.saturating_sub(*charged.start()));
+        let least = measured.saturating_sub(*charged.end()).max(known);
+        let most = measured.saturating_sub(*charged.start()).max(least);
         account.overhead = account.overhead.clamp(least, most);
     }
 

@@ -14,8 +14,13 @@ fn ledger(limit: u64) -> MemoryLedger {
     ledger
 }
 
+/// Bytes of processes with one account each.
+fn shown<const N: usize>(processes: [(ProcessId, u64); N]) -> Vec<ProcessReading> {
+    processes.map(|(process, bytes)| ProcessReading { process, bytes, is_only_account: true }).to_vec()
+}
+
 fn measure(ledger: &mut MemoryLedger, bytes: u64, now_ms: u64) {
-    let reading = Reading { taken_ns: now_ms * MS, processes: vec![(APP, bytes)], unknown: 0 };
+    let reading = Reading { taken_ns: now_ms * MS, processes: shown([(APP, bytes)]), unknown: 0 };
     ledger.measure(POD, &reading, now_ms * MS);
 }
 
@@ -110,7 +115,7 @@ fn process_that_declares_memory_and_ends_hides_no_overhead_of_another() {
 fn overhead_of_an_ended_process_ends_with_it() {
     let mut ledger = ledger(100);
     assert!(ledger.open(ProcessId(2), POD));
-    let reading = Reading { taken_ns: 0, processes: vec![(APP, 30), (ProcessId(2), 20)], unknown: 5 };
+    let reading = Reading { taken_ns: 0, processes: shown([(APP, 30), (ProcessId(2), 20)]), unknown: 5 };
     ledger.reserve(APP, 10);
     ledger.measure(POD, &reading, 0);
     assert_eq!(overhead(&ledger), 45);
@@ -169,7 +174,7 @@ fn end_of_a_process_takes_the_overhead_of_the_reading_not_of_its_charge_now() {
     assert!(ledger.open(other, POD));
     ledger.reserve(APP, 10);
     ledger.reserve(other, 30);
-    let reading = Reading { taken_ns: 0, processes: vec![(APP, 30), (other, 30)], unknown: 0 };
+    let reading = Reading { taken_ns: 0, processes: shown([(APP, 30), (other, 30)]), unknown: 0 };
     ledger.measure(POD, &reading, 0);
     assert_eq!(overhead(&ledger), 20);
     ledger.release(other, 30);
@@ -185,10 +190,40 @@ fn process_that_a_reading_does_not_show_has_no_overhead() {
     let (mut ledger, other) = (ledger(100), ProcessId(2));
     assert!(ledger.open(other, POD));
     let reading = |processes| Reading { taken_ns: 0, processes, unknown: 0 };
-    ledger.measure(POD, &reading(vec![(APP, 20), (other, 30)]), 0);
-    ledger.measure(POD, &reading(vec![(APP, 20)]), 0);
+    ledger.measure(POD, &reading(shown([(APP, 20), (other, 30)])), 0);
+    ledger.measure(POD, &reading(shown([(APP, 20)])), 0);
     ledger.process_gone(other);
     assert_eq!(overhead(&ledger), 20);
+}
+
+#[test]
+fn charges_of_one_process_do_not_hide_the_context_of_another_one() {
+    let other = ProcessId(2);
+    let reading = Reading { taken_ns: 1000 * MS, processes: shown([(APP, 10), (other, 10)]), unknown: 0 };
+    // The first one has just freed 80 bytes, or has reserved them and not allocated yet.
+    for has_freed in [true, false] {
+        let mut ledger = ledger(100);
+        assert!(ledger.open(other, POD));
+        measure(&mut ledger, 10, 400);
+        ledger.reserve(APP, 80);
+        if has_freed {
+            ledger.release(APP, 80);
+        }
+        ledger.measure(POD, &reading, 1000 * MS);
+        assert_eq!(overhead(&ledger), 20, "has freed: {has_freed}");
+        assert_eq!(ledger.reserve(other, 1 + if has_freed { 80 } else { 0 }), ReserveResult::Denied);
+    }
+}
+
+/// Otherwise the charges in the other account would count twice.
+#[test]
+fn process_with_several_accounts_is_compared_with_all_charges_of_its_client() {
+    let mut ledger = ledger(100);
+    assert!(ledger.open(ProcessId(2), POD));
+    ledger.reserve(ProcessId(2), 50);
+    let reading = ProcessReading { process: APP, bytes: 50, is_only_account: false };
+    ledger.measure(POD, &Reading { taken_ns: 0, processes: vec![reading], unknown: 0 }, 0);
+    assert_eq!(overhead(&ledger), 0);
 }
 
 /// A GPU whose reports lag behind: memory in use by time.
@@ -202,39 +237,46 @@ impl LaggingGpu {
     }
 }
 
+const APPS: [ProcessId; 2] = [APP, ProcessId(2)];
+
 proptest! {
-    /// A process with a constant overhead allocates and frees near its limit. Whatever the lag of the readings and their distance, the
-    /// ledger never finds more overhead than there is. Once the charge has rested, it finds all of it.
+    /// Two processes with a constant overhead allocate and free near the limit of their client. Whatever the lag of the readings and their
+    /// distance, the ledger never finds more overhead than there is. Once the charges have rested, it finds all of it.
     #[test]
     fn lagging_readings_never_show_more_overhead_than_there_is(
-        steps in prop::collection::vec((1u64..300, 0u64..=200, 0u8..4, 0u64..60), 1..200)
+        steps in prop::collection::vec((1u64..300, 0u64..=200, 0u8..4, 0u64..60, 0usize..2), 1..200)
     ) {
-        const OVERHEAD: u64 = 30;
+        const EACH: u64 = 15;
+        const OVERHEAD: u64 = 2 * EACH;
         let mut ledger = ledger(100);
-        let mut gpu = LaggingGpu { history: vec![(0, OVERHEAD)] };
-        let (mut now, mut allocated) = (1000 * MS, 0);
-        for (pause_ms, lag_ms, step, bytes) in steps {
+        assert!(ledger.open(APPS[1], POD));
+        let mut gpus = [(); 2].map(|()| LaggingGpu { history: vec![(0, EACH)] });
+        let reading = |gpus: &[LaggingGpu; 2], at: u64, taken_ns: u64| {
+            let processes = shown([0, 1].map(|of| (APPS[of], gpus[of].at(at))));
+            Reading { taken_ns, processes, unknown: 0 }
+        };
+        let (mut now, mut allocated) = (1000 * MS, [0, 0]);
+        for (pause_ms, lag_ms, step, bytes, of) in steps {
             now += pause_ms * MS;
             match step {
                 0 | 1 => {
-                    let fits = allocated + bytes + OVERHEAD <= 100;
-                    let granted = ledger.reserve(APP, bytes) == ReserveResult::Granted;
-                    prop_assert!(granted || !fits, "{} bytes refused with {} allocated", bytes, allocated);
+                    let fits = allocated[0] + allocated[1] + bytes + OVERHEAD <= 100;
+                    let granted = ledger.reserve(APPS[of], bytes) == ReserveResult::Granted;
+                    prop_assert!(granted || !fits, "{} bytes refused with {:?} allocated", bytes, allocated);
                     if granted {
-                        allocated += bytes;
-                        gpu.history.push((now, allocated + OVERHEAD));
+                        allocated[of] += bytes;
+                        gpus[of].history.push((now, allocated[of] + EACH));
                     }
                 }
                 2 => {
                     // The driver frees first; the hook reports it afterwards.
-                    let bytes = bytes.min(allocated);
-                    allocated -= bytes;
-                    gpu.history.push((now, allocated + OVERHEAD));
-                    ledger.release(APP, bytes);
+                    let bytes = bytes.min(allocated[of]);
+                    allocated[of] -= bytes;
+                    gpus[of].history.push((now, allocated[of] + EACH));
+                    ledger.release(APPS[of], bytes);
                 }
                 _ => {
-                    let shown = gpu.at(now - lag_ms * MS);
-                    let reading = Reading { taken_ns: now, processes: vec![(APP, shown)], unknown: 0 };
+                    let reading = reading(&gpus, now - lag_ms * MS, now);
                     now += pause_ms * MS / 10;
                     ledger.measure(POD, &reading, now);
                     prop_assert!(overhead(&ledger) <= OVERHEAD);
@@ -243,8 +285,8 @@ proptest! {
         }
         for _ in 0..3 {
             now += 400 * MS;
-            measure(&mut ledger, gpu.at(now), now / MS);
+            ledger.measure(POD, &reading(&gpus, now, now), now);
         }
-        prop_assert_eq!(ledger.client(POD).unwrap().total(), allocated + OVERHEAD);
+        prop_assert_eq!(ledger.client(POD).unwrap().total(), allocated[0] + allocated[1] + OVERHEAD);
     }
 }

@@ -1,8 +1,8 @@
 //! A reading: the memory of processes, and to which client each process belongs.
 
 use crate::clients::Clients;
-use crate::processes::{Process, Processes};
-use sluice_core::memory::Reading;
+use crate::processes::Processes;
+use sluice_core::memory::{ProcessReading, Reading};
 use sluice_core::{ClientId, ProcessId};
 use sluice_process_memory::ProcessMemory;
 use sluice_proto::control::ReportMemoryRequest;
@@ -53,14 +53,16 @@ impl Sum {
         Self { reading, is_complete: true, processes: 0, largest: (0, 0) }
     }
 
-    fn add(&mut self, memory: ProcessMemory, process: Option<ProcessId>) {
+    fn add(&mut self, memory: ProcessMemory, process: Option<Known>) {
         self.processes += 1;
         let Some(bytes) = memory.bytes else {
             self.is_complete = false;
             return;
         };
         match process {
-            Some(process) => self.reading.processes.push((process, bytes)),
+            Some(Known { process, is_only, .. }) => {
+                self.reading.processes.push(ProcessReading { process, bytes, is_only_account: is_only });
+            }
             None => self.reading.unknown = self.reading.unknown.saturating_add(bytes),
         }
         if bytes > self.largest.1 {
@@ -89,30 +91,48 @@ impl MemoryReading {
         let known = by_pid(processes);
         let mut sums = BTreeMap::new();
         for Measured { memory, pod } in &self.processes {
-            let attached = known.get(&memory.pid).map(|(id, process)| (*id, process.client));
+            let attached = known.get(&memory.pid).copied();
             let client = match pod {
                 Some(uid) => clients.find_by_pod(uid),
-                None => attached.map(|(_, client)| client),
+                None => attached.map(|attached| attached.client),
             };
             let Some(client) = client else { continue };
             // The number may belong to a process of another pod by now.
-            let process = attached.filter(|(_, of)| *of == client).map(|(id, _)| id);
+            let process = attached.filter(|attached| attached.client == client);
             sums.entry(client).or_insert_with(|| Sum::empty(self.taken_ns(now))).add(*memory, process);
         }
         sums
     }
 }
 
+/// An attached process with this pid.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    process: ProcessId,
+    client: ClientId,
+    /// It is identified by the kernel's identity of the process.
+    has_key: bool,
+    /// No other entry has this pid.
+    is_only: bool,
+}
+
 /// The processes by their pids. A process may have an entry for each connection of the old protocol, and such a connection may name another
 /// client. So the entry with the kernel's identity of the process counts, and otherwise the first one.
-fn by_pid(processes: &Processes) -> HashMap<i32, (ProcessId, &Process)> {
-    let mut known: HashMap<i32, (ProcessId, &Process)> = HashMap::new();
+fn by_pid(processes: &Processes) -> HashMap<i32, Known> {
+    let mut known: HashMap<i32, Known> = HashMap::new();
     for (id, process) in processes.iter() {
         let Some(pid) = process.pid.filter(|pid| *pid > 0) else { continue };
-        let first = known.entry(pid).or_insert((id, process));
-        if first.1.key.is_none() && process.key.is_some() {
-            *first = (id, process);
-        }
+        let has_key = process.key.is_some();
+        let this = Known { process: id, client: process.client, has_key, is_only: true };
+        known
+            .entry(pid)
+            .and_modify(|first| {
+                if has_key && !first.has_key {
+                    *first = this;
+                }
+                first.is_only = false;
+            })
+            .or_insert(this);
     }
     known
 }

@@ -81,6 +81,31 @@ fn first_answer_includes_the_context_of_the_process() {
     }
 }
 
+/// What the first process has freed does not hide the context of the second one.
+#[test]
+fn first_answer_includes_the_context_after_another_process_has_freed_much() {
+    let _lock = shared();
+    let limit = 2_048 * MIB;
+    for lives in [true, false] {
+        let node = measuring(&[("asks", limit)]).start();
+        let mut first = node.tenant("asks", "tenant").start();
+        first.expect("ready");
+        assert!(first.ask(&format!("take alloc {}", 1_000 * MIB)).starts_with("took"));
+        assert_eq!(first.ask("drop 0"), "dropped");
+        let first = if lives {
+            Some(first)
+        } else {
+            first.finish().expect_success();
+            None
+        };
+        let lines =
+            node.tenant("asks", "first_answer").arguments("cuda").start().finish().expect_success().lines;
+        let contexts = if lives { 2 } else { 1 };
+        assert_eq!(lines, [format!("{} 0", limit - contexts * CONTEXT)], "the first process lives: {lives}");
+        drop(first);
+    }
+}
+
 #[test]
 fn contexts_of_ten_clients_do_not_exhaust_the_gpu() {
     let _lock = shared();
