@@ -136,6 +136,15 @@ class Rights(unittest.TestCase):
         self.assertEqual(having("nodes", "patch"), ["node-agent"])
         self.assertEqual(having("pods", "patch") + having("pods", "update"), [])
 
+    def test_scheduler_creates_its_lease_itself_and_changes_no_other(self):
+        # Argo CD applies no Lease: https://github.com/argoproj/argo-cd/blob/v2.7.2/util/settings/resources_filter.go
+        objects = render()
+        self.assertEqual(of_kind(objects, "Lease"), {})
+        # RBAC cannot restrict `create` to a name.
+        lease = [(verb, by_name) for _, resource, verb, by_name in rules(objects, "scheduler") if resource == "leases"]
+        others = [("get", True), ("list", True), ("watch", True), ("update", True), ("patch", True)]
+        self.assertEqual(sorted(lease), sorted([("create", False), *others]))
+
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
@@ -187,7 +196,6 @@ class Objects(unittest.TestCase):
     def test_what_the_daemons_fill_is_rendered_empty(self):
         objects = render()
         self.assertNotIn("data", of_kind(objects, "Secret")["sluice-webhook-certificate"])
-        self.assertNotIn("spec", of_kind(objects, "Lease")["sluice-scheduler"])
 
     def test_monitors_need_no_knowledge_of_the_cluster(self):
         self.assertFalse(of_kind(render(), "PodMonitor", "ServiceMonitor"))

