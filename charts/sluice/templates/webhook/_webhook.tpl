@@ -3,6 +3,17 @@
 {{ include "sluice.componentName" (dict "root" . "component" "webhook") }}-certificate
 {{- end }}
 
+{{/*
+Annotations of the webhook configurations. AKS's admissions enforcer adds to the namespaceSelector of webhooks that lack the first one,
+and owns the field then: Helm 4's server-side apply refuses the next upgrade. The chart excludes kube-system itself.
+*/}}
+{{- define "sluice.webhookAnnotations" -}}
+admissions.enforcer/disabled: "true"
+{{- if .Values.webhook.certManager.enabled }}
+cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "sluice.componentName" (dict "root" . "component" "webhook") }}
+{{- end }}
+{{- end }}
+
 {{- define "sluice.webhookFlags" -}}
 {{- $own := .Values.webhook -}}
 {{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") -}}
