@@ -86,6 +86,19 @@ labels:
 {{- include "sluice.imageOf" (dict "root" . "image" .Values.scheduler.kubeScheduler.image "tag" $tag) }}
 {{- end }}
 
+{{/*
+The address and port of a listener, if the values state one of them: the program's own default holds otherwise.
+include "sluice.listenFlag" (dict "root" $ "flag" "listen" "port" .Values.webhook.port "default" 9443)
+*/}}
+{{- define "sluice.listenFlag" -}}
+{{- $address := .root.Values.listenAddress -}}
+{{- if or $address .port }}
+{{- $host := $address | default "0.0.0.0" }}
+{{- if contains ":" $host }}{{ $host = printf "[%s]" $host }}{{ end }}
+- {{ printf "--%s=%s:%d" .flag $host (int64 (.port | default .default)) | quote }}
+{{- end }}
+{{- end }}
+
 {{/* One flag, if its value is set: the binary's own default holds otherwise. */}}
 {{- define "sluice.flag" -}}
 {{- $value := index . 1 -}}

@@ -7,7 +7,12 @@ starts it first, and keeps it running, because it also has to be there when the 
   image: {{ include "sluice.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   restartPolicy: Always
-  args: [node-agent, --own-driver, "--health=0.0.0.0:9406"]
+  args:
+    - node-agent
+    - --own-driver
+    # The port alone: the address is that of --http, which the process does not serve.
+    - --health=9406
+    {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) | nindent 4 }}
   env:
     - name: NODE_NAME
       valueFrom: { fieldRef: { fieldPath: spec.nodeName } }

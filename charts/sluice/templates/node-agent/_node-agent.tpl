@@ -15,6 +15,7 @@ nodeAffinity:
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "injection" .Values.injection) }}
+{{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) }}
 {{- include "sluice.flag" (list "context-reserve" $own.contextReserve) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}

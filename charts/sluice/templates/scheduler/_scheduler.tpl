@@ -40,6 +40,7 @@ sluice-scheduler
 {{- define "sluice.schedulerFlags" -}}
 {{- $own := .Values.scheduler -}}
 - {{ printf "--lease=%s/%s" .Release.Namespace (include "sluice.schedulerLease" .) | quote }}
+{{- include "sluice.listenFlag" (dict "root" . "flag" "metrics-listen" "default" 9401) }}
 {{- include "sluice.flag" (list "strategy" $own.strategy) }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}

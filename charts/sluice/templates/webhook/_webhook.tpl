@@ -14,10 +14,20 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "sluice.comp
 {{- end }}
 {{- end }}
 
+{{/* Ports of the webhook's container. */}}
+{{- define "sluice.webhookPort" -}}
+{{ int64 (.Values.webhook.port | default 9443) }}
+{{- end }}
+{{- define "sluice.webhookMetricsPort" -}}
+{{ int64 (.Values.webhook.metricsPort | default 9404) }}
+{{- end }}
+
 {{- define "sluice.webhookFlags" -}}
 {{- $own := .Values.webhook -}}
 {{- $name := include "sluice.componentName" (dict "root" . "component" "webhook") -}}
 - {{ printf "--service=%s" $name | quote }}
+{{- include "sluice.listenFlag" (dict "root" . "flag" "listen" "port" $own.port "default" 9443) }}
+{{- include "sluice.listenFlag" (dict "root" . "flag" "metrics" "port" $own.metricsPort "default" 9404) }}
 {{- if $own.certManager.enabled }}
 - --cert-dir=/etc/sluice/certificate
 {{- else }}
