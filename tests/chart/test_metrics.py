@@ -4,6 +4,8 @@ import re
 import unittest
 from pathlib import Path
 
+import yaml
+
 REPOSITORY = Path(__file__).parents[2]
 NAMES = re.compile(r"\bsluice_[a-z0-9_]+")
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
@@ -42,6 +44,17 @@ class Names(unittest.TestCase):
         for crate in ("node-agent", "scheduler"):
             with self.subTest(crate):
                 self.assertEqual(served(crate) - page, set())
+
+
+class Alerts(unittest.TestCase):
+    def test_each_alert_is_tested_with_and_without_its_fault(self):
+        read = lambda name: yaml.safe_load((REPOSITORY / "deploy/prometheus" / name).read_text())
+        alerts = {rule["alert"] for group in read("rules.yaml")["groups"] for rule in group["rules"] if "alert" in rule}
+        cases = [case for test in read("rules_test.yaml")["tests"] for case in test["alert_rule_test"]]
+        for fires in (True, False):
+            tested = {case["alertname"] for case in cases if bool(case.get("exp_alerts")) == fires}
+            self.assertEqual(alerts - tested, set(), f"alerts without a case that expects {fires}")
+            self.assertEqual(tested - alerts, set())
 
 
 if __name__ == "__main__":
