@@ -28,6 +28,12 @@ class Notes(unittest.TestCase):
         self.assertNotIn(DEFAULT_RUNTIME, text)
         self.assertNotIn("RuntimeClass", text)
 
+    def test_scrapers_are_told_of_where_the_network_policy_selects_them(self):
+        text = "Name the namespace of your Prometheus there."
+        self.assertIn(text, notes())
+        for value in ("networkPolicy.enabled=false", "networkPolicy.metricsFrom=null"):
+            self.assertNotIn(text, notes(value))
+
 
 if __name__ == "__main__":
     unittest.main()
