@@ -1,7 +1,9 @@
 # The one image of Sluice: every daemon is a subcommand of /usr/bin/sluice.
 #   docker build -t sluice .
 
-FROM rust:1.95-bookworm AS builder
+# The compiler's image. A digest makes a build repeatable: --build-arg RUST_IMAGE=rust:1.95-bookworm@sha256:…
+ARG RUST_IMAGE=rust:1.95-bookworm
+FROM ${RUST_IMAGE} AS builder
 WORKDIR /src
 # The hook is loaded into other people's containers: it is linked against an old C library, by zig.
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends binutils python3-venv && rm -rf /var/lib/apt/lists/*

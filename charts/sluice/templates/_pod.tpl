@@ -79,11 +79,13 @@ readinessProbe:
 {{- end }}
 {{- end }}
 
-{{/* A process that needs nothing of the node. */}}
+{{/* A process that needs nothing of the node. OpenShift assigns the user, and refuses others. */}}
 {{- define "sluice.restricted" -}}
 runAsNonRoot: true
+{{- if not .Values.openshift.enabled }}
 runAsUser: 65532
 runAsGroup: 65532
+{{- end }}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }

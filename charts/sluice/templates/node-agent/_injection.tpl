@@ -13,6 +13,7 @@ starts it first, and keeps it running, because it also has to be there when the 
     # The port alone: the address is that of --http, which the process does not serve.
     - --health=9406
     {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) | nindent 4 }}
+    {{- include "sluice.hostPathFlags" . | nindent 4 }}
   env:
     - name: NODE_NAME
       valueFrom: { fieldRef: { fieldPath: spec.nodeName } }
@@ -44,18 +45,27 @@ starts it first, and keeps it running, because it also has to be there when the 
     {{- include "sluice.nriMounts" . | nindent 4 }}
 {{- end }}
 
+{{/* The folder of the runtime's socket, and those of CDI specifications. */}}
+{{- define "sluice.nriFolder" -}}
+{{ .Values.nodeAgent.hostPaths.nri | default "/var/run/nri" }}
+{{- end }}
+{{- define "sluice.cdiFolders" -}}
+{{ .Values.nodeAgent.hostPaths.cdi | default (list "/etc/cdi" "/var/run/cdi") | toJson }}
+{{- end }}
+
 {{- define "sluice.nriMounts" -}}
-- { name: nri, mountPath: /var/run/nri, readOnly: true }
-- { name: cdi, mountPath: /etc/cdi, readOnly: true }
-- { name: cdi-run, mountPath: /var/run/cdi, readOnly: true }
+- { name: nri, mountPath: {{ include "sluice.nriFolder" . }}, readOnly: true }
+{{- range $index, $folder := include "sluice.cdiFolders" . | fromJsonArray }}
+- { name: cdi-{{ $index }}, mountPath: {{ $folder }}, readOnly: true }
+{{- end }}
 {{- end }}
 
 {{/* Folders, because the runtime makes its socket anew at each start. */}}
 {{- define "sluice.nriVolumes" -}}
 - name: nri
-  hostPath: { path: /var/run/nri, type: DirectoryOrCreate }
-- name: cdi
-  hostPath: { path: /etc/cdi, type: DirectoryOrCreate }
-- name: cdi-run
-  hostPath: { path: /var/run/cdi, type: DirectoryOrCreate }
+  hostPath: { path: {{ include "sluice.nriFolder" . }}, type: DirectoryOrCreate }
+{{- range $index, $folder := include "sluice.cdiFolders" . | fromJsonArray }}
+- name: cdi-{{ $index }}
+  hostPath: { path: {{ $folder }}, type: DirectoryOrCreate }
+{{- end }}
 {{- end }}

@@ -11,11 +11,34 @@ nodeAffinity:
           - { key: cloud.google.com/gke-accelerator, operator: Exists }
 {{- end }}
 
+{{/* Capabilities of the agents: those for the inspection of processes. */}}
+{{- define "sluice.agentCapabilities" -}}
+{{ has (toString .Values.nodeAgent.adopt) (list "off" "false") | ternary list (list "SYS_PTRACE" "DAC_READ_SEARCH" "DAC_OVERRIDE") | toJson }}
+{{- end }}
+
+{{/* The folder of the library and of the agents' state on the nodes. */}}
+{{- define "sluice.stateFolder" -}}
+{{ .Values.nodeAgent.hostPaths.state | default "/var/lib/sluice" }}
+{{- end }}
+
+{{/* Flags for folders that differ from the program's own defaults. */}}
+{{- define "sluice.hostPathFlags" -}}
+{{- $paths := .Values.nodeAgent.hostPaths -}}
+{{- include "sluice.flag" (list "state-folder" $paths.state) }}
+{{- with $paths.nri }}
+- {{ printf "--nri-socket=%s/nri.sock" . | quote }}
+{{- end }}
+{{- range $paths.cdi }}
+- {{ printf "--cdi-folder=%s" . | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "sluice.nodeAgentFlags" -}}
 {{- $own := .Values.nodeAgent -}}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "injection" .Values.injection) }}
 {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) }}
+{{- include "sluice.hostPathFlags" . }}
 {{- include "sluice.flag" (list "context-reserve" $own.contextReserve) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}

@@ -3,9 +3,9 @@ SELinux. Pods mount the library, ld.so.preload and the sockets from folders of t
 not read the labels that these folders inherit, and glibc ignores an ld.so.preload that it cannot read.
 */}}
 
-{{/* A domain that SELinux does not confine, as other agents of nodes have it. New files have its level: s0 is readable for every pod. */}}
+{{/* By default a domain that SELinux does not confine, as other agents of nodes have it. New files have its level: s0 is readable for every pod. */}}
 {{- define "sluice.seLinuxOptions" -}}
-type: spc_t
+type: {{ .Values.nodeAgent.seLinux.type }}
 level: s0
 {{- end }}
 
@@ -13,9 +13,9 @@ level: s0
 {{- define "sluice.seLinuxStep" -}}
 {{- $image := .Values.nodeAgent.seLinux.image -}}
 - name: label-folders
-  image: {{ include "sluice.imageOf" (dict "root" . "image" $image "tag" "latest") }}
+  image: {{ include "sluice.imageOf" (dict "root" . "image" $image "tag" "") }}
   imagePullPolicy: {{ $image.pullPolicy | default .Values.image.pullPolicy }}
-  command: [chcon, --recursive, "system_u:object_r:container_file_t:s0", /host/library, /host/sockets]
+  command: [chcon, --recursive, "system_u:object_r:{{ .Values.nodeAgent.seLinux.fileType }}:s0", /host/library, /host/sockets]
   securityContext:
     runAsUser: 0
     runAsGroup: 0
