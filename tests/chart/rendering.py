@@ -1,4 +1,5 @@
-"""The objects and the notes that the chart renders. Needs helm on the PATH and PyYAML; .ci/run helm brings both."""
+"""The objects and the notes that the chart renders. Needs helm on the PATH and PyYAML, the tests also kubernetes-validate; .ci/run helm
+brings them."""
 
 import os
 import subprocess

@@ -21,6 +21,10 @@ nodeAffinity:
 {{ .Values.nodeAgent.hostPaths.state | default "/var/lib/sluice" }}
 {{- end }}
 
+{{- define "sluice.devicePluginFolder" -}}
+{{ .Values.nodeAgent.hostPaths.devicePlugins | default "/var/lib/kubelet/device-plugins" }}
+{{- end }}
+
 {{/* Flags for folders that differ from the program's own defaults. */}}
 {{- define "sluice.hostPathFlags" -}}
 {{- $paths := .Values.nodeAgent.hostPaths -}}
