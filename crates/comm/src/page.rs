@@ -45,7 +45,7 @@ pub mod grant {
     pub const MAGIC: usize = 0;
     /// [`super::PAGE_VERSION`].
     pub const VERSION: usize = 1;
-    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`].
+    /// Bit 0 [`FAIL_CLOSED`], bit 1 [`TSC_VALID`], bit 2 [`LATENCY_CRITICAL`], bit 3 [`LIMITED`].
     pub const FLAGS: usize = 2;
     /// End of the grant as a value of the time-stamp counter: the one word the launch path loads.
     pub const DEADLINE_TSC: usize = 16;
@@ -95,6 +95,8 @@ pub mod grant {
     pub const TSC_VALID: u64 = 1 << 1;
     /// Flag: the client is latency-critical.
     pub const LATENCY_CRITICAL: u64 = 1 << 2;
+    /// Flag: the client's limit ends its grants, also while no other client waits.
+    pub const LIMITED: u64 = 1 << 3;
 }
 
 /// Word indices of the report page, spaced as in [`grant`]. Words 20, 22 and 48 stay free: hooks of earlier builds write

@@ -54,8 +54,8 @@ struct ProcessAccount {
     held: u64,
     /// What the last reading showed beyond the bytes that it held then, as far as it has not declared that since.
     overhead: u64,
-    /// The part of the client's overhead that is known to be of this process, whatever it held when it was read.
-    known: u64,
+    /// The part of the client's overhead that belongs to this process, whatever it held when it was read.
+    proven_overhead: u64,
     /// The bytes that it held in recent times.
     recent: RecentCharges,
 }
@@ -77,6 +77,8 @@ struct ClientAccount {
     recent: RecentCharges,
     /// The part of the last reading that belonged to processes without an account, as far as none of them has declared it since.
     unknown: u64,
+    /// The largest account that was closed in recent times.
+    closed: RecentCharges,
 }
 
 impl ClientAccount {
@@ -161,7 +163,7 @@ impl MemoryLedger {
             client,
             held: 0,
             overhead: 0,
-            known: 0,
+            proven_overhead: 0,
             recent: RecentCharges::default(),
         });
         true
@@ -201,7 +203,7 @@ impl MemoryLedger {
             let own = more.min(process.overhead);
             let unknown = (more - own).min(client.unknown);
             process.overhead -= own;
-            process.known = process.known.saturating_sub(own);
+            process.proven_overhead = process.proven_overhead.saturating_sub(own);
             client.unknown -= unknown;
             client.reduce_overhead(own.saturating_add(unknown));
             process.hold(held);
@@ -217,31 +219,36 @@ impl MemoryLedger {
     /// another one.
     /// `now`: nanoseconds, not before the reading was begun.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
-        let Some(ClientAccount { account, accepted, recent, unknown }) = self.clients.get_mut(&client) else {
+        let Some(ClientAccount { account, accepted, recent, unknown, closed }) =
+            self.clients.get_mut(&client)
+        else {
             return;
         };
         let mut processes: BTreeMap<_, _> =
             self.processes.iter_mut().filter(|(_, process)| process.client == client).collect();
-        let mut held = BTreeMap::new();
+        let mut before = BTreeMap::new();
         for (id, process) in &mut processes {
-            held.insert(**id, process.recent.finish_period(reading.taken_ns, now, process.held));
+            let held = process.recent.finish_period(reading.taken_ns, now, process.held);
+            before.insert(**id, (held, std::mem::take(&mut process.proven_overhead)));
             process.overhead = 0;
         }
         *unknown = reading.unknown;
-        let (mut measured, mut known) = (reading.unknown, 0_u64);
+        let (mut measured, mut proven) = (reading.unknown, 0_u64);
         for ProcessReading { process: id, bytes, is_only_account } in &reading.processes {
             measured = measured.saturating_add(*bytes);
-            let Some((process, held)) = processes.get_mut(id).zip(held.get(id)) else { continue };
+            let Some((process, (held, proven_before))) = processes.get_mut(id).zip(before.get(id)) else {
+                continue;
+            };
             process.overhead = bytes.saturating_sub(process.held);
             if *is_only_account {
-                process.known = process
-                    .known
-                    .clamp(bytes.saturating_sub(*held.end()), bytes.saturating_sub(*held.start()));
-                known = known.saturating_add(process.known);
+                let (least, most) = (bytes.saturating_sub(*held.end()), bytes.saturating_sub(*held.start()));
+                process.proven_overhead = (*proven_before).clamp(least, most);
+                proven = proven.saturating_add(process.proven_overhead);
             }
         }
         let charged = recent.finish_period(reading.taken_ns, now, *accepted);
-        let least = measured.saturating_sub(*charged.end()).max(known);
+        let closed = *closed.finish_period(reading.taken_ns, now, 0).end();
+        let least = measured.saturating_sub(*charged.end()).max(proven.saturating_sub(closed));
         let most = measured.saturating_sub(*charged.start()).max(least);
         account.overhead = account.overhead.clamp(least, most);
     }
@@ -263,7 +270,10 @@ impl MemoryLedger {
     /// Closes the account of a process that has ended. Returns how many bytes were freed.
     pub fn process_gone(&mut self, process: ProcessId) -> u64 {
         if let Some((client, process)) = self.account_of(process) {
-            client.reduce_overhead(std::mem::take(&mut process.overhead));
+            client.reduce_overhead(process.overhead.max(process.proven_overhead));
+            // A process that opens another account may still be shown with what it held in this one.
+            client.closed.record(process.held);
+            client.closed.record(0);
         }
         let returned = self.release(process, u64::MAX);
         self.processes.remove(&process);

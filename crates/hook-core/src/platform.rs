@@ -231,8 +231,13 @@ pub trait TokenLink: Debug {
     /// The grant's deadline as CLOCK_MONOTONIC nanoseconds; 0 without a grant, `u64::MAX` for an unlimited grant.
     fn deadline_ns(&self) -> u64;
 
-    /// Whether another client waits for the GPU.
+    /// Whether another client waits for the GPU; without a grant, whether one did at the end of the last grant.
     fn contended(&self) -> bool;
+
+    /// Whether the limit of this client ends its grants, also while no other client waits.
+    fn limited(&self) -> bool {
+        false
+    }
 
     /// When the token is expected to pass from or to this process, as CLOCK_MONOTONIC nanoseconds; 0 if that is not known.
     fn hand_off_ns(&self) -> u64 {

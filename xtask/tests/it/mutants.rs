@@ -24,7 +24,7 @@ fn each_mutant_applies_and_names_a_test_of_the_preload_tests() {
         let source = root.join(format!("tests/preload/tests/it/{module}.rs"));
         let tests =
             std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-        assert!(tests.contains(&format!("fn {function}(")), "{}: no {function}", source.display());
+        assert!(tests.contains(&format!("#[test]\nfn {function}(")), "{}: no {function}", source.display());
         mutants += 1;
     }
     assert!(mutants > 0, "there are mutants");

@@ -100,7 +100,7 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::FLAGS) & grant::TSC_VALID != 0
     }
 
-    /// Whether others wait for the GPU, or the client's limit ends its grants.
+    /// Whether others wait for the GPU; after a grant, whether they did at its end.
     pub fn contended(&self) -> bool {
         read(self.0, grant::CONTENDED) != 0
     }
@@ -115,6 +115,11 @@ impl<'a> GrantView<'a> {
     /// Whether the client is latency-critical.
     pub fn latency_critical(&self) -> bool {
         read(self.0, grant::FLAGS) & grant::LATENCY_CRITICAL != 0
+    }
+
+    /// Whether the client's limit ends its grants, also while no other client waits.
+    pub fn limited(&self) -> bool {
+        read(self.0, grant::FLAGS) & grant::LIMITED != 0
     }
 
     /// Contenders: how many other processes may use the GPU now.
@@ -250,9 +255,17 @@ impl GrantView<'_> {
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.
     pub fn set_latency_critical(&self, critical: bool) {
-        let others = self.0[grant::FLAGS].load(Ordering::Relaxed) & !grant::LATENCY_CRITICAL;
-        let flag = if critical { grant::LATENCY_CRITICAL } else { 0 };
-        self.0[grant::FLAGS].store(others | flag, Ordering::Release);
+        self.set_flag(grant::LATENCY_CRITICAL, critical);
+    }
+
+    /// Sets whether the client's limit ends its grants. Call it after [`Self::set_flags`], which clears this flag.
+    pub fn set_limited(&self, limited: bool) {
+        self.set_flag(grant::LIMITED, limited);
+    }
+
+    fn set_flag(&self, flag: u64, is_set: bool) {
+        let others = self.0[grant::FLAGS].load(Ordering::Relaxed) & !flag;
+        self.0[grant::FLAGS].store(others | if is_set { flag } else { 0 }, Ordering::Release);
     }
 
     /// Sets the flags that hold for all grants.

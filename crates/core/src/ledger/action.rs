@@ -92,8 +92,7 @@ pub enum Action {
         /// The reason.
         reason: GrantEnd,
     },
-    /// Report to the processes of a holder whether their grant ends although they could use it: another client waits or has worked a moment
-    /// ago, or the client has a limit.
+    /// Report to the processes of a holder whether another client waits, or has worked a moment ago.
     Contended {
         /// The client that holds the grant.
         client: ClientId,

@@ -323,11 +323,9 @@ impl TokenLedger {
         self.actions.extend(grant.members.iter().map(extension));
     }
 
-    /// Whether the grant ends although its processes could use it: another client waits, or is about to because it has worked a moment ago;
-    /// or the limit of the client itself ends it.
+    /// Whether another client waits, or is about to: it has worked a moment ago.
     fn is_contended(&self, grant: &Grant) -> bool {
-        let others = !self.queue.is_empty() || self.demand.best_effort_clients() > 1;
-        others || grant.beside || self.is_limited(grant.client)
+        !self.queue.is_empty() || grant.beside || self.demand.best_effort_clients() > 1
     }
 
     /// Tells the holders whether another client waits.

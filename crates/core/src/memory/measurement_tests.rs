@@ -215,6 +215,39 @@ fn charges_of_one_process_do_not_hide_the_context_of_another_one() {
     }
 }
 
+#[test]
+fn context_of_a_process_with_reserved_bytes_ends_with_it() {
+    let mut ledger = ledger(100);
+    assert!(ledger.open(ProcessId(2), POD));
+    measure(&mut ledger, 10, 400);
+    ledger.reserve(APP, 80);
+    measure(&mut ledger, 10, 800);
+    assert_eq!(overhead(&ledger), 10);
+    ledger.process_gone(APP);
+    assert_eq!(ledger.reserve(ProcessId(2), 100), ReserveResult::Granted);
+}
+
+/// It connects anew, or calls `exec`: the driver may still report what it held before.
+#[test]
+fn process_that_opens_another_account_is_not_taken_for_one_with_overhead() {
+    let mut ledger = ledger(100);
+    ledger.reserve(APP, 60);
+    measure(&mut ledger, 70, 400);
+    measure(&mut ledger, 70, 800);
+    assert_eq!(overhead(&ledger), 10);
+    ledger.process_gone(APP);
+    let again = ProcessId(2);
+    assert!(ledger.open(again, POD));
+    let reading = |now_ms| Reading { taken_ns: now_ms * MS, processes: shown([(again, 70)]), unknown: 0 };
+    ledger.measure(POD, &reading(810), 810 * MS);
+    assert_eq!(overhead(&ledger), 10, "as far as it is known");
+    ledger.redeclare(again, 60);
+    for now_ms in [820, 1200, 1600] {
+        ledger.measure(POD, &reading(now_ms), now_ms * MS);
+        assert!(ledger.client(POD).unwrap().total() <= 70, "at {now_ms}");
+    }
+}
+
 /// Otherwise the charges in the other account would count twice.
 #[test]
 fn process_with_several_accounts_is_compared_with_all_charges_of_its_client() {

@@ -30,10 +30,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return Outcome::Bypassed(Bypass::Capture);
         }
-        if self.returns_early() {
-            pass = self.wait_for_command(stream, thread, pass);
-        }
         let (mut may_renew_early, mut waited) = (true, false);
+        if let Some(reason) = self.bypass_reason() {
+            return Outcome::Bypassed(reason);
+        }
+        if self.returns_early() {
+            pass = self.wait_for_commands(stream, thread, pass);
+        }
         loop {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
@@ -82,7 +85,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             state.begin_burst(now);
         }
         state.streams.note(located.context, stream, located.blocking, epoch);
-        state.command_ahead.launch_noted(located.context, stream);
+        state.commands_ahead.launch_noted(located.context, stream);
         let (grant, burst) = (state.grant.number, state.grant.bursts);
         let measure = begins && !self.captures.any() && self.is_measurement_due(&mut state, now);
         let checks_each = self.admit(&mut state, now);

@@ -122,10 +122,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Records an event on every stream that may have work. Returns the contexts that have to be drained whole separately.
     fn mark_all(&self) -> (Vec<Mark>, Vec<u64>, Option<Measured>) {
         let _handles = lock(&self.handles_lock);
-        let (used, mut marks, begin, command_ahead) = {
+        let (used, mut marks, begin, commands_ahead) = {
             let mut state = self.lock();
             let marks = std::mem::take(&mut state.orphaned_marks);
-            (state.streams.take(), marks, state.grant.measured.take(), state.command_ahead)
+            (state.streams.take(), marks, state.grant.measured.take(), state.commands_ahead)
         };
         let capturing = self.captures.any();
         let mut contexts = Vec::new();
@@ -149,7 +149,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 StreamKind::Legacy | StreamKind::Created => {
                     // A launch that raced with a wait leaves a stream that is marked clean but has work.
                     let has_work = || {
-                        !command_ahead.is_all_of(used.context, used.stream)
+                        !commands_ahead.are_all_of(used.context, used.stream)
                             && self.driver.is_idle(used.context, used.stream) == Some(false)
                     };
                     if used.is_dirty() || has_work() {

@@ -214,7 +214,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// The guard must live until the driver's call has returned. Until then the tracker uses no stream handle.
     pub fn forget_stream(&self, stream: Stream) -> MutexGuard<'_, ()> {
         let handles = lock(&self.handles_lock);
-        let removed = self.lock().streams.remove(stream);
+        let removed = {
+            let mut state = self.lock();
+            state.commands_ahead.stream_gone(stream);
+            state.streams.remove(stream)
+        };
         if let Some(used) = removed {
             let capturing = self.captures.any() && self.driver.is_capturing(stream);
             let is_needed = used.is_dirty() && used.end().is_none() && !capturing;
@@ -240,6 +244,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         state.streams.remove_context(context);
+        state.commands_ahead.context_gone(context);
         state.orphaned_marks.retain(|mark| mark.context != context);
         state.grant.measured.take_if(|measured| measured.mark.context == context);
         if state.is_busy() {

@@ -1,7 +1,7 @@
 //! The state of a device, behind one lock. The lock is never held across a wait, a driver call or an answer from the manager.
 
 use super::sampling::BurstSampling;
-use super::waiting_commands::CommandAhead;
+use super::waiting_commands::CommandsAhead;
 use crate::burst_admission::BurstAdmission;
 use crate::gpu_time_estimate::GpuTimeEstimate;
 use crate::hold_kernel;
@@ -146,8 +146,8 @@ pub(super) struct State {
     /// Events behind work of streams whose handles are not used any more, because they were destroyed, or their grant was lost. The tracker
     /// returns them when the GPU has reached them.
     pub(super) orphaned_marks: Vec<Mark>,
-    /// The command that needs no grant and that a launch would stand behind.
-    pub(super) command_ahead: CommandAhead,
+    /// The commands that need no grant and that a launch would stand behind.
+    pub(super) commands_ahead: CommandsAhead,
     pub(super) accepts_yield: bool,
     /// Overrun of the last grant, reported with the next request.
     pub(super) overuse_ms: f64,

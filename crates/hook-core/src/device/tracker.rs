@@ -368,6 +368,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.end_burst(now, None);
         let tails: Vec<_> = state.streams.take_tails().collect();
         state.orphaned_marks.extend(tails);
+        state.commands_ahead.connection_lost();
         state.holds_until_ns = None;
         let wait_ns = if error == LinkError::Silent {
             SILENT_CHECK_NS

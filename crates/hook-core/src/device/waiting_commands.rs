@@ -1,54 +1,67 @@
 //! Commands that need no grant and may take long: host functions, copies, waits for a value in memory.
 //!
 //! A program that synchronizes with such a command waits for it, and its kernels have ended. The hook records an event before the
-//! command. When the GPU has reached the event, the tracker returns the grant, although the stream still has work.
-//!
-//! The hook records the event only while another client waits, or has worked in the last 100 ms. If the program submits a launch behind
-//! the command, the process keeps the grant: the hook could not hold that launch back when the command ends.
+//! command. When the GPU has reached the event, the tracker returns the grant, although the stream still has work. If the program submits a
+//! launch behind the command, the process keeps the grant: the hook could not hold that launch back when the command ends.
 //!
 //! If nothing else of the process runs, a launch behind such a command waits until the command has ended, and only then needs a grant.
 //! Meanwhile the tracker returns the grant as that of an idle process.
+//!
+//! The hook does both only where a grant ends although the process could use it: another client waits or has worked in the last 100 ms, or
+//! the client has a limit.
 
-use super::state::Phase;
+use super::state::{Phase, State};
 use super::{Device, LaunchPass};
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
-/// How long a launch waits for a command at most: a copy of some hundred MiB takes less. What takes longer may wait for the launching
-/// thread itself, for example a host function or a value in memory.
+/// How long a launch waits for a command at most: a copy of some hundred MiB takes less. A command that takes longer may wait for the
+/// launching thread itself, for example a host function or a wait for a value.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
+
+/// For how long launches wait for no command after one took longer: a program whose commands wait for its launches loses a hundredth.
+const PAUSE_NS: u64 = 10_000_000_000;
+
+/// For how long a launch polls before it sleeps: small copies take some microseconds.
+const POLLED_NS: u64 = 50_000;
 
 /// How long to sleep between two queries whether the command has ended.
 const QUERY_INTERVAL_NS: u64 = 50_000;
 
-/// The command for which launches of this process wait.
+/// The commands for which launches of this process wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum CommandAhead {
-    /// No command is known that a launch would stand behind.
-    #[default]
-    None,
-    /// A command, at the begin of which its stream had no other work. No launch has been noted on the stream since.
-    Of {
-        /// The stream's context.
-        context: u64,
-        /// The stream.
-        stream: Stream,
-    },
-    /// A command took longer than [`LONGEST_WAIT_NS`]: launches of this process wait for none any more.
-    Never,
+pub(super) struct CommandsAhead {
+    /// A context and a stream of it. When such a command began in the stream, the stream had no other work. No launch has been noted on the
+    /// stream since.
+    of: Option<(u64, Stream)>,
+    /// Until when launches wait for none.
+    paused_until_ns: u64,
 }
 
-impl CommandAhead {
-    /// Whether all of a stream's work is this command and commands behind it that need no grant.
-    pub(super) fn is_all_of(self, context: u64, stream: Stream) -> bool {
-        self == Self::Of { context, stream }
+impl CommandsAhead {
+    /// Whether all of a stream's work is commands that need no grant.
+    pub(super) fn are_all_of(&self, context: u64, stream: Stream) -> bool {
+        self.of == Some((context, stream))
     }
 
     /// A launch was noted on this stream.
     pub(super) fn launch_noted(&mut self, context: u64, stream: Stream) {
-        if self.is_all_of(context, stream) {
-            *self = Self::None;
-        }
+        self.of.take_if(|of| *of == (context, stream));
+    }
+
+    /// The handle of this stream is not used any more.
+    pub(super) fn stream_gone(&mut self, stream: Stream) {
+        self.of.take_if(|(_, of)| *of == stream);
+    }
+
+    /// A context has ended.
+    pub(super) fn context_gone(&mut self, context: u64) {
+        self.of.take_if(|(of, _)| *of == context);
+    }
+
+    /// The connection was lost: what launches do now is not noted.
+    pub(super) fn connection_lost(&mut self) {
+        self.of = None;
     }
 }
 
@@ -56,7 +69,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Whether the caller has to call [`Self::begin_waiting_command`]. Takes no lock and cannot panic.
     #[inline]
     pub fn returns_early(&self) -> bool {
-        self.link.deadline_ticks() != u64::MAX && self.link.contended()
+        self.link.deadline_ticks() != u64::MAX && (self.link.contended() || self.link.limited())
     }
 
     /// The program is about to submit a command that needs no grant to `stream`.
@@ -67,30 +80,43 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return;
         }
         let Some((located, state)) = self.locate(stream) else { return };
-        if !state.is_busy() {
-            drop(state);
-            return self.note_command_ahead(located.context, stream);
-        }
         let used = state.streams.all().iter().find(|u| u.context == located.context && u.stream == stream);
-        if state.phase != Phase::Open || !used.is_some_and(|used| used.is_dirty() && used.end().is_none()) {
+        if used.is_some_and(|used| used.is_dirty()) {
+            let is_marked = used.is_some_and(|used| used.end().is_some());
+            let records = state.phase == Phase::Open && !is_marked;
+            drop(state);
+            if records {
+                self.record_end(located.context, stream);
+            }
             return;
         }
+        let is_of_use = !state.is_busy()
+            && state.accepts_yield
+            && !state.commands_ahead.are_all_of(located.context, stream)
+            && self.clock.now_ns() >= state.commands_ahead.paused_until_ns;
+        drop(state);
+        if is_of_use {
+            self.note_command_ahead(located.context, stream);
+        }
+    }
+
+    /// Records an event behind the launches of a stream, before a command is submitted.
+    fn record_end(&self, context: u64, stream: Stream) {
         // A thread that launches from here on notes the stream, and the event then does not count as behind its launch. A launch in flight
         // may not note it; this command may be a part of one, too.
         let (epoch, launches) = (self.gate.next_epoch(), self.gate.launches());
-        drop(state);
         // A thread that ends a context holds the lock until the driver has ended the context's work, and that work may wait for this call.
         let Ok(_handles) = self.handles_lock.try_lock() else { return };
         // A thread that begins a capture from here on waits for the lock. The driver does not have what the hook has queued.
-        if self.gate.in_flight() || self.captures.any() || self.driver.has_queued(located.context) {
+        if self.gate.in_flight() || self.captures.any() || self.driver.has_queued(context) {
             return;
         }
-        let Some(mark) = self.driver.mark(located.context, stream) else { return };
+        let Some(mark) = self.driver.mark(context, stream) else { return };
         // By now this thread sees each launch that another thread began before it read the count.
         let unused = if self.gate.launches() != launches || self.gate.in_flight() {
             Some(mark)
         } else {
-            self.lock().streams.set_end(located.context, stream, mark, epoch)
+            self.lock().streams.set_end(context, stream, mark, epoch)
         };
         if let Some(unused) = unused {
             self.driver.discard(unused);
@@ -100,44 +126,74 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Notes a command that is about to be submitted while no launch runs. What is in its stream already is unknown, so there must be nothing.
     fn note_command_ahead(&self, context: u64, stream: Stream) {
         let Ok(_handles) = self.handles_lock.try_lock() else { return };
-        let is_alone = !self.captures.any() && self.driver.is_idle(context, stream) == Some(true);
+        let launches = self.gate.launches();
+        // A launch in flight may not be in the stream yet.
+        if self.captures.any() || self.gate.in_flight() || self.driver.is_idle(context, stream) != Some(true)
+        {
+            return;
+        }
         let mut state = self.lock();
-        if is_alone && state.command_ahead != CommandAhead::Never {
-            state.command_ahead = CommandAhead::Of { context, stream };
+        // A launch that another thread has begun since then has been counted by now.
+        if !state.is_busy() && self.gate.launches() == launches && !self.gate.in_flight() {
+            state.commands_ahead.of = Some((context, stream));
         }
     }
 
-    /// Waits until the command has ended that a launch on `stream` would stand behind, if no launch of this process runs. Meanwhile the
+    /// Waits until the commands have ended that a launch on `stream` would stand behind, if no launch of this process runs. Meanwhile the
     /// launch does not count as in flight.
-    pub(super) fn wait_for_command<'s>(
+    pub(super) fn wait_for_commands<'s>(
         &'s self,
         stream: Stream,
         thread: &ThreadState,
         pass: LaunchPass<'s>,
     ) -> LaunchPass<'s> {
-        let state = self.lock();
-        let context = match state.command_ahead {
-            CommandAhead::Of { context, stream: its } if its == stream && !state.is_busy() => context,
-            _ => return pass,
-        };
+        let is_named = |state: &State| state.commands_ahead.of.is_some_and(|(_, of)| of == stream);
+        if !is_named(&self.lock()) {
+            return pass;
+        }
+        // Each context has a default stream of its own, with the same handle.
+        let Some((located, state)) = self.locate(stream) else { return pass };
+        if !self.is_first_behind_commands(&state, located.context, stream) {
+            return pass;
+        }
         drop(state);
         drop(pass);
         let began = self.clock.now_ns();
-        while self.is_unfinished(context, stream) {
-            if self.clock.now_ns().saturating_sub(began) >= LONGEST_WAIT_NS {
-                self.lock().command_ahead = CommandAhead::Never;
+        while self.is_unfinished(located.context, stream) {
+            let now = self.clock.now_ns();
+            let mut state = self.lock();
+            // Another thread may have launched behind the commands meanwhile.
+            if !self.is_first_behind_commands(&state, located.context, stream)
+                || self.bypass_reason().is_some()
+            {
                 break;
             }
-            self.clock.pause(QUERY_INTERVAL_NS);
+            if now.saturating_sub(began) >= LONGEST_WAIT_NS {
+                state.commands_ahead =
+                    CommandsAhead { of: None, paused_until_ns: now.saturating_add(PAUSE_NS) };
+                break;
+            }
+            drop(state);
+            if now.saturating_sub(began) < POLLED_NS {
+                self.clock.spin();
+            } else {
+                self.clock.pause(QUERY_INTERVAL_NS);
+            }
         }
         self.gate.enter(thread.shard());
         LaunchPass { gate: &self.gate, shard: thread.shard() }
     }
 
-    /// Whether a stream is known to have work. Once a capture is open, nothing is.
+    fn is_first_behind_commands(&self, state: &State, context: u64, stream: Stream) -> bool {
+        state.commands_ahead.are_all_of(context, stream) && !state.is_busy()
+    }
+
+    /// Whether a stream may have work. While a capture is open it is not asked, and does not count as one with work.
     fn is_unfinished(&self, context: u64, stream: Stream) -> bool {
         // A thread that ends a context holds the lock for as long as the context has work.
         let Ok(_handles) = self.handles_lock.try_lock() else { return true };
-        !self.captures.any() && self.driver.is_idle(context, stream) == Some(false)
+        // A thread that has ended the stream or its context has taken it out before it released the lock.
+        let is_known = self.lock().commands_ahead.are_all_of(context, stream);
+        is_known && !self.captures.any() && self.driver.is_idle(context, stream) == Some(false)
     }
 }

@@ -32,6 +32,11 @@ pub(crate) struct FakeDriver {
     pub(crate) holds_waits: AtomicBool,
     pub(crate) elapsed_ns: AtomicU64,
     pub(crate) live_marks: AtomicU64,
+    /// The context of all streams; 0 stands for 7.
+    pub(crate) context: AtomicU64,
+    /// Queries of streams do not end, and how many have begun meanwhile.
+    pub(crate) holds_queries: AtomicBool,
+    pub(crate) held_queries: AtomicU64,
     /// Queries of streams, and how long each takes.
     pub(crate) queries: AtomicU64,
     pub(crate) query_ns: AtomicU64,
@@ -49,7 +54,8 @@ pub(crate) struct FakeDriver {
 
 impl Driver for FakeDriver {
     fn locate(&self, _stream: Stream) -> Option<StreamLocation> {
-        (!self.no_context.load(SeqCst)).then_some(StreamLocation { context: 7, blocking: true })
+        let context = Some(self.context.load(SeqCst)).filter(|context| *context != 0).unwrap_or(7);
+        (!self.no_context.load(SeqCst)).then_some(StreamLocation { context, blocking: true })
     }
 
     fn is_capturing(&self, stream: Stream) -> bool {
@@ -100,6 +106,10 @@ impl Driver for FakeDriver {
 
     fn is_idle(&self, _context: u64, stream: Stream) -> Option<bool> {
         self.queries.fetch_add(1, SeqCst);
+        while self.holds_queries.load(SeqCst) {
+            self.held_queries.fetch_add(1, SeqCst);
+            std::thread::yield_now();
+        }
         if let Some(clock) = lock(&self.clock).as_ref() {
             clock.advance(self.query_ns.load(SeqCst));
         }

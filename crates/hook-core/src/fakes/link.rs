@@ -14,6 +14,7 @@ use crate::platform::*;
 pub(crate) struct FakeLink {
     pub(crate) deadline: AtomicU64,
     pub(crate) contended: AtomicBool,
+    pub(crate) limited: AtomicBool,
     pub(crate) closed: AtomicBool,
     pub(crate) unlimited: AtomicBool,
     pub(crate) dead: AtomicBool,
@@ -135,6 +136,10 @@ impl TokenLink for FakeLink {
 
     fn contended(&self) -> bool {
         self.contended.load(SeqCst)
+    }
+
+    fn limited(&self) -> bool {
+        self.limited.load(SeqCst)
     }
 
     fn hand_off_ns(&self) -> u64 {

@@ -88,11 +88,10 @@ impl Grants {
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
             Action::Ended { client, held_ns, overrun_ns, hold_and_wait_ns, how, .. } => {
                 count_end(client, how, clients, processes, io);
-                if how != GrantEnd::Continued {
-                    set_contended(client, false, clients, processes);
-                }
                 self.count_gpu_time(client, clients, processes, io.now());
                 let Some(client) = clients.get_mut(client) else { return Vec::new() };
+                // The pages keep what held at the end of the grant. The next grant shows it anew.
+                client.contended &= how == GrantEnd::Continued;
                 client.gpu_time.was_charged();
                 client.metrics.grants.held_seconds.inc_by(seconds(held_ns));
                 client.metrics.grants.overrun_seconds.inc_by(seconds(overrun_ns));
@@ -128,8 +127,12 @@ impl Grants {
         {
             let contended = clients.get(process.client).is_some_and(|client| client.contended);
             self.ledger.set_gated(id, pages.has_gates());
-            pages.grant().set_contended(contended);
-            pages.grant().open(deadline_tsc, deadline_ns, epoch);
+            let (page, limited) = (pages.grant(), self.ledger.is_limited(process.client));
+            page.set_contended(contended);
+            if page.limited() != limited {
+                page.set_limited(limited);
+            }
+            page.open(deadline_tsc, deadline_ns, epoch);
             io.record_step(HandOffStep::Shown);
         }
         answer_all(id, quota_ms, processes)

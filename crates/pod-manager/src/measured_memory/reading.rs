@@ -53,14 +53,14 @@ impl Sum {
         Self { reading, is_complete: true, processes: 0, largest: (0, 0) }
     }
 
-    fn add(&mut self, memory: ProcessMemory, process: Option<Known>) {
+    fn add(&mut self, memory: ProcessMemory, process: Option<AttachedProcess>) {
         self.processes += 1;
         let Some(bytes) = memory.bytes else {
             self.is_complete = false;
             return;
         };
         match process {
-            Some(Known { process, is_only, .. }) => {
+            Some(AttachedProcess { process, is_only, .. }) => {
                 self.reading.processes.push(ProcessReading { process, bytes, is_only_account: is_only });
             }
             None => self.reading.unknown = self.reading.unknown.saturating_add(bytes),
@@ -107,7 +107,7 @@ impl MemoryReading {
 
 /// An attached process with this pid.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct AttachedProcess {
     process: ProcessId,
     client: ClientId,
     /// It is identified by the kernel's identity of the process.
@@ -118,12 +118,12 @@ struct Known {
 
 /// The processes by their pids. A process may have an entry for each connection of the old protocol, and such a connection may name another
 /// client. So the entry with the kernel's identity of the process counts, and otherwise the first one.
-fn by_pid(processes: &Processes) -> HashMap<i32, Known> {
-    let mut known: HashMap<i32, Known> = HashMap::new();
+fn by_pid(processes: &Processes) -> HashMap<i32, AttachedProcess> {
+    let mut known: HashMap<i32, AttachedProcess> = HashMap::new();
     for (id, process) in processes.iter() {
         let Some(pid) = process.pid.filter(|pid| *pid > 0) else { continue };
         let has_key = process.key.is_some();
-        let this = Known { process: id, client: process.client, has_key, is_only: true };
+        let this = AttachedProcess { process: id, client: process.client, has_key, is_only: true };
         known
             .entry(pid)
             .and_modify(|first| {

@@ -157,6 +157,10 @@ impl TokenLink for TokenConnection {
         self.grant_view().contended()
     }
 
+    fn limited(&self) -> bool {
+        self.grant_view().limited()
+    }
+
     fn hand_off_ns(&self) -> u64 {
         self.presence.clock.to_own(self.grant_view().hand_off_ns())
     }

@@ -109,15 +109,6 @@ fn holder_is_notified_before_its_grant_that_another_client_worked_a_moment_ago()
     assert!(matches!(actions[1], Action::Grant { .. }), "{actions:?}");
 }
 
-/// Its grant ends although no other client waits.
-#[test]
-fn holder_with_a_limit_is_notified_at_once() {
-    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 0.5)]);
-    ask(&mut ledger, 0, 0);
-    let actions = ledger.advance(0);
-    assert_eq!(actions[0], Action::Contended { client: ClientId(0), contended: true });
-}
-
 #[test]
 fn latency_critical_client_never_waits_and_leaves_other_grants_alone() {
     let mut ledger = pair();

@@ -6,7 +6,7 @@ use super::*;
 fn with_launch<'p>(fixture: &'p Fixture, thread: &ThreadState) -> TestDevice<'p> {
     let device = fixture.device();
     device.link.contended.store(true, SeqCst);
-    device.link.quota_ms.store(1_000, SeqCst);
+    device.link.quota_ms.store(100_000, SeqCst);
     launch(&device, thread, 100);
     assert!(device.returns_early());
     device
@@ -156,18 +156,128 @@ fn launch_behind_a_command_needs_a_grant_when_the_command_has_ended() {
 
 const LONGEST_MS: u64 = 100;
 
-/// It may wait for the launching thread.
+/// The program submits the command, and then a launch behind it.
+fn waits_again_for_ns(fixture: &Fixture, device: &TestDevice<'_>, thread: &ThreadState) -> u64 {
+    wait_for(device, 100);
+    device.begin_waiting_command(stream(100));
+    lock(&device.driver.busy).push(100);
+    waits_for_ns(fixture, device, thread, 100)
+}
+
+/// The command may wait for the launching thread.
 #[test]
-fn launch_waits_for_a_tenth_of_a_second_at_most_and_then_for_no_command_any_more() {
+fn launch_waits_for_a_tenth_of_a_second_at_most_and_launches_of_the_next_ten_seconds_do_not() {
     let fixture = Fixture::new();
     let thread = ThreadState::empty();
     let device = with_command_alone(&fixture, &thread);
+    let longest = LONGEST_MS * MS..(LONGEST_MS + 1) * MS;
     let waited = waits_for_ns(&fixture, &device, &thread, 100);
-    assert!((LONGEST_MS * MS..(LONGEST_MS + 1) * MS).contains(&waited), "{waited}");
+    assert!(longest.contains(&waited), "{waited}");
+    fixture.clock.advance(9_900 * MS);
+    assert_eq!(waits_again_for_ns(&fixture, &device, &thread), 0);
+    fixture.clock.advance(100 * MS);
+    let waited = waits_again_for_ns(&fixture, &device, &thread);
+    assert!(longest.contains(&waited), "{waited}");
+}
+
+#[test]
+fn launch_waits_no_longer_when_another_thread_has_launched_behind_the_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    device.driver.holds_queries.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| waits_for_ns(&fixture, &device, &ThreadState::empty(), 100));
+        while device.driver.held_queries.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        lock(&device.state).commands_ahead.launch_noted(7, stream(100));
+        device.driver.holds_queries.store(false, SeqCst);
+        let waited = waiting.join().expect("the launch");
+        assert!(waited < MS, "{waited}");
+    });
+    let waited = waits_again_for_ns(&fixture, &device, &thread);
+    assert!(waited >= LONGEST_MS * MS, "launches still wait for commands: {waited}");
+}
+
+#[test]
+fn launch_in_another_context_waits_for_no_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    wait_for(&device, 100);
+    device.begin_waiting_command(stream(1));
+    lock(&device.driver.busy).push(1);
+    device.driver.context.store(8, SeqCst);
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 1), 0);
+}
+
+#[test]
+fn launch_in_a_stream_or_context_made_anew_waits_for_no_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    drop(device.forget_stream(stream(100)));
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 100), 0);
+    let device = with_command_alone(&fixture, &thread);
+    device.forget_context(7);
+    assert_eq!(waits_for_ns(&fixture, &device, &thread, 100), 0);
+}
+
+#[test]
+fn launch_that_bypasses_waits_for_no_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_command_alone(&fixture, &thread);
+    device.bypass_all();
+    let began = fixture.clock.now_ns();
+    assert!(matches!(device.launch(stream(100), &thread), Outcome::Bypassed(Bypass::InternalError)));
+    assert_eq!(fixture.clock.now_ns(), began);
+}
+
+/// Such a manager takes no grant back.
+#[test]
+fn launch_under_a_grant_that_ends_by_timer_waits_for_no_command() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    lock(&device.state).accepts_yield = false;
     wait_for(&device, 100);
     device.begin_waiting_command(stream(100));
     lock(&device.driver.busy).push(100);
     assert_eq!(waits_for_ns(&fixture, &device, &thread, 100), 0);
+}
+
+/// The launch is not in the stream yet when the stream is asked.
+#[test]
+fn drain_asks_a_stream_in_which_a_launch_was_in_flight_when_the_command_began() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    wait_for(&device, 100);
+    let pass = device.launch(stream(100), &thread);
+    assert!(is_governed(&pass));
+    // As if a wait of another thread had ended meanwhile.
+    let mut state = lock(&device.state);
+    state.streams.finished(WaitTarget::Context(7), u64::MAX);
+    state.end_burst(fixture.clock.now_ns(), None);
+    drop(state);
+    device.begin_waiting_command(stream(100));
+    lock(&device.driver.busy).push(100);
+    drop(pass);
+    device.begin_drain(&mut lock(&device.state));
+    device.track();
+    assert!(device.driver.waits.load(SeqCst) > 0);
+}
+
+#[test]
+fn limit_has_the_same_effect_as_another_client_that_waits() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.device(), ThreadState::empty());
+    launch(&device, &thread, 100);
+    assert!(!device.returns_early());
+    device.link.limited.store(true, SeqCst);
+    assert!(device.returns_early());
 }
 
 #[test]
