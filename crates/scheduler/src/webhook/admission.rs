@@ -7,6 +7,7 @@ use serde_json::Value;
 use sluice_placement::annotations::{Mistake, keys, kubeshare};
 
 use super::ephemeral_containers;
+use super::output_annotations;
 use super::plan::{Settings, plan};
 use super::review::{Decision, Operation, Request};
 
@@ -49,12 +50,19 @@ pub(super) fn pod(object: &Value) -> Result<Pod, String> {
 }
 
 fn completed(request: &Request, settings: &Settings) -> Result<Decision, String> {
-    let plan = plan(&pod(&request.object)?, settings).map_err(|mistakes| mistakes.to_string())?;
-    // The validating webhook returns the other warnings: it runs last and sees every container. It does not see which choice the user made.
-    Ok(plan.map_or(Decision::NotOurs, |plan| Decision::Admitted {
-        patch: plan.patch,
-        warnings: plan.choice_warning.into_iter().collect(),
-    }))
+    let mut pod = pod(&request.object)?;
+    let removal = pod.metadata.annotations.as_mut().map(output_annotations::remove_from).unwrap_or_default();
+    let plan = plan(&pod, settings).map_err(|mistakes| mistakes.to_string())?;
+    if plan.is_none() && removal.patch.is_empty() {
+        return Ok(Decision::NotOurs);
+    }
+    let plan = plan.unwrap_or_default();
+    // The validating webhook returns the other warnings: it runs last and sees every container. It does not see which choice the user made,
+    // and not what was removed.
+    Ok(Decision::Admitted {
+        patch: removal.patch.into_iter().chain(plan.patch).collect(),
+        warnings: removal.warnings.into_iter().chain(plan.choice_warning).collect(),
+    })
 }
 
 fn created(request: &Request, settings: &Settings) -> Result<Decision, String> {

@@ -1,4 +1,4 @@
-//! The JSON patch that completes a pod: only additions, each at a place that is empty.
+//! The JSON patch that completes a pod: additions, each at a place that is empty, and the removal of annotations.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,19 @@ use serde_json::{Value, json};
 pub(super) struct Operation {
     op: &'static str,
     path: String,
-    value: Value,
+    /// `None`: the operation is a removal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
 }
 
 /// Adds to an object or list, or replaces a member.
 pub(super) fn add(path: String, value: Value) -> Operation {
-    Operation { op: "add", path, value }
+    Operation { op: "add", path, value: Some(value) }
+}
+
+/// Removes an annotation that the pod has.
+pub(super) fn remove_annotation(key: &str) -> Operation {
+    Operation { op: "remove", path: format!("/metadata/annotations/{}", step(key)), value: None }
 }
 
 /// A key as one step of a path (RFC 6901).

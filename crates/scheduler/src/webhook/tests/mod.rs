@@ -2,6 +2,7 @@
 
 mod changes;
 mod choice;
+mod copies;
 mod countable;
 mod golden;
 mod https;
@@ -84,10 +85,15 @@ fn patched(object: &Value) -> Value {
 /// The part of RFC 6902 that the webhook uses.
 fn apply(object: &mut Value, patch: &Value) {
     for operation in patch.as_array().unwrap() {
-        assert_eq!(operation["op"], "add");
         let (parent, last) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();
         let last = last.replace("~1", "/").replace("~0", "~");
-        match object.pointer_mut(parent).unwrap_or_else(|| panic!("{parent} is missing")) {
+        let place = object.pointer_mut(parent).unwrap_or_else(|| panic!("{parent} is missing"));
+        if operation["op"] == "remove" {
+            assert!(place.as_object_mut().unwrap().remove(&last).is_some(), "{operation}");
+            continue;
+        }
+        assert_eq!(operation["op"], "add");
+        match place {
             Value::Array(list) if last == "-" => list.push(operation["value"].clone()),
             Value::Object(map) => drop(map.insert(last, operation["value"].clone())),
             other => panic!("{other} takes no {last}"),

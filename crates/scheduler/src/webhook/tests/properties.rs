@@ -208,6 +208,29 @@ proptest! {
     }
 
     #[test]
+    fn an_assignment_on_a_new_pod_changes_nothing_but_is_removed(object in any_pod()) {
+        let mut copy = object.clone();
+        copy["metadata"]["annotations"]["sluice.dev/assigned-gpu"] = json!("GPU-1");
+        match (mutate(&copy), mutate(&object)) {
+            (Decision::Admitted { patch, warnings }, expected) => {
+                let mut once = copy.clone();
+                apply(&mut once, &serde_json::to_value(patch).unwrap());
+                prop_assert_eq!(warnings.len(), 1 + match &expected {
+                    Decision::Admitted { warnings, .. } => warnings.len(),
+                    _ => 0,
+                });
+                let mut plain = object.clone();
+                if let Decision::Admitted { patch, .. } = expected {
+                    apply(&mut plain, &serde_json::to_value(patch).unwrap());
+                }
+                prop_assert_eq!(once, plain);
+            }
+            (copied, plain) => prop_assert_eq!(copied, plain),
+        }
+        prop_assert!(matches!(validate(&copy), Decision::Refused(_)));
+    }
+
+    #[test]
     fn every_container_has_one_visible_devices_variable(object in any_pod()) {
         if let Decision::Admitted { patch, .. } = mutate(&object) {
             let mut once = object.clone();

@@ -18,10 +18,6 @@ fn invalid_annotations_are_refused_with_every_reason() {
          not allowed: a share of one GPU above 0 and at most 1 in thousandths (0.3, 0.125) or percent (30%, 12.5%), or 2 \
          to 64 whole GPUs (2)"
     );
-    assert_eq!(
-        refused(&pod(&[("assigned-gpu", "GPU-1"), ("quota", "0.3")], &single())),
-        "sluice.dev/assigned-gpu: \"GPU-1\" is not allowed: only the scheduler writes it; leave it out"
-    );
     let mut labelled = pod(&[], &single());
     labelled["metadata"]["labels"] = json!({"sluice.dev/quota": "0.3"});
     assert_eq!(refused(&labelled), "sluice.dev/quota: \"0.3\" is not allowed: an annotation, not a label");
