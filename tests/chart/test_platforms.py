@@ -104,7 +104,7 @@ class HostNetwork(unittest.TestCase):
             objects = render(*values, "networkPolicy.enabled=true")
             (container,) = workloads(objects)["sluice-webhook"]["containers"]
             self.assertEqual([one["containerPort"] for one in container["ports"]], [10343, 10344])
-            self.assertTrue({"--listen=0.0.0.0:10343", "--metrics=0.0.0.0:10344"} <= set(container["args"]))
+            self.assertTrue({"--listen=[::]:10343", "--metrics=[::]:10344"} <= set(container["args"]))
             template = of_kind(objects, "Deployment")["sluice-webhook"]["spec"]["template"]
             self.assertEqual(template["metadata"]["annotations"]["prometheus.io/port"], "10344")
             policy = of_kind(objects, "NetworkPolicy")["sluice-webhook"]["spec"]

@@ -93,7 +93,7 @@ include "sluice.listenFlag" (dict "root" $ "flag" "listen" "port" .Values.webhoo
 {{- define "sluice.listenFlag" -}}
 {{- $address := .root.Values.listenAddress -}}
 {{- if or $address .port }}
-{{- $host := $address | default "0.0.0.0" }}
+{{- $host := $address | default "::" }}
 {{- if contains ":" $host }}{{ $host = printf "[%s]" $host }}{{ end }}
 - {{ printf "--%s=%s:%d" .flag $host (int64 (.port | default .default)) | quote }}
 {{- end }}

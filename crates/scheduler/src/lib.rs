@@ -15,4 +15,5 @@
 #![forbid(unsafe_code)]
 
 pub mod extender;
+mod listener;
 pub mod webhook;

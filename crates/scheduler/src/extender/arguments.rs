@@ -13,8 +13,8 @@ pub struct Arguments {
     /// loopback address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9402")]
     pub listen: SocketAddr,
-    /// Where /metrics, /livez and /readyz are served.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9401")]
+    /// Where /metrics, /livez and /readyz are served. `[::]` stands for all addresses, IPv4 ones included.
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:9401")]
     pub metrics_listen: SocketAddr,
     /// The kube-scheduler's leader election lease, as NAMESPACE/NAME, or NAME in the extender's own namespace. The
     /// extender decides only while the kube-scheduler of its pod holds this lease. `none`: always, for a

@@ -13,6 +13,7 @@ use super::extender::{Extender, Policy};
 use super::leadership::SettleTimes;
 use super::metrics::Metrics;
 use super::{budget_watch, http, lease, node_watch, pod_watch};
+use crate::listener::listen;
 
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";
@@ -37,10 +38,8 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     let namespace = config.default_namespace.clone();
     let client = kube::Client::try_from(config).context("cannot create a client of the API server")?;
     let (extender, writer) = create_extender(&arguments, client.clone())?;
-    let verbs = TcpListener::bind(arguments.listen).await;
-    let verbs = verbs.with_context(|| format!("cannot listen on {}", arguments.listen))?;
-    let page = TcpListener::bind(arguments.metrics_listen).await;
-    let page = page.with_context(|| format!("cannot listen on {}", arguments.metrics_listen))?;
+    let verbs = TcpListener::from_std(listen(arguments.listen)?)?;
+    let page = TcpListener::from_std(listen(arguments.metrics_listen)?)?;
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));

@@ -13,12 +13,12 @@ const DAY: i64 = 24 * HOUR;
 /// `sluice webhook`: serve the admission webhook.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Where the API server reaches the webhook, over TLS.
-    #[arg(long, default_value = "0.0.0.0:9443")]
+    /// Where the API server reaches the webhook, over TLS. `[::]` stands for all addresses, IPv4 ones included.
+    #[arg(long, default_value = "[::]:9443")]
     pub(super) listen: SocketAddr,
 
     /// Where probes and metrics are served, without TLS.
-    #[arg(long, default_value = "0.0.0.0:9404")]
+    #[arg(long, default_value = "[::]:9404")]
     pub(super) metrics: SocketAddr,
 
     /// Folder with tls.crt and tls.key that another program renews (cert-manager). Without it the webhook creates and
@@ -100,3 +100,6 @@ impl Arguments {
         Policy { names, authority_life: serving_life * 10, serving_life, overlap: HOUR }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +41,7 @@ use self::certificates::kubernetes::Kubernetes;
 use self::certificates::renewer::{CertificateRenewer, Clock};
 use self::certificates::tls;
 use self::status::Status;
+use crate::listener::listen;
 
 /// How long requests under way may take after the end was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -79,13 +79,6 @@ pub async fn run(arguments: Arguments, shutdown: CancellationToken) -> anyhow::R
     webhook.context("the webhook's listener failed")?;
     probes.context("the listener for probes failed")?;
     renewer.await.context("the task that renews the certificate failed")
-}
-
-/// Listens on a non-blocking socket: a blocking `accept` would block a thread of the runtime.
-fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    listener.set_nonblocking(true).with_context(|| format!("cannot listen on {address}"))?;
-    Ok(listener)
 }
 
 async fn start_certificate_task(

@@ -23,6 +23,7 @@ fn lease_is_parsed_with_and_without_namespace_and_none() {
 fn all_flags_have_defaults_and_invalid_values_are_refused() {
     let defaults = Command::try_parse_from(["scheduler"]).unwrap().arguments;
     assert_eq!(defaults.listen.to_string(), "127.0.0.1:9402");
+    assert_eq!(defaults.metrics_listen.to_string(), "[::]:9401");
     assert_eq!(defaults.reservation, Duration::from_secs(60));
     for wrong in
         ["--reservation=0s", "--reservation=soon", "--candidates=0", "--strategy=random", "--lease=a/b/c"]
