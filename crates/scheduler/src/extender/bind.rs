@@ -90,7 +90,13 @@ impl Extender {
     /// node.
     fn begin_bind(&self, args: &ExtenderBindingArgs) -> Result<(Placement, u64), CannotBind> {
         let mut state = self.state();
-        let choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX)?;
+        let mut choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX);
+        // The reservation may have expired while the pod waited at Permit.
+        if choice == Err(CannotBind::NotReserved) && state.reserve_again(&args.pod_uid, &args.node, u64::MAX)
+        {
+            choice = state.index.begin_bind(&args.pod_uid, &args.node, u64::MAX);
+        }
+        let choice = choice?;
         let number = state.binds.entry(key(args)).or_insert(0);
         *number += 1;
         Ok((choice, *number))
@@ -147,6 +153,7 @@ impl Extender {
     fn record_bound(&self, args: &ExtenderBindingArgs) {
         let mut state = self.state();
         forget_binds(&mut state, args);
+        state.attempts.remove(&args.pod_uid);
         if state.index.bound(&args.pod_uid, &args.node) {
             state.unobserved_binds.insert(args.pod_uid.clone());
         }

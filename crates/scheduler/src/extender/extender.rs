@@ -8,6 +8,7 @@ use sluice_placement::{Demand, Index, Strategy};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::attempts::SchedulingAttempt;
 use super::events::Events;
 use super::leadership::{Leadership, SettleTimes};
 use super::metrics::Metrics;
@@ -145,6 +146,8 @@ pub(crate) struct PlacementState {
     /// The number of the latest bind of each pod to each node, by the UID of the pod and the name of the node, until its
     /// result is known.
     pub(crate) binds: HashMap<(String, String), u64>,
+    /// The latest attempt for each pod that is not bound and has been offered nodes, by UID.
+    pub(crate) attempts: HashMap<String, SchedulingAttempt>,
     /// Bound pods as the watch shows them, by UID. Only these may be evicted.
     pub(crate) occupants: HashMap<String, Occupant>,
     /// PodDisruptionBudgets by namespace and name; `None` before their first list.
@@ -191,6 +194,7 @@ impl PlacementState {
         self.deleting.remove(uid);
         self.refused.remove(uid);
         self.occupants.remove(uid);
+        self.attempts.remove(uid);
         self.index.release(uid)
     }
 

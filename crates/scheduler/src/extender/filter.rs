@@ -138,7 +138,9 @@ impl Extender {
         self.expire();
         let mut state = self.state();
         state.place_nominated();
-        state.index.reserve(pod.uid().unwrap_or_default(), demand, names, most, deadline)
+        let answer = state.index.reserve(pod.uid().unwrap_or_default(), demand, names, most, deadline);
+        state.record_attempt(pod, demand, &answer);
+        answer
     }
 
     /// Answers prioritize: filter's order of the nodes, as scores.

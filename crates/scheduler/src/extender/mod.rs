@@ -9,6 +9,7 @@
 //! A call goes through `http`, `filter`, `preempt` or `bind`, and the index in `extender`.
 
 mod arguments;
+mod attempts;
 mod bind;
 mod budget_watch;
 mod events;

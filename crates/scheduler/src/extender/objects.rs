@@ -34,6 +34,17 @@ struct PodStatus {
     phase: Option<String>,
     nominated_node_name: Option<String>,
     start_time: Option<Time>,
+    conditions: Option<Vec<PodCondition>>,
+}
+
+/// A condition of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct PodCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
 }
 
 impl Pod {
@@ -64,6 +75,17 @@ impl Pod {
             return None;
         }
         self.status.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// Its version. Versions of pods increase with time.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.metadata.resource_version.as_deref()?.parse().ok()
+    }
+
+    /// kube-scheduler's report that the latest attempt to schedule the pod failed.
+    pub(crate) fn scheduling_failure(&self) -> Option<&PodCondition> {
+        let mut conditions = self.status.conditions.iter().flatten();
+        conditions.find(|condition| condition.kind == "PodScheduled" && condition.status == "False")
     }
 
     /// When kubelet accepted it, in seconds since 1970. A pod that kubelet has not accepted is younger than all others,

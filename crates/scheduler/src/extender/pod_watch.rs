@@ -69,6 +69,7 @@ impl<'a> Pods<'a> {
             return;
         }
         let Some(node) = pod.node() else {
+            state.release_if_failed(uid, pod);
             // An event from before the bind contains nothing new about a pod that is known to be bound.
             if !is_bound(state, uid)
                 && nominate(self.extender, state, uid, pod)
@@ -79,6 +80,7 @@ impl<'a> Pods<'a> {
             return;
         };
         state.unobserved_binds.remove(uid);
+        state.attempts.remove(uid);
         match assignment(pod) {
             Some((gpus, demand)) => {
                 if let Some(listed) = &mut self.listed {
@@ -137,6 +139,7 @@ impl Sink for Pods<'_> {
         state.index.retain_confirmed(|uid| bound.contains(uid) || state.unobserved_binds.contains(uid));
         state.deleting.retain(|uid, _| bound.contains(uid));
         state.occupants.retain(|uid, _| bound.contains(uid));
+        state.attempts.retain(|uid, _| !state.index.reservations(uid).is_empty());
         state.index.retain_nominated(|uid| nominated.contains(uid), room_deadline_ns(self.extender));
     }
 }

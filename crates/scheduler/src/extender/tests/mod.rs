@@ -1,5 +1,6 @@
 //! The extender as a kube-scheduler and an API server see it.
 
+mod attempts;
 mod burst;
 mod calls;
 mod cluster;
