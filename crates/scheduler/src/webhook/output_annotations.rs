@@ -1,6 +1,6 @@
 //! Annotations that only Sluice writes on a pod. A pod that is created again brings them along: Velero restores pods with their
-//! annotations, and `kubectl debug --copy-to --keep-annotations` copies them. They say nothing about the new pod, so its creation removes
-//! them. A policy of the API server refuses a pod that still has them afterwards.
+//! annotations, and `kubectl debug --copy-to` copies them by its profile `legacy` or with `--keep-annotations`. They say nothing about the
+//! new pod, so its creation removes them. A policy of the API server refuses a pod that still has them afterwards.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ fn bound(object: &Value) -> Value {
     bound
 }
 
-/// What Velero restores, and `kubectl debug --copy-to --keep-annotations` creates: neither keeps the node.
+/// What Velero restores, and what `kubectl debug --copy-to` creates if it keeps the annotations: neither keeps the node.
 fn copied(object: &Value) -> Value {
     let mut copy = bound(object);
     copy["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -59,7 +59,7 @@ fn container_that_the_copy_adds_gets_no_gpu() {
     let after = patched(&copy);
     assert_eq!(after["spec"]["containers"][1]["env"], void);
     assert_eq!(after["spec"]["initContainers"][0]["env"], void);
-    // kubectl keeps the annotations only with --keep-annotations. The amounts stay, and are the request.
+    // kubectl keeps no annotations with most profiles. The amounts stay, and are the request.
     copy["metadata"].as_object_mut().unwrap().remove("annotations");
     let after = patched(&copy);
     assert_eq!(
