@@ -1,7 +1,8 @@
 //! Decisions: which grants end by time, which processes join a grant, which client is next.
 
 use super::grant::Member;
-use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger, Unreturned};
+use super::unreturned::Unreturned;
+use super::{Action, Deadline, Grant, GrantEnd, ReturnKind, TokenLedger};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 
@@ -158,7 +159,7 @@ impl TokenLedger {
             self.grants[index].leave(member.process, at, None);
             let late = matches!(why, GrantEnd::Expired | GrantEnd::NotReturned);
             if let Some(process) = self.processes.get_mut(&member.process).filter(|_| late) {
-                process.unreturned = Some(Unreturned { deadline, ended: at });
+                process.unreturned = Some(Unreturned::new(deadline, at, why == GrantEnd::Expired));
             }
             self.actions.push(Action::Revoke { process: member.process, reason: why });
         }
@@ -214,6 +215,7 @@ impl TokenLedger {
         let Some(client) = self.clients.get(&grant.client).filter(|_| !self.waiting.is_empty()) else {
             return;
         };
+        let mut admitted = Vec::new();
         for id in &client.processes {
             let Some(process) = self.processes.get_mut(id) else { continue };
             let enough =
@@ -223,6 +225,7 @@ impl TokenLedger {
             };
             process.waiting = None;
             self.waiting.remove(id);
+            admitted.push((*id, waiting.since));
             if !grant.members.iter().any(|m| m.process == *id) {
                 let kind = process.kind;
                 grant.join(Member { process: *id, joined: now, kind, stopping: false, gated: false });
@@ -235,6 +238,7 @@ impl TokenLedger {
                 waited_ns: now.saturating_sub(waiting.since),
             });
         }
+        self.leave_waits_out(index, &admitted);
     }
 
     fn grant(&mut self, id: ClientId, now: u64, beside: bool) {

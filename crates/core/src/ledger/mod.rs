@@ -41,6 +41,7 @@ mod policy;
 mod ready_queue;
 #[cfg(test)]
 mod tests;
+mod unreturned;
 mod virtual_time;
 mod withheld_grants;
 
@@ -54,6 +55,7 @@ use critical::CriticalClients;
 use grant::Grant;
 use ready_queue::ReadyQueue;
 use std::collections::{BTreeMap, BTreeSet};
+use unreturned::Unreturned;
 use virtual_time::{ActiveDemand, VirtualNs};
 
 /// A process that waits for a grant.
@@ -77,14 +79,6 @@ struct Process {
     requested: bool,
     /// The last grant that the ledger took back before the process returned it: the ledger can still charge what the process used since.
     unreturned: Option<Unreturned>,
-}
-
-/// The end of a grant that the ledger took back before the process returned it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Unreturned {
-    deadline: u64,
-    /// When the ledger took it back, and until when it has charged it.
-    ended: u64,
 }
 
 /// The ledger of one GPU.
@@ -220,17 +214,6 @@ impl TokenLedger {
             self.linger(client_id, now.saturating_add(self.policy.linger_ns));
         }
         Ok(Returned::Accepted)
-    }
-
-    /// Charges what a process used after a grant that it had not returned. `overuse_ns`: its use since the deadline.
-    fn charge_unreturned(&mut self, process: ProcessId, overuse_ns: u64) {
-        let Some(entry) = self.processes.get_mut(&process) else { return };
-        let Some(Unreturned { deadline, ended }) = entry.unreturned.take() else { return };
-        let client = entry.client;
-        let late =
-            overuse_ns.saturating_sub(ended.saturating_sub(deadline)).min(self.now.saturating_sub(ended));
-        self.charge(client, (ended, ended + late), late, late);
-        self.advance_or_owe(client, late);
     }
 
     /// Takes back the grant and the request of a process at `now`. It is charged for the time held.

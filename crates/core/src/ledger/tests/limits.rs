@@ -57,3 +57,44 @@ fn limited_client_that_waits_is_granted_when_its_credit_suffices() {
     assert_eq!(ledger.next_deadline(), Some(80 * MS));
     assert_eq!(granted(&ledger.advance(80 * MS)), [(0, Deadline::At(130 * MS))]);
 }
+
+/// Two processes of one client with this limit, alone on the GPU. Work of the first one waits for work of the second, which requests a grant
+/// only when the first one's deadline has passed. Returns how long the second one waits, in each of a few rounds.
+fn waits_of_a_pair(limit: f64) -> Vec<u64> {
+    let mut ledger = ledger_of(Policy::default(), &[spec(limit, limit)]);
+    ledger.add_process(ProcessId(1), ClientId(0), ReturnKind::Returns).unwrap();
+    let (mut now, mut waits) = (0, Vec::new());
+    ask(&mut ledger, 0, now);
+    ledger.advance(now);
+    for _ in 0..6 {
+        let (_, deadline) = ledger.holders().next().unwrap();
+        let requested = deadline + 100 * MS;
+        ask(&mut ledger, 1, requested);
+        ledger.advance(requested);
+        loop {
+            now = ledger.next_deadline().unwrap();
+            if granted(&ledger.advance(now)).iter().any(|(process, _)| *process == 1) {
+                break;
+            }
+        }
+        waits.push(now - requested);
+        // The second one has work of a millisecond, and the work of the first one ends then. Both go on.
+        now += MS;
+        ledger.returned(ProcessId(0), now, now - deadline, now - deadline).unwrap();
+        ask(&mut ledger, 0, now);
+        ledger.advance(now);
+        ledger.returned(ProcessId(1), now + MS, 2 * MS, 0).unwrap();
+        ledger.advance(now + MS);
+    }
+    waits
+}
+
+/// They wait for the return timeout and until the client's limit has earned this time: 2 s of each `2 s / limit`.
+#[test]
+fn processes_that_wait_for_each_other_do_not_wait_longer_each_time_for_their_limit() {
+    for percent in [10, 30, 50] {
+        let longest = 220 * S / percent;
+        let waits = waits_of_a_pair(percent as f64 / 100.0);
+        assert!(waits.iter().all(|wait| *wait <= longest), "limit of {percent} %: {waits:?}");
+    }
+}
