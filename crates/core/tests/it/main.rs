@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod dependent_work;
 mod disturbances;
 mod process_model;
 mod scheduling_model;

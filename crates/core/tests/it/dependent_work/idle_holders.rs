@@ -1,0 +1,68 @@
+//! How long clients hold the GPU while none of their work can run and another client waits.
+
+use super::tracker::{IDLE_NS, UNCONTENDED_POLL_NS};
+use sluice_core::ledger::Policy;
+
+/// The longest time if the hook can find what all holding processes of the client wait for. The tracker has begun to sleep before another
+/// client wanted the GPU. Its first poll finds launches since the one before. The next one finds that all kernels have ended, and a third
+/// one that this was so for [`IDLE_NS`].
+pub(super) const FOUND_NS: u64 = UNCONTENDED_POLL_NS + 2 * IDLE_NS;
+
+/// The longest time if the hook takes a wait for a running kernel: the rest of the grant, and the time in which it must be returned.
+pub(super) fn not_found_ns(policy: &Policy) -> u64 {
+    policy.quota.cap_ns + policy.return_timeout_ns
+}
+
+/// One client's present time as an idle holder.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    since: u64,
+    /// The hook has taken a wait of one of its processes for a running kernel.
+    is_unnoticed: bool,
+}
+
+/// The longest times so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Longest {
+    pub(super) found_ns: u64,
+    pub(super) not_found_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct IdleHolders {
+    spans: Vec<Option<Span>>,
+    pub(super) longest: Longest,
+}
+
+impl IdleHolders {
+    pub(super) fn new(clients: usize) -> Self {
+        Self { spans: vec![None; clients], longest: Longest::default() }
+    }
+
+    /// Whether all spans so far were within the bounds. `Err`: the longest ones.
+    pub(super) fn check(&self, policy: &Policy) -> Result<(), String> {
+        let Longest { found_ns, not_found_ns: other_ns } = self.longest;
+        let is_within = found_ns <= FOUND_NS && other_ns <= not_found_ns(policy);
+        if is_within {
+            Ok(())
+        } else {
+            Err(format!("a client held the GPU without work: {:?}", self.longest))
+        }
+    }
+
+    /// The client is an idle holder at `now`, or not. `is_unnoticed`: the hook takes a wait of one of its processes for a running kernel.
+    pub(super) fn observe(&mut self, client: usize, now: u64, is_idle: bool, is_unnoticed: bool) {
+        let before = self.spans[client];
+        if let Some(span) = before {
+            let longest = match span.is_unnoticed {
+                true => &mut self.longest.not_found_ns,
+                false => &mut self.longest.found_ns,
+            };
+            *longest = (*longest).max(now - span.since);
+        }
+        self.spans[client] = is_idle.then(|| {
+            let span = before.unwrap_or(Span { since: now, is_unnoticed });
+            Span { is_unnoticed: span.is_unnoticed || is_unnoticed, ..span }
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! The hook of a process: when it requests a grant, lets launches pass, and returns the grant.
+//!
+//! The rules are those of `crates/hook-core/src/device/`: `acquire.rs`, `tracker.rs`, `drain.rs` and `waiting_commands.rs`. The tracker
+//! does not poll while a poll would find nothing. The next poll is then as late as it may be: a whole interval later.
+
+use super::stream::Stream;
+use super::{Fault, MS, US};
+
+/// How long a process must be idle before it returns its grant, and how often the tracker polls: while other clients want the GPU.
+pub(super) const IDLE_NS: u64 = 500 * US;
+/// How often the tracker polls while no other client wants the GPU.
+pub(super) const UNCONTENDED_POLL_NS: u64 = 2 * MS;
+/// How long a process must be idle then.
+const UNCONTENDED_IDLE_NS: u64 = 20 * MS;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Closed,
+    Requested,
+    Open,
+    /// The grant is over once this many commands of the stream have ended.
+    Draining(u64),
+}
+
+/// What a process reports when it returns its grant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub(super) used_ns: u64,
+    pub(super) overuse_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracker {
+    pub(super) phase: Phase,
+    /// `u64::MAX`: the grant does not end.
+    pub(super) deadline: u64,
+    /// Since when kernels of the grant are not known to have ended.
+    burst_since: Option<u64>,
+    idle_since: u64,
+    bursts: u64,
+    used_ns: u64,
+    /// An event was recorded behind the last kernel.
+    end_is_recorded: bool,
+    has_launched_since_poll: bool,
+    polls_at: Option<u64>,
+    fault: Fault,
+}
+
+impl Tracker {
+    pub(super) fn new(fault: Fault) -> Self {
+        Self {
+            phase: Phase::Closed,
+            deadline: 0,
+            burst_since: None,
+            idle_since: 0,
+            bursts: 0,
+            used_ns: 0,
+            end_is_recorded: false,
+            has_launched_since_poll: false,
+            polls_at: None,
+            fault,
+        }
+    }
+
+    /// A grant begins.
+    pub(super) fn open(&mut self, deadline: u64, now: u64, contended: bool) {
+        *self = Self {
+            phase: Phase::Open,
+            deadline,
+            idle_since: now,
+            polls_at: Some(now + poll_interval(contended)),
+            ..Self::new(self.fault)
+        };
+    }
+
+    /// Whether a kernel may be submitted now.
+    pub(super) fn may_launch(&self, now: u64) -> bool {
+        self.phase == Phase::Open && now < self.deadline
+    }
+
+    /// A kernel is submitted.
+    pub(super) fn launched(&mut self, now: u64) {
+        self.bursts += u64::from(self.burst_since.is_none());
+        self.burst_since.get_or_insert(now);
+        self.has_launched_since_poll = true;
+        self.end_is_recorded = false;
+    }
+
+    /// A command that waits is about to be submitted. Returns whether the hook returns a grant although the command has not ended.
+    ///
+    /// It does so if it has recorded an event behind the last kernel. It records one only behind a kernel that is not known to have ended,
+    /// and only while another client wants the GPU. Otherwise the drain waits for the command.
+    pub(super) fn begin_waiting_command(&mut self, contended: bool) -> bool {
+        if self.phase != Phase::Open {
+            return true;
+        }
+        let is_found = self.end_is_recorded || self.burst_since.is_some() && contended;
+        self.end_is_recorded = is_found && self.fault != Fault::NoEventRecorded;
+        is_found
+    }
+
+    /// The thread has waited for the stream.
+    pub(super) fn synchronized(&mut self, now: u64) {
+        if self.phase == Phase::Open {
+            self.end_burst(now);
+        }
+    }
+
+    /// When it acts next, if nothing but time changes.
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let is_limited = self.phase == Phase::Open && self.deadline != u64::MAX;
+        is_limited.then(|| self.polls_at.unwrap_or(u64::MAX).min(self.deadline))
+    }
+
+    /// Takes all steps that are due at `now`. Returns whether there was one, and the report if it returns the grant.
+    pub(super) fn step(&mut self, now: u64, contended: bool, stream: &Stream) -> (bool, Option<Report>) {
+        let mut changed = false;
+        if self.phase == Phase::Open && self.deadline != u64::MAX {
+            // The end of a burst can be found from now on.
+            let is_over = self.burst_since.is_none() || self.is_burst_over(stream);
+            if is_over && self.polls_at.is_none() {
+                self.polls_at = Some(now + poll_interval(contended));
+            }
+            let returns = self.polls_at.is_some_and(|at| at <= now) && self.poll(now, contended, stream);
+            if now >= self.deadline || returns {
+                self.begin_drain(stream);
+                changed = true;
+            }
+        }
+        match self.phase {
+            Phase::Draining(commands) if stream.ended() >= commands => (true, Some(self.settle(now))),
+            _ => (changed, None),
+        }
+    }
+
+    fn is_burst_over(&self, stream: &Stream) -> bool {
+        stream.is_empty() || self.end_is_recorded && !stream.has_kernel()
+    }
+
+    /// Returns whether the process returns its grant because it is idle.
+    fn poll(&mut self, now: u64, contended: bool, stream: &Stream) -> bool {
+        let quiet = !std::mem::take(&mut self.has_launched_since_poll);
+        let is_over = self.is_burst_over(stream);
+        if quiet && is_over {
+            self.end_burst(now);
+        }
+        self.polls_at = (is_over || self.burst_since.is_none()).then(|| now + poll_interval(contended));
+        let idle_ns = if contended { IDLE_NS } else { UNCONTENDED_IDLE_NS };
+        let is_idle = self.burst_since.is_none() && now - self.idle_since >= idle_ns;
+        is_idle && self.fault != Fault::NoEarlyReturn
+    }
+
+    /// The grant is taken back, or is about to be returned: launches wait from here on.
+    pub(super) fn begin_drain(&mut self, stream: &Stream) {
+        let end = if self.end_is_recorded { stream.submitted_to_kernel } else { stream.submitted };
+        self.phase = Phase::Draining(end);
+    }
+
+    fn end_burst(&mut self, now: u64) {
+        if let Some(since) = self.burst_since.take() {
+            self.used_ns += now - since;
+            self.idle_since = now;
+        }
+    }
+
+    /// The work of the grant has ended.
+    fn settle(&mut self, now: u64) -> Report {
+        self.end_burst(now);
+        self.phase = Phase::Closed;
+        let overuse_ns = if self.bursts > 0 { self.idle_since.saturating_sub(self.deadline) } else { 0 };
+        Report { used_ns: self.used_ns, overuse_ns }
+    }
+}
+
+fn poll_interval(contended: bool) -> u64 {
+    if contended { IDLE_NS } else { UNCONTENDED_POLL_NS }
+}
