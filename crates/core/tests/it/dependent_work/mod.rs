@@ -85,6 +85,16 @@ proptest! {
         check(&[ranks, others].concat())?;
     }
 
+    /// A client whose processes wait for its limit is not charged for work that waits for them.
+    #[test]
+    fn processes_alone_wait_for_each_other_no_longer_than_their_limit_demands(
+        ranks in Shape::of(NOT_FOUND).clients(1..=1)
+    ) {
+        let mut world = World::new(&ranks, Fault::None);
+        let latest = ranks[0].longest_alone_ns(not_found_ns(&Policy::default()));
+        world.run(latest).map_err(TestCaseError::fail)?;
+    }
+
     #[test]
     fn gpu_is_used_while_one_client_always_has_work(
         others in Shape { kernel_ns: 200 * MS, ..Shape::of(&[Wait::Host]) }.clients(1..=3),

@@ -104,8 +104,18 @@ impl ClientProgram {
     /// For how long its program keeps others waiting at most, if each kernel holds the GPU for `delay_ns` longer than it runs. The client
     /// has at least a hundredth of the GPU, and repays what it owes at this rate.
     pub(super) fn longest_ns(&self, delay_ns: u64) -> u64 {
-        let kernels = |item: &Item| 100 * (item.kernel_ns + delay_ns) + item.sleep_ns;
-        self.rounds * self.items.iter().map(kernels).sum::<u64>()
+        self.lasts_ns(delay_ns, 100)
+    }
+
+    /// The same for a client alone, of which nothing but its limit holds back the program.
+    pub(super) fn longest_alone_ns(&self, delay_ns: u64) -> u64 {
+        self.lasts_ns(delay_ns, u64::from(1_000_000_u32.div_ceil(self.spec.limit.ppm())))
+    }
+
+    /// Each nanosecond for which a kernel holds the GPU takes `slowdown`.
+    fn lasts_ns(&self, delay_ns: u64, slowdown: u64) -> u64 {
+        let lasts = |item: &Item| slowdown * (item.kernel_ns + delay_ns) + item.sleep_ns;
+        self.rounds * self.items.iter().map(lasts).sum::<u64>()
     }
 }
 

@@ -98,6 +98,9 @@ impl World {
             if next > latest {
                 return Err(format!("programs have not ended at {latest} ns"));
             }
+            if next <= self.now {
+                return Err(format!("nothing is done for an event at {next} ns"));
+            }
             self.run_kernels(next);
         }
         Err(format!("endless steps at {} ns", self.now))
