@@ -1,8 +1,8 @@
 //! Grants that the ledger took back before the process returned them: the work runs on, and is charged when the process reports it.
 //!
-//! Time for which another process of the client waited for a grant is left out. The work may have waited for work of that process.
-//! Otherwise a client would be charged for the time in which it waits for its limit, and wait longer each time. Peers whose grants end by
-//! timer overrun each of them a little, and are charged for all of that.
+//! Beyond the return timeout, time for which another process of the client waited for a grant is left out. The work may have waited for work
+//! of that process. Otherwise a client would be charged for the time in which it waits for its limit, and wait longer each time. Peers whose
+//! grants end by timer overrun each of them a little, and are charged for all of that.
 
 use super::TokenLedger;
 use crate::ids::{ClientId, ProcessId};
@@ -34,9 +34,11 @@ impl Unreturned {
         self.left_out_until = self.left_out_until.max(now);
     }
 
-    /// GPU time to charge at `now`, if the process reports that it used `overuse_ns` after the deadline.
-    fn late_ns(&self, overuse_ns: u64, now: u64) -> u64 {
-        let most = now.saturating_sub(self.ended).saturating_sub(self.left_out_ns);
+    /// GPU time to charge at `now`, if the process reports that it used `overuse_ns` after the deadline. `always_ns`: of this much nothing is
+    /// left out.
+    fn late_ns(&self, overuse_ns: u64, always_ns: u64, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.ended);
+        let most = elapsed.saturating_sub(self.left_out_ns).max(always_ns.min(elapsed));
         overuse_ns.saturating_sub(self.ended.saturating_sub(self.deadline)).min(most)
     }
 }
@@ -50,7 +52,8 @@ impl TokenLedger {
         if let Some(since) = self.sibling_waits_since(process, client) {
             unreturned.leave_out(since, self.now);
         }
-        let (ended, late) = (unreturned.ended, unreturned.late_ns(overuse_ns, self.now));
+        let (ended, late) =
+            (unreturned.ended, unreturned.late_ns(overuse_ns, self.policy.return_timeout_ns, self.now));
         self.charge(client, (ended, ended + late), late, late);
         self.advance_or_owe(client, late);
     }
