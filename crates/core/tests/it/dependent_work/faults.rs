@@ -1,7 +1,7 @@
 //! Faults of hook and manager. Each one violates the properties, which proves that they can fail. And what the properties are about happens.
 
-use super::programs::{ANY, ClientProgram, FOUND, NOT_FOUND, Shape};
-use super::{Fault, MS, run};
+use super::programs::{ANY, ClientProgram, FOUND, Limits, OF_KERNELS, Shape, Wait};
+use super::{Fault, MS, US, run, run_found, waiting_by_empty_stream};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
@@ -40,26 +40,70 @@ fn process_waits_where_requests_wait_for_the_end_of_their_own_clients_grant() {
     assert_violated(Fault::SiblingsWait, "a process waits");
 }
 
-/// Longest times as idle holder of both kinds, processes that joined a drain, and grants that were not returned in time.
-fn reached(shape: Shape) -> (u64, u64, u64, u64) {
-    let mut reached = (0, 0, 0, 0);
+fn empty_streams_hold_the_gpu(fault: Fault) -> bool {
+    let (mut runner, strategy) = (TestRunner::deterministic(), waiting_by_empty_stream());
+    let mut drawn = (0..50).map(|_| strategy.new_tree(&mut runner).unwrap().current());
+    let is_found = |error: String| error.contains("without work");
+    drawn.any(|programs| run_found(&programs, fault).is_err_and(is_found))
+}
+
+#[test]
+fn waits_by_empty_streams_hold_the_gpu_where_the_drain_waits_for_them() {
+    assert!(empty_streams_hold_the_gpu(Fault::DrainWaitsForCommands));
+}
+
+#[test]
+fn waits_by_empty_streams_hold_the_gpu_where_launches_stand_behind_them() {
+    assert!(empty_streams_hold_the_gpu(Fault::LaunchesWaitForNoCommand));
+}
+
+/// No fault, but a limit of the hook: the page shows no contention while the client holds no grant, so the launch does not wait for the command.
+#[test]
+fn wait_by_empty_stream_holds_the_gpu_where_the_grant_was_returned_before_the_launch_began() {
+    let holds = |later_ns| {
+        let times = (10 * MS, 60 * MS, later_ns);
+        let ranks = ClientProgram::waiting_by_empty_stream((Wait::StreamThenKernel, 1), times);
+        run_found(&[ranks, ClientProgram::saturating(0, MS, 1_000)], Fault::None).is_err()
+    };
+    assert!(!holds(400 * US) && holds(2 * MS));
+}
+
+#[derive(Debug, Default)]
+struct Reached {
+    /// Longest times as idle holder.
+    found_ns: u64,
+    not_found_ns: u64,
+    /// Processes that joined a drain, and grants that were not returned in time.
+    joined_drains: u64,
+    not_returned: u64,
+    /// Launches that waited for a command, and those of them for which it did not end in time.
+    behind_commands: u64,
+    timeouts: u64,
+}
+
+fn reached(shape: Shape) -> Reached {
+    let mut reached = Reached::default();
     for programs in examples(shape, 1..=4) {
         let world = run(&programs, Fault::None).unwrap();
         let (longest, account) = (world.idle_holders.longest, world.account);
-        reached.0 = reached.0.max(longest.found_ns);
-        reached.1 = reached.1.max(longest.not_found_ns);
-        reached.2 += account.joined_drains;
-        reached.3 += account.not_returned;
+        reached.found_ns = reached.found_ns.max(longest.found_ns);
+        reached.not_found_ns = reached.not_found_ns.max(longest.not_found_ns);
+        reached.joined_drains += account.joined_drains;
+        reached.not_returned += account.not_returned;
+        let (behind_commands, timeouts) = world.launches_behind_commands();
+        reached.behind_commands += behind_commands;
+        reached.timeouts += timeouts;
     }
     reached
 }
 
 #[test]
 fn random_programs_come_near_the_bounds() {
-    let (found_ns, ..) = reached(Shape::of(FOUND));
-    assert!(found_ns >= MS, "{found_ns}");
-    let (_, not_found_ns, _, not_returned) = reached(Shape::of(ANY));
-    assert!(not_found_ns >= 2_000 * MS && not_returned > 0, "{not_found_ns} {not_returned}");
-    let (_, _, joined_drains, _) = reached(Shape { limits: false, ..Shape::of(NOT_FOUND) });
-    assert!(joined_drains >= 10, "{joined_drains}");
+    let found = reached(Shape::of(FOUND));
+    assert!(found.found_ns >= MS, "{found:?}");
+    let any = reached(Shape::of(ANY));
+    assert!(any.not_found_ns >= 2_000 * MS && any.not_returned > 0, "{any:?}");
+    assert!(any.behind_commands >= 10 && any.timeouts > 0, "{any:?}");
+    let of_kernels = reached(Shape { limits: Limits::None, ..Shape::of(OF_KERNELS) });
+    assert!(of_kernels.joined_drains >= 5, "{of_kernels:?}");
 }

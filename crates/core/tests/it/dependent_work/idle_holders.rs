@@ -3,12 +3,21 @@
 use super::tracker::{IDLE_NS, UNCONTENDED_POLL_NS};
 use sluice_core::ledger::Policy;
 
-/// The longest time if the hook can find what all holding processes of the client wait for. The tracker has begun to sleep before another
+/// The longest time if the hook can find what all holding processes of the client wait for. These are waits of threads, and commands of streams
+/// that wait, if the hook has recorded an event before them or knows that their stream has no kernel. It does so while another client wants
+/// the GPU, or from the begin of the grant if the client has a limit.
+///
+/// The tracker has begun to sleep before another
 /// client wanted the GPU. Its first poll finds launches since the one before. The next one finds that all kernels have ended, and a third
 /// one that this was so for [`IDLE_NS`].
 pub(super) const FOUND_NS: u64 = UNCONTENDED_POLL_NS + 2 * IDLE_NS;
 
-/// The longest time if the hook takes a wait for a running kernel: the rest of the grant, and the time in which it must be returned.
+/// The longest time if the hook takes a wait for a running kernel: the rest of the grant, and the time in which it must be returned. It does so
+/// for
+/// * a kernel that polls a value in memory;
+/// * a command that waits and was submitted before another client wanted the GPU;
+/// * a command that waits, if a kernel is behind it. The hook holds such a launch back only if, when it begins, the page shows contention, no
+///   kernel of the process runs and the command is known to be ahead. It does so for 100 ms, and after that never again in this process.
 pub(super) fn not_found_ns(policy: &Policy) -> u64 {
     policy.quota.cap_ns + policy.return_timeout_ns
 }
@@ -47,6 +56,16 @@ impl IdleHolders {
             Ok(())
         } else {
             Err(format!("a client held the GPU without work: {:?}", self.longest))
+        }
+    }
+
+    /// Whether all spans so far were within [`FOUND_NS`]. `Err`: the longest ones.
+    pub(super) fn check_all_found(&self) -> Result<(), String> {
+        let Longest { found_ns, not_found_ns: other_ns } = self.longest;
+        if found_ns.max(other_ns) <= FOUND_NS {
+            Ok(())
+        } else {
+            Err(format!("a client held the GPU without work in a way that must be found: {:?}", self.longest))
         }
     }
 

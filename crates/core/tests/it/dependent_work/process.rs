@@ -45,16 +45,18 @@ impl Process {
     /// The thread waits for a grant, or is about to.
     fn waits_to_launch(&self) -> bool {
         matches!(self.steps.get(self.next_step), Some(Step::Launch(..)))
+            && !self.tracker.commands.holds_launch_back()
     }
 
-    /// Work of it that the hook takes for a running kernel waits.
+    /// Whether work of it waits that the hook takes for a running kernel.
     pub(super) fn waits_unnoticed(&self, signals: &Signals) -> bool {
         matches!(self.stream.head(signals), Head::Polls | Head::Waits { is_found: false })
     }
 
     /// When it acts next, if nothing but time changes.
     pub(super) fn next_event(&self) -> Option<u64> {
-        [self.sleeps_until, self.tracker.next_event()].into_iter().flatten().min()
+        let times = [self.sleeps_until, self.tracker.next_event(), self.tracker.commands.next_event()];
+        times.into_iter().flatten().min()
     }
 
     /// Does all that it can do at `now`. Returns whether that was anything.
@@ -95,11 +97,11 @@ impl Process {
                 }
             }
             Step::StreamWait(signal) => {
-                let is_found = self.tracker.begin_waiting_command(contended);
+                let is_found = self.tracker.begin_waiting_command(contended, &self.stream);
                 self.stream.submit(Command::Wait { signal, is_found });
             }
             Step::Launch(left_ns, polls) => {
-                if !self.tracker.may_launch(now) {
+                if !self.tracker.may_launch(now, contended, &self.stream) {
                     return false;
                 }
                 self.tracker.launched(now);

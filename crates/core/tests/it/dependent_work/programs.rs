@@ -31,19 +31,30 @@ pub(super) enum Wait {
     Kernel,
 }
 
-/// Waits of a client's programs that the hook can find.
+/// Waits that the hook finds if they begin while another client wants the GPU, or while the client holds a grant and has a limit.
 pub(super) const FOUND: &[Wait] = &[Wait::Host, Wait::StreamThenHost];
+
 /// Waits of which the hook takes some for running kernels.
 pub(super) const ANY: &[Wait] = &[Wait::Host, Wait::StreamThenHost, Wait::StreamThenKernel, Wait::Kernel];
 
-/// Waits of which the hook takes each for a running kernel.
-pub(super) const NOT_FOUND: &[Wait] = &[Wait::StreamThenKernel, Wait::Kernel];
+/// Waits of which the hook takes most for running kernels.
+pub(super) const OF_KERNELS: &[Wait] = &[Wait::StreamThenKernel, Wait::Kernel];
+
+/// Which clients have a limit below the whole GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limits {
+    None,
+    Some,
+    All,
+}
 
 /// What one process does in each round.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     process: usize,
     sleep_ns: u64,
+    /// The thread sleeps between the begin of the wait and the launch, and not before both.
+    sleeps_later: bool,
     /// The item, how many rounds back, and how it is waited for.
     wait: Option<(Wait, usize, u64)>,
     kernel_ns: u64,
@@ -81,8 +92,23 @@ impl ClientProgram {
     /// A client with one process that always has a kernel.
     pub(super) fn saturating(request_percent: u32, kernel_ns: u64, kernels: u64) -> Self {
         let spec = client_spec(request_percent, 100, Class::BestEffort);
-        let item = Item { process: 0, sleep_ns: 0, wait: None, kernel_ns, synchronizes: true };
-        Self { spec, processes: 1, burst_ns: 0, rounds: kernels, items: vec![item] }
+        Self { spec, processes: 1, burst_ns: 0, rounds: kernels, items: vec![Item::kernel(kernel_ns)] }
+    }
+
+    /// A client with two processes. In each round the first one has a kernel, waits for it, and then waits by its empty stream until the second
+    /// one has run a kernel. The second one sleeps for at least `sleep_ns` meanwhile, in which time no work of the client can run. A launch behind
+    /// the wait begins `later_ns` after the wait.
+    pub(super) fn waiting_by_empty_stream(
+        (wait, rounds): (Wait, u64),
+        (kernel_ns, sleep_ns, later_ns): (u64, u64, u64),
+    ) -> Self {
+        let item = Item::kernel(kernel_ns);
+        // The first process runs two kernels before it waits again.
+        let sleep_ns = 2 * kernel_ns + sleep_ns;
+        let signals = Item { process: 1, sleep_ns, wait: Some((Wait::Host, 0, 0)), ..item };
+        let waits = Item { wait: Some((wait, 1, 0)), sleep_ns: later_ns, sleeps_later: true, ..item };
+        let spec = client_spec(0, 100, Class::BestEffort);
+        Self { spec, processes: 2, burst_ns: 0, rounds, items: vec![item, signals, waits] }
     }
 
     pub(super) fn items(&self) -> usize {
@@ -120,10 +146,14 @@ impl ClientProgram {
 }
 
 impl Item {
+    /// The thread waits for the kernel, and for nothing else.
+    fn kernel(kernel_ns: u64) -> Self {
+        Self { process: 0, sleep_ns: 0, sleeps_later: false, wait: None, kernel_ns, synchronizes: true }
+    }
+
     fn push_steps(&self, index: usize, round: u64, steps: &mut Vec<Step>) {
-        if self.sleep_ns > 0 {
-            steps.push(Step::Sleep(self.sleep_ns));
-        }
+        let sleep = (self.sleep_ns > 0).then_some(Step::Sleep(self.sleep_ns));
+        steps.extend(sleep.filter(|_| !self.sleeps_later));
         let wait = self.wait.map(|(wait, item, back)| (wait, Signal { item, times: (round + 1) - back }));
         let mut polled = None;
         match wait {
@@ -135,6 +165,7 @@ impl Item {
             Some((Wait::StreamThenKernel, signal)) => steps.push(Step::StreamWait(signal)),
             Some((Wait::Kernel, signal)) => polled = Some(signal),
         }
+        steps.extend(sleep.filter(|_| self.sleeps_later));
         steps.extend([Step::Launch(self.kernel_ns, polled), Step::StreamSignal(index)]);
         if self.synchronizes {
             steps.push(Step::Synchronize);
@@ -148,7 +179,7 @@ fn client_spec(request_percent: u32, limit_percent: u32, class: Class) -> Client
 }
 
 /// The parts of an [`Item`] before the numbers of processes and items are known.
-type DrawnItem = (Index, u64, Option<(Wait, Index, bool)>, u64, bool);
+type DrawnItem = (Index, (u64, bool), Option<(Wait, Index, bool)>, u64, bool);
 
 /// Which waits, kernels and limits programs have.
 #[derive(Clone, Copy, Debug)]
@@ -156,13 +187,12 @@ pub(super) struct Shape {
     pub(super) waits: &'static [Wait],
     /// The longest kernel.
     pub(super) kernel_ns: u64,
-    /// Some clients have a limit below the whole GPU.
-    pub(super) limits: bool,
+    pub(super) limits: Limits,
 }
 
 impl Shape {
     pub(super) const fn of(waits: &'static [Wait]) -> Self {
-        Self { waits, kernel_ns: 2 * S, limits: true }
+        Self { waits, kernel_ns: 2 * S, limits: Limits::Some }
     }
 
     fn kernels(self) -> impl Strategy<Value = u64> {
@@ -185,26 +215,31 @@ impl Shape {
         ];
         let wait =
             prop::option::weighted(0.7, (prop::sample::select(self.waits), any::<Index>(), any::<bool>()));
-        (any::<Index>(), sleep, wait, self.kernels(), any::<bool>())
+        (any::<Index>(), (sleep, any::<bool>()), wait, self.kernels(), any::<bool>())
     }
 
     fn client(self) -> impl Strategy<Value = ClientProgram> {
-        let limit = prop_oneof![3 => Just(100_u32), 1 => 5_u32..100];
+        let below = (5_u32..100).boxed();
+        let limit = match self.limits {
+            Limits::None => Just(100).boxed(),
+            Limits::Some => prop_oneof![3 => Just(100), 1 => below].boxed(),
+            Limits::All => below,
+        };
         let class = prop::sample::select(vec![Class::BestEffort, Class::Normal, Class::High]);
         let burst = prop_oneof![Just(0), MS..200 * MS];
         let items = prop::collection::vec(self.items(), 1..=5);
         (0_u32..=25, limit, class, burst, 1..=4_usize, 1..=5_u64, items).prop_map(
             move |(request, limit, class, burst_ns, processes, rounds, drawn)| {
-                let limit = if self.limits { limit.max(request) } else { 100 };
+                let limit = limit.max(request);
                 let owners: Vec<usize> = drawn.iter().map(|item| item.0.index(processes)).collect();
                 let items = drawn.iter().enumerate().map(|(own, drawn)| {
-                    let (_, sleep_ns, wait, kernel_ns, synchronizes) = *drawn;
+                    let (_, (sleep_ns, sleeps_later), wait, kernel_ns, synchronizes) = *drawn;
                     let wait = wait.map(|(wait, other, before)| {
                         let other = other.index(owners.len());
                         (wait, other, u64::from(before || other >= own))
                     });
                     let wait = wait.filter(|(_, other, _)| owners[*other] != owners[own]);
-                    Item { process: owners[own], sleep_ns, wait, kernel_ns, synchronizes }
+                    Item { process: owners[own], sleep_ns, sleeps_later, wait, kernel_ns, synchronizes }
                 });
                 let items = items.collect();
                 ClientProgram { spec: client_spec(request, limit, class), processes, burst_ns, rounds, items }

@@ -1,9 +1,12 @@
 //! The hook of a process: when it requests a grant, lets launches pass, and returns the grant.
 //!
-//! The rules are those of `crates/hook-core/src/device/`: `acquire.rs`, `tracker.rs`, `drain.rs` and `waiting_commands.rs`. The tracker
-//! does not poll while a poll would find nothing. The next poll is then as late as it may be: a whole interval later.
+//! The rules are those of `crates/hook-core/src/device/`: `acquire.rs`, `tracker.rs`, `drain.rs` and `waiting_commands.rs`. `contended` is
+//! what the page shows: another client wants the GPU, or the client's own limit ends the grant. It is unset while the client holds no grant.
+//!
+//! The tracker does not poll while a poll would find nothing. The next poll is then as late as it may be: a whole interval later.
 
 use super::stream::Stream;
+use super::waiting_commands::WaitingCommands;
 use super::{Fault, MS, US};
 
 /// How long a process must be idle before it returns its grant, and how often the tracker polls: while other clients want the GPU.
@@ -43,6 +46,7 @@ pub(super) struct Tracker {
     end_is_recorded: bool,
     has_launched_since_poll: bool,
     polls_at: Option<u64>,
+    pub(super) commands: WaitingCommands,
     fault: Fault,
 }
 
@@ -58,6 +62,7 @@ impl Tracker {
             end_is_recorded: false,
             has_launched_since_poll: false,
             polls_at: None,
+            commands: WaitingCommands::default(),
             fault,
         }
     }
@@ -69,13 +74,23 @@ impl Tracker {
             deadline,
             idle_since: now,
             polls_at: Some(now + poll_interval(contended)),
+            commands: self.commands,
             ..Self::new(self.fault)
         };
     }
 
-    /// Whether a kernel may be submitted now.
-    pub(super) fn may_launch(&self, now: u64) -> bool {
-        self.phase == Phase::Open && now < self.deadline
+    /// Whether the kernel that the thread is about to launch may be submitted now.
+    pub(super) fn may_launch(&mut self, now: u64, contended: bool, stream: &Stream) -> bool {
+        let may_wait = self.returns_early(contended)
+            && self.burst_since.is_none()
+            && self.fault != Fault::LaunchesWaitForNoCommand;
+        let waits = self.commands.waits_for_command(now, may_wait, stream);
+        !waits && self.phase == Phase::Open && now < self.deadline
+    }
+
+    /// Whether the hook acts on commands that wait.
+    fn returns_early(&self, contended: bool) -> bool {
+        contended && self.deadline != u64::MAX
     }
 
     /// A kernel is submitted.
@@ -84,19 +99,25 @@ impl Tracker {
         self.burst_since.get_or_insert(now);
         self.has_launched_since_poll = true;
         self.end_is_recorded = false;
+        self.commands.launched();
     }
 
     /// A command that waits is about to be submitted. Returns whether the hook returns a grant although the command has not ended.
     ///
-    /// It does so if it has recorded an event behind the last kernel. It records one only behind a kernel that is not known to have ended,
-    /// and only while another client wants the GPU. Otherwise the drain waits for the command.
-    pub(super) fn begin_waiting_command(&mut self, contended: bool) -> bool {
+    /// It does so if it has recorded an event behind the last kernel, or if it knows that no kernel is in the stream. It records an event
+    /// only behind a kernel that is not known to have ended. It knows of no kernel if none ran and the stream was empty. Both only while
+    /// another client wants the GPU. Otherwise the drain waits for the command.
+    pub(super) fn begin_waiting_command(&mut self, contended: bool, stream: &Stream) -> bool {
+        let (returns_early, runs) = (self.returns_early(contended), self.burst_since.is_some());
+        if returns_early && !runs {
+            self.commands.begin_command(stream);
+        }
         if self.phase != Phase::Open {
             return true;
         }
-        let is_found = self.end_is_recorded || self.burst_since.is_some() && contended;
-        self.end_is_recorded = is_found && self.fault != Fault::NoEventRecorded;
-        is_found
+        let has_event = self.end_is_recorded || runs && returns_early;
+        self.end_is_recorded = has_event && self.fault != Fault::NoEventRecorded;
+        has_event || self.commands.is_ahead()
     }
 
     /// The thread has waited for the stream.
@@ -152,7 +173,9 @@ impl Tracker {
 
     /// The grant is taken back, or is about to be returned: launches wait from here on.
     pub(super) fn begin_drain(&mut self, stream: &Stream) {
-        let end = if self.end_is_recorded { stream.submitted_to_kernel } else { stream.submitted };
+        let is_ahead = self.commands.is_ahead() && self.fault != Fault::DrainWaitsForCommands;
+        let end =
+            if self.end_is_recorded || is_ahead { stream.submitted_to_kernel } else { stream.submitted };
         self.phase = Phase::Draining(end);
     }
 

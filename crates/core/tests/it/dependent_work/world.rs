@@ -186,6 +186,12 @@ impl World {
         }
     }
 
+    /// Launches that have waited for a command ahead of them, and those of them that went on although it had not ended.
+    pub(super) fn launches_behind_commands(&self) -> (u64, u64) {
+        let commands = self.processes.iter().map(|process| process.tracker.commands);
+        commands.fold((0, 0), |(waits, timeouts), of| (waits + of.waits, timeouts + of.timeouts))
+    }
+
     fn holds(&self, client: usize) -> bool {
         self.ledger.holders().any(|(holder, _)| holder == client_id(client))
     }
