@@ -1,6 +1,7 @@
 //! Faults of hook and manager. Each one violates the properties, which proves that they can fail. And what the properties are about happens.
 
 use super::programs::{ANY, ClientProgram, FOUND, Limits, OF_KERNELS, Shape, Wait};
+use super::waiting_commands::PAUSE_NS;
 use super::{Fault, MS, US, run, run_found, waiting_by_empty_stream};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -57,15 +58,26 @@ fn waits_by_empty_streams_hold_the_gpu_where_launches_stand_behind_them() {
     assert!(empty_streams_hold_the_gpu(Fault::LaunchesWaitForNoCommand));
 }
 
-/// No fault, but a limit of the hook: the page shows no contention while the client holds no grant, so the launch does not wait for the command.
+/// The page keeps that another client wants the GPU after the early return of the grant, so the launch waits for the command.
 #[test]
-fn wait_by_empty_stream_holds_the_gpu_where_the_grant_was_returned_before_the_launch_began() {
+fn wait_by_empty_stream_holds_no_grant_where_the_grant_was_returned_before_the_launch_began() {
     let holds = |later_ns| {
         let times = (10 * MS, 60 * MS, later_ns);
         let ranks = ClientProgram::waiting_by_empty_stream((Wait::StreamThenKernel, 1), times);
         run_found(&[ranks, ClientProgram::saturating(0, MS, 1_000)], Fault::None).is_err()
     };
-    assert!(!holds(400 * US) && holds(2 * MS));
+    assert!(!holds(400 * US) && !holds(2 * MS) && !holds(20 * MS));
+}
+
+/// After a command that took longer than a launch waits, launches wait for no command for 10 s, and then they do again.
+#[test]
+fn launches_wait_for_commands_again_after_a_pause() {
+    let ranks = ClientProgram::waiting_by_empty_stream((Wait::StreamThenKernel, 100), (MS, 300 * MS, 0));
+    let world = run(&[ranks, ClientProgram::saturating(0, 5 * MS, 5_000)], Fault::None).unwrap();
+    let ended = world.account.first_client_ended.unwrap();
+    let (waits, timeouts) = world.launches_behind_commands();
+    assert!(waits == timeouts && timeouts >= 2, "{waits} {timeouts}");
+    assert!(timeouts <= 1 + ended / PAUSE_NS, "{timeouts} in {ended} ns");
 }
 
 #[derive(Debug, Default)]

@@ -4,20 +4,23 @@ use super::tracker::{IDLE_NS, UNCONTENDED_POLL_NS};
 use sluice_core::ledger::Policy;
 
 /// The longest time if the hook can find what all holding processes of the client wait for. These are waits of threads, and commands of streams
-/// that wait, if the hook has recorded an event before them or knows that their stream has no kernel. It does so while another client wants
-/// the GPU, or from the begin of the grant if the client has a limit.
+/// that wait, if the hook has recorded an event before them or knows that their stream has no kernel. It does so while the page
+/// shows that another client wants the GPU, and from the begin of the first grant if the client has a limit.
 ///
-/// The tracker has begun to sleep before another
-/// client wanted the GPU. Its first poll finds launches since the one before. The next one finds that all kernels have ended, and a third
+/// A limit does not change the time. The tracker of a client with a limit, too, polls every [`UNCONTENDED_POLL_NS`] and returns an idle grant
+/// after 20 ms until another client wants the GPU, and sooner from then on. Idle time before that does not count here: no other client waits.
+///
+/// The tracker has begun to sleep before another client wanted the GPU. Its first poll finds launches since the one before. The next one finds that all kernels have ended, and a third
 /// one that this was so for [`IDLE_NS`].
 pub(super) const FOUND_NS: u64 = UNCONTENDED_POLL_NS + 2 * IDLE_NS;
 
 /// The longest time if the hook takes a wait for a running kernel: the rest of the grant, and the time in which it must be returned. It does so
 /// for
 /// * a kernel that polls a value in memory;
-/// * a command that waits and was submitted before another client wanted the GPU;
-/// * a command that waits, if a kernel is behind it. The hook holds such a launch back only if, when it begins, the page shows contention, no
-///   kernel of the process runs and the command is known to be ahead. It does so for 100 ms, and after that never again in this process.
+/// * a command that waits and was submitted before another client wanted the GPU, if the page shows no limit;
+/// * a command that waits, if a kernel is behind it. The hook holds such a launch back only if, when it begins, the page shows contention or a
+///   limit, no kernel of the process runs, and the launch is the first one behind a command that is known to be ahead. It does so for 100 ms.
+///   If the command has not ended by then, launches of this process wait for no command for 10 s.
 pub(super) fn not_found_ns(policy: &Policy) -> u64 {
     policy.quota.cap_ns + policy.return_timeout_ns
 }

@@ -81,11 +81,11 @@ fn saturating(clients: RangeInclusive<usize>) -> impl Strategy<Value = Vec<Clien
 /// 100 ms: the second process sleeps for another 12 ms at most, the other client's grant of 50 ms ends with a kernel of 5 ms, and the second
 /// process has a kernel of 12 ms. Clients with grants of less than 10 ms are granted beside others, so those of some last longer.
 ///
-/// The launch begins while the process still holds its grant.
+/// The launch begins before or after the process has returned its grant. The page keeps that the other client wants the GPU.
 fn waiting_by_empty_stream() -> impl Strategy<Value = Vec<ClientProgram>> {
     let wait = prop::sample::select(vec![Wait::StreamThenHost, Wait::StreamThenKernel]);
     let kernel = prop_oneof![1 => 50 * US..MS, 3 => 10 * MS..12 * MS];
-    (wait, 1..=10_u64, (kernel, 4 * MS..12 * MS, 0..400 * US), MS..5 * MS).prop_map(
+    (wait, 1..=10_u64, (kernel, 4 * MS..12 * MS, 0..4 * MS), MS..5 * MS).prop_map(
         |(wait, rounds, times, other_ns)| {
             let ranks = ClientProgram::waiting_by_empty_stream((wait, rounds), times);
             vec![ranks, ClientProgram::saturating(0, other_ns, S / other_ns)]

@@ -63,15 +63,15 @@ impl Process {
     pub(super) fn step(
         &mut self,
         now: u64,
-        (signals, contended): (&mut Signals, bool),
+        signals: &mut Signals,
         outbox: &mut Vec<(ProcessId, Message)>,
     ) -> bool {
         let mut changed = self.stream.end_commands(signals);
-        while self.take_step(now, signals, contended) {
+        while self.take_step(now, signals) {
             changed = true;
         }
         // If a launch waits, the request is sent together with the return.
-        let (stepped, report) = self.tracker.step(now, contended, &self.stream);
+        let (stepped, report) = self.tracker.step(now, &self.stream);
         outbox.extend(report.map(|report| (self.id, Message::Returns(report))));
         if self.waits_to_launch() && self.tracker.phase == Phase::Closed {
             self.tracker.phase = Phase::Requested;
@@ -82,7 +82,7 @@ impl Process {
     }
 
     /// Takes the thread's next step. Returns `false` if the thread waits, or has ended.
-    fn take_step(&mut self, now: u64, signals: &Signals, contended: bool) -> bool {
+    fn take_step(&mut self, now: u64, signals: &Signals) -> bool {
         let Some(step) = self.steps.get(self.next_step) else { return false };
         match *step {
             Step::Sleep(ns) => {
@@ -97,11 +97,11 @@ impl Process {
                 }
             }
             Step::StreamWait(signal) => {
-                let is_found = self.tracker.begin_waiting_command(contended, &self.stream);
+                let is_found = self.tracker.begin_waiting_command(now, &self.stream);
                 self.stream.submit(Command::Wait { signal, is_found });
             }
             Step::Launch(left_ns, polls) => {
-                if !self.tracker.may_launch(now, contended, &self.stream) {
+                if !self.tracker.may_launch(now, &self.stream) {
                     return false;
                 }
                 self.tracker.launched(now);

@@ -31,7 +31,7 @@ pub(super) enum Wait {
     Kernel,
 }
 
-/// Waits that the hook finds if they begin while another client wants the GPU, or while the client holds a grant and has a limit.
+/// Waits that the hook finds if they begin while another client wants the GPU, or if the client has a limit.
 pub(super) const FOUND: &[Wait] = &[Wait::Host, Wait::StreamThenHost];
 
 /// Waits of which the hook takes some for running kernels.

@@ -1,7 +1,6 @@
 //! The hook of a process: when it requests a grant, lets launches pass, and returns the grant.
 //!
-//! The rules are those of `crates/hook-core/src/device/`: `acquire.rs`, `tracker.rs`, `drain.rs` and `waiting_commands.rs`. `contended` is
-//! what the page shows: another client wants the GPU, or the client's own limit ends the grant. It is unset while the client holds no grant.
+//! The rules are those of `crates/hook-core/src/device/`: `acquire.rs`, `tracker.rs`, `drain.rs` and `waiting_commands.rs`.
 //!
 //! The tracker does not poll while a poll would find nothing. The next poll is then as late as it may be: a whole interval later.
 
@@ -25,6 +24,16 @@ pub(super) enum Phase {
     Draining(u64),
 }
 
+/// What the grant page of a process shows beside the deadline. The manager writes both with each grant, and `contended` whenever it changes
+/// while the client holds a grant. The page keeps both after the end of the grant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Page {
+    /// Another client wants the GPU.
+    pub(super) contended: bool,
+    /// The client has a limit below the whole GPU.
+    pub(super) limited: bool,
+}
+
 /// What a process reports when it returns its grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
@@ -37,6 +46,7 @@ pub(super) struct Tracker {
     pub(super) phase: Phase,
     /// `u64::MAX`: the grant does not end.
     pub(super) deadline: u64,
+    pub(super) page: Page,
     /// Since when kernels of the grant are not known to have ended.
     burst_since: Option<u64>,
     idle_since: u64,
@@ -55,6 +65,7 @@ impl Tracker {
         Self {
             phase: Phase::Closed,
             deadline: 0,
+            page: Page::default(),
             burst_since: None,
             idle_since: 0,
             bursts: 0,
@@ -68,29 +79,30 @@ impl Tracker {
     }
 
     /// A grant begins.
-    pub(super) fn open(&mut self, deadline: u64, now: u64, contended: bool) {
+    pub(super) fn open(&mut self, deadline: u64, now: u64, page: Page) {
         *self = Self {
             phase: Phase::Open,
             deadline,
+            page,
             idle_since: now,
-            polls_at: Some(now + poll_interval(contended)),
+            polls_at: Some(now + poll_interval(page.contended)),
             commands: self.commands,
             ..Self::new(self.fault)
         };
     }
 
     /// Whether the kernel that the thread is about to launch may be submitted now.
-    pub(super) fn may_launch(&mut self, now: u64, contended: bool, stream: &Stream) -> bool {
-        let may_wait = self.returns_early(contended)
+    pub(super) fn may_launch(&mut self, now: u64, stream: &Stream) -> bool {
+        let may_wait = self.returns_early()
             && self.burst_since.is_none()
             && self.fault != Fault::LaunchesWaitForNoCommand;
         let waits = self.commands.waits_for_command(now, may_wait, stream);
         !waits && self.phase == Phase::Open && now < self.deadline
     }
 
-    /// Whether the hook acts on commands that wait.
-    fn returns_early(&self, contended: bool) -> bool {
-        contended && self.deadline != u64::MAX
+    /// Whether the hook acts on commands that wait. The page of a process that has had no grant shows neither flag.
+    fn returns_early(&self) -> bool {
+        self.deadline != u64::MAX && (self.page.contended || self.page.limited)
     }
 
     /// A kernel is submitted.
@@ -105,12 +117,12 @@ impl Tracker {
     /// A command that waits is about to be submitted. Returns whether the hook returns a grant although the command has not ended.
     ///
     /// It does so if it has recorded an event behind the last kernel, or if it knows that no kernel is in the stream. It records an event
-    /// only behind a kernel that is not known to have ended. It knows of no kernel if none ran and the stream was empty. Both only while
-    /// another client wants the GPU. Otherwise the drain waits for the command.
-    pub(super) fn begin_waiting_command(&mut self, contended: bool, stream: &Stream) -> bool {
-        let (returns_early, runs) = (self.returns_early(contended), self.burst_since.is_some());
+    /// only behind a kernel that is not known to have ended. It knows of no kernel if none ran and the stream was empty. It does both only if
+    /// [`Self::returns_early`]. Otherwise the drain waits for the command.
+    pub(super) fn begin_waiting_command(&mut self, now: u64, stream: &Stream) -> bool {
+        let (returns_early, runs) = (self.returns_early(), self.burst_since.is_some());
         if returns_early && !runs {
-            self.commands.begin_command(stream);
+            self.commands.begin_command(now, stream);
         }
         if self.phase != Phase::Open {
             return true;
@@ -134,15 +146,15 @@ impl Tracker {
     }
 
     /// Takes all steps that are due at `now`. Returns whether there was one, and the report if it returns the grant.
-    pub(super) fn step(&mut self, now: u64, contended: bool, stream: &Stream) -> (bool, Option<Report>) {
+    pub(super) fn step(&mut self, now: u64, stream: &Stream) -> (bool, Option<Report>) {
         let mut changed = false;
         if self.phase == Phase::Open && self.deadline != u64::MAX {
             // The end of a burst can be found from now on.
             let is_over = self.burst_since.is_none() || self.is_burst_over(stream);
             if is_over && self.polls_at.is_none() {
-                self.polls_at = Some(now + poll_interval(contended));
+                self.polls_at = Some(now + poll_interval(self.page.contended));
             }
-            let returns = self.polls_at.is_some_and(|at| at <= now) && self.poll(now, contended, stream);
+            let returns = self.polls_at.is_some_and(|at| at <= now) && self.poll(now, stream);
             if now >= self.deadline || returns {
                 self.begin_drain(stream);
                 changed = true;
@@ -159,8 +171,9 @@ impl Tracker {
     }
 
     /// Returns whether the process returns its grant because it is idle.
-    fn poll(&mut self, now: u64, contended: bool, stream: &Stream) -> bool {
+    fn poll(&mut self, now: u64, stream: &Stream) -> bool {
         let quiet = !std::mem::take(&mut self.has_launched_since_poll);
+        let contended = self.page.contended;
         let is_over = self.is_burst_over(stream);
         if quiet && is_over {
             self.end_burst(now);

@@ -9,7 +9,7 @@ use super::idle_holders::IdleHolders;
 use super::process::{Message, Process};
 use super::programs::ClientProgram;
 use super::stream::{Head, Signals};
-use super::tracker::Phase;
+use super::tracker::{Page, Phase};
 use sluice_core::ledger::{Action, Deadline, GrantRequest, Policy, ReturnKind, TokenLedger};
 use sluice_core::{ClientId, ProcessId, Share};
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const MOST_STEPS: (usize, usize) = (10_000, 2_000_000);
 #[derive(Clone, Debug)]
 struct Client {
     signals: Signals,
-    /// What the pages of its processes show.
+    /// What the ledger has reported in the present grant. The pages of its processes may still show what held in the last one.
     contended: bool,
     is_limited: bool,
     burst_ns: u64,
@@ -82,7 +82,7 @@ impl World {
     /// Without Sluice: each process holds a grant that does not end.
     pub(super) fn without_grants(programs: &[ClientProgram]) -> Self {
         let mut world = Self::new(programs, Fault::None);
-        world.processes.iter_mut().for_each(|process| process.tracker.open(u64::MAX, 0, false));
+        world.processes.iter_mut().for_each(|process| process.tracker.open(u64::MAX, 0, Page::default()));
         world
     }
 
@@ -113,7 +113,7 @@ impl World {
             let mut changed = false;
             for process in &mut self.processes {
                 let client = &mut self.clients[process.client];
-                changed |= process.step(self.now, (&mut client.signals, client.contended), &mut outbox);
+                changed |= process.step(self.now, &mut client.signals, &mut outbox);
             }
             outbox.into_iter().for_each(|(process, message)| self.deliver(process, message));
             self.deliver_held_back();
@@ -158,8 +158,9 @@ impl World {
                     matches!(process.tracker.phase, Phase::Draining(_)) && self.ledger.holds(process.id)
                 });
                 self.account.joined_drains += u64::from(drains);
-                let contended = self.clients[index].contended;
-                self.processes[index_of(process)].tracker.open(deadline, self.now, contended);
+                let Client { contended, is_limited: limited, .. } = self.clients[index];
+                let page = Page { contended, limited };
+                self.processes[index_of(process)].tracker.open(deadline, self.now, page);
                 self.clients[index].is_beside |= self.ledger.holders().count() > 1;
             }
             Action::Extend { process, deadline, .. } => {
@@ -174,7 +175,11 @@ impl World {
             }
             Action::Contended { client, contended } => {
                 let contended = contended && self.fault != Fault::ContentionUnreported;
-                self.clients[usize::try_from(client.0).unwrap()].contended = contended;
+                let index = usize::try_from(client.0).unwrap();
+                if std::mem::replace(&mut self.clients[index].contended, contended) != contended {
+                    let processes = self.processes.iter_mut().filter(|process| process.client == index);
+                    processes.for_each(|process| process.tracker.page.contended = contended);
+                }
             }
             Action::Ended { client, .. } => {
                 let client = &mut self.clients[usize::try_from(client.0).unwrap()];
