@@ -154,16 +154,23 @@ impl TokenLedger {
         why: GrantEnd,
     ) -> bool {
         let members: Vec<Member> = self.grants[index].members.iter().copied().filter(|m| which(m)).collect();
-        let deadline = self.grants[index].deadline;
-        for member in members {
+        let Grant { deadline, client, .. } = self.grants[index];
+        for member in &members {
             self.grants[index].leave(member.process, at, None);
-            let late = matches!(why, GrantEnd::Expired | GrantEnd::NotReturned);
-            if let Some(process) = self.processes.get_mut(&member.process).filter(|_| late) {
-                process.unreturned = Some(Unreturned::new(deadline, at, why == GrantEnd::Expired));
-            }
             self.actions.push(Action::Revoke { process: member.process, reason: why });
         }
-        self.finish_if_empty(index, why)
+        let is_over = self.finish_if_empty(index, why);
+        if matches!(why, GrantEnd::Expired | GrantEnd::NotReturned) {
+            // The client has been charged for the grant by now, unless other processes still hold it.
+            let charged_ns = self.clients.get(&client).map_or(0, |client| client.charged_ns);
+            for member in members {
+                if let Some(process) = self.processes.get_mut(&member.process) {
+                    let by_timer = why == GrantEnd::Expired;
+                    process.unreturned = Some(Unreturned::new(deadline, at, charged_ns, by_timer));
+                }
+            }
+        }
+        is_over
     }
 
     fn end_by_time(&mut self, now: u64) {

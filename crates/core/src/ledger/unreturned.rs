@@ -13,6 +13,8 @@ pub(super) struct Unreturned {
     deadline: u64,
     /// When the ledger took it back, and until when it has charged it.
     ended: u64,
+    /// What the client had been charged in all by then.
+    charged_ns: u64,
     /// The grant ended by timer.
     by_timer: bool,
     /// Time since then for which other processes of the client waited for a grant, and the end of this time so far.
@@ -21,8 +23,8 @@ pub(super) struct Unreturned {
 }
 
 impl Unreturned {
-    pub(super) const fn new(deadline: u64, ended: u64, by_timer: bool) -> Self {
-        Self { deadline, ended, by_timer, left_out_ns: 0, left_out_until: ended }
+    pub(super) const fn new(deadline: u64, ended: u64, charged_ns: u64, by_timer: bool) -> Self {
+        Self { deadline, ended, charged_ns, by_timer, left_out_ns: 0, left_out_until: ended }
     }
 
     /// Another process of the client has waited for a grant from `since` to `now`.
@@ -35,11 +37,12 @@ impl Unreturned {
     }
 
     /// GPU time to charge at `now`, if the process reports that it used `overuse_ns` after the deadline. `always_ns`: of this much nothing is
-    /// left out.
-    fn late_ns(&self, overuse_ns: u64, always_ns: u64, now: u64) -> u64 {
+    /// left out. `charged_ns`: what the client has been charged in all. Grants of other processes are part of the same time.
+    fn late_ns(&self, overuse_ns: u64, always_ns: u64, charged_ns: u64, now: u64) -> u64 {
         let elapsed = now.saturating_sub(self.ended);
         let most = elapsed.saturating_sub(self.left_out_ns).max(always_ns.min(elapsed));
-        overuse_ns.saturating_sub(self.ended.saturating_sub(self.deadline)).min(most)
+        let uncharged = elapsed.saturating_sub(charged_ns.saturating_sub(self.charged_ns));
+        overuse_ns.saturating_sub(self.ended.saturating_sub(self.deadline)).min(most).min(uncharged)
     }
 }
 
@@ -52,8 +55,10 @@ impl TokenLedger {
         if let Some(since) = self.sibling_waits_since(process, client) {
             unreturned.leave_out(since, self.now);
         }
+        let charged_ns = self.clients.get(&client).map_or(0, |client| client.charged_ns);
+        let always_ns = self.policy.return_timeout_ns;
         let (ended, late) =
-            (unreturned.ended, unreturned.late_ns(overuse_ns, self.policy.return_timeout_ns, self.now));
+            (unreturned.ended, unreturned.late_ns(overuse_ns, always_ns, charged_ns, self.now));
         self.charge(client, (ended, ended + late), late, late);
         self.advance_or_owe(client, late);
     }

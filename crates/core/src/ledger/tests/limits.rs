@@ -98,3 +98,28 @@ fn processes_that_wait_for_each_other_do_not_wait_longer_each_time_for_their_lim
         assert!(waits.iter().all(|wait| *wait <= longest), "limit of {percent} %: {waits:?}");
     }
 }
+
+/// Work of one process runs on after its grant while another one holds grants: it is the same time of the GPU.
+#[test]
+fn late_work_beside_grants_of_a_sibling_is_not_charged_twice() {
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.3, 1.0)]);
+    ledger.add_process(ProcessId(2), ClientId(0), ReturnKind::Returns).unwrap();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 1, 0);
+    let revoked = 50 * MS + Policy::default().return_timeout_ns;
+    ledger.advance(revoked);
+    ledger.returned(ProcessId(1), revoked + MS, MS, 0).unwrap();
+    let mut now = revoked + MS;
+    ask(&mut ledger, 2, now);
+    ledger.advance(now);
+    for _ in 0..100 {
+        now += 50 * MS;
+        ledger.returned(ProcessId(2), now, 50 * MS, 0).unwrap();
+        ask(&mut ledger, 2, now);
+        ledger.advance(now);
+    }
+    ledger.returned(ProcessId(0), now, now - 50 * MS, now - 50 * MS).unwrap();
+    let charged_ns = ledger.usage(ClientId(0), now).unwrap().charged_ns;
+    assert!((now - 60 * MS..=now).contains(&charged_ns), "{charged_ns} of {now}");
+}
