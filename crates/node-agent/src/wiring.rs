@@ -11,18 +11,18 @@ use prometheus::Registry;
 use sluice_daemon::ProcessCollector;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
-use crate::library::{Installed, Library, Usage, collect_periodically};
+use crate::library::{self, Installed, Library, Usage, collect_periodically};
 use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
-use crate::node::events::{self, EventQueue, Reason, about_pod};
+use crate::node::events::{self, EventQueue, Reason, about_node, about_pod};
 use crate::node::{evictions, health_events, node_object, violation_events};
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::assign::publish_assignments;
@@ -66,7 +66,7 @@ pub async fn serve(config: Config, environment: Environment, stop: CancellationT
 async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks) -> anyhow::Result<()> {
     let Environment { client, gpus, program, listeners } = environment;
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
-    let installed = install(config).await?;
+    let (installed, loader_refusal) = install(config).await?;
     let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
     let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);
@@ -87,12 +87,17 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         command: command.clone(),
         registered: is_registered,
         injection: injection.clone(),
+        loader_refusal: loader_refusal.clone(),
     };
     let pages = Pages { sources, registry };
     tasks.spawn_graceful("http", infallible(http::serve(listeners, pages, stop.clone())));
     tasks.spawn_abortable("pods", informer::follow(client.clone(), node.clone(), pods_known));
     let (event_queue, pending_events) = EventQueue::new();
     tasks.spawn_abortable("events", events::send(client.clone(), node.clone(), pending_events));
+    if let Some(why) = &loader_refusal {
+        error!(%why, "the node offers no device slots");
+        event_queue.publish(about_node(&node), Reason::LibraryNotLoadable, why);
+    }
 
     let memory = MemoryReports {
         gpus: Arc::clone(&gpus),
@@ -186,7 +191,11 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     };
     let plugin_stop = stop.clone();
     tasks.spawn_graceful("plugin", async move {
-        // A node whose containers cannot get GPUs offers none.
+        // A node offers no GPU that its containers cannot get, or would use without limits.
+        if loader_refusal.is_some() {
+            plugin_stop.cancelled().await;
+            return Ok(());
+        }
         let mut injection = injection;
         let works = async { injection.wait_for(InForce::works).await.is_ok() };
         match plugin_stop.run_until_cancelled(works).await {
@@ -211,10 +220,15 @@ async fn infallible(part: impl Future<Output = ()>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn install(config: &Config) -> anyhow::Result<Installed> {
+/// Installs the library for pods. Also returns why their programs would ignore it, if so.
+async fn install(config: &Config) -> anyhow::Result<(Installed, Option<String>)> {
     let (library, source) = (Library::new(config.library_folder()), config.host.library.clone());
-    let installed = tokio::task::spawn_blocking(move || library.install(&source)).await?;
-    installed.context("cannot install the library for pods")
+    let install = move || {
+        let installed = library.install(&source)?;
+        let refusal = library::loader_refusal(&installed.folder)?;
+        Ok::<_, library::Error>((installed, refusal))
+    };
+    tokio::task::spawn_blocking(install).await?.context("cannot install the library for pods")
 }
 
 /// How to find the library versions that pods use.

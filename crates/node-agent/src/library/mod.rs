@@ -9,11 +9,13 @@
 mod collector;
 mod files;
 mod install;
+mod loader;
 mod usage;
 mod version;
 
 pub use collector::{CollectError, Collector, collect_periodically};
 pub use files::Error;
 pub use install::{CONTAINER_ROOT, Installed, LIBRARY_FILE, Library, PRELOAD_FILE};
+pub use loader::loader_refusal;
 pub use usage::{Usage, UsageError};
 pub use version::Version;

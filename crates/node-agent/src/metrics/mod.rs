@@ -49,6 +49,8 @@ pub struct Sources {
     pub registered: watch::Receiver<bool>,
     /// How containers get their GPUs.
     pub injection: watch::Receiver<InForce>,
+    /// Why programs in pods would ignore the library, so that the node offers no device slots.
+    pub loader_refusal: Option<String>,
 }
 
 /// The facts of one moment.
@@ -68,6 +70,8 @@ pub struct Facts {
     pub manager_processes: BTreeMap<String, ProcessFigures>,
     /// How containers get their GPUs; `None` while it is unknown.
     pub injection: Option<&'static str>,
+    /// Why programs in pods would ignore the library, so that the node offers no device slots.
+    pub loader_refusal: Option<String>,
     /// The managers' snapshots by GPU, or the error of the call.
     pub snapshots: BTreeMap<String, Result<SnapshotResponse, String>>,
 }
@@ -91,6 +95,7 @@ impl Sources {
             managers,
             manager_processes,
             injection: self.injection.borrow().label(),
+            loader_refusal: self.loader_refusal.clone(),
             snapshots,
         }
     }
@@ -109,6 +114,7 @@ impl Sources {
         if !injection.works() {
             missing.push(injection.text());
         }
+        missing.extend(self.loader_refusal.clone());
         for (gpu, status) in self.statuses.now() {
             let text = match status.state {
                 ManagerState::Serving => continue,

@@ -13,6 +13,8 @@ use crate::managers::ManagerStatus;
 #[derive(Serialize)]
 pub(super) struct StatePage<'a> {
     node: &'a str,
+    /// Why the node offers no device slots.
+    no_slots_reason: Option<&'a str>,
     gpus: Vec<GpuState<'a>>,
     /// Pods that request a GPU and get none.
     refused: Vec<RefusedPod<'a>>,
@@ -102,6 +104,7 @@ pub(super) fn page(facts: &Facts) -> StatePage<'_> {
     });
     StatePage {
         node: &facts.node,
+        no_slots_reason: facts.loader_refusal.as_deref(),
         gpus: gpus.map(|gpu| gpu_state(gpu, facts)).collect(),
         refused: refused.collect(),
     }

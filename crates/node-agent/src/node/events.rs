@@ -37,6 +37,8 @@ pub enum Reason {
     InjectionChanged,
     /// There is no path by which containers could get their GPUs.
     InjectionUnavailable,
+    /// Programs in pods would ignore the library: the node offers no device slots.
+    LibraryNotLoadable,
     /// A process of a pod did something against the pod's limits.
     LimitViolated,
     /// A pod was evicted because of a violation.
@@ -59,6 +61,7 @@ impl Reason {
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::LibraryNotLoadable => (EventType::Warning, "LibraryNotLoadable", "Install"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::EvictedForViolation => (EventType::Warning, "EvictedForViolation", "Evict"),
             Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),

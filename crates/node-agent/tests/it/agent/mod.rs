@@ -4,6 +4,7 @@ mod amounts;
 mod api;
 mod injection;
 mod limits;
+mod loader;
 mod manager;
 mod memory;
 mod node;
