@@ -1,20 +1,34 @@
 //! What the node offers to the cluster: device slots to kubelet, and countable amounts in the node's status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_placement::Countable;
 use sluice_placement::inventory::NodeInventory;
 use tokio::sync::watch;
 
-use crate::device_plugin::DeviceSlots;
 use crate::pods::assign::Assignments;
 use crate::tasks::replace_if_new;
 
+/// Numbers of device slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// Slots of all GPUs, and those that pods of absent GPUs hold.
+    pub total: u64,
+    /// Slots of the healthy GPUs, and those that pods of unhealthy and of absent GPUs hold: the scheduler subtracts the slots of
+    /// all pods of the node from this number.
+    pub healthy: u64,
+}
+
 /// The capacity of the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCapacity {
     /// Device slots.
-    pub slots: DeviceSlots,
+    pub slots: SlotCounts,
+    /// Uids of the pods of which a GPU is unhealthy or absent.
+    pub pods_on_failed_gpus: BTreeSet<String>,
+    /// Uids of the pods that have ended.
+    pub ended_pods: BTreeSet<String>,
     /// Time and memory. `None` if the node has no GPU, or while it is unknown what pods hold on an unhealthy one.
     pub amounts: Option<Countable>,
 }
@@ -31,7 +45,7 @@ impl NodeCapacity {
         let mut amounts = inventory.countable(|gpu| requested(gpu).unwrap_or_default());
         let gpus = u64::try_from(inventory.gpus.len()).unwrap_or(u64::MAX);
         let of_gpus = gpus.saturating_mul(u64::from(inventory.seats_per_gpu));
-        let mut slots = DeviceSlots { total: of_gpus, healthy: amounts.slots.min(of_gpus) };
+        let mut slots = SlotCounts { total: of_gpus, healthy: amounts.slots.min(of_gpus) };
         let is_present = |uuid: &str| inventory.gpus.iter().any(|gpu| gpu.uuid == uuid);
         let by_gpu = assignments.into_iter().flat_map(|known| &known.requested);
         for (_, absent) in by_gpu.filter(|(uuid, _)| !is_present(uuid)) {
@@ -40,7 +54,15 @@ impl NodeCapacity {
             slots.healthy = slots.healthy.saturating_add(absent.slots);
         }
         let is_known = assignments.is_some() || inventory.gpus.iter().all(|gpu| gpu.healthy);
-        Self { slots, amounts: (is_known && gpus > 0).then_some(amounts) }
+        let is_healthy = |uuid: &String| inventory.gpu(uuid).is_some_and(|gpu| gpu.healthy);
+        let named = assignments.into_iter().flat_map(|known| &known.named);
+        let failed = named.filter(|(_, gpus)| !gpus.iter().all(is_healthy));
+        Self {
+            slots,
+            pods_on_failed_gpus: failed.map(|(uid, _)| uid.clone()).collect(),
+            ended_pods: assignments.map(|known| known.ended.clone()).unwrap_or_default(),
+            amounts: (is_known && gpus > 0).then_some(amounts),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod config;
 pub mod device_plugin;
 mod folders;
 pub mod gpus;
+mod kubelet_checkpoint;
 pub mod library;
 pub mod managers;
 pub mod metrics;

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
+use crate::kubelet_checkpoint;
 use crate::library::{self, Installed, Library, Usage, collect_periodically};
 use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
@@ -29,9 +30,6 @@ use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
 use crate::self_test::{Tester, Tools};
 use crate::tasks::AgentTasks;
-
-/// The file in which kubelet records what Allocate answered.
-const CHECKPOINT: &str = "kubelet_internal_checkpoint";
 
 /// Old versions of the library take a megabyte each, so collecting them is not urgent.
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
@@ -233,7 +231,10 @@ async fn install(config: &Config) -> anyhow::Result<(Installed, Option<String>)>
 
 /// How to find the library versions that pods use.
 pub(crate) fn usage(config: &Config) -> Usage {
-    Usage { proc: config.host.proc.clone(), checkpoint: config.host.plugin_folder.join(CHECKPOINT) }
+    Usage {
+        proc: config.host.proc.clone(),
+        checkpoint: config.host.plugin_folder.join(kubelet_checkpoint::FILE),
+    }
 }
 
 fn command(config: &Config, program: PathBuf) -> ManagerCommand {

@@ -27,7 +27,7 @@ fn requested(index: u32, slots: u64, milli: u64) -> Assignments {
 #[test]
 fn healthy_node_offers_all_that_its_gpus_have() {
     let capacity = NodeCapacity::of(&node(&[true, true]), None);
-    assert_eq!(capacity.slots, DeviceSlots { total: 4, healthy: 4 });
+    assert_eq!(capacity.slots, SlotCounts { total: 4, healthy: 4 });
     assert_eq!(capacity.amounts, Some(Countable { slots: 4, milli: 2000, memory_mib: 20_480 }));
 }
 
@@ -44,14 +44,14 @@ fn pods_of_an_unhealthy_gpu_take_nothing_from_the_healthy_one() {
 #[test]
 fn unhealthy_gpu_without_pods_offers_nothing() {
     let capacity = NodeCapacity::of(&node(&[true, false]), Some(&Assignments::default()));
-    assert_eq!(capacity.slots, DeviceSlots { total: 4, healthy: 2 });
+    assert_eq!(capacity.slots, SlotCounts { total: 4, healthy: 2 });
     assert_eq!(capacity.amounts, Some(Countable { slots: 2, milli: 1000, memory_mib: 10_240 }));
 }
 
 #[test]
 fn unhealthy_gpu_offers_no_more_slots_than_it_has() {
     let capacity = NodeCapacity::of(&node(&[true, false]), Some(&requested(1, 9, 1000)));
-    assert_eq!(capacity.slots, DeviceSlots { total: 4, healthy: 4 });
+    assert_eq!(capacity.slots, SlotCounts { total: 4, healthy: 4 });
 }
 
 /// A pod with a request for this quota of these GPUs, by their indexes.
@@ -73,7 +73,7 @@ fn capacity_beside(inventory: &NodeInventory, pods: impl IntoIterator<Item = Pod
 #[test]
 fn pod_of_an_absent_gpu_takes_nothing_from_the_healthy_one() {
     let capacity = capacity_beside(&node(&[true]), [pod("a", "1", &[1])]);
-    assert_eq!(capacity.slots, DeviceSlots { total: 3, healthy: 3 });
+    assert_eq!(capacity.slots, SlotCounts { total: 3, healthy: 3 });
     assert_eq!(capacity.amounts, Some(Countable { slots: 3, milli: 2000, memory_mib: 10_240 }));
 }
 
@@ -82,7 +82,7 @@ fn pod_of_an_absent_and_an_unhealthy_gpu_takes_nothing_from_the_healthy_one() {
     let capacity = capacity_beside(&node(&[true, false]), [pod("a", "2", &[1, 2])]);
     // The healthy GPU, and what the pod requests of its two.
     assert_eq!(capacity.amounts.unwrap().milli, 1000 + 2000);
-    assert_eq!(capacity.slots, DeviceSlots { total: 5, healthy: 4 });
+    assert_eq!(capacity.slots, SlotCounts { total: 5, healthy: 4 });
 }
 
 #[test]

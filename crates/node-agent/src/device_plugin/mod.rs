@@ -5,11 +5,13 @@
 //! slots in any order without contradicting the scheduler, and Allocate does not need to know the pod. Limits never
 //! pass through here: a pod-manager gets them from the agent.
 //!
-//! * `slots`: inventory in, list of devices out; request in, answer out. Pure.
+//! * `held_slots`: which pods hold which slots, from kubelet's checkpoint.
+//! * `slots`: capacity and held slots in, list of devices out; request in, answer out. Pure.
 //! * [`run`] serves both to kubelet and keeps the plugin registered across restarts of kubelet and of the agent.
 
 mod error;
 mod folder_watch;
+mod held_slots;
 mod registration;
 mod server;
 mod service;
@@ -19,7 +21,7 @@ mod supervisor;
 pub use error::Error;
 pub use service::Metrics;
 pub(crate) use slots::LOADER_FILE;
-pub use slots::{DeviceSlots, Provision};
+pub use slots::Provision;
 pub use supervisor::{Settings, run};
 
 /// Kubelet's socket in its folder of device plugins, for registration.

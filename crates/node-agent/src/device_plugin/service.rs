@@ -1,7 +1,6 @@
 //! The gRPC calls that kubelet makes, and the plugin's metrics.
 
 use super::slots::{DeviceSlots, Provision};
-use crate::capacity::NodeCapacity;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
@@ -20,7 +19,7 @@ use tonic::{Request, Response, Status};
 /// The handlers of one server.
 pub(super) struct PluginService {
     pub(super) provision: Arc<Provision>,
-    pub(super) capacity: watch::Receiver<NodeCapacity>,
+    pub(super) slots: watch::Receiver<Arc<DeviceSlots>>,
     pub(super) metrics: Metrics,
     pub(super) streams: Arc<OpenStreams>,
     pub(super) stop: CancellationToken,
@@ -52,25 +51,25 @@ impl Drop for StreamGuard {
 }
 
 struct SlotStream {
-    capacity: watch::Receiver<NodeCapacity>,
-    sent: Option<DeviceSlots>,
+    slots: watch::Receiver<Arc<DeviceSlots>>,
+    sent: Option<Arc<DeviceSlots>>,
     stop: CancellationToken,
     _guard: StreamGuard,
 }
 
 impl SlotStream {
     /// Waits until the slots differ from those sent last, and returns them; `None` when the stream ends.
-    async fn next(mut self) -> Option<(DeviceSlots, Self)> {
+    async fn next(mut self) -> Option<(Arc<DeviceSlots>, Self)> {
         loop {
-            let slots = self.capacity.borrow_and_update().slots;
+            let slots = Arc::clone(&self.slots.borrow_and_update());
             if self.stop.is_cancelled() {
                 return None;
             }
-            if self.sent != Some(slots) {
-                self.sent = Some(slots);
+            if self.sent.as_ref() != Some(&slots) {
+                self.sent = Some(Arc::clone(&slots));
                 return Some((slots, self));
             }
-            self.stop.run_until_cancelled(self.capacity.changed()).await?.ok()?;
+            self.stop.run_until_cancelled(self.slots.changed()).await?.ok()?;
         }
     }
 }
@@ -88,13 +87,18 @@ impl DevicePlugin for PluginService {
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
         let stream_state = SlotStream {
-            capacity: self.capacity.clone(),
+            slots: self.slots.clone(),
             sent: None,
             stop: self.stop.clone(),
             _guard: StreamGuard::new(&self.streams),
         };
         let lists = stream::unfold(stream_state, SlotStream::next).map(|slots| {
-            tracing::info!(total = slots.total, healthy = slots.healthy, "sent the device slots to kubelet");
+            let counts = slots.counts();
+            tracing::info!(
+                total = counts.total,
+                healthy = counts.healthy,
+                "sent the device slots to kubelet"
+            );
             Ok(ListAndWatchResponse { devices: slots.devices() })
         });
         Ok(Response::new(lists.boxed()))
@@ -112,8 +116,8 @@ impl DevicePlugin for PluginService {
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let _timer = self.metrics.allocate.start_timer();
-        let slots = self.capacity.borrow().slots;
-        match self.provision.answer(slots, request.get_ref()) {
+        let slots = Arc::clone(&self.slots.borrow());
+        match self.provision.answer(&slots, request.get_ref()) {
             Ok(answer) => Ok(Response::new(answer)),
             Err(refusal) => {
                 tracing::warn!(%refusal, "refused an Allocate request of kubelet");

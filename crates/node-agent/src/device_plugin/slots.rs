@@ -1,11 +1,13 @@
 //! Device slots: how many containers may use this node's GPUs, as the devices that kubelet counts, and what a container
 //! with a slot gets.
 
+use super::held_slots::HeldSlots;
+use crate::capacity::{NodeCapacity, SlotCounts};
 use crate::library::Installed;
 use sluice_proto::deviceplugin::{
     AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse, Device, Mount,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// Kubelet's values for health, from the constants of its API.
@@ -20,51 +22,77 @@ const SOCKET_FOLDER: &str = "/run/sluice";
 /// Tells the hook what to do after it has lost its manager for good.
 const ON_MANAGER_LOSS: &str = "SLUICE_ON_MANAGER_LOSS";
 
-/// The device slots of a node: numbers 0 to `total`. Those from `healthy` on are unhealthy.
+/// The device slots of a node: whether each is healthy, by its number.
 ///
-/// Slots are added and removed only at the end, so the slot of a running container keeps its name when GPUs change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceSlots {
-    /// Slots of all GPUs, and those that pods of absent GPUs hold.
-    pub total: u64,
-    /// Slots of the healthy GPUs, and those that pods of unhealthy and of absent GPUs hold: kubelet and the scheduler subtract
-    /// the slots of all pods of the node from this number.
-    pub healthy: u64,
-}
+/// A slot belongs to no GPU until a pod holds it. Then it has the health of the pod's GPUs, which kubelet shows in the pod's status.
+/// The free slots complete the number of healthy slots, so that the scheduler sees the room of the healthy GPUs. The free slots with the
+/// highest numbers are unhealthy, and are removed first. A slot that a pod holds keeps its name when GPUs change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct DeviceSlots(BTreeMap<u64, bool>);
 
 /// State of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlotState {
+pub(super) enum SlotState {
     /// It can be allocated.
     Healthy,
-    /// It exists, but too few GPUs are healthy for it.
+    /// It exists, but its pod's GPU has failed, or too few GPUs are healthy for it.
     Unhealthy,
     /// The node has no slot with this id.
     Unknown,
 }
 
 impl DeviceSlots {
+    /// The slots of a node with this capacity, of which pods hold some. If it is not known which, no slot is unhealthy: it could be the
+    /// slot of a pod on a healthy GPU. The scheduler places no pod on a failed GPU either way.
+    pub(super) fn new(capacity: &NodeCapacity, held: Option<&HeldSlots>) -> Self {
+        let counts = capacity.slots;
+        let Some(held) = held else { return Self((0..counts.total).map(|number| (number, true)).collect()) };
+        let has_ended = |pod: &String| capacity.ended_pods.contains(pod);
+        let is_healthy = |pod: &String| !capacity.pods_on_failed_gpus.contains(pod);
+        let held = held.iter().filter(|(_, pod)| !has_ended(pod));
+        let mut slots: BTreeMap<u64, bool> = held.map(|(number, pod)| (*number, is_healthy(pod))).collect();
+        let free_healthy = counts.healthy.saturating_sub(count(slots.values().filter(|healthy| **healthy)));
+        // The unhealthy slots of pods may leave too few others for the healthy GPUs: kubelet is then told of more than `total`.
+        let free = counts.total.saturating_sub(count(slots.values())).max(free_healthy);
+        let mut numbers = 0..;
+        for index in 0..free {
+            let number = numbers.find(|number| !slots.contains_key(number)).unwrap_or_default();
+            slots.insert(number, index < free_healthy);
+        }
+        Self(slots)
+    }
+
+    /// Numbers of all slots and of the healthy ones.
+    pub(super) fn counts(&self) -> SlotCounts {
+        let healthy = count(self.0.values().filter(|healthy| **healthy));
+        SlotCounts { total: count(self.0.values()), healthy }
+    }
+
     /// The device list for kubelet. It has no topology: a slot belongs to no NUMA node.
-    pub fn devices(self) -> Vec<Device> {
-        let device = |number| {
-            let health = if number < self.healthy { HEALTHY } else { UNHEALTHY };
+    pub(super) fn devices(&self) -> Vec<Device> {
+        let device = |(number, healthy): (&u64, &bool)| {
+            let health = if *healthy { HEALTHY } else { UNHEALTHY };
             Device { id: format!("{PREFIX}{number}"), health: health.to_owned(), topology: None }
         };
-        (0..self.total).map(device).collect()
+        self.0.iter().map(device).collect()
     }
 
     /// State of the slot with this id.
-    pub fn state_of(self, id: &str) -> SlotState {
-        match number(id) {
-            Some(number) if number < self.healthy => SlotState::Healthy,
-            Some(number) if number < self.total => SlotState::Unhealthy,
-            _ => SlotState::Unknown,
+    pub(super) fn state_of(&self, id: &str) -> SlotState {
+        match slot_number(id).and_then(|number| self.0.get(&number)) {
+            Some(true) => SlotState::Healthy,
+            Some(false) => SlotState::Unhealthy,
+            None => SlotState::Unknown,
         }
     }
 }
 
+fn count<T>(items: impl Iterator<Item = T>) -> u64 {
+    u64::try_from(items.count()).unwrap_or(u64::MAX)
+}
+
 /// The number in an id that is written exactly as this module writes it: no sign, no leading zeros.
-fn number(id: &str) -> Option<u64> {
+pub(super) fn slot_number(id: &str) -> Option<u64> {
     let digits = id.strip_prefix(PREFIX)?;
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
@@ -119,7 +147,11 @@ impl Provision {
     ///
     /// # Errors
     /// A container requests something other than healthy device slots of this node.
-    pub fn answer(&self, slots: DeviceSlots, request: &AllocateRequest) -> Result<AllocateResponse, Refusal> {
+    pub(super) fn answer(
+        &self,
+        slots: &DeviceSlots,
+        request: &AllocateRequest,
+    ) -> Result<AllocateResponse, Refusal> {
         let given = ContainerAllocateResponse {
             envs: self.environment.clone(),
             mounts: self.mounts.clone(),
@@ -133,7 +165,7 @@ impl Provision {
 
 /// Why an Allocate request is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// The container request names no slot.
     #[error("a container request names no device slot")]
     NoSlot,
@@ -148,8 +180,8 @@ pub enum Refusal {
     Duplicate { id: String },
 }
 
-fn check(slots: DeviceSlots, container: &ContainerAllocateRequest) -> Result<(), Refusal> {
-    let DeviceSlots { total, healthy } = slots;
+fn check(slots: &DeviceSlots, container: &ContainerAllocateRequest) -> Result<(), Refusal> {
+    let SlotCounts { total, healthy } = slots.counts();
     let mut asked = BTreeSet::new();
     for id in &container.devices_ids {
         let id = id.clone();

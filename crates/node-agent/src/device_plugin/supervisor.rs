@@ -10,11 +10,14 @@
 
 use super::error::{Error, Result};
 use super::folder_watch::{FolderWatch, SocketIdentity};
+use super::held_slots;
 use super::registration;
 use super::server::{PluginServer, SocketOwner};
 use super::service::{Metrics, PluginService};
-use super::slots::Provision;
+use super::slots::{DeviceSlots, Provision};
 use crate::capacity::NodeCapacity;
+use crate::kubelet_checkpoint;
+use crate::tasks::replace_if_new;
 use sluice_placement::annotations::keys;
 use sluice_rate_limiter::Backoff;
 use std::convert::Infallible;
@@ -57,6 +60,9 @@ pub async fn run(
         folder: FolderWatch::watch(&settings.folder)?,
         kubelet_socket: settings.folder.join(super::KUBELET_SOCKET),
         socket: settings.folder.join(super::SOCKET),
+        checkpoint: settings.folder.join(kubelet_checkpoint::FILE),
+        checkpoint_error: None,
+        slots: watch::Sender::default(),
         provision: Arc::new(settings.provision),
         capacity,
         metrics,
@@ -82,6 +88,10 @@ struct PluginSupervisor {
     folder: FolderWatch,
     kubelet_socket: PathBuf,
     socket: PathBuf,
+    checkpoint: PathBuf,
+    /// Why the checkpoint could not be read at the last comparison.
+    checkpoint_error: Option<String>,
+    slots: watch::Sender<Arc<DeviceSlots>>,
     provision: Arc<Provision>,
     capacity: watch::Receiver<NodeCapacity>,
     metrics: Metrics,
@@ -97,7 +107,7 @@ struct PluginSupervisor {
 impl PluginSupervisor {
     async fn supervise(&mut self) -> Result<Infallible> {
         loop {
-            self.update_slot_metrics();
+            self.update_slots();
             let wait = self.reconcile().await?;
             self.sleep(wait).await?;
         }
@@ -185,7 +195,7 @@ impl PluginSupervisor {
     fn serve(&self) -> Result<PluginServer> {
         PluginServer::start(&self.socket, |streams, stop| PluginService {
             provision: Arc::clone(&self.provision),
-            capacity: self.capacity.clone(),
+            slots: self.slots.subscribe(),
             metrics: self.metrics.clone(),
             streams,
             stop,
@@ -205,8 +215,19 @@ impl PluginSupervisor {
         self.registered.send_replace(false);
     }
 
-    fn update_slot_metrics(&mut self) {
-        let slots = self.capacity.borrow_and_update().slots;
+    /// Kubelet replaces its checkpoint in the watched folder, so each allocation is seen.
+    fn update_slots(&mut self) {
+        let (held, error) = match held_slots::read(&self.checkpoint) {
+            Ok(held) => (Some(held), None),
+            Err(why) => (None, Some(why)),
+        };
+        if let Some(why) = error.as_ref().filter(|_| self.checkpoint_error != error) {
+            tracing::warn!(path = %self.checkpoint.display(), %why, "cannot read kubelet's checkpoint: no device slot is unhealthy");
+        }
+        self.checkpoint_error = error;
+        let now = DeviceSlots::new(&self.capacity.borrow_and_update(), held.as_ref());
+        let slots = now.counts();
+        self.slots.send_if_modified(|last| replace_if_new(last, Arc::new(now)));
         let unhealthy = slots.total.saturating_sub(slots.healthy);
         for (health, count) in [("healthy", slots.healthy), ("unhealthy", unhealthy)] {
             self.metrics.slots.with_label_values(&[health]).set(i64::try_from(count).unwrap_or(i64::MAX));

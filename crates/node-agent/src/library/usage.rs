@@ -13,6 +13,7 @@
 //! and slots but not the mounts. A record of our own would cost a disk write in every Allocate.
 
 use super::version::Version;
+use crate::kubelet_checkpoint;
 use k8s_openapi::ByteString;
 use prost::Message;
 use serde::Deserialize;
@@ -78,12 +79,10 @@ impl Usage {
     /// The versions that kubelet would mount again.
     fn allocated(&self, is_there: impl Fn(&str) -> bool) -> Result<BTreeSet<Version>, UsageError> {
         let text = fs::read(&self.checkpoint).map_err(|source| self.unreadable(source))?;
-        // The checkpoint's checksum is a hash of Go's printed structures, which only Go can compute. Kubelet writes
-        // the file atomically, and a damaged file is not valid JSON or not a valid message.
-        let checkpoint: Checkpoint =
-            serde_json::from_slice(&text).map_err(|why| self.unreadable_checkpoint(why.to_string()))?;
+        let entries: Vec<Entry> =
+            kubelet_checkpoint::entries(&text).map_err(|why| self.unreadable_checkpoint(why.to_string()))?;
         let mut versions = BTreeSet::new();
-        for entry in checkpoint.data.entries.unwrap_or_default() {
+        for entry in entries {
             if entry.resource != keys::RESOURCE || !is_there(&entry.pod) {
                 continue;
             }
@@ -154,20 +153,7 @@ fn has_ended(why: &io::Error) -> bool {
     why.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// The part that is needed of kubelet's `checkpoint.Data` (pkg/kubelet/cm/devicemanager/checkpoint).
-#[derive(Deserialize)]
-struct Checkpoint {
-    #[serde(rename = "Data")]
-    data: Entries,
-}
-
-#[derive(Deserialize)]
-struct Entries {
-    /// `null` if there are none. If the field itself is absent, the format is another one.
-    #[serde(rename = "PodDeviceEntries", deserialize_with = "Option::deserialize")]
-    entries: Option<Vec<Entry>>,
-}
-
+/// What is needed of an entry of kubelet's checkpoint.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(rename = "PodUID")]

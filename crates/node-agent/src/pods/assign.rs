@@ -25,6 +25,10 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
+    /// The GPUs that each pod's annotations assign to it, refused pods included.
+    pub named: BTreeMap<String, Vec<String>>,
+    /// The pods that have ended.
+    pub ended: BTreeSet<String>,
     /// What the pods that are assigned to each GPU request of it, by its UUID. Refused pods and GPUs that are not on this node are
     /// included: the cluster's scheduler subtracts the requests of every bound pod from the node.
     pub requested: BTreeMap<String, Countable>,
@@ -104,12 +108,14 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
         remaining.insert(&gpu.uuid, Remaining { usable, total: memory, share_ppm: WHOLE_PPM, memory });
         result.sets.insert(gpu.uuid.clone(), Vec::new());
     }
+    result.ended = pods.values().filter(|pod| pod.has_ended).map(|pod| pod.uid.clone()).collect();
     let mut order: Vec<&Arc<PodView>> = pods.values().filter(|pod| !pod.has_ended).collect();
     order.sort_by_key(|pod| (!before.gpus.contains_key(&pod.uid), pod.bound_at, pod.created_at, &pod.uid));
     for pod in order {
         let refusal = match read_request(pod) {
             Ok(None) => continue,
             Ok(Some((request, gpus))) => {
+                result.named.insert(pod.uid.clone(), gpus.clone());
                 for gpu in &gpus {
                     *result.requested.entry(gpu.clone()).or_default() += request.demand.countable_per_gpu();
                 }

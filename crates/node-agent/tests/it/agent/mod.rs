@@ -10,3 +10,4 @@ mod memory;
 mod node;
 mod pages;
 mod restarts;
+mod slots;

@@ -173,6 +173,22 @@ impl Node {
         self.root.path().join("plugins")
     }
 
+    /// Writes kubelet's checkpoint as kubelet does: these pods hold these slots.
+    pub fn write_checkpoint(&self, held: &[(&str, &[u64])]) {
+        let entry = |(pod, slots): &(&str, &[u64])| {
+            let ids: Vec<String> = slots.iter().map(|slot| format!("sluice-seat-{slot}")).collect();
+            json!({
+                "PodUID": format!("uid-{pod}"), "ContainerName": "main", "ResourceName": "sluice.dev/gpu",
+                "DeviceIDs": {"-1": ids}, "AllocResp": "",
+            })
+        };
+        let entries: Vec<Value> = held.iter().map(entry).collect();
+        let text = json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 0});
+        let file = self.plugin_folder().join("kubelet_internal_checkpoint");
+        fs::write(file.with_extension("new"), text.to_string()).unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    }
+
     /// Where the agent looks for the runtime.
     pub fn nri_socket(&self) -> PathBuf {
         self.root.path().join("nri.sock")
