@@ -30,8 +30,8 @@ pub struct Arguments {
     /// How containers get their GPUs: by NRI and CDI, by NVIDIA's container runtime, or by NRI where that is possible
     #[arg(long, value_enum, default_value_t)]
     injection: Injection,
-    /// Address of /metrics, /state, /livez and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9400")]
+    /// Address of /metrics, /state, /livez and /readyz; [::] stands for all addresses, IPv4 ones included
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:9400")]
     http: String,
     /// Port of /livez and /readyz for kubelet, at the address of --http, or another address with its port
     #[arg(long, value_name = "PORT|ADDRESS", default_value = "9405")]

@@ -28,6 +28,7 @@ mod folders;
 pub mod gpus;
 mod kubelet_checkpoint;
 pub mod library;
+mod listen;
 pub mod managers;
 pub mod metrics;
 pub mod node;
@@ -41,13 +42,12 @@ pub mod wiring;
 
 pub use config::{Arguments, Config, ConfigMistakes, Task};
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use listen::listen;
 use metrics::http::Listeners;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Serves until `stop`.
@@ -84,10 +84,8 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     }
     raise_descriptor_limit();
     let program = std::env::current_exe().context("cannot find the program of this process")?;
-    let listeners = Listeners {
-        pages: listen("http", config.http).await?,
-        health: listen("health", config.health).await?,
-    };
+    let listeners =
+        Listeners { pages: listen("http", config.http)?, health: listen("health", config.health)? };
     // Loaded at the first use, so the agent also starts on a node without a driver.
     let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
     let client = serving_client().await?;
@@ -101,10 +99,6 @@ async fn serving_client() -> anyhow::Result<kube::Client> {
     let mut config = kube::Config::infer().await.context("cannot find the API server")?;
     config.default_retry = false;
     kube::Client::try_from(config).context("cannot create a client of the API server")
-}
-
-async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on --{flag} {address}"))
 }
 
 /// Managers, watches and HTTP pages need descriptors, and the soft limit is often the 1024 of programs that call

@@ -19,8 +19,8 @@ fn read(flags: &[&str], node: Option<&str>) -> Result<Config, ConfigMistakes> {
 fn defaults_are_used_without_flags() {
     let config = read(&[], Some("n1")).unwrap();
     assert_eq!((config.node.as_str(), config.slots_per_gpu, config.task), ("n1", 10, Task::Serve));
-    assert_eq!(config.http, "0.0.0.0:9400".parse().unwrap());
-    assert_eq!(config.health, "0.0.0.0:9405".parse().unwrap());
+    assert_eq!(config.http, "[::]:9400".parse().unwrap());
+    assert_eq!(config.health, "[::]:9405".parse().unwrap());
     assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
     assert_eq!(config.on_manager_loss, None);
     assert_eq!(config.injection, Injection::Runtime);

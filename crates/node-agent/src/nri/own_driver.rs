@@ -6,17 +6,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context;
 use axum::Router;
 use axum::routing::get;
 use sluice_proto::nri::{CdiDevice, Container, ContainerAdjustment, KeyValue, PodSandbox};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::cdi::unsupported_reason;
 use super::session::{Plugin, RuntimeName};
 use super::{Places, VISIBLE_DEVICES, VOID, supervisor};
+use crate::listen::listen;
 
 /// The agent's container in its pod.
 const CONTAINER: &str = "node-agent";
@@ -46,8 +45,7 @@ pub(crate) async fn give_own_driver(
     let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), unsupported_reason: None };
     let answer = async {
         ready.cancelled().await;
-        let listener =
-            TcpListener::bind(health).await.with_context(|| format!("cannot listen on --health {health}"))?;
+        let listener = listen("health", health)?;
         let pages = Router::new().route("/readyz", get(async || "ok\n"));
         sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
         anyhow::Ok(())
