@@ -1,6 +1,6 @@
 //! The node's annotation `sluice.dev/gpus` and its labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -8,12 +8,47 @@ use sluice_placement::annotations::keys;
 use sluice_placement::inventory::{self, NodeInventory};
 use tracing::warn;
 
-/// The patch that removes annotation and labels.
-pub(super) fn removal() -> Value {
+/// Beginning of the name of a label that a node has for each model of its GPUs.
+const MODEL_PREFIX: &str = "sluice.dev/gpu.model.";
+/// Longest name of a label behind `sluice.dev/`, bytes.
+const LONGEST_NAME: usize = 63;
+/// Value of the label for the model, on a node with several.
+const MIXED: &str = "mixed";
+
+/// The labels that follow from the inventory. `None`: the node must not have the label. Its labels for models of which it has no GPU any
+/// more are among them.
+fn labels(
+    there: Option<&BTreeMap<String, String>>,
+    inventory: &NodeInventory,
+) -> BTreeMap<String, Option<String>> {
+    let models: BTreeSet<String> =
+        inventory.gpus.iter().filter_map(|gpu| inventory::label_value(&gpu.model)).collect();
+    let mut labels: BTreeMap<String, Option<String>> =
+        model_labels(there).map(|key| (key.to_owned(), None)).collect();
+    labels.extend(inventory.labels().into_iter().map(|(key, value)| (key.to_owned(), value)));
+    if models.len() > 1 {
+        labels.insert(inventory::LABEL_MODEL.to_owned(), Some(MIXED.to_owned()));
+    }
+    labels.extend(models.iter().map(|model| (model_label(model), Some("true".to_owned()))));
+    labels
+}
+
+fn model_label(model: &str) -> String {
+    let longest = LONGEST_NAME - MODEL_PREFIX.len() + keys::PREFIX.len();
+    let model = model.get(..longest).unwrap_or(model);
+    format!("{MODEL_PREFIX}{}", model.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()))
+}
+
+/// The labels for models that a node has.
+fn model_labels(there: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = &str> {
+    there.into_iter().flat_map(BTreeMap::keys).map(String::as_str).filter(|key| key.starts_with(MODEL_PREFIX))
+}
+
+/// The patch that removes annotation and labels from a node that has these labels.
+pub(super) fn removal(there: Option<&BTreeMap<String, String>>) -> Value {
+    let fixed = [inventory::LABEL_PRESENT, inventory::LABEL_COUNT, inventory::LABEL_MODEL];
     let labels: BTreeMap<&str, Value> =
-        [inventory::LABEL_PRESENT, inventory::LABEL_COUNT, inventory::LABEL_MODEL]
-            .map(|key| (key, Value::Null))
-            .into();
+        model_labels(there).chain(fixed).map(|key| (key, Value::Null)).collect();
     json!({"metadata": {"annotations": {(keys::NODE_GPUS): null}, "labels": labels}})
 }
 
@@ -26,9 +61,9 @@ pub(super) fn patch(metadata: &ObjectMeta, inventory: &NodeInventory) -> Option<
             return None;
         }
     };
-    let wanted_labels = inventory.labels();
-    let labels = wanted_labels.iter().map(|(key, value)| (*key, value.as_deref()));
-    let labels = differences(metadata.labels.as_ref(), labels);
+    let there = metadata.labels.as_ref();
+    let wanted = labels(there, inventory);
+    let labels = differences(there, wanted.iter().map(|(key, value)| (key.as_str(), value.as_deref())));
     let annotations =
         differences(metadata.annotations.as_ref(), [(keys::NODE_GPUS, Some(annotation.as_str()))]);
     let mut change = serde_json::Map::new();

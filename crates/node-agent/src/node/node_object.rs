@@ -83,11 +83,12 @@ pub async fn remove(client: Client, node: &str) -> kube::Result<()> {
     let nodes = Api::<Node>::all(client);
     let parameters = PatchParams::default();
     let status = Patch::Merge(node_status::removal());
-    let metadata = Patch::Merge(node_metadata::removal());
-    for outcome in [
-        nodes.patch_status(node, &parameters, &status).await,
-        nodes.patch(node, &parameters, &metadata).await,
-    ] {
+    let without_amounts = nodes.patch_status(node, &parameters, &status).await;
+    // The answer is the whole node. The names of some labels follow from GPUs that the cleanup does not know.
+    let labels = without_amounts.as_ref().ok().and_then(|node| node.metadata.labels.as_ref());
+    let metadata = Patch::Merge(node_metadata::removal(labels));
+    let without_metadata = nodes.patch(node, &parameters, &metadata).await;
+    for outcome in [without_amounts, without_metadata] {
         match outcome {
             // A node that is gone has nothing to remove.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
