@@ -28,7 +28,6 @@ mod folders;
 pub mod gpus;
 mod kubelet_checkpoint;
 pub mod library;
-mod listen;
 pub mod managers;
 pub mod metrics;
 pub mod node;
@@ -45,9 +44,10 @@ pub use config::{Arguments, Config, ConfigMistakes, Task};
 use std::sync::Arc;
 
 use anyhow::Context;
-use listen::listen;
 use metrics::http::Listeners;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Serves until `stop`.
@@ -85,12 +85,18 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     raise_descriptor_limit();
     let program = std::env::current_exe().context("cannot find the program of this process")?;
     let listeners =
-        Listeners { pages: listen("http", config.http)?, health: listen("health", config.health)? };
+        Listeners { pages: listener_of("http", config.http)?, health: listener_of("health", config.health)? };
     // Loaded at the first use, so the agent also starts on a node without a driver.
     let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
     let client = serving_client().await?;
     let environment = wiring::Environment { client, gpus, program, listeners };
     wiring::serve(config, environment, stop).await
+}
+
+/// A listener at the address of a flag.
+fn listener_of(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = sluice_daemon::listener::listen(address).and_then(TcpListener::from_std);
+    listener.with_context(|| format!("--{flag}"))
 }
 
 /// The client of the serving agent. Each of its parts repeats its requests by itself, and a refused eviction (429) is reported at once: the

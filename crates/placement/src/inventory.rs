@@ -16,7 +16,7 @@ pub const VERSION: u32 = 1;
 pub const LABEL_PRESENT: &str = "sluice.dev/gpu.present";
 /// Label: number of GPUs of the node, including unhealthy ones.
 pub const LABEL_COUNT: &str = "sluice.dev/gpu.count";
-/// Label: the model of the node's first GPU.
+/// Label: the model of the node's GPUs; `mixed` if they have several.
 pub const LABEL_MODEL: &str = "sluice.dev/gpu.model";
 
 /// The longest label value that Kubernetes accepts.

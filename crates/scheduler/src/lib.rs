@@ -15,5 +15,4 @@
 #![forbid(unsafe_code)]
 
 pub mod extender;
-mod listener;
 pub mod webhook;

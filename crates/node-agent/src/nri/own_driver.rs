@@ -15,7 +15,7 @@ use tracing::info;
 use super::cdi::unsupported_reason;
 use super::session::{Plugin, RuntimeName};
 use super::{Places, VISIBLE_DEVICES, VOID, supervisor};
-use crate::listen::listen;
+use crate::listener_of;
 
 /// The agent's container in its pod.
 const CONTAINER: &str = "node-agent";
@@ -45,7 +45,7 @@ pub(crate) async fn give_own_driver(
     let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), unsupported_reason: None };
     let answer = async {
         ready.cancelled().await;
-        let listener = listen("health", health)?;
+        let listener = listener_of("health", health)?;
         let pages = Router::new().route("/readyz", get(async || "ok\n"));
         sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
         anyhow::Ok(())

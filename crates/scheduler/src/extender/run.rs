@@ -13,7 +13,7 @@ use super::extender::{Extender, Policy};
 use super::leadership::SettleTimes;
 use super::metrics::Metrics;
 use super::{budget_watch, http, lease, node_watch, pod_watch};
-use crate::listener::listen;
+use sluice_daemon::listener::listen;
 
 /// Scheduler name that stands for every pod of the cluster.
 const EVERY_POD: &str = "all";

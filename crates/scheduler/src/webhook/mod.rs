@@ -41,7 +41,7 @@ use self::certificates::kubernetes::Kubernetes;
 use self::certificates::renewer::{CertificateRenewer, Clock};
 use self::certificates::tls;
 use self::status::Status;
-use crate::listener::listen;
+use sluice_daemon::listener::listen;
 
 /// How long requests under way may take after the end was requested.
 const GRACE: Duration = Duration::from_secs(10);

@@ -76,7 +76,7 @@ async fn reviews_are_answered_and_connections_survive_renewal() {
     let first = renewer.renew_if_due(None).await.unwrap();
     let status = Arc::new(Status::new().unwrap());
     let admission = serve::Admission { settings: Settings::default(), status: Arc::clone(&status) };
-    let listener = crate::listener::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let listener = sluice_daemon::listener::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let handle = Handle::new();
     let service = serve::router(Arc::new(admission)).into_make_service();

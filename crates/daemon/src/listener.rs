@@ -1,9 +1,8 @@
-//! The TCP listeners of both daemons: [`listen`].
+//! The TCP listeners of the daemons: [`listen`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use anyhow::Context;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -17,8 +16,9 @@ const BACKLOG: i32 = 1024;
 ///
 /// # Errors
 /// The address is in use, or is none of this machine.
-pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    listen_by(bind, address).with_context(|| format!("cannot listen on {address}"))
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let named = |why: io::Error| io::Error::new(why.kind(), format!("cannot listen on {address}: {why}"));
+    listen_by(bind, address).map_err(named)
 }
 
 fn listen_by(
