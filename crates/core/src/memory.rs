@@ -52,10 +52,8 @@ struct ProcessAccount {
     client: ClientId,
     /// Bytes that it has reserved.
     held: u64,
-    /// What the last reading showed beyond the bytes that it held then, as far as it has not declared that since.
+    /// What readings show beyond the bytes that it held when they were taken, as far as it has not declared that since.
     overhead: u64,
-    /// The part of the client's overhead that belongs to this process, whatever it held when it was read.
-    proven_overhead: u64,
     /// The bytes that it held in recent times.
     recent: RecentCharges,
 }
@@ -77,7 +75,8 @@ struct ClientAccount {
     recent: RecentCharges,
     /// The part of the last reading that belonged to processes without an account, as far as none of them has declared it since.
     unknown: u64,
-    /// The largest account that was closed in recent times.
+    /// Bytes in accounts that were closed, since the client was added, and this number in recent times.
+    closed_bytes: u64,
     closed: RecentCharges,
 }
 
@@ -163,7 +162,6 @@ impl MemoryLedger {
             client,
             held: 0,
             overhead: 0,
-            proven_overhead: 0,
             recent: RecentCharges::default(),
         });
         true
@@ -203,7 +201,6 @@ impl MemoryLedger {
             let own = more.min(process.overhead);
             let unknown = (more - own).min(client.unknown);
             process.overhead -= own;
-            process.proven_overhead = process.proven_overhead.saturating_sub(own);
             client.unknown -= unknown;
             client.reduce_overhead(own.saturating_add(unknown));
             process.hold(held);
@@ -219,7 +216,7 @@ impl MemoryLedger {
     /// another one.
     /// `now`: nanoseconds, not before the reading was begun.
     pub fn measure(&mut self, client: ClientId, reading: &Reading, now: u64) {
-        let Some(ClientAccount { account, accepted, recent, unknown, closed }) =
+        let Some(ClientAccount { account, accepted, recent, unknown, closed_bytes, closed }) =
             self.clients.get_mut(&client)
         else {
             return;
@@ -229,25 +226,24 @@ impl MemoryLedger {
         let mut before = BTreeMap::new();
         for (id, process) in &mut processes {
             let held = process.recent.finish_period(reading.taken_ns, now, process.held);
-            before.insert(**id, (held, std::mem::take(&mut process.proven_overhead)));
-            process.overhead = 0;
+            before.insert(**id, (held, std::mem::take(&mut process.overhead)));
         }
         *unknown = reading.unknown;
         let (mut measured, mut proven) = (reading.unknown, 0_u64);
         for ProcessReading { process: id, bytes, is_only_account } in &reading.processes {
             measured = measured.saturating_add(*bytes);
-            let Some((process, (held, proven_before))) = processes.get_mut(id).zip(before.get(id)) else {
+            let Some((process, (held, overhead))) = processes.get_mut(id).zip(before.get(id)) else {
                 continue;
             };
-            process.overhead = bytes.saturating_sub(process.held);
+            let (least, most) = (bytes.saturating_sub(*held.end()), bytes.saturating_sub(*held.start()));
+            process.overhead = (*overhead).clamp(least, most);
             if *is_only_account {
-                let (least, most) = (bytes.saturating_sub(*held.end()), bytes.saturating_sub(*held.start()));
-                process.proven_overhead = (*proven_before).clamp(least, most);
-                proven = proven.saturating_add(process.proven_overhead);
+                proven = proven.saturating_add(process.overhead);
             }
         }
         let charged = recent.finish_period(reading.taken_ns, now, *accepted);
-        let closed = *closed.finish_period(reading.taken_ns, now, 0).end();
+        let closed = closed.finish_period(reading.taken_ns, now, *closed_bytes);
+        let closed = closed.end() - closed.start();
         let least = measured.saturating_sub(*charged.end()).max(proven.saturating_sub(closed));
         let most = measured.saturating_sub(*charged.start()).max(least);
         account.overhead = account.overhead.clamp(least, most);
@@ -270,10 +266,10 @@ impl MemoryLedger {
     /// Closes the account of a process that has ended. Returns how many bytes were freed.
     pub fn process_gone(&mut self, process: ProcessId) -> u64 {
         if let Some((client, process)) = self.account_of(process) {
-            client.reduce_overhead(process.overhead.max(process.proven_overhead));
+            client.reduce_overhead(process.overhead);
             // A process that opens another account may still be shown with what it held in this one.
-            client.closed.record(process.held);
-            client.closed.record(0);
+            client.closed_bytes = client.closed_bytes.saturating_add(process.held);
+            client.closed.record(client.closed_bytes);
         }
         let returned = self.release(process, u64::MAX);
         self.processes.remove(&process);

@@ -235,9 +235,7 @@ pub trait TokenLink: Debug {
     fn contended(&self) -> bool;
 
     /// Whether the limit of this client ends its grants, also while no other client waits.
-    fn limited(&self) -> bool {
-        false
-    }
+    fn limited(&self) -> bool;
 
     /// When the token is expected to pass from or to this process, as CLOCK_MONOTONIC nanoseconds; 0 if that is not known.
     fn hand_off_ns(&self) -> u64 {

@@ -4,9 +4,11 @@
 //! Readers ignore unknown fields, so that an agent may be newer than a scheduler. An absent field has the meaning that
 //! it had before the field existed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+
+use crate::annotations::keys;
 
 /// Version of the format that this code writes. It changes when old readers would misread the format, not when fields are
 /// added.
@@ -18,6 +20,13 @@ pub const LABEL_PRESENT: &str = "sluice.dev/gpu.present";
 pub const LABEL_COUNT: &str = "sluice.dev/gpu.count";
 /// Label: the model of the node's GPUs; `mixed` if they have several.
 pub const LABEL_MODEL: &str = "sluice.dev/gpu.model";
+/// Beginning of the name of a label that a node has for each model of its GPUs: `true`.
+pub const LABEL_MODEL_PREFIX: &str = "sluice.dev/gpu.model.";
+
+/// Value of [`LABEL_MODEL`] on a node with several models.
+const MIXED: &str = "mixed";
+/// Longest name of a label behind `sluice.dev/`, bytes.
+const LONGEST_NAME: usize = 63;
 
 /// The longest label value that Kubernetes accepts.
 const LABEL_VALUE_MAX: usize = 63;
@@ -103,18 +112,25 @@ impl NodeInventory {
     ///
     /// [`LABEL_PRESENT`] is set and never removed: agents run on nodes with this label. An agent that removed it while
     /// the GPUs are absent would not run there when they return.
-    pub fn labels(&self) -> BTreeMap<&'static str, Option<String>> {
+    pub fn labels(&self) -> BTreeMap<String, Option<String>> {
         let is_present = !self.gpus.is_empty();
-        let model = self.gpus.first().and_then(|gpu| label_value(&gpu.model));
+        let models: BTreeSet<String> = self.gpus.iter().filter_map(|gpu| label_value(&gpu.model)).collect();
+        let model = if models.len() > 1 { Some(MIXED.to_owned()) } else { models.first().cloned() };
         let mut labels = BTreeMap::from([
-            (LABEL_COUNT, is_present.then(|| self.gpus.len().to_string())),
-            (LABEL_MODEL, model),
+            (LABEL_COUNT.to_owned(), is_present.then(|| self.gpus.len().to_string())),
+            (LABEL_MODEL.to_owned(), model),
         ]);
-        if is_present {
-            labels.insert(LABEL_PRESENT, Some("true".to_owned()));
-        }
+        let present = is_present.then(|| LABEL_PRESENT.to_owned());
+        let of_models = models.iter().map(|model| model_label(model));
+        labels.extend(of_models.chain(present).map(|label| (label, Some("true".to_owned()))));
         labels
     }
+}
+
+fn model_label(model: &str) -> String {
+    let longest = LONGEST_NAME - LABEL_MODEL_PREFIX.len() + keys::PREFIX.len();
+    let model = model.get(..longest).unwrap_or(model);
+    format!("{LABEL_MODEL_PREFIX}{}", model.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()))
 }
 
 /// A text as a label value: runs of characters that Kubernetes does not allow become one `-`, and the ends are trimmed to

@@ -227,24 +227,35 @@ fn context_of_a_process_with_reserved_bytes_ends_with_it() {
     assert_eq!(ledger.reserve(ProcessId(2), 100), ReserveResult::Granted);
 }
 
-/// It connects anew, or calls `exec`: the driver may still report what it held before.
+/// They connect anew, or call `exec`: the driver may still report what they held before.
 #[test]
-fn process_that_opens_another_account_is_not_taken_for_one_with_overhead() {
-    let mut ledger = ledger(100);
-    ledger.reserve(APP, 60);
-    measure(&mut ledger, 70, 400);
-    measure(&mut ledger, 70, 800);
-    assert_eq!(overhead(&ledger), 10);
-    ledger.process_gone(APP);
-    let again = ProcessId(2);
-    assert!(ledger.open(again, POD));
-    let reading = |now_ms| Reading { taken_ns: now_ms * MS, processes: shown([(again, 70)]), unknown: 0 };
-    ledger.measure(POD, &reading(810), 810 * MS);
-    assert_eq!(overhead(&ledger), 10, "as far as it is known");
-    ledger.redeclare(again, 60);
+fn processes_that_open_other_accounts_are_not_taken_for_ones_with_overhead() {
+    let mut ledger = ledger(1000);
+    let (before, after) = ([1, 2, 3].map(ProcessId), [4, 5, 6].map(ProcessId));
+    for process in before {
+        ledger.open(process, POD);
+        ledger.reserve(process, 60);
+    }
+    let reading = |processes: [ProcessId; 3], now_ms| {
+        let processes = shown(processes.map(|process| (process, 70)));
+        Reading { taken_ns: now_ms * MS, processes, unknown: 0 }
+    };
+    for now_ms in [400, 800] {
+        ledger.measure(POD, &reading(before, now_ms), now_ms * MS);
+    }
+    assert_eq!(overhead(&ledger), 30);
+    for (old, new) in before.into_iter().zip(after) {
+        ledger.process_gone(old);
+        ledger.open(new, POD);
+    }
+    ledger.measure(POD, &reading(after, 810), 810 * MS);
+    assert_eq!(overhead(&ledger), 30, "as far as it is known");
+    for process in after {
+        ledger.redeclare(process, 60);
+    }
     for now_ms in [820, 1200, 1600] {
-        ledger.measure(POD, &reading(now_ms), now_ms * MS);
-        assert!(ledger.client(POD).unwrap().total() <= 70, "at {now_ms}");
+        ledger.measure(POD, &reading(after, now_ms), now_ms * MS);
+        assert!(ledger.client(POD).unwrap().total() <= 210, "at {now_ms}");
     }
 }
 

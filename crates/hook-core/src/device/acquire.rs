@@ -31,10 +31,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return Outcome::Bypassed(Bypass::Capture);
         }
         let (mut may_renew_early, mut waited) = (true, false);
-        if let Some(reason) = self.bypass_reason() {
-            return Outcome::Bypassed(reason);
-        }
-        if self.returns_early() {
+        if self.returns_early() && self.bypass_reason().is_none() {
             pass = self.wait_for_commands(stream, thread, pass);
         }
         loop {

@@ -1,6 +1,6 @@
 //! The node's annotation `sluice.dev/gpus` and its labels.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -8,40 +8,23 @@ use sluice_placement::annotations::keys;
 use sluice_placement::inventory::{self, NodeInventory};
 use tracing::warn;
 
-/// Beginning of the name of a label that a node has for each model of its GPUs.
-const MODEL_PREFIX: &str = "sluice.dev/gpu.model.";
-/// Longest name of a label behind `sluice.dev/`, bytes.
-const LONGEST_NAME: usize = 63;
-/// Value of the label for the model, on a node with several.
-const MIXED: &str = "mixed";
-
 /// The labels that follow from the inventory. `None`: the node must not have the label. Its labels for models of which it has no GPU any
 /// more are among them.
 fn labels(
     there: Option<&BTreeMap<String, String>>,
     inventory: &NodeInventory,
 ) -> BTreeMap<String, Option<String>> {
-    let models: BTreeSet<String> =
-        inventory.gpus.iter().filter_map(|gpu| inventory::label_value(&gpu.model)).collect();
-    let mut labels: BTreeMap<String, Option<String>> =
-        model_labels(there).map(|key| (key.to_owned(), None)).collect();
-    labels.extend(inventory.labels().into_iter().map(|(key, value)| (key.to_owned(), value)));
-    if models.len() > 1 {
-        labels.insert(inventory::LABEL_MODEL.to_owned(), Some(MIXED.to_owned()));
-    }
-    labels.extend(models.iter().map(|model| (model_label(model), Some("true".to_owned()))));
-    labels
-}
-
-fn model_label(model: &str) -> String {
-    let longest = LONGEST_NAME - MODEL_PREFIX.len() + keys::PREFIX.len();
-    let model = model.get(..longest).unwrap_or(model);
-    format!("{MODEL_PREFIX}{}", model.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()))
+    let stale = model_labels(there).map(|key| (key.to_owned(), None));
+    stale.chain(inventory.labels()).collect()
 }
 
 /// The labels for models that a node has.
 fn model_labels(there: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = &str> {
-    there.into_iter().flat_map(BTreeMap::keys).map(String::as_str).filter(|key| key.starts_with(MODEL_PREFIX))
+    there
+        .into_iter()
+        .flat_map(BTreeMap::keys)
+        .map(String::as_str)
+        .filter(|key| key.starts_with(inventory::LABEL_MODEL_PREFIX))
 }
 
 /// The patch that removes annotation and labels from a node that has these labels.

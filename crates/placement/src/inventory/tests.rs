@@ -56,11 +56,15 @@ fn gpu_without_memory_is_refused_with_the_name_of_the_field() {
 #[test]
 fn labels_follow_and_disappear_with_the_last_gpu() {
     let labels = NodeInventory::new(10, vec![gpu(0), gpu(1)]).labels();
-    let texts: Vec<_> = labels.values().map(Option::as_deref).collect();
-    assert_eq!(labels.keys().copied().collect::<Vec<_>>(), [LABEL_COUNT, LABEL_MODEL, LABEL_PRESENT]);
-    assert_eq!(texts, [Some("2"), Some("NVIDIA-H200"), Some("true")]);
+    let expected = [
+        (LABEL_COUNT, "2"),
+        (LABEL_MODEL, "NVIDIA-H200"),
+        ("sluice.dev/gpu.model.NVIDIA-H200", "true"),
+        (LABEL_PRESENT, "true"),
+    ];
+    assert_eq!(labels, expected.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into());
     let without = NodeInventory::new(10, Vec::new()).labels();
-    assert_eq!(without, BTreeMap::from([(LABEL_COUNT, None), (LABEL_MODEL, None)]));
+    assert_eq!(without, [LABEL_COUNT, LABEL_MODEL].map(|key| (key.to_owned(), None)).into());
 }
 
 #[test]
