@@ -83,8 +83,21 @@ impl Api {
     }
 
     /// Creates or replaces an object.
-    pub fn put(&self, kind: Kind, mut object: Value) {
+    pub fn put(&self, kind: Kind, object: Value) {
+        self.store(&mut self.lock(), kind, object);
+    }
+
+    /// Merges a patch into the node, and returns the result.
+    fn patch_node(&self, patch: &Value) -> Value {
+        // Held from the reading to the writing, so that no change in between is lost.
         let mut inner = self.lock();
+        let mut node = self.node.borrow().clone();
+        merge(&mut node, patch);
+        self.store(&mut inner, Kind::Nodes, node.clone());
+        node
+    }
+
+    fn store(&self, inner: &mut Inner, kind: Kind, mut object: Value) {
         inner.version += 1;
         object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
         let name = name(&object);
@@ -201,10 +214,7 @@ async fn answer(
             // The API server ignores the status outside of its sub-resource, and most of the rest within.
             let ignored = if path.ends_with("/status") { "metadata" } else { "status" };
             patch.as_object_mut().unwrap().remove(ignored);
-            let mut node = api.node.borrow().clone();
-            merge(&mut node, &patch);
-            api.put(Kind::Nodes, node.clone());
-            axum::Json(node).into_response()
+            axum::Json(api.patch_node(&patch)).into_response()
         }
         Method::POST | Method::PATCH if path.contains("/events") => {
             let event: Value = serde_json::from_slice(&body).unwrap();
