@@ -6,6 +6,7 @@
 //! * [`ledger::TokenLedger`] decides which clients may submit work, until when, and charges them.
 //! * [`channel_groups::ChannelGroupScheduler`] enforces its grants by enabling and disabling channel groups.
 //! * [`processes::Processes`] holds all processes and decides whose groups are under control, and what follows from violations.
+//! * [`gangs`] decides when clients with processes on several GPUs run: in the same slot on all of them.
 //! * [`deadlines::DeadlineOrder`] decides which latency-critical client has urgent work for which other.
 //! * [`stream_gates`] decides when stream gates are closed.
 //! * [`memory::MemoryLedger`] accounts the memory of each client and process.
@@ -27,6 +28,7 @@
 
 pub mod channel_groups;
 pub mod deadlines;
+pub mod gangs;
 pub mod ids;
 pub mod ledger;
 pub mod limit_bucket;

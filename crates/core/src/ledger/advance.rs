@@ -177,7 +177,7 @@ impl TokenLedger {
         let mut index = 0;
         while index < self.grants.len() {
             let deadline = self.grants[index].deadline;
-            if now >= deadline {
+            if now >= deadline || self.is_in_the_way(&self.grants[index], now) {
                 let client = self.grants[index].client;
                 if self.revoke_members(index, deadline, |m| m.ends_by_timer(), GrantEnd::Expired) {
                     self.linger(client, deadline.saturating_add(self.policy.timer_linger_ns));
@@ -265,8 +265,10 @@ impl TokenLedger {
             client.quota.next(&self.policy.quota, burst, client.spec.limit)
         };
         self.epoch += 1;
-        let mut grant = Grant::new(id, self.epoch, now, now.saturating_add(quota), self.shared);
-        grant.set_running(client.running, now);
+        let running = client.running;
+        let deadline = self.deadline_for(id, now, quota);
+        let mut grant = Grant::new(id, self.epoch, now, deadline, self.shared);
+        grant.set_running(running, now);
         grant.beside = beside;
         self.repay_debts();
         self.grants.push(grant);

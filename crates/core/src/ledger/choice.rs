@@ -19,16 +19,18 @@ impl TokenLedger {
             self.update_place(client, now.max(at));
         }
         self.bound_leads(now);
-        let ready = self.queue.first(self.is_withheld());
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
         let holder = holder.filter(|(id, client)| self.ready_at(*id, client, now) == Some(now));
         let holder = holder.map(|(id, client)| Key { start: client.start, since: now, client: id });
-        let best = ready.into_iter().chain(holder).min()?;
+        let best = self.first_at(now, holder)?;
         let is_before = |id: &ClientId, until: u64| {
             let client = self.clients.get(id).filter(|client| self.ready_at(*id, client, now) == Some(now));
             client.is_some_and(|c| Key { start: c.start, since: until, client: *id } < best)
         };
-        if !self.is_withheld() && self.lingering.iter().any(|(id, until)| is_before(id, *until)) {
+        if !self.is_withheld()
+            && !self.is_in_slot(best.client, now)
+            && self.lingering.iter().any(|(id, until)| is_before(id, *until))
+        {
             return None;
         }
         self.virtual_now = self.virtual_now.max(best.start);

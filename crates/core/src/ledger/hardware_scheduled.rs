@@ -97,8 +97,9 @@ impl TokenLedger {
         let client = self.grants[index].client;
         let limit = self.clients.get(&client).map_or(Share::ONE, |client| client.spec.limit);
         self.epoch += 1;
+        let deadline = self.deadline_for(client, now, self.policy.quantum_ns(limit));
         let grant = &mut self.grants[index];
-        grant.deadline = now.saturating_add(self.policy.quantum_ns(limit));
+        grant.deadline = deadline;
         grant.epoch = self.epoch;
         let (epoch, deadline) = (grant.epoch, grant.deadline);
         let prolong = |process| Action::Extend { process, epoch, deadline };

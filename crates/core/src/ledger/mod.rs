@@ -17,6 +17,7 @@
 //!   time for which their client was enabled and no latency-critical client ran.
 //! * A client whose work runs on past its deadline, so that it is ahead by more than the lag bound, owes this time and gets
 //!   no grant until it has repaid it at the rate of its weight.
+//! * A client with [processes on several GPUs](crate::gangs) is granted in its slot, before all others.
 //! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
 //!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
 //!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
@@ -32,6 +33,7 @@ mod client;
 mod critical;
 mod debt;
 mod delays;
+mod gang_slots;
 mod grant;
 mod hardware_scheduled;
 mod hold_and_wait;
@@ -48,6 +50,7 @@ mod withheld_grants;
 pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
 pub use policy::{Class, ClientSpec, Policy};
 
+use crate::gangs::Slots;
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 use client::Client;
@@ -117,6 +120,8 @@ pub struct TokenLedger {
     unused_slices_ns: u64,
     /// See [`TokenLedger::set_default_slices`].
     default_slices: bool,
+    /// See [`TokenLedger::set_slots`].
+    slots: Slots,
 }
 
 impl TokenLedger {
@@ -145,6 +150,7 @@ impl TokenLedger {
             withheld_since: None,
             unused_slices_ns: 0,
             default_slices: false,
+            slots: Slots::default(),
         }
     }
 
@@ -260,7 +266,8 @@ impl TokenLedger {
     /// The waiting processes of the client that is granted next if nothing else changes until then. A holder that requests again may come
     /// before it.
     pub fn next_in_line(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        let next = self.queue.first(self.is_withheld()).and_then(|key| self.clients.get(&key.client));
+        let at = self.grants.iter().map(|grant| grant.deadline).min().unwrap_or(self.now);
+        let next = self.first_at(at, None).and_then(|key| self.clients.get(&key.client));
         next.into_iter().flat_map(|client| client.processes.iter().copied()).filter(|id| {
             let process = self.processes.get(id);
             process.is_some_and(|process| {

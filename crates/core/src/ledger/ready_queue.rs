@@ -57,6 +57,11 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
+    /// The clients that may be granted, in no order.
+    pub(super) fn ready(&self, withheld: bool) -> impl Iterator<Item = Key> + '_ {
+        self.hardware.iter().chain(self.token.iter().filter(move |_| !withheld)).copied()
+    }
+
     /// The clients without a hardware-scheduled process that may be granted, in their order.
     pub(super) fn by_token(&self) -> impl Iterator<Item = &Key> {
         self.token.iter()

@@ -4,6 +4,7 @@
 
 mod dependent_work;
 mod disturbances;
+mod gangs;
 mod process_model;
 mod scheduling_model;
 mod shares_after_disturbance;

@@ -19,6 +19,9 @@ pub(crate) use witness::Deviation;
 
 use driver::Driver;
 use manager::Manager;
+use sluice_core::ClientId;
+use sluice_core::gangs::{GangTable, Slot};
+use std::collections::BTreeMap;
 use tenant::{KERNEL_NS, Tenant};
 use witness::Witness;
 
@@ -81,6 +84,27 @@ impl SimulatedGpu {
     pub(crate) fn charged_ns(&self, tenant: usize) -> u64 {
         let usage = self.manager.ledger.usage(self.tenants[tenant].client, self.now).unwrap();
         usage.charged_ns + usage.running_ns
+    }
+
+    /// What the manager tells those of other GPUs: the share to which each attached tenant's client is entitled, by the name of its client.
+    pub(crate) fn gang_table(&self, names: &[&str]) -> GangTable {
+        let shares = self.manager.ledger.entitled_shares().into_iter();
+        shares.map(|(client, share)| (names[self.number(client)].to_owned(), share)).collect()
+    }
+
+    /// The manager learns the slots of the gangs.
+    pub(crate) fn set_slots(&mut self, names: &[&str], slots: &BTreeMap<String, Slot>) {
+        if self.now < self.manager.stopped_until {
+            return;
+        }
+        let clients = self.tenants.iter().map(|tenant| tenant.client);
+        let of_client = |client| Some((client, *slots.get(names[self.number(client)])?));
+        let slots = clients.filter_map(of_client).collect();
+        self.manager.ledger.set_slots(slots);
+    }
+
+    fn number(&self, client: ClientId) -> usize {
+        self.tenants.iter().position(|tenant| tenant.client == client).unwrap()
     }
 
     /// Whether a tenant has a kernel that is longer than usual.

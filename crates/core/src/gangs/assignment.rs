@@ -1,0 +1,155 @@
+//! Which gang has which slot: an interval colouring of the gangs, in which gangs with a common GPU have different intervals.
+
+use super::slots::{EPOCH_NS, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the manager of one GPU tells the others: its clients with processes that are not latency-critical, by the name of their gang, with the
+/// share to which each is entitled. Only the proportions count.
+pub type GangTable = BTreeMap<String, u32>;
+
+/// A gang that has no slot yet.
+struct Gang<'t> {
+    name: &'t str,
+    gpus: BTreeSet<usize>,
+    /// Its part of the epoch: the smallest of those to which it is entitled on its GPUs.
+    length_ns: u64,
+}
+
+/// The slot of each gang: of each name in the tables of several GPUs. It is as long as the smallest share to which the gang is entitled on
+/// its GPUs, unless the gangs that overlap do not fit into an epoch; then the slots of all of them are shorter by the same factor.
+///
+/// The result depends on the tables alone and not on their order, so that every manager comes to the same.
+#[must_use]
+pub fn assign(tables: &[GangTable]) -> BTreeMap<String, Slot> {
+    let mut placed: Vec<(Gang, Slot)> = Vec::new();
+    for gang in by_length(gangs(tables)) {
+        let slot = first_gap(&gang, &placed);
+        placed.push((gang, slot));
+    }
+    let ends = latest_ends(&placed);
+    let scaled = |ns: u64, end: u64| {
+        let scaled = u128::from(ns) * u128::from(EPOCH_NS) / u128::from(end.max(EPOCH_NS));
+        u64::try_from(scaled).unwrap_or(EPOCH_NS)
+    };
+    let slots = placed.iter().zip(ends).map(|((gang, slot), end)| {
+        let slot = Slot { start_ns: scaled(slot.start_ns, end), end_ns: scaled(slot.end_ns, end) };
+        (gang.name.to_owned(), slot)
+    });
+    slots.filter(|(_, slot)| slot.start_ns < slot.end_ns).collect()
+}
+
+fn gangs(tables: &[GangTable]) -> Vec<Gang<'_>> {
+    let mut gangs: BTreeMap<&str, Gang<'_>> = BTreeMap::new();
+    for (gpu, table) in tables.iter().enumerate() {
+        let total: u64 = table.values().map(|share| u64::from(*share)).sum();
+        for (name, share) in table {
+            let length_ns = u64::from(*share) * EPOCH_NS / total.max(1);
+            let gang = gangs.entry(name).or_insert_with(|| Gang {
+                name,
+                gpus: BTreeSet::new(),
+                length_ns: EPOCH_NS,
+            });
+            gang.gpus.insert(gpu);
+            gang.length_ns = gang.length_ns.min(length_ns);
+        }
+    }
+    gangs.into_values().filter(|gang| gang.gpus.len() > 1).collect()
+}
+
+/// The longest first: short ones fit into the gaps. Ties go by name.
+fn by_length(mut gangs: Vec<Gang<'_>>) -> Vec<Gang<'_>> {
+    gangs.sort_by(|a, b| b.length_ns.cmp(&a.length_ns).then(a.name.cmp(b.name)));
+    gangs
+}
+
+/// The earliest interval that overlaps with none of a gang on the same GPU.
+fn first_gap(gang: &Gang<'_>, placed: &[(Gang<'_>, Slot)]) -> Slot {
+    let shares_gpu = |(other, _): &&(Gang<'_>, Slot)| !gang.gpus.is_disjoint(&other.gpus);
+    let mut taken: Vec<Slot> = placed.iter().filter(shares_gpu).map(|(_, slot)| *slot).collect();
+    taken.sort_unstable();
+    let mut start_ns = 0;
+    for slot in taken {
+        if start_ns + gang.length_ns <= slot.start_ns {
+            break;
+        }
+        start_ns = start_ns.max(slot.end_ns);
+    }
+    Slot { start_ns, end_ns: start_ns + gang.length_ns }
+}
+
+/// For each gang the latest end among the gangs that are connected with it by common GPUs.
+fn latest_ends(placed: &[(Gang<'_>, Slot)]) -> Vec<u64> {
+    let mut ends: Vec<u64> = placed.iter().map(|(_, slot)| slot.end_ns).collect();
+    // The latest end reaches one more gang of a chain in each pass.
+    for _ in placed {
+        for (at, (gang, _)) in placed.iter().enumerate() {
+            let connected =
+                placed.iter().zip(&ends).filter(|((other, _), _)| !gang.gpus.is_disjoint(&other.gpus));
+            ends[at] = connected.map(|(_, end)| *end).max().unwrap_or(0);
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn table(clients: &[(&str, u32)]) -> GangTable {
+        clients.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+    }
+
+    fn in_ms(slots: &BTreeMap<String, Slot>) -> Vec<(&str, u64, u64)> {
+        slots.iter().map(|(name, slot)| (name.as_str(), slot.start_ns / MS, slot.end_ns / MS)).collect()
+    }
+
+    #[test]
+    fn two_jobs_divide_the_epoch_by_their_shares() {
+        let both = table(&[("a", 300_000), ("b", 700_000)]);
+        assert_eq!(in_ms(&assign(&[both.clone(), both])), [("a", 140, 200), ("b", 0, 140)]);
+    }
+
+    #[test]
+    fn clients_of_one_gpu_leave_no_gap_of_theirs_to_gangs() {
+        let first = table(&[("a", 400_000), ("c", 600_000)]);
+        let second = table(&[("a", 400_000), ("d", 100_000)]);
+        // 0.4 of the first GPU is less than 0.8 of the second.
+        assert_eq!(in_ms(&assign(&[first, second])), [("a", 0, 80)]);
+    }
+
+    #[test]
+    fn clients_of_one_gpu_each_have_no_slots() {
+        assert!(assign(&[table(&[("a", 500_000)]), table(&[("b", 500_000)])]).is_empty());
+        assert!(assign(&[]).is_empty());
+    }
+
+    #[test]
+    fn gangs_in_a_circle_get_equal_parts_of_an_epoch() {
+        let pair = |one, other| table(&[(one, 500_000), (other, 500_000)]);
+        let slots = assign(&[pair("a", "b"), pair("b", "c"), pair("a", "c")]);
+        // Each half of every GPU, but no two at once: three thirds.
+        assert_eq!(in_ms(&slots), [("a", 0, 66), ("b", 66, 133), ("c", 133, 200)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_gangs_of_a_gpu_overlap_and_all_managers_agree(
+            tables in prop::collection::vec(prop::collection::btree_map("[a-f]", 1_u32..1_000_000, 0..6), 0..6),
+        ) {
+            let slots = assign(&tables);
+            for table in &tables {
+                let mut on_gpu: Vec<&Slot> = table.keys().filter_map(|name| slots.get(name)).collect();
+                on_gpu.sort();
+                for pair in on_gpu.windows(2) {
+                    prop_assert!(pair[0].end_ns <= pair[1].start_ns, "{slots:?}");
+                }
+                prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= EPOCH_NS));
+            }
+            let reversed: Vec<GangTable> = tables.iter().rev().cloned().collect();
+            prop_assert_eq!(assign(&reversed), slots);
+        }
+    }
+}

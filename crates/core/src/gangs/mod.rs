@@ -1,0 +1,14 @@
+//! Gangs: clients with processes on several GPUs run on all of them in the same slot.
+//!
+//! A rank of a data-parallel training spins in a collective until its peers run, so a rank uses its quantum only if its peers have theirs at
+//! the same time. With independent quanta two jobs with shares of 0.3 and 0.7 made 0.73 of what one makes alone (measured on two H200).
+//!
+//! Time is divided into epochs of [`EPOCH_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
+//! epoch, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
+//! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and gives the rest of the time as usual.
+
+mod assignment;
+mod slots;
+
+pub use assignment::{GangTable, assign};
+pub use slots::{EPOCH_NS, Slot, Slots};
