@@ -107,6 +107,7 @@ PARTS = {
     "coverage-ddp": Part(
         script("coverage.py", "--workloads", "ddp", "--name", "coverage-ddp"), 60, 100, quiet=True, every_gpu=True,
         sim=(*SHORT, "--rounds", 3, "--block", 0.1)),
+    "gangs": Part(script("gangs.py"), 400, 480, quiet=True, every_gpu=True, sim=(*SHORT, "--rounds", 2, "--seconds", 1)),
     "frameworks": Part(script("frameworks.py"), 170, 300),
     "memory": Part(script("memory.py"), 100, 320),
     "nvml": Part(script("nvml.py"), 25, 120, sim=SHORT),

@@ -96,6 +96,10 @@ pub(crate) struct Arguments {
     /// 12.5 ms times this number [default: 1]
     #[arg(long, value_name = "GPUS")]
     node_gpus: Option<u32>,
+    /// Directory in which the managers of this node's GPUs agree on slots for clients with processes on several GPUs: the same for all,
+    /// readable for this user only [default: none, each GPU is scheduled by itself]
+    #[arg(long, value_name = "DIR")]
+    gangs: Option<PathBuf>,
     /// Which best-effort processes close their stream gates and get no grants while a latency-critical process is busy
     /// [default: off]
     #[arg(long, value_enum)]
@@ -248,6 +252,7 @@ impl Arguments {
             escrow: self.custody,
             quantum: self.turn_ms.unwrap_or(d.quantum),
             node_gpus: self.node_gpus.unwrap_or(d.node_gpus),
+            gangs: self.gangs.clone(),
             gates: match self.gates {
                 None => d.gates,
                 Some(Gates::Auto) => GatedProcesses::TokenScheduled,

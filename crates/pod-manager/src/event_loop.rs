@@ -31,6 +31,7 @@ use crate::connections::{Connections, Listener};
 use crate::deadlines::Deadlines;
 use crate::definition::Definition;
 use crate::error::{Attempt, Result};
+use crate::gangs::{Gangs, TableSender};
 use crate::grants::Grants;
 use crate::io::Io;
 use crate::listen::UnixSocket;
@@ -85,6 +86,8 @@ pub(crate) struct Inputs {
     pub(crate) discovery: Option<Box<dyn ProcessDiscovery>>,
     /// Reads the memory of processes; `None`: the node agent reports it, or nothing is known of it.
     pub(crate) memory: Option<Box<dyn MemoryReader>>,
+    /// Where tables of gangs go; `None`: this manager knows no other.
+    pub(crate) tables: Option<TableSender>,
     /// Where the control executor and the searching thread report.
     pub(crate) remote: Remote,
 }
@@ -107,6 +110,7 @@ pub(crate) struct EventLoop {
     stops: Report<ThreadsStopped>,
     stream_gates: StreamGates,
     deadlines: Deadlines,
+    gangs: Gangs,
     stalled: StalledProcesses,
     unhooked: Unhooked,
     measured_memory: MeasuredMemory,
@@ -174,6 +178,7 @@ impl EventLoop {
             stops: remote.report(Message::ThreadsStopped),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             deadlines: Deadlines::default(),
+            gangs: Gangs::new(inputs.tables),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             measured_memory,
@@ -289,6 +294,9 @@ impl EventLoop {
                     let found = measured_memory.apply(&reading, clients, processes, io);
                     self.record_violations(found.violations);
                     drop(done.send(ReportMemoryResponse { exceeded: found.exceeded }));
+                }
+                Message::Slots(slots) => {
+                    self.gangs.slots_changed(slots, &self.clients, &mut self.grants.ledger);
                 }
                 Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, self.io.now()),
                 Message::Stop => self.stopping = true,

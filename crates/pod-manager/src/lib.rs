@@ -25,6 +25,7 @@
 //! | `processes` | the table of [`sluice_core::processes`], and the manager's end of each process: pages, wake-ups |
 //! | `grants` | what the token ledger decides, written to pages |
 //! | [`channel_groups`] | control of channel groups: the control executor, the escrow of descriptors |
+//! | `gangs` | slots of clients with processes on several GPUs, agreed with the managers of these |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | inspection of processes from outside |
 //! | `violations` | what processes were found to do against their limits, for the node agent |
@@ -45,6 +46,7 @@ mod deadlines;
 mod definition;
 mod error;
 mod event_loop;
+mod gangs;
 mod grants;
 mod http;
 mod io;

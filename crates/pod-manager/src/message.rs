@@ -3,6 +3,7 @@
 use crate::channel_groups::ControlReport;
 use crate::client_set::{ClientSet, Outdated};
 use crate::definition::Definition;
+use crate::gangs::NodeSlots;
 use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::report::Report;
 use crate::stopped_threads::ThreadsStopped;
@@ -49,6 +50,8 @@ pub(crate) enum Message {
     MemoryReport(MemoryReading, oneshot::Sender<ReportMemoryResponse>),
     /// Asks for an answer as soon as a reservation waits for a reading.
     NextReading(oneshot::Sender<()>),
+    /// The tables of all managers of the node have other slots as their result.
+    Slots(NodeSlots),
     /// Stop serving.
     Stop,
 }

@@ -7,6 +7,7 @@ use crate::config::{ClientSource, Config, Controls};
 use crate::definition::{Definition, of_file};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
+use crate::gangs;
 use crate::http::{self, HttpListeners};
 use crate::listen::{self, UnixSocket};
 use crate::measured_memory::{MemoryReader, NvmlReader};
@@ -218,6 +219,15 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let Parts { clock, peers, driver, discovery, escrow, memory } = parts;
         let escrow = escrow.map(EscrowClient::over).transpose().attempt("prepare the escrow socket")?;
         let (listeners, remote) = ((unix, tcp), side.remote.clone());
+        let tables = match &config.gangs {
+            Some(directory) => {
+                let slots = remote.report(Message::Slots);
+                let (thread, tables) = gangs::start(directory, config.gpu_name(), slots)?;
+                side.threads.push(thread);
+                Some(tables)
+            }
+            None => None,
+        };
         let inputs = Inputs {
             listeners,
             peers,
@@ -230,6 +240,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
             escrow,
             discovery,
             memory,
+            tables,
             remote,
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;

@@ -13,6 +13,12 @@ impl TokenLedger {
         self.slots = slots;
     }
 
+    /// A number that changes whenever [`Self::entitled_shares`] may.
+    #[must_use]
+    pub fn membership(&self) -> u64 {
+        self.membership
+    }
+
     /// The clients with processes that are not latency-critical, with the share to which each would be entitled if all of them worked.
     /// Parts per million.
     #[must_use]

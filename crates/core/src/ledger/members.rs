@@ -9,6 +9,7 @@ impl TokenLedger {
     /// latency-critical revokes the grants of its processes, which then request again.
     pub fn set_client(&mut self, client: ClientId, spec: ClientSpec, now: u64) {
         let now = self.at(now);
+        self.membership += 1;
         let known = self.clients.get(&client).map(|known| known.spec);
         let was_critical = known.is_some_and(|known| known.class.is_latency_critical());
         let kind_changes = known.is_some_and(|_| was_critical != spec.class.is_latency_critical());
@@ -45,6 +46,7 @@ impl TokenLedger {
     /// Removes a client and its processes, and revokes their grants.
     pub fn remove_client(&mut self, client: ClientId, now: u64) {
         let now = self.at(now);
+        self.membership += 1;
         self.revoke_all(client, now);
         self.take_requests(client, now);
         self.leave_demand(client);
@@ -68,6 +70,7 @@ impl TokenLedger {
         if self.processes.contains_key(&process) {
             return Ok(());
         }
+        self.membership += 1;
         let joins_demand = entry.is_critical() && entry.processes.is_empty();
         entry.processes.insert(process);
         let new = Process {
@@ -91,6 +94,7 @@ impl TokenLedger {
     pub fn process_gone(&mut self, process: ProcessId, now: u64) {
         let now = self.at(now);
         let Some(entry) = self.processes.remove(&process) else { return };
+        self.membership += 1;
         self.waiting.remove(&process);
         self.critical.no_longer_waits(process);
         if let Some(index) = self.grants.iter().position(|g| g.client == entry.client)

@@ -122,6 +122,8 @@ pub struct TokenLedger {
     default_slices: bool,
     /// See [`TokenLedger::set_slots`].
     slots: Slots,
+    /// See [`TokenLedger::membership`].
+    membership: u64,
 }
 
 impl TokenLedger {
@@ -151,6 +153,7 @@ impl TokenLedger {
             unused_slices_ns: 0,
             default_slices: false,
             slots: Slots::default(),
+            membership: 0,
         }
     }
 

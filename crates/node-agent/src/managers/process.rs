@@ -45,6 +45,12 @@ impl ManagerCommand {
         self.control_folder.join(format!("{gpu}.sock"))
     }
 
+    /// The directory of the managers' tables of gangs. Pods do not see it.
+    #[must_use]
+    pub fn gangs(&self) -> PathBuf {
+        self.control_folder.join("gangs")
+    }
+
     /// Starts the manager of a GPU. `node_gpus` is the number of the node's GPUs, whose managers lock the driver for
     /// each other. `escrow` is the manager's end of the escrow socket, `result` the file with the GPU's self-test
     /// result.
@@ -66,6 +72,8 @@ impl ManagerCommand {
             .arg("--control")
             .arg(self.control(gpu))
             .args(["--node-gpus", &node_gpus.clamp(1, MAX_NODE_GPUS).to_string()])
+            .arg("--gangs")
+            .arg(self.gangs())
             .args(&self.arguments)
             .args(result.map(|file| [OsStr::new("--self-test"), file.as_os_str()]).into_iter().flatten())
             .args(escrow.is_some().then_some("--custody"))

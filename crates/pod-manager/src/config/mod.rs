@@ -71,6 +71,9 @@ pub struct Config {
     /// GPUs of the node whose managers control channel groups, 1 to 64. Controls lock the driver for all of them, so with many GPUs
     /// quanta are longer than [`Self::quantum`]: see [`Self::quantum_on_node`]. Default 1.
     pub node_gpus: u32,
+    /// Directory of the tables by which the managers of a node's GPUs agree on the slots of clients with processes on several GPUs: the
+    /// same for all of them, and none that tenants can read. Default: none; each GPU is scheduled by itself.
+    pub gangs: Option<PathBuf>,
     /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
     /// gates for frameworks on a GPU is not measured yet (docs/benchmarks.md).
     pub gates: GatedProcesses,
@@ -124,6 +127,15 @@ impl Config {
         Self::with(socket.into(), ClientSource::Agent(agent))
     }
 
+    /// What distinguishes this GPU from the others of the node: its uuid, or the name of its socket.
+    pub(crate) fn gpu_name(&self) -> &str {
+        let of_socket = || self.socket.file_stem().and_then(|stem| stem.to_str()).unwrap_or("gpu");
+        match &self.clients {
+            ClientSource::Agent(agent) => &agent.gpu_uuid,
+            ClientSource::File { .. } => self.gpu_uuid.as_deref().unwrap_or_else(of_socket),
+        }
+    }
+
     fn with(socket: PathBuf, clients: ClientSource) -> Self {
         Self {
             socket,
@@ -147,6 +159,7 @@ impl Config {
             escrow: false,
             quantum: Duration::from_millis(50),
             node_gpus: 1,
+            gangs: None,
             gates: GatedProcesses::default(),
             gate_idle: Duration::from_nanos(GatePolicy::default().idle_ns),
             gate_share: GatePolicy::default().least_open,

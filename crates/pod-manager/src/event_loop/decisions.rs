@@ -14,6 +14,7 @@ impl EventLoop {
     /// Lets the ledger decide and carries out its decisions. If there is something left to decide, the next round follows at once.
     pub(super) fn decide(&mut self) {
         self.apply(Event::RoundBegins);
+        self.gangs.update(&self.clients, &mut self.grants.ledger);
         let Self { stalled, connections, clients, processes, grants, io, .. } = self;
         stalled.update(&mut *connections.peers, clients, processes, grants, io);
         self.undecided = (0..DECISIONS_PER_ROUND).all(|_| self.decide_once());

@@ -1,0 +1,195 @@
+//! The exchange of tables between the managers of a node, by one file for each GPU in a common directory.
+//!
+//! A manager replaces its file when its table changes, and reads all files when one of them does. A file that a killed manager has left
+//! behind is harmless: it keeps a slot for a gang, and others use a slot whose gang does not run.
+
+use super::NodeSlots;
+use crate::error::{Attempt, Result};
+use crate::report::Report;
+use crate::side_thread::SideThread;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::{geteuid, pipe2};
+use serde::{Deserialize, Serialize};
+use sluice_core::gangs::{GangTable, assign};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tracing::warn;
+
+/// The largest file that is read: a table of thousands of clients.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The ending of a table's file. A file that is being written has another one.
+const ENDING: &str = "json";
+
+/// What a file contains.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableFile {
+    /// The share to which each client with processes is entitled, parts per million.
+    clients: GangTable,
+}
+
+/// Hands tables to the exchanging thread.
+#[derive(Debug)]
+pub(crate) struct TableSender {
+    tables: Sender<GangTable>,
+    wake: Arc<EventFd>,
+}
+
+impl TableSender {
+    /// The table of this manager's GPU is another one from here on.
+    pub(crate) fn send(&self, table: GangTable) {
+        if self.tables.send(table).is_ok() {
+            // The counter is full only after 2^64 - 2 tables.
+            let _ = self.wake.write(1);
+        }
+    }
+}
+
+/// Starts the exchanging thread. The manager's own file is `GPU.json`, empty at first.
+pub(crate) fn start(
+    directory: &Path,
+    gpu: &str,
+    slots: Report<NodeSlots>,
+) -> Result<(SideThread, TableSender)> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC).attempt("inotify_init")?;
+    let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).attempt("pipe")?;
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let wake = Arc::new(EventFd::from_value_and_flags(0, flags).attempt("eventfd")?);
+    let (sender, tables) = channel();
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).attempt("create the gangs' directory")?;
+    let changes = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE;
+    inotify.add_watch(directory, changes).attempt("watch the gangs' directory")?;
+    let mut exchange = Exchange {
+        own: directory.join(gpu).with_added_extension(ENDING),
+        directory: directory.to_owned(),
+        inotify,
+        wake: Arc::clone(&wake),
+        tables,
+        slots: NodeSlots::new(),
+        report: slots,
+    };
+    exchange.write(&GangTable::new()).attempt("write the gangs' table")?;
+    let thread = SideThread::start("gangs", stop, move || exchange.serve(&stopped))?;
+    Ok((thread, TableSender { tables: sender, wake }))
+}
+
+struct Exchange {
+    directory: PathBuf,
+    own: PathBuf,
+    inotify: Inotify,
+    wake: Arc<EventFd>,
+    tables: Receiver<GangTable>,
+    /// What was reported last.
+    slots: NodeSlots,
+    report: Report<NodeSlots>,
+}
+
+impl Exchange {
+    /// Serves until the other end of the pipe `stopped` is closed.
+    fn serve(&mut self, stopped: &OwnedFd) {
+        loop {
+            self.report_slots();
+            let mut fds = [
+                PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return warn!(%error, "tables of gangs are no longer exchanged"),
+            }
+            let [changed, sent, ended] = fds.map(|fd| fd.any().unwrap_or(false));
+            if ended {
+                // The others need not wait for it to be overwritten.
+                let _ = std::fs::remove_file(&self.own);
+                return;
+            }
+            if changed {
+                // Which file has changed does not matter: all are read.
+                let _ = self.inotify.read_events();
+            }
+            if sent {
+                let _ = self.wake.read();
+                if let Some(table) = self.tables.try_iter().last()
+                    && let Err(error) = self.write(&table)
+                {
+                    warn!(file = %self.own.display(), %error, "cannot write the table of gangs");
+                }
+            }
+        }
+    }
+
+    /// Replaces the manager's file.
+    fn write(&self, table: &GangTable) -> io::Result<()> {
+        let new = self.own.with_extension("new");
+        let text = serde_json::to_vec(&TableFile { clients: table.clone() })?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&new)?.write_all(&text)?;
+        std::fs::rename(&new, &self.own)
+    }
+
+    fn report_slots(&mut self) {
+        let slots = assign(&self.read_all());
+        if self.slots != slots {
+            self.slots.clone_from(&slots);
+            self.report.send(slots);
+        }
+    }
+
+    /// The tables of all managers. Files that are none are left out.
+    fn read_all(&self) -> Vec<GangTable> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                warn!(directory = %self.directory.display(), %error, "cannot read the tables of gangs");
+                return Vec::new();
+            }
+        };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let tables = paths.filter(|path| path.extension().is_some_and(|ending| ending == ENDING));
+        tables.filter_map(|path| self.read(&path)).collect()
+    }
+
+    fn read(&self, path: &Path) -> Option<GangTable> {
+        match read_table(path) {
+            Ok(table) => Some(table),
+            // It was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                warn!(file = %path.display(), %error, "not a table of gangs, left out");
+                None
+            }
+        }
+    }
+}
+
+/// Reads a file of this user, to which no other user can write.
+fn read_table(path: &Path) -> io::Result<GangTable> {
+    let mut options = OpenOptions::new();
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file: File = options.read(true).custom_flags(flags.bits()).open(path)?;
+    let metadata = file.metadata()?;
+    let (owner, mode, bytes) = (metadata.uid(), metadata.mode(), metadata.len());
+    if !metadata.is_file() || owner != geteuid().as_raw() || mode & 0o022 != 0 || bytes > MAX_BYTES {
+        let found = format!("owner {owner}, mode {mode:o}, {bytes} bytes");
+        let expected = format!("a file of this user, not writable for others, of at most {MAX_BYTES} bytes");
+        return Err(io::Error::other(format!("{found}; expected {expected}")));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    let table: TableFile = serde_json::from_str(&text)?;
+    Ok(table.clients)
+}
+
+#[cfg(test)]
+mod tests;
