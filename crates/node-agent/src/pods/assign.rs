@@ -160,7 +160,7 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
         (Some(_), None) => return Err(Refusal::NotAssigned),
         (Some(request), Some(gpus)) => (request, gpus),
     };
-    let asked = request.demand.gpus() as usize;
+    let asked = request.demand.gpus as usize;
     if gpus.len() != asked || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
         return Err(Refusal::WrongCount { asked, given: gpus.len() });
     }
@@ -174,7 +174,7 @@ fn reserve(
     gpus: &[String],
     remaining: &mut BTreeMap<&str, Remaining>,
 ) -> Result<Vec<Client>, Refusal> {
-    let quota_ppm = request.demand.share_per_gpu().ppm();
+    let quota_ppm = request.demand.share.ppm();
     let mut clients = Vec::with_capacity(gpus.len());
     for gpu in gpus {
         let Some(free) = remaining.get(gpu.as_str()) else {
@@ -188,7 +188,7 @@ fn reserve(
             });
         }
         // A pod alone on the GPU needs no room for the contexts of others.
-        let is_alone = request.demand.share_per_gpu() == Share::ONE;
+        let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
         if memory_bytes > free.memory {
             return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use sluice_placement::annotations::{Amount, Mistake, keys, parse_quantity};
+use sluice_placement::annotations::{Amount, MAX_GPUS, Mistake, keys, parse_quantity};
+use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::{Countable, Demand};
 
 use super::containers::PodContainer;
@@ -27,7 +28,8 @@ impl StatedAmount<'_> {
     }
 }
 
-/// The share and the memory that a pod states as resources, and the annotations that they stand for.
+/// The share and the memory that a pod states as resources, and the annotations that they stand for. Resources are sums
+/// over the pod's GPUs, annotations are amounts of each GPU.
 #[derive(Debug, Default)]
 pub(super) struct StatedRequest<'a> {
     milli: Option<StatedAmount<'a>>,
@@ -44,32 +46,63 @@ impl<'a> StatedRequest<'a> {
         Self { milli: only(keys::MILLI), memory_mib: only(keys::MEMORY_MIB) }
     }
 
-    /// Adds the annotations that the pod does not have itself. Returns where their values stand.
+    /// Adds the annotations that the pod does not have itself. `slots` are the device slots that it states. Returns where the
+    /// values of the annotations stand.
     pub(super) fn add_annotations(
         &self,
         annotations: &mut BTreeMap<String, String>,
+        slots: Option<u64>,
         mistakes: &mut Vec<Mistake>,
     ) -> BTreeMap<&'static str, StatedAmount<'a>> {
         let mut added = BTreeMap::new();
+        let gpus = self.gpus(annotations, slots);
+        if gpus > 1 {
+            annotations.entry(keys::GPUS.to_owned()).or_insert_with(|| gpus.to_string());
+        }
         if let Some(stated) = &self.milli
             && !annotations.contains_key(keys::QUOTA)
         {
-            match stated.value.and_then(Amount::from_milli) {
+            match stated.value.and_then(|milli| amount_of_each(milli, gpus)) {
                 Some(amount) => {
                     annotations.insert(keys::QUOTA.to_owned(), amount.to_string());
                     added.insert(keys::QUOTA, stated.clone());
                 }
-                None => mistakes.push(stated.mistake(MILLI_ALLOWED)),
+                None if gpus == 1 => mistakes.push(stated.mistake(MILLI_ALLOWED)),
+                None => {
+                    let most = gpus.saturating_mul(WHOLE_MILLI);
+                    let allowed =
+                        format!("thousandths of all {gpus} GPUs: a multiple of {gpus}, at most {most}");
+                    mistakes.push(stated.mistake(allowed));
+                }
             }
         }
         if let Some(stated) = &self.memory_mib
             && let Some(mib) = stated.value
             && !annotations.contains_key(keys::MEMORY)
         {
-            annotations.insert(keys::MEMORY.to_owned(), format!("{mib}Mi"));
-            added.insert(keys::MEMORY, stated.clone());
+            if mib.is_multiple_of(gpus) {
+                annotations.insert(keys::MEMORY.to_owned(), format!("{}Mi", mib / gpus));
+                added.insert(keys::MEMORY, stated.clone());
+            } else {
+                mistakes.push(stated.mistake(format!("MiB of all {gpus} GPUs: a multiple of {gpus}")));
+            }
         }
         added
+    }
+
+    /// The number of GPUs of which the amounts are sums: the annotation's. In a request that has neither a quota nor a memory
+    /// as annotations, it is the number of device slots.
+    fn gpus(&self, annotations: &BTreeMap<String, String>, slots: Option<u64>) -> u64 {
+        if let Some(text) = annotations.get(keys::GPUS) {
+            // The annotations' parser reports a value that is no number of GPUs.
+            return text.parse::<u32>().map_or(1, |gpus| gpus.max(1).into());
+        }
+        let is_request = [keys::QUOTA, keys::MEMORY].iter().any(|key| annotations.contains_key(*key));
+        let milli = self.milli.as_ref().and_then(|stated| stated.value);
+        let is_whole = |slots: u64| self.memory_mib.is_none() && milli == Some(slots * WHOLE_MILLI);
+        let is_stated = self.milli.is_some() || self.memory_mib.is_some();
+        let slots = slots.filter(|slots| (1..=u64::from(MAX_GPUS)).contains(slots) && !is_whole(*slots));
+        slots.filter(|_| is_stated && !is_request).unwrap_or(1)
     }
 
     /// Amounts that differ from those of the pod's annotations.
@@ -79,10 +112,23 @@ impl<'a> StatedRequest<'a> {
         let conflict = |(stated, wanted, key): (&Option<StatedAmount<'_>>, u64, &str)| {
             let stated = stated.as_ref().filter(|stated| stated.value != Some(wanted))?;
             let said = annotations.get(key)?;
-            Some(stated.mistake(format!("{wanted}, as {key} {said:?} says; keep one of the two")))
+            let gpus = match annotations.get(keys::GPUS) {
+                Some(gpus) => format!(" with {} {gpus:?}", keys::GPUS),
+                None => String::new(),
+            };
+            Some(stated.mistake(format!("{wanted}, as {key} {said:?}{gpus} says; keep one of the two")))
         };
         pairs.into_iter().filter_map(conflict).collect()
     }
+}
+
+/// The amount of each of these GPUs, where `milli` is the sum.
+fn amount_of_each(milli: u64, gpus: u64) -> Option<Amount> {
+    if gpus == 1 {
+        return Amount::from_milli(milli);
+    }
+    let each = Some(milli / gpus).filter(|each| milli.is_multiple_of(gpus) && *each <= WHOLE_MILLI);
+    each.and_then(Amount::from_milli)
 }
 
 /// The amount of a resource that containers state; zeros count as nothing.

@@ -189,6 +189,17 @@ fn each_whole_gpu_takes_one_slot() {
 }
 
 #[test]
+fn share_of_several_gpus_takes_a_slot_and_its_amounts_of_each() {
+    let amounts = json!({"sluice.dev/gpu": "2", "sluice.dev/memory-mib": "20480", "sluice.dev/milli": "600"});
+    let mut expected = common();
+    expected.push(add("/spec/containers/0/resources", json!({"limits": amounts, "requests": amounts})));
+    expected.push(add("/spec/containers/0/env", json!([assigned()])));
+    let object = pod(&[("gpus", "2"), ("quota", "0.3"), ("memory", "10Gi")], &single());
+    assert_eq!(patch(&object), json!(expected));
+    assert_eq!(warnings(&object), Vec::<String>::new());
+}
+
+#[test]
 fn runtime_class_is_set_only_if_configured_and_absent() {
     let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
     let class = |object: &Value| match mutate_with(object, &settings) {
@@ -223,7 +234,7 @@ fn user_gets_warnings() {
         let object = pod(&[("quota", "0.3"), ("priority", priority)], &single());
         assert_eq!(warnings(&object), Vec::<String>::new(), "{priority}");
     }
-    let gang = pod(&[("quota", "0.3"), ("gang", "g"), ("gang-size", "2")], &single());
+    let gang = pod(&[("quota", "0.3"), ("gang", "g")], &single());
     assert_eq!(
         warnings(&gang),
         ["sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one"]

@@ -26,6 +26,7 @@ fn container(name: String) -> impl Strategy<Value = Value> {
         json!({"limits": {"sluice.dev/milli": "300"}}),
         json!({"requests": {"sluice.dev/milli": "300", "sluice.dev/memory-mib": "1024"}}),
         json!({"limits": {"sluice.dev/milli": "400", "sluice.dev/gpu": "1"}}),
+        json!({"limits": {"sluice.dev/milli": "600", "sluice.dev/memory-mib": "2048", "sluice.dev/gpu": "2"}}),
     ]));
     (env, resources, any::<bool>()).prop_map(move |(env, resources, always)| {
         let mut container = json!({"name": name, "image": "x"});
@@ -52,6 +53,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     let default = prop::option::of(prop::sample::select(vec!["c1", "istio-proxy", "absent"]));
     let annotations = prop::sample::subsequence(
         vec![
+            ("gpus", "2"),
             ("quota", "0.3"),
             ("memory", "1Gi"),
             ("limit", "80%"),
@@ -59,7 +61,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
             ("container", "c0"),
             ("gang", "g"),
         ],
-        0..=5,
+        0..=6,
     );
     let labels = prop::option::of(prop::sample::select(vec![
         json!({"sharedgpu/gpu_request": "0.3", "sharedgpu/gpu_limit": "0.8"}),
@@ -243,8 +245,9 @@ proptest! {
                 let gpu = visible[0].get("valueFrom").is_some();
                 for name in ["limits", "requests"] {
                     let slots = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
-                    // Every generated pod requests at most one GPU.
-                    prop_assert_eq!(slots.unwrap_or("0"), if gpu { "1" } else { "0" });
+                    // No generated pod requests several whole GPUs.
+                    let gpus = once["metadata"]["annotations"]["sluice.dev/gpus"].as_str().unwrap_or("1");
+                    prop_assert_eq!(slots.unwrap_or("0"), if gpu { gpus } else { "0" });
                     let counted = container["resources"][name].get("sluice.dev/milli").is_some();
                     prop_assert!(gpu || !counted, "amounts on a container without a GPU: {}", container);
                 }
