@@ -139,6 +139,18 @@ fn set_of_gpus_is_chosen_where_the_victims_are_cheapest() {
 }
 
 #[test]
+fn cheapest_gpus_of_many_are_found_with_and_without_checks_left() {
+    let letters: Vec<String> = (b'a'..b'k').map(|letter| char::from(letter).to_string()).collect();
+    let pods: Vec<(&str, u32, i32, u32)> =
+        letters.iter().zip(0..).map(|(name, at)| (name.as_str(), 600, i32::from(at < 8), at)).collect();
+    let index = occupied(10, &pods);
+    for checks in [0, 10_000] {
+        let found = victims_by(&index, on_each(2, 500), &[], |_| Evictable::default(), &Cell::new(checks));
+        assert_eq!(names(found), ["i", "j"], "{checks}");
+    }
+}
+
+#[test]
 fn victim_on_several_gpus_makes_room_on_each_of_them() {
     let mut index = occupied(3, &[("a", 700, 0, 0), ("b", 700, 0, 1), ("c", 700, 0, 2)]);
     assert_eq!(names(victims(&index, on_each(2, 500))).len(), 2);

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, node, share, uuid, whole};
+use super::fixtures::{GIB, link, node, share, uuid, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const GPUS: u32 = 4;
+/// Groups of linked GPUs of a node.
+const LINKS: [&[&[usize]]; 4] = [&[], &[&[0, 1, 2, 3]], &[&[0, 1], &[2, 3]], &[&[1, 3]]];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -165,6 +167,7 @@ proptest! {
     #[test]
     fn set_is_found_where_one_exists_and_is_the_best_of_all(
         steps in prop::collection::vec(step(), 0..60), demand in demand(), binpack: bool,
+        links in prop::sample::select(&LINKS[..]),
     ) {
         let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
         let mut now = 0;
@@ -172,7 +175,9 @@ proptest! {
             apply(&mut index, &mut now, step);
         }
         for name in NODES {
-            index.set_node(name, &node(name, GPUS));
+            let mut inventory = node(name, GPUS);
+            link(&mut inventory, links);
+            index.set_node(name, &inventory);
         }
         let sets = feasible_sets(&index, &demand);
         let PlacementOutcome::Reserved(places) = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX) else {
@@ -186,7 +191,8 @@ proptest! {
         let found = found.cloned().unwrap();
         if demand.latency_critical {
             prop_assert_eq!(Some(found.critical), sets.iter().map(|set| set.critical).min());
-        } else if demand.share > sluice_units::Share::ZERO {
+        } else if demand.share > sluice_units::Share::ZERO && links.iter().all(|group| group.len() == GPUS as usize) {
+            // Links would come first.
             let all = sets.iter().map(|set| set.ppm);
             prop_assert_eq!(Some(found.ppm), if binpack { all.max() } else { all.min() });
         }

@@ -58,6 +58,26 @@ fn linked_gpus_are_preferred_to_more_used_ones_for_shares_of_several_gpus() {
 }
 
 #[test]
+fn linked_set_is_found_that_the_most_used_gpu_is_no_part_of() {
+    let demand = on_each(2, 100);
+    // The most used GPU has no link, or one to a GPU that is free.
+    for (links, milli) in [(&[&[1, 2][..]][..], [900, 800, 0, 0]), (&[&[1, 2], &[0, 3]], [900, 800, 800, 0])]
+    {
+        let mut inventory = node("a", 4);
+        link(&mut inventory, links);
+        let mut index = index(&[("a", inventory)]);
+        for (at, milli) in (0..).zip(milli).filter(|(_, milli)| *milli > 0) {
+            index.confirm(&format!("p{at}"), "a", &[uuid("a", at)], &share(milli, Some(GIB)));
+        }
+        assert_eq!(
+            reserved_gpus(&mut index, "p", &demand, &["a"]),
+            [uuid("a", 1), uuid("a", 2)],
+            "{milli:?}"
+        );
+    }
+}
+
+#[test]
 fn latency_critical_pod_of_several_gpus_meets_as_few_of_its_kind_as_possible() {
     let critical = |gpus| Demand { latency_critical: true, ..on_each(gpus, 200) };
     let mut index = index(&[("a", node("a", 3)), ("b", node("b", 3))]);
@@ -65,6 +85,14 @@ fn latency_critical_pod_of_several_gpus_meets_as_few_of_its_kind_as_possible() {
     assert_eq!(reserved_gpus(&mut index, "p2", &critical(2), &["a"]), [uuid("a", 1), uuid("a", 2)]);
     assert_eq!(reserved_gpus(&mut index, "p3", &critical(1), &["b"]), [uuid("b", 0)]);
     assert_eq!(reserved_gpus(&mut index, "p4", &critical(3), &["a", "b"]), [0, 1, 2].map(|at| uuid("b", at)));
+    // The links of each GPU lead to one with another of its kind.
+    let mut linked = node("c", 4);
+    link(&mut linked, &[&[0, 1], &[2, 3]]);
+    index.set_node("c", &linked);
+    for at in [1, 3] {
+        index.confirm(&format!("on-{at}"), "c", &[uuid("c", at)], &critical(1));
+    }
+    assert_eq!(reserved_gpus(&mut index, "p5", &critical(2), &["c"]), [uuid("c", 0), uuid("c", 2)]);
 }
 
 #[test]
