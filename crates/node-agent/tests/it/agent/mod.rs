@@ -10,4 +10,5 @@ mod memory;
 mod node;
 mod pages;
 mod restarts;
+mod several_gpus;
 mod slots;
