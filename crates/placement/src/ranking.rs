@@ -67,46 +67,37 @@ pub(crate) struct RankedGpu {
 
 /// The best set of `count` of these GPUs with its rank, by their positions. `None` if there are too few.
 ///
-/// From each GPU as a start, a set grows by the GPU with the fewest latency-critical pods, then the most links into the set,
-/// then the best rank, then the fewest links to GPUs outside, which keeps other linked sets together. Without links the
-/// result is the best of all sets. With links it need not be.
+/// If each GPU is linked to all others, or none to any, the GPUs of the best ranks are the best of all sets. Otherwise a set
+/// grows from each GPU as a start, and need not be the best of all.
 pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -> Option<(Rank, Vec<usize>)> {
     if count == 1 {
         return fitting.map(|gpu| (gpu.rank, gpu.position)).min().map(|(rank, place)| (rank, vec![place]));
     }
     let mut gpus: Vec<RankedGpu> = fitting.collect();
-    if count == 0 || gpus.len() < count {
-        return None;
-    }
     gpus.sort_unstable_by_key(|gpu| (gpu.rank, gpu.position));
+    let first = gpus.get(..count).filter(|first| !first.is_empty())?;
     let all: Mask = gpus.iter().fold(0, |mask, gpu| mask | bit(gpu.position));
-    let mut best: Option<(Rank, Vec<usize>)> = None;
-    for start in &gpus {
-        let set = grow(&gpus, all, *start, count);
-        let rank = rank_of(&set);
-        // The first set has the GPUs of the best ranks, unless links have led to others.
-        let is_best_of_all = best.is_none() && gpus.get(..count).is_some_and(|first| has_same(first, &set));
-        let is_final = is_best_of_all && (rank[1] == 0 || gpus.iter().all(|gpu| gpu.peers & all == 0));
-        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-            let mut positions: Vec<usize> = set.iter().map(|gpu| gpu.position).collect();
-            positions.sort_unstable();
-            best = Some((rank, positions));
-        }
-        if is_final {
-            break;
-        }
+    let has_links = |links: usize| gpus.iter().all(|gpu| (gpu.peers & all).count_ones() as usize == links);
+    if has_links(0) || has_links(gpus.len() - 1) {
+        return Some(described(first));
     }
-    best
+    gpus.iter().map(|start| described(&grow(&gpus, all, *start, count))).min()
 }
 
-fn has_same(first: &[RankedGpu], set: &[RankedGpu]) -> bool {
-    set.iter().all(|gpu| first.contains(gpu))
+/// The rank of a set, and the positions of its GPUs.
+fn described(set: &[RankedGpu]) -> (Rank, Vec<usize>) {
+    let mut positions: Vec<usize> = set.iter().map(|gpu| gpu.position).collect();
+    positions.sort_unstable();
+    (rank_of(set), positions)
 }
 
+/// The set grows by the GPU with the fewest latency-critical pods, then the most links into the set, then the best rank, then the
+/// fewest links to GPUs outside, which keeps other linked sets together.
 fn grow(gpus: &[RankedGpu], all: Mask, start: RankedGpu, count: usize) -> Vec<RankedGpu> {
     let (mut set, mut inside) = (vec![start], bit(start.position));
     while set.len() < count {
-        let outside = gpus.iter().filter(|gpu| !set.contains(gpu));
+        let is_inside = |gpu: &RankedGpu| set.iter().any(|one| one.position == gpu.position);
+        let outside = gpus.iter().filter(|gpu| !is_inside(gpu));
         let best = outside.min_by_key(|gpu| {
             let links = (gpu.peers & inside).count_ones();
             let links_outside = (gpu.peers & all & !inside).count_ones();

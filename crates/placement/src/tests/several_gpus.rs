@@ -78,6 +78,16 @@ fn linked_set_is_found_that_the_most_used_gpu_is_no_part_of() {
 }
 
 #[test]
+fn linked_set_leaves_the_other_linked_gpus_together() {
+    let mut inventory = node("a", 4);
+    inventory.gpus[0].nvlink = vec![uuid("a", 1), uuid("a", 2)];
+    inventory.gpus[1].nvlink = vec![uuid("a", 3)];
+    let mut index = index(&[("a", inventory)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
+    assert_eq!(reserved_gpus(&mut index, "q", &whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
+}
+
+#[test]
 fn latency_critical_pod_of_several_gpus_meets_as_few_of_its_kind_as_possible() {
     let critical = |gpus| Demand { latency_critical: true, ..on_each(gpus, 200) };
     let mut index = index(&[("a", node("a", 3)), ("b", node("b", 3))]);
