@@ -117,7 +117,7 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
             Ok(Some((request, gpus))) => {
                 result.named.insert(pod.uid.clone(), gpus.clone());
                 for gpu in &gpus {
-                    *result.requested.entry(gpu.clone()).or_default() += request.demand.countable_per_gpu();
+                    *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
                 match reserve(pod, &request, &gpus, &mut remaining) {
                     Ok(clients) => {
@@ -148,6 +148,13 @@ pub fn uses_sluice(annotations: &BTreeMap<String, String>) -> bool {
         (GpuRequest::from_annotations(annotations), annotations::assigned(annotations)),
         (Ok(None), Ok(None))
     )
+}
+
+/// What the pod's containers request of each of its GPUs together.
+fn requested_of_each(pod: &PodView, request: &GpuRequest) -> Countable {
+    let of_one = request.demand.countable_per_gpu();
+    // Without a container that runs as long as the pod, an init container has the slots.
+    Countable { slots: of_one.slots.saturating_mul(pod.long_running.max(1).into()), ..of_one }
 }
 
 /// Reads a pod's request and its assigned GPUs; `None` if the pod does not use Sluice.

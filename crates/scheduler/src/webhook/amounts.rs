@@ -162,22 +162,65 @@ fn unknown(container: &PodContainer<'_>) -> Vec<Mistake> {
     unknown.map(|(_, stated)| stated.mistake(&allowed)).collect()
 }
 
-/// Amounts that a container with the GPU states itself, and that differ from those of the request. Zero slots would be
-/// worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
-pub(super) fn amount_mistakes(container: &PodContainer<'_>, demand: &Demand) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    for (resource, wanted) in demand.countable().resources() {
-        let wrong = container.stated(resource).filter(|stated| stated.value != Some(wanted));
-        let allowed = format!("{wanted} or nothing: the container gets the pod's GPU");
-        mistakes.extend(wrong.map(|stated| stated.mistake(&allowed)));
-    }
-    mistakes
+/// Of the containers with the GPU that run as long as the pod, the one that states the pod's time and memory: Kubernetes adds up
+/// what these containers request, so the others state device slots only. It is the first that states an amount already, or the
+/// first of all.
+pub(super) fn share_holder<'a>(
+    containers: &'a [PodContainer<'_>],
+    is_chosen: impl Fn(&str) -> bool,
+) -> Option<&'a str> {
+    let chosen = || containers.iter().filter(|one| one.is_long_running() && is_chosen(&one.spec.name));
+    let states = |container: &&PodContainer<'_>| {
+        let mut stated = [keys::MILLI, keys::MEMORY_MIB].into_iter().flat_map(|key| container.stated(key));
+        stated.any(|stated| stated.value != Some(0))
+    };
+    chosen().find(states).or_else(|| chosen().next()).map(|container| container.spec.name.as_str())
 }
 
-/// The amounts that the container with the GPU has to state.
-pub(super) fn amounts_of(demand: &Demand) -> BTreeMap<String, String> {
-    let counted = demand.countable().resources().into_iter().filter(|(_, amount)| *amount > 0);
-    counted.map(|(resource, amount)| (resource.to_owned(), amount.to_string())).collect()
+/// What a container with the GPU has to state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContainerAmounts<'a> {
+    wanted: Countable,
+    /// The container that states the pod's time and memory, if it is another one.
+    other_holder: Option<&'a str>,
+}
+
+impl<'a> ContainerAmounts<'a> {
+    /// `holder` as [`share_holder`] has it. An init container that ends states everything: Kubernetes does not add it up.
+    pub(super) fn of(demand: &Demand, container: &PodContainer<'_>, holder: Option<&'a str>) -> Self {
+        let all = demand.countable();
+        match holder.filter(|holder| container.is_long_running() && *holder != container.spec.name) {
+            None => Self { wanted: all, other_holder: None },
+            other => {
+                Self { wanted: Countable { slots: all.slots, ..Countable::default() }, other_holder: other }
+            }
+        }
+    }
+
+    /// Amounts that the container states itself, and that differ. Zero slots would be worse than too many: the variable would
+    /// still show the GPU, and kubelet would not mount the library.
+    pub(super) fn mistakes(&self, container: &PodContainer<'_>) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        for (resource, wanted) in self.wanted.resources() {
+            let wrong = container.stated(resource).filter(|stated| stated.value != Some(wanted));
+            let allowed = match self.other_holder {
+                Some(holder) if resource != keys::RESOURCE => {
+                    format!(
+                        "nothing: container {holder} states it for the pod, and Kubernetes adds up what both request"
+                    )
+                }
+                _ => format!("{wanted} or nothing: the container gets the pod's GPU"),
+            };
+            mistakes.extend(wrong.map(|stated| stated.mistake(&allowed)));
+        }
+        mistakes
+    }
+
+    /// The amounts by the name of their resource.
+    pub(super) fn to_map(self) -> BTreeMap<String, String> {
+        let counted = self.wanted.resources().into_iter().filter(|(_, amount)| *amount > 0);
+        counted.map(|(resource, amount)| (resource.to_owned(), amount.to_string())).collect()
+    }
 }
 
 /// The first resource of Sluice of which the container states an amount that is not zero.

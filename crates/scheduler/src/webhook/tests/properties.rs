@@ -59,9 +59,10 @@ fn any_pod() -> impl Strategy<Value = Value> {
             ("limit", "80%"),
             ("priority", "high"),
             ("container", "c0"),
+            ("container", "c0,c1"),
             ("gang", "g"),
         ],
-        0..=6,
+        0..=7,
     );
     let labels = prop::option::of(prop::sample::select(vec![
         json!({"sharedgpu/gpu_request": "0.3", "sharedgpu/gpu_limit": "0.8"}),
@@ -237,7 +238,7 @@ proptest! {
         if let Decision::Admitted { patch, .. } = mutate(&object) {
             let mut once = object.clone();
             apply(&mut once, &serde_json::to_value(patch).unwrap());
-            let mut with_gpu = 0;
+            let (mut with_gpu, mut counted_by) = (0, 0);
             for container in ["initContainers", "containers"].iter().filter_map(|list| once["spec"][list].as_array()).flatten() {
                 let env = container["env"].as_array().unwrap();
                 let visible: Vec<_> = env.iter().filter(|variable| variable["name"] == "NVIDIA_VISIBLE_DEVICES").collect();
@@ -250,10 +251,13 @@ proptest! {
                     prop_assert_eq!(slots.unwrap_or("0"), if gpu { gpus } else { "0" });
                     let counted = container["resources"][name].get("sluice.dev/milli").is_some();
                     prop_assert!(gpu || !counted, "amounts on a container without a GPU: {}", container);
+                    let ends = container["name"].as_str().unwrap().starts_with(['i', 'p']) && container["restartPolicy"].is_null();
+                    counted_by += usize::from(counted && !ends && name == "requests");
                 }
                 with_gpu += usize::from(gpu);
             }
             prop_assert!(with_gpu >= 1);
+            prop_assert!(counted_by <= 1, "Kubernetes would add up the time of {} containers", counted_by);
         }
     }
 
