@@ -48,18 +48,17 @@ impl Demand {
     /// Memory that follows from the GPU (the quota's part of it, or all of it) counts as 0: it is unknown before the pod
     /// has a GPU, and a request cannot change after the pod's creation. A part of a MiB counts as a whole one.
     pub fn countable_per_gpu(&self) -> Countable {
-        let memory = self.memory_bytes.filter(|_| !self.is_whole());
         Countable {
             slots: 1,
-            milli: u64::from(self.share_per_gpu().ppm() / THOUSANDTH_PPM),
-            memory_mib: memory.map_or(0, |bytes| bytes.div_ceil(MIB)),
+            milli: u64::from(self.share.ppm() / THOUSANDTH_PPM),
+            memory_mib: self.memory_bytes.map_or(0, |bytes| bytes.div_ceil(MIB)),
         }
     }
 
     /// What the pod requests on all of its GPUs.
     pub fn countable(&self) -> Countable {
         let mut sum = Countable::default();
-        for _ in 0..self.gpus() {
+        for _ in 0..self.gpus {
             sum += self.countable_per_gpu();
         }
         sum

@@ -5,11 +5,13 @@ use sluice_units::Share;
 use crate::annotations::Amount;
 use crate::inventory::label_value;
 
-/// The demand of one pod.
+/// The demand of one pod: this share and this memory on each of some GPUs of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
-    /// Guaranteed share of one GPU, or number of whole GPUs.
-    pub amount: Amount,
+    /// Number of GPUs, and of device slots (`sluice.dev/gpu`). At least 1.
+    pub gpus: u32,
+    /// Guaranteed share of each GPU; zero: only time that the others leave.
+    pub share: Share,
     /// Memory on each GPU; `None`: the same share of the GPU's memory as of its time, rounded down.
     pub memory_bytes: Option<u64>,
     /// Only GPUs of one of these models; empty: any. As the driver names it, or as the node label spells it.
@@ -23,10 +25,16 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// This amount on GPUs of any kind, for a pod that is not latency-critical. `memory_bytes` as in the field; whole GPUs ignore it.
+    /// This amount on GPUs of any kind, for a pod that is not latency-critical. A share is one of a single GPU. `memory_bytes`
+    /// as in the field; whole GPUs ignore it.
     pub fn new(amount: Amount, memory_bytes: Option<u64>) -> Self {
+        let (gpus, share, memory_bytes) = match amount {
+            Amount::Share(share) => (1, share, memory_bytes),
+            Amount::Whole(gpus) => (gpus, Share::ONE, None),
+        };
         Self {
-            amount,
+            gpus,
+            share,
             memory_bytes,
             models: Vec::new(),
             uuids: Vec::new(),
@@ -35,34 +43,14 @@ impl Demand {
         }
     }
 
-    /// The guaranteed share of each of its GPUs.
-    pub fn share_per_gpu(&self) -> Share {
-        match self.amount {
-            Amount::Share(share) => share,
-            Amount::Whole(_) => Share::ONE,
-        }
-    }
-
     /// Bytes on a GPU with this much memory.
     pub fn memory_on(&self, gpu_memory_bytes: u64) -> u64 {
-        match (self.amount, self.memory_bytes) {
-            (Amount::Whole(_), _) => gpu_memory_bytes,
-            (Amount::Share(_), Some(bytes)) => bytes,
-            (Amount::Share(share), None) => share.of(gpu_memory_bytes),
-        }
+        self.memory_bytes.unwrap_or_else(|| self.share.of(gpu_memory_bytes))
     }
 
-    /// Whether it takes whole GPUs, which no other pod can use then.
+    /// Whether it takes all time and memory of its GPUs, which no other pod can use then.
     pub fn is_whole(&self) -> bool {
-        matches!(self.amount, Amount::Whole(_))
-    }
-
-    /// Number of GPUs, and of device slots (`sluice.dev/gpu`).
-    pub fn gpus(&self) -> u32 {
-        match self.amount {
-            Amount::Share(_) => 1,
-            Amount::Whole(gpus) => gpus,
-        }
+        self.share == Share::ONE && self.memory_bytes.is_none()
     }
 }
 

@@ -49,7 +49,7 @@ impl Used {
     /// With one more pod, on a GPU with this much memory.
     pub(crate) fn and(self, demand: &Demand, gpu_memory_bytes: u64) -> Self {
         Self {
-            ppm: self.ppm + u64::from(demand.share_per_gpu().ppm()),
+            ppm: self.ppm + u64::from(demand.share.ppm()),
             // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
             memory_bytes: self.memory_bytes.saturating_add(demand.memory_on(gpu_memory_bytes)),
             pods: self.pods + 1,
@@ -149,7 +149,7 @@ impl GpuState {
 
     /// The reason why the demand does not fit beside these reservations.
     pub(crate) fn reason_with(&self, used: &Used, demand: &Demand) -> Option<Reason> {
-        let share = u64::from(demand.share_per_gpu().ppm());
+        let share = u64::from(demand.share.ppm());
         let memory = demand.memory_on(self.memory_bytes);
         if let Some(fault) = self.fault() {
             return Some(fault);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
-use super::node::{Node, Positions};
+use super::node::Node;
 use super::outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 use super::ranking::{Rank, Strategy};
 use crate::inventory::NodeInventory;
@@ -44,7 +44,7 @@ struct Candidate<'a> {
     rank: Rank,
     name: &'a Arc<str>,
     node: Cow<'a, Node>,
-    positions: Positions,
+    positions: Vec<usize>,
 }
 
 impl Index {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::demand::{Demand, PreparedDemand};
 use super::gpu_state::{GpuState, Health};
-use super::ranking::{self, Rank, Strategy};
+use super::ranking::{self, Rank, RankedGpu, Strategy};
 use super::reasons::{GpuName, NodeReasons, Reason};
 use crate::inventory::NodeInventory;
 
@@ -20,13 +20,6 @@ pub struct GpuReservations {
     pub memory_bytes: u64,
     /// Pods with a reservation on it.
     pub pods: u32,
-}
-
-/// GPUs by their position in the node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Positions {
-    One(usize),
-    Set(Vec<usize>),
 }
 
 /// A node.
@@ -103,43 +96,32 @@ impl Node {
         }
     }
 
-    /// The best GPUs on this node and their rank, if the demand fits.
-    pub(crate) fn fit(&self, prepared: &PreparedDemand<'_>, strategy: Strategy) -> Option<(Rank, Positions)> {
+    /// The best GPUs on this node by their positions, and their rank, if the demand fits.
+    pub(crate) fn fit(
+        &self,
+        prepared: &PreparedDemand<'_>,
+        strategy: Strategy,
+    ) -> Option<(Rank, Vec<usize>)> {
         let demand = prepared.demand;
-        if demand.is_whole() {
-            let set = ranking::best_set(&self.slots, &self.free_positions(prepared), demand.gpus() as usize)?;
-            let left = self.free_gpus().saturating_sub(set.positions.len() as u64);
-            return Some((
-                ranking::of_whole(strategy, set.links_missing, left),
-                Positions::Set(set.positions),
-            ));
-        }
         let free_gpus = self.free_gpus();
         let slots = self.slots.iter().enumerate();
         let fitting =
             slots.filter(|(_, slot)| slot.is_selected(prepared) && slot.reason_against(demand).is_none());
-        let ranked =
-            fitting.map(|(place, slot)| (ranking::of_share(strategy, slot, demand, free_gpus), place));
-        ranked.min().map(|(rank, place)| (rank, Positions::One(place)))
+        let ranked = fitting.map(|(position, slot)| RankedGpu {
+            rank: ranking::of_gpu(strategy, slot, demand, free_gpus),
+            position,
+            peers: slot.peers,
+        });
+        ranking::best_set(ranked, demand.gpus as usize)
     }
 
     /// UUIDs of the GPUs at these positions.
-    pub(crate) fn uuids(&self, positions: &Positions) -> Vec<Arc<str>> {
-        let places = match positions {
-            Positions::One(place) => std::slice::from_ref(place),
-            Positions::Set(places) => places,
-        };
-        places.iter().filter_map(|&place| Some(self.slots.get(place)?.uuid.clone())).collect()
+    pub(crate) fn uuids(&self, positions: &[usize]) -> Vec<Arc<str>> {
+        positions.iter().filter_map(|&position| Some(self.slots.get(position)?.uuid.clone())).collect()
     }
 
     fn free_gpus(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.is_free()).count() as u64
-    }
-
-    fn free_positions(&self, prepared: &PreparedDemand<'_>) -> Vec<usize> {
-        let fitting =
-            self.slots.iter().enumerate().filter(|(_, slot)| slot.is_free() && slot.is_selected(prepared));
-        fitting.map(|(place, _)| place).collect()
     }
 
     /// The reasons why the demand does not fit.
@@ -157,13 +139,10 @@ impl Node {
         let against = selected
             .iter()
             .filter_map(|slot| slot.reason_against(demand).map(|reason| (slot.name(), reason)));
-        let mut others: Vec<(GpuName, Reason)> = against.collect();
-        others.sort_by_key(|(_, reason)| remoteness(reason));
-        if demand.is_whole() {
-            let free = self.free_positions(prepared).len();
-            return NodeReasons::TooFewFree { free, asked: demand.gpus() as usize, others };
-        }
-        NodeReasons::Gpus(others)
+        let mut refused: Vec<(GpuName, Reason)> = against.collect();
+        refused.sort_by_key(|(_, reason)| remoteness(reason));
+        let asked = demand.gpus as usize;
+        NodeReasons::TooFewGpus { fitting: selected.len() - refused.len(), asked, refused }
     }
 
     /// Reservations on each GPU.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sluice_units::Share;
+
 use super::reasons::{GpuName, NodeReasons, format_share, memory_asked};
-use crate::annotations::Amount;
 use crate::demand::Demand;
 
 /// State of a reservation.
@@ -66,8 +67,8 @@ pub struct Placement {
     pub ordinals: Vec<u32>,
     /// Bytes on each.
     pub memory_bytes: u64,
-    /// Share or whole GPUs.
-    pub amount: Amount,
+    /// Share of each.
+    pub share: Share,
 }
 
 /// `gpu-1 of node-a: 0.300 of GPU-…, 4.0 GiB`
@@ -78,11 +79,8 @@ impl fmt::Display for Placement {
             write!(to, "{comma}gpu-{ordinal}")?;
         }
         write!(to, " of {}: ", self.node)?;
-        match self.amount {
-            Amount::Share(share) => write!(to, "{} of ", format_share(share.ppm().into()))?,
-            Amount::Whole(_) => write!(to, "all of ")?,
-        }
-        write!(to, "{}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
+        let share = format_share(self.share.ppm().into());
+        write!(to, "{share} of {}, {}", self.gpus.join(", "), memory_asked(self.memory_bytes))?;
         if self.gpus.len() > 1 { write!(to, " each") } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Ranking of the places that fit: one GPU for a share, or the set of free GPUs with the most NVLinks.
+//! Ranking of the places that fit: one GPU, or a set of GPUs of one node.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,6 @@ use sluice_units::Share;
 
 use super::demand::Demand;
 use super::gpu_state::GpuState;
-use crate::annotations::Amount;
 
 /// How pods are distributed over GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,44 +17,34 @@ pub enum Strategy {
     Spread,
 }
 
-/// Rank of a place: the smallest is the best. Compared from left to right.
-pub(crate) type Rank = [u64; 5];
+/// Rank of a GPU or of a set: the smallest is the best. Compared from left to right: latency-critical pods that a
+/// latency-critical pod meets, pairs of the set without a direct link, then the strategy's own criteria.
+pub(crate) type Rank = [u64; 6];
 
-/// Rank of one GPU for a share of it. `free_gpus`: GPUs of the node without pods.
+/// Rank of one GPU. `free_gpus`: GPUs of the node without pods.
 ///
 /// A latency-critical pod goes to a GPU with as few others of its kind as possible: each waits for the requests of the others. A
 /// GPU with best-effort pods is as good as a free one, because they give way.
-pub(crate) fn of_share(strategy: Strategy, slot: &GpuState, demand: &Demand, free_gpus: u64) -> Rank {
+pub(crate) fn of_gpu(strategy: Strategy, slot: &GpuState, demand: &Demand, free_gpus: u64) -> Rank {
     let used = &slot.used;
     let pods = u64::from(used.pods);
     let left_memory = slot.free_memory().saturating_sub(demand.memory_on(slot.memory_bytes));
     let critical = if demand.latency_critical { u64::from(used.critical) } else { 0 };
-    let [first, second, third, fourth] = match (strategy, demand.amount) {
+    // Ranks of a set are sums, so this number is not the largest of its type.
+    let gpus_in_use = u64::from(u32::MAX).saturating_sub(free_gpus);
+    let [first, second, third, fourth] = match (strategy, demand.share) {
         // A pod without a quota uses time that others leave: it goes to a GPU in use, to the one that leaves the most.
-        (Strategy::Binpack, Amount::Share(Share::ZERO)) => {
-            [u64::from(slot.is_free()), pods, used.ppm, left_memory]
-        }
-        (Strategy::Binpack, _) => [slot.free_ppm(), left_memory, free_gpus, u64::from(slot.ordinal)],
-        (Strategy::Spread, Amount::Share(Share::ZERO)) => {
-            [pods, used.ppm, used.memory_bytes, u64::MAX - free_gpus]
-        }
-        (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, u64::MAX - free_gpus],
+        (Strategy::Binpack, Share::ZERO) => [u64::from(slot.is_free()), pods, used.ppm, left_memory],
+        (Strategy::Binpack, _) => [slot.free_ppm(), left_memory, free_gpus, 0],
+        (Strategy::Spread, Share::ZERO) => [pods, used.ppm, used.memory_bytes, gpus_in_use],
+        (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, gpus_in_use],
     };
-    [critical, first, second, third, fourth]
+    [critical, 0, first, second, third, fourth]
 }
 
-/// Latency-critical pods that a pod of this kind meets in a place with this rank.
-pub(crate) fn critical_pods(rank_of_share: &Rank) -> u64 {
-    rank_of_share[0]
-}
-
-/// Rank of a set of whole GPUs: missing links, then GPUs of the node that stay free.
-pub(crate) fn of_whole(strategy: Strategy, links_missing: u64, free_gpus_left: u64) -> Rank {
-    let left = match strategy {
-        Strategy::Binpack => free_gpus_left,
-        Strategy::Spread => u64::MAX - free_gpus_left,
-    };
-    [links_missing, left, 0, 0, 0]
+/// Latency-critical pods that a latency-critical pod meets on the GPUs with this rank.
+pub(crate) fn critical_pods(rank: &Rank) -> u64 {
+    rank[0]
 }
 
 /// GPUs of a node as bits by their position. A node has 16 at most; positions beyond the bits count as not linked.
@@ -66,53 +55,73 @@ pub(crate) fn bit(position: usize) -> Mask {
     u32::try_from(position).ok().and_then(|place| Mask::checked_shl(1, place)).unwrap_or(0)
 }
 
-/// A set of GPUs, by position in the node, and how far it is from being fully linked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Set {
-    pub(crate) positions: Vec<usize>,
-    /// Pairs without a direct link.
-    pub(crate) links_missing: u64,
+/// A GPU on which the demand fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RankedGpu {
+    pub(crate) rank: Rank,
+    /// In the node.
+    pub(crate) position: usize,
+    /// GPUs with a link to this one.
+    pub(crate) peers: Mask,
 }
 
-/// The best set of `count` GPUs out of `free`, or `None` if there are too few.
+/// The best set of `count` of these GPUs with its rank, by their positions. `None` if there are too few.
 ///
-/// From each GPU as a start, the set grows by the GPU with the most links into it. Among equals, the one with the
-/// fewest links to free GPUs outside is taken, which keeps other linked sets together. The first fully linked set ends
-/// the search.
-pub(crate) fn best_set(slots: &[GpuState], free: &[usize], count: usize) -> Option<Set> {
-    if count == 0 || free.len() < count {
-        return None;
+/// If each GPU is linked to all others, or none to any, the GPUs of the best ranks are the best of all sets. Otherwise a set
+/// grows from each GPU as a start, and need not be the best of all.
+pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -> Option<(Rank, Vec<usize>)> {
+    if count == 1 {
+        return fitting.map(|gpu| (gpu.rank, gpu.position)).min().map(|(rank, place)| (rank, vec![place]));
     }
-    let mut best: Option<Set> = None;
-    for &start in free {
-        let set = grow(slots, free, start, count);
-        let is_complete = set.links_missing == 0;
-        if best.as_ref().is_none_or(|best| set.links_missing < best.links_missing) {
-            best = Some(set);
-        }
-        if is_complete {
-            break;
-        }
+    let mut gpus: Vec<RankedGpu> = fitting.collect();
+    gpus.sort_unstable_by_key(|gpu| (gpu.rank, gpu.position));
+    let first = gpus.get(..count).filter(|first| !first.is_empty())?;
+    let all: Mask = gpus.iter().fold(0, |mask, gpu| mask | bit(gpu.position));
+    let has_links = |links: usize| gpus.iter().all(|gpu| (gpu.peers & all).count_ones() as usize == links);
+    if has_links(0) || has_links(gpus.len() - 1) {
+        return Some(described(first));
     }
-    best
+    gpus.iter().map(|start| described(&grow(&gpus, all, *start, count))).min()
 }
 
-fn grow(slots: &[GpuState], free: &[usize], start: usize, count: usize) -> Set {
-    let all: Mask = free.iter().fold(0, |mask, &one| mask | bit(one));
-    let (mut positions, mut inside) = (vec![start], bit(start));
-    let mut linked = 0;
-    while positions.len() < count {
-        let outside = free.iter().copied().filter(|&one| !positions.contains(&one));
-        let best = outside.max_by_key(|&one| {
-            let peers = slots.get(one).map_or(0, |slot| slot.peers);
-            ((peers & inside).count_ones(), Reverse((peers & all & !inside).count_ones()), Reverse(one))
-        });
-        let Some(next) = best else { break };
-        linked += slots.get(next).map_or(0, |slot| u64::from((slot.peers & inside).count_ones()));
-        inside |= bit(next);
-        positions.push(next);
-    }
+/// The rank of a set, and the positions of its GPUs.
+fn described(set: &[RankedGpu]) -> (Rank, Vec<usize>) {
+    let mut positions: Vec<usize> = set.iter().map(|gpu| gpu.position).collect();
     positions.sort_unstable();
-    let pairs = (positions.len() * (positions.len() - 1) / 2) as u64;
-    Set { links_missing: pairs.saturating_sub(linked), positions }
+    (rank_of(set), positions)
+}
+
+/// The set grows by the GPU with the fewest latency-critical pods, then the most links into the set, then the best rank, then the
+/// fewest links to GPUs outside, which keeps other linked sets together.
+fn grow(gpus: &[RankedGpu], all: Mask, start: RankedGpu, count: usize) -> Vec<RankedGpu> {
+    let (mut set, mut inside) = (vec![start], bit(start.position));
+    while set.len() < count {
+        let is_inside = |gpu: &RankedGpu| set.iter().any(|one| one.position == gpu.position);
+        let outside = gpus.iter().filter(|gpu| !is_inside(gpu));
+        let best = outside.min_by_key(|gpu| {
+            let links = (gpu.peers & inside).count_ones();
+            let links_outside = (gpu.peers & all & !inside).count_ones();
+            (critical_pods(&gpu.rank), Reverse(links), gpu.rank, links_outside, gpu.position)
+        });
+        let Some(next) = best.copied() else { break };
+        inside |= bit(next.position);
+        set.push(next);
+    }
+    set
+}
+
+/// The sum of the ranks, with the pairs that have no link.
+fn rank_of(set: &[RankedGpu]) -> Rank {
+    let mut sum = Rank::default();
+    for gpu in set {
+        for (total, one) in sum.iter_mut().zip(gpu.rank) {
+            *total = total.saturating_add(one);
+        }
+    }
+    let inside: Mask = set.iter().fold(0, |mask, gpu| mask | bit(gpu.position));
+    // Each link is counted at both ends.
+    let linked: u64 = set.iter().map(|gpu| u64::from((gpu.peers & inside).count_ones())).sum::<u64>() / 2;
+    let pairs = (set.len() * set.len().saturating_sub(1) / 2) as u64;
+    sum[1] = pairs.saturating_sub(linked);
+    sum
 }

@@ -102,16 +102,14 @@ pub enum NodeReasons {
         /// The models that the node has.
         has: Vec<String>,
     },
-    /// Each GPU that the pod selects has its reason, nearest to fitting first.
-    Gpus(Vec<(GpuName, Reason)>),
-    /// Too few GPUs are entirely free.
-    TooFewFree {
-        /// Number of free GPUs.
-        free: usize,
+    /// The pod fits on too few of the GPUs that it selects.
+    TooFewGpus {
+        /// Number of GPUs on which it fits.
+        fitting: usize,
         /// Number of requested GPUs.
         asked: usize,
-        /// The reasons of the others.
-        others: Vec<(GpuName, Reason)>,
+        /// The reasons of the others, nearest to fitting first.
+        refused: Vec<(GpuName, Reason)>,
     },
 }
 
@@ -123,9 +121,8 @@ impl NodeReasons {
     pub fn is_resolvable(&self) -> bool {
         match self {
             Self::NoGpus | Self::NoneSelected { .. } => false,
-            Self::Gpus(gpus) => gpus.iter().any(|(_, reason)| reason.is_resolvable()),
-            Self::TooFewFree { free, asked, others } => {
-                free + others.iter().filter(|(_, reason)| reason.is_resolvable()).count() >= *asked
+            Self::TooFewGpus { fitting, asked, refused } => {
+                fitting + refused.iter().filter(|(_, reason)| reason.is_resolvable()).count() >= *asked
             }
         }
     }
@@ -134,16 +131,23 @@ impl NodeReasons {
     pub fn summary(&self) -> String {
         match self {
             Self::NoGpus | Self::NoneSelected { .. } => self.to_string(),
-            Self::TooFewFree { asked, .. } => format!("fewer than {asked} GPUs entirely free"),
-            Self::Gpus(gpus) => match gpus.first().map(|(_, reason)| reason) {
-                None => "no GPU".to_owned(),
-                Some(Reason::Share { asked, .. }) => format!("no GPU with {} free", format_share(*asked)),
-                Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
-                    format!("no GPU with {} memory free", memory_asked(*asked))
+            Self::TooFewGpus { asked, refused, .. } => {
+                let (count, gpu) = match asked {
+                    1 => ("no".to_owned(), "GPU"),
+                    asked => (format!("fewer than {asked}"), "GPUs"),
+                };
+                match refused.first().map(|(_, reason)| reason) {
+                    None => format!("{count} {gpu}"),
+                    Some(Reason::Share { asked, .. }) => {
+                        format!("{count} {gpu} with {} free", format_share(*asked))
+                    }
+                    Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
+                        format!("{count} {gpu} with {} memory free", memory_asked(*asked))
+                    }
+                    Some(Reason::HeldWhole | Reason::InUse { .. }) => format!("{count} {gpu} free"),
+                    Some(Reason::Unhealthy(_) | Reason::Gone) => format!("{count} healthy {gpu}"),
                 }
-                Some(Reason::HeldWhole | Reason::InUse { .. }) => "no GPU free".to_owned(),
-                Some(Reason::Unhealthy(_) | Reason::Gone) => "no healthy GPU".to_owned(),
-            },
+            }
         }
     }
 }
@@ -156,10 +160,13 @@ impl fmt::Display for NodeReasons {
                 write!(to, "no GPU {asked}")?;
                 if has.is_empty() { Ok(()) } else { write!(to, " (has {})", has.join(", ")) }
             }
-            Self::Gpus(gpus) => write_gpus(to, gpus),
-            Self::TooFewFree { free, asked, others } => {
-                write!(to, "{free} of {asked} GPUs entirely free: ")?;
-                write_gpus(to, others)
+            Self::TooFewGpus { asked: 1, refused, .. } => write_gpus(to, refused),
+            Self::TooFewGpus { fitting, asked, refused } if refused.is_empty() => {
+                write!(to, "{fitting} of {asked} GPUs fit, and there are no others")
+            }
+            Self::TooFewGpus { fitting, asked, refused } => {
+                write!(to, "{fitting} of {asked} GPUs fit: ")?;
+                write_gpus(to, refused)
             }
         }
     }

@@ -4,10 +4,11 @@ mod countable;
 mod fixtures;
 mod preemption;
 mod properties;
+mod several_gpus;
 
 use super::*;
 use crate::inventory::NodeInventory;
-use fixtures::{GIB, gpu, link, node, share, uuid, whole};
+use fixtures::{GIB, gpu, node, share, uuid, whole};
 
 const LATER: u64 = 60;
 
@@ -99,51 +100,10 @@ fn pod_fits_on_the_next_node_if_the_first_is_full() {
 }
 
 #[test]
-fn halves_of_several_gpus_are_not_a_whole_one() {
-    let mut index = index(&[("a", node("a", 4))]);
-    for number in 0..4 {
-        let only = Demand { uuids: vec![uuid("a", number)], ..share(500, None) };
-        assert_eq!(reserved_gpus(&mut index, &format!("half-{number}"), &only, &["a"]), [uuid("a", number)]);
-    }
-    let message = refusal(&mut index, &whole(2), "a");
-    assert!(
-        message.starts_with("0 of 2 GPUs entirely free: gpu-0 (GPU-a-0) is in use by 1 pod"),
-        "{message}"
-    );
-    assert!(message.ends_with("; 1 more GPU does not fit either"), "{message}");
-    index.release("half-1");
-    index.release("half-3");
-    assert_eq!(reserved_gpus(&mut index, "two", &whole(2), &["a"]), [uuid("a", 1), uuid("a", 3)]);
-    // A GPU that one pod has whole accepts no other, not even one without a quota.
-    let message = refusal(&mut index, &Demand { uuids: vec![uuid("a", 1)], ..share(0, Some(1)) }, "a");
-    assert_eq!(message, "gpu-1 (GPU-a-1) is given to one pod as a whole");
-    let nothing = Demand { uuids: vec![uuid("a", 1)], ..share(0, Some(0)) };
-    assert!(reserved_gpus(&mut index, "nothing", &nothing, &["a"]).is_empty());
-}
-
-#[test]
 fn gpu_with_only_memory_reserved_is_not_entirely_free() {
     let mut index = index(&[("a", node("a", 1))]);
     assert!(!reserved_gpus(&mut index, "be", &share(0, Some(GIB)), &["a"]).is_empty());
     assert!(reserved_gpus(&mut index, "whole", &whole(1), &["a"]).is_empty());
-}
-
-#[test]
-fn linked_gpus_are_preferred_for_whole_gpus() {
-    let mut inventory = node("a", 8);
-    link(&mut inventory, &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
-    let mut index = index(&[("a", inventory)]);
-    assert_eq!(reserved_gpus(&mut index, "p1", &whole(2), &["a"]), [uuid("a", 0), uuid("a", 2)]);
-    assert_eq!(reserved_gpus(&mut index, "p2", &whole(4), &["a"]), [1, 3, 5, 7].map(|at| uuid("a", at)));
-    assert_eq!(reserved_gpus(&mut index, "p3", &whole(2), &["a"]), [uuid("a", 4), uuid("a", 6)]);
-}
-
-#[test]
-fn linked_set_on_another_node_is_better_than_an_unlinked_one() {
-    let (apart, mut linked) = (node("a", 2), node("b", 4));
-    link(&mut linked, &[&[1, 3]]);
-    let mut index = index(&[("a", apart), ("b", linked)]);
-    assert_eq!(reserved_gpus(&mut index, "p", &whole(2), &["a", "b"]), [uuid("b", 1), uuid("b", 3)]);
 }
 
 #[test]
@@ -390,7 +350,7 @@ fn request_counts_by_its_quota_and_never_by_its_limit() {
     let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let request = crate::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
     let demand = request.demand;
-    assert_eq!((demand.share_per_gpu().ppm(), demand.memory_on(1000)), (300_000, 300));
+    assert_eq!((demand.share.ppm(), demand.memory_on(1000)), (300_000, 300));
     let mut index = index(&[("a", node("a", 1))]);
     for pod in ["p1", "p2", "p3"] {
         assert_eq!(reserved_gpus(&mut index, pod, &demand, &["a"]), [uuid("a", 0)]);

@@ -85,6 +85,21 @@ def test_whole_gpus(cluster):
         cluster.until("two", 60, lambda: "two" in product.assigned(ns))
 
 
+def test_share_of_each_of_several_gpus(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        product.create(ns, quiet("pair", gpus=2, quota="0.6", memory="64Mi"))
+        product.all_running(ns)
+        assert sorted(product.assigned(ns)["pair"].split(",")) == sorted(GPUS)
+        product.create(ns, quiet("single", quota="0.3", memory="64Mi", gpu_uuid=GPUS[0]))
+        cluster.until("single", 60, lambda: "single" in product.assigned(ns))
+        # The sum of the node has 0.5, and one of the GPUs 0.1.
+        product.create(ns, quiet("next", gpus=2, quota="0.2", memory="64Mi"))
+        waits(cluster, ns, "next", "1 of 2 GPUs fit", "has 0.100 free, 0.200 asked")
+        cluster.delete("pod", "single", ns)
+        cluster.until("next", 60, lambda: "next" in product.assigned(ns))
+
+
 def test_latency_critical_pods_share_no_gpu_while_another_one_is_without(cluster):
     product.need()
     with cluster.namespace() as ns:

@@ -117,7 +117,7 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
             Ok(Some((request, gpus))) => {
                 result.named.insert(pod.uid.clone(), gpus.clone());
                 for gpu in &gpus {
-                    *result.requested.entry(gpu.clone()).or_default() += request.demand.countable_per_gpu();
+                    *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
                 match reserve(pod, &request, &gpus, &mut remaining) {
                     Ok(clients) => {
@@ -150,6 +150,13 @@ pub fn uses_sluice(annotations: &BTreeMap<String, String>) -> bool {
     )
 }
 
+/// What the pod's containers request of each of its GPUs together.
+fn requested_of_each(pod: &PodView, request: &GpuRequest) -> Countable {
+    let of_one = request.demand.countable_per_gpu();
+    // Without a container that runs as long as the pod, an init container has the slots.
+    Countable { slots: of_one.slots.saturating_mul(pod.long_running.max(1).into()), ..of_one }
+}
+
 /// Reads a pod's request and its assigned GPUs; `None` if the pod does not use Sluice.
 fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refusal> {
     let request = GpuRequest::from_annotations(&pod.annotations).map_err(Refusal::Annotations)?;
@@ -160,7 +167,7 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
         (Some(_), None) => return Err(Refusal::NotAssigned),
         (Some(request), Some(gpus)) => (request, gpus),
     };
-    let asked = request.demand.gpus() as usize;
+    let asked = request.demand.gpus as usize;
     if gpus.len() != asked || gpus.iter().collect::<BTreeSet<_>>().len() != gpus.len() {
         return Err(Refusal::WrongCount { asked, given: gpus.len() });
     }
@@ -174,7 +181,7 @@ fn reserve(
     gpus: &[String],
     remaining: &mut BTreeMap<&str, Remaining>,
 ) -> Result<Vec<Client>, Refusal> {
-    let quota_ppm = request.demand.share_per_gpu().ppm();
+    let quota_ppm = request.demand.share.ppm();
     let mut clients = Vec::with_capacity(gpus.len());
     for gpu in gpus {
         let Some(free) = remaining.get(gpu.as_str()) else {
@@ -188,7 +195,7 @@ fn reserve(
             });
         }
         // A pod alone on the GPU needs no room for the contexts of others.
-        let is_alone = request.demand.share_per_gpu() == Share::ONE;
+        let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
         if memory_bytes > free.memory {
             return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });

@@ -24,8 +24,10 @@ pub struct PodView {
     pub grace_seconds: Option<i64>,
     /// Its annotations under `sluice.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// The container that holds the GPU: the pod's metrics carry its name.
+    /// The container that holds the GPU, the first one of several: the pod's metrics carry its name.
     pub container: String,
+    /// Number of containers with the GPU that run as long as the pod. Each has device slots of its own.
+    pub long_running: u32,
     /// Names of its containers by the runtime's id.
     pub container_names: BTreeMap<String, String>,
 }
@@ -52,6 +54,7 @@ impl PodView {
             grace_seconds: pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds),
             annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
             container: pod.spec.as_ref().and_then(main_container).unwrap_or_default(),
+            long_running: pod.spec.as_ref().map_or(0, long_running),
             container_names: status.map(container_names).unwrap_or_default(),
         })
     }
@@ -84,17 +87,26 @@ fn bound_at(status: &PodStatus) -> Option<i64> {
     Some(condition.last_transition_time.as_ref()?.0.as_second())
 }
 
+fn has_slots(container: &&Container) -> bool {
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    limits.and_then(|limits| limits.get(keys::RESOURCE)).is_some_and(|slots| slots.0 != "0")
+}
+
+fn sidecars(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    let init = spec.init_containers.iter().flatten();
+    init.filter(|container| container.restart_policy.as_deref() == Some("Always"))
+}
+
 /// The first app container that asks for our resource, else the first sidecar that does, else the first container.
 fn main_container(spec: &PodSpec) -> Option<String> {
-    let asks = |container: &&Container| {
-        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-        limits.is_some_and(|limits| limits.contains_key(keys::RESOURCE))
-    };
-    let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let app = spec.containers.iter().find(asks);
-    let sidecar = || spec.init_containers.iter().flatten().filter(is_sidecar).find(asks);
-    let chosen = app.or_else(sidecar).or(spec.containers.first())?;
+    let app = spec.containers.iter().find(has_slots);
+    let chosen = app.or_else(|| sidecars(spec).find(has_slots)).or(spec.containers.first())?;
     Some(chosen.name.clone())
+}
+
+fn long_running(spec: &PodSpec) -> u32 {
+    let count = spec.containers.iter().chain(sidecars(spec)).filter(has_slots).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Of all kinds of containers, those that have just been replaced included.

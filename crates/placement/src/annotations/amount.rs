@@ -1,11 +1,11 @@
-//! Amounts: a share of one GPU, or whole GPUs. Numbers are read as written, without floats.
+//! Values of `sluice.dev/quota`: a share of each GPU, or whole GPUs. Numbers are read as written, without floats.
 
 use std::fmt;
 
 use sluice_units::{Share, WHOLE_PPM};
 
-/// The most whole GPUs of one pod.
-pub const MAX_WHOLE_GPUS: u32 = 64;
+/// The most GPUs of one pod.
+pub const MAX_GPUS: u32 = 64;
 
 /// Annotations state shares in thousandths of a GPU.
 pub(crate) const THOUSANDTH_PPM: u32 = WHOLE_PPM / 1000;
@@ -17,10 +17,10 @@ pub(super) const QUOTA_ALLOWED: &str = "a share of one GPU above 0 and at most 1
 pub(super) const LIMIT_ALLOWED: &str =
     "a share of one GPU above 0 and at most 1 in thousandths (0.8) or percent (80%)";
 
-/// A share of one GPU or a number of whole ones.
+/// A share of a GPU or a number of whole ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// The guaranteed share of one GPU; zero: only time that the others leave.
+    /// The guaranteed share of each GPU; zero: only time that the others leave.
     Share(Share),
     /// This many whole GPUs.
     Whole(u32),
@@ -31,7 +31,7 @@ impl Amount {
     pub fn from_milli(milli: u64) -> Option<Self> {
         let milli = u32::try_from(milli).ok().filter(|milli| *milli > 0)?;
         let share = milli.checked_mul(THOUSANDTH_PPM).and_then(Share::from_ppm);
-        let gpus = (milli / 1000).min(MAX_WHOLE_GPUS);
+        let gpus = (milli / 1000).min(MAX_GPUS);
         share.map(Self::Share).or((gpus * 1000 == milli).then_some(Self::Whole(gpus)))
     }
 }
@@ -64,7 +64,13 @@ pub(super) fn parse_quota(text: &str) -> Option<Amount> {
     }
     let (gpus, exact) = Decimal::parse(text)?.times(1);
     let gpus = u32::try_from(gpus).ok().filter(|_| exact)?;
-    (2..=MAX_WHOLE_GPUS).contains(&gpus).then_some(Amount::Whole(gpus))
+    (2..=MAX_GPUS).contains(&gpus).then_some(Amount::Whole(gpus))
+}
+
+/// A number of GPUs, 1 to 64.
+pub(super) fn parse_gpus(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|gpus| is_number && (1..=MAX_GPUS).contains(gpus))
 }
 
 /// `digits / 10^scale`, exactly as in the text.

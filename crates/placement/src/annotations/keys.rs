@@ -5,11 +5,13 @@ pub const PREFIX: &str = "sluice.dev/";
 
 /// `latency-critical`, `high`, `normal`, `best-effort` or 0 to 3.
 pub const PRIORITY: &str = "sluice.dev/priority";
-/// Guaranteed share of one GPU, or a number of whole GPUs.
+/// Number of GPUs, of each of which quota, limit and memory are a part. Not to be confused with [`NODE_GPUS`], which is on nodes.
+pub const GPUS: &str = "sluice.dev/gpus";
+/// Guaranteed share of each GPU, or a number of whole GPUs.
 pub const QUOTA: &str = "sluice.dev/quota";
-/// Largest share of the GPU.
+/// Largest share of each GPU.
 pub const LIMIT: &str = "sluice.dev/limit";
-/// Memory on the GPU.
+/// Memory on each GPU.
 pub const MEMORY: &str = "sluice.dev/memory";
 /// Latency goal of a latency-critical pod.
 pub const SLO: &str = "sluice.dev/slo";
@@ -21,12 +23,10 @@ pub const GPU_UUID: &str = "sluice.dev/gpu-uuid";
 pub const CONTAINER: &str = "sluice.dev/container";
 /// Name of the gang.
 pub const GANG: &str = "sluice.dev/gang";
-/// Pods in the gang.
-pub const GANG_SIZE: &str = "sluice.dev/gang-size";
 
 /// Every key a user may put on a pod.
 pub const USER: [&str; 10] =
-    [PRIORITY, QUOTA, LIMIT, MEMORY, SLO, GPU_MODEL, GPU_UUID, CONTAINER, GANG, GANG_SIZE];
+    [PRIORITY, GPUS, QUOTA, LIMIT, MEMORY, SLO, GPU_MODEL, GPU_UUID, CONTAINER, GANG];
 
 /// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. No other component may write it.
 pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";

@@ -2,8 +2,8 @@
 //!
 //! Numbers: every decimal from 0 to 1 and every whole number, including `10` and `.5`, which KubeShare's grammar refuses
 //! by mistake. A share finer than thousandths is rounded down with a warning. Priorities above 0 (KubeShare's guarantee
-//! pods) become `high`, the others (opportunistic) `best-effort`. `group_headcount` × `group_threshold` becomes the
-//! gang's size; a group without all three labels is none, as there.
+//! pods) become `high`, the others (opportunistic) `best-effort`. `group_name` becomes the gang's name; a group without
+//! `group_headcount` and `group_threshold` is none, as there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::amount::{Decimal, THOUSANDTH_PPM, parse_quota};
 use super::lists::{is_label, is_model, parse_list};
 use super::mistake::{Mistake, Mistakes};
 use super::read::MIN_MEMORY;
-use super::{MAX_WHOLE_GPUS, Priority, keys, parse_quantity};
+use super::{MAX_GPUS, Priority, keys, parse_quantity};
 
 /// Prefix of all of KubeShare's labels.
 pub const PREFIX: &str = "sharedgpu/";
@@ -169,15 +169,11 @@ impl Reader<'_> {
             whole(text).and_then(|count| u32::try_from(count).ok()).filter(|count| (1..=4096).contains(count))
         });
         let threshold = self.value(GROUP_THRESHOLD, "a decimal above 0 and at most 1", |text| {
-            let threshold = Decimal::parse(text)?;
-            let (millionths, _) = threshold.times(1_000_000);
-            (1..=1_000_000).contains(&millionths).then_some(threshold)
+            let (millionths, _) = Decimal::parse(text)?.times(1_000_000);
+            (1..=1_000_000).contains(&millionths).then_some(millionths)
         });
-        if let (Some(name), Some(headcount), Some(threshold)) = (name, headcount, threshold) {
-            // floor(threshold × headcount + 0.5), as KubeShare rounds, but at least one pod.
-            let (doubled, _) = threshold.times(2 * headcount);
+        if let (Some(name), Some(_), Some(_)) = (name, headcount, threshold) {
             self.set(keys::GANG, name);
-            self.set(keys::GANG_SIZE, doubled.div_ceil(2).max(1).to_string());
         }
         for label in self.labels.keys().filter(|label| label.starts_with(PREFIX)) {
             if !KNOWN.contains(&label.as_str()) {
@@ -232,7 +228,7 @@ fn number(text: &str) -> Option<Number> {
     let (thousandths, exact) = decimal.times(WHOLE_PPM / THOUSANDTH_PPM);
     let ppm = u32::try_from(thousandths).ok()?.checked_mul(THOUSANDTH_PPM)?;
     let is_share = ppm < WHOLE_PPM;
-    let is_whole = exact && ppm.is_multiple_of(WHOLE_PPM) && ppm <= MAX_WHOLE_GPUS * WHOLE_PPM;
+    let is_whole = exact && ppm.is_multiple_of(WHOLE_PPM) && ppm <= MAX_GPUS * WHOLE_PPM;
     (is_share || is_whole).then_some(Number { ppm, exact })
 }
 

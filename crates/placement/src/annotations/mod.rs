@@ -18,7 +18,7 @@ mod tests;
 mod write;
 
 pub(crate) use amount::THOUSANDTH_PPM;
-pub use amount::{Amount, MAX_WHOLE_GPUS};
+pub use amount::{Amount, MAX_GPUS};
 pub use mistake::{Mistake, Mistakes};
 pub use priority::Priority;
 pub use quantity::{parse_quantity, parse_thousandths};
@@ -33,7 +33,7 @@ use crate::demand::Demand;
 pub struct GpuRequest {
     /// Priority.
     pub priority: Priority,
-    /// What placement counts. Whole GPUs are 2 to 64, without a memory of their own. The annotations do not contain the
+    /// What placement counts: 1 to 64 GPUs. The annotations do not contain the
     /// pod's PriorityClass: [`Demand::pod_priority`] is 0.
     pub demand: Demand,
     /// Largest share of each GPU: above 0, at least the guaranteed one.
@@ -42,6 +42,6 @@ pub struct GpuRequest {
     pub slo_ns: Option<u64>,
     /// Containers that get the GPU, including init containers. Empty: none is named; the webhook chooses, and records its choice.
     pub containers: Vec<String>,
-    /// Name and size of the gang; has no effect yet.
-    pub gang: Option<(String, u32)>,
+    /// Name of the gang; has no effect yet.
+    pub gang: Option<String>,
 }

@@ -15,10 +15,10 @@ use sluice_units::parse_duration;
 
 /// Less memory than a context needs is a typing error, such as `128m` (an eighth of a byte).
 pub(super) const MIN_MEMORY: u64 = 1 << 20;
-const MAX_GANG: u32 = 4096;
 
 const PRIORITY_ALLOWED: &str =
     "latency-critical, high, normal, best-effort, or 0 to 3 (0 is latency-critical)";
+const GPUS_ALLOWED: &str = "a number of GPUs, 1 to 64";
 const MEMORY_ALLOWED: &str = "a Kubernetes quantity of bytes, at least 1Mi and below 16Ei, e.g. 8Gi or 500M";
 const SLO_ALLOWED: &str = "a duration above 0, e.g. 5ms or 1.5s";
 const MODEL_ALLOWED: &str =
@@ -26,7 +26,6 @@ const MODEL_ALLOWED: &str =
 const UUID_ALLOWED: &str = "GPU UUIDs (GPU-… or MIG-…), comma-separated, none twice";
 const CONTAINER_ALLOWED: &str = "names of the pod's containers, comma-separated, none twice";
 const GANG_ALLOWED: &str = "a name of lower-case letters, digits and dashes, at most 63";
-const GANG_SIZE_ALLOWED: &str = "the number of pods in the gang, 1 to 4096";
 
 impl GpuRequest {
     /// The request of a pod; `None` if it has none of the keys. Unknown keys are ignored, so that an older daemon can
@@ -96,6 +95,7 @@ impl Reader<'_> {
             return None;
         }
         let priority = self.value(keys::PRIORITY, PRIORITY_ALLOWED, Priority::parse);
+        let gpus = self.value(keys::GPUS, GPUS_ALLOWED, amount::parse_gpus);
         let quota = self.value(keys::QUOTA, QUOTA_ALLOWED, amount::parse_quota);
         let limit = self.value(keys::LIMIT, LIMIT_ALLOWED, amount::parse_share);
         let memory_bytes = self.value(keys::MEMORY, MEMORY_ALLOWED, |text| {
@@ -105,24 +105,27 @@ impl Reader<'_> {
         let models = self.value(keys::GPU_MODEL, MODEL_ALLOWED, |text| parse_list(text, is_model));
         let uuids = self.value(keys::GPU_UUID, UUID_ALLOWED, |text| parse_list(text, is_uuid));
         let containers = self.value(keys::CONTAINER, CONTAINER_ALLOWED, |text| parse_list(text, is_label));
-        let gang = self.gang();
+        let gang = self.value(keys::GANG, GANG_ALLOWED, |text| is_label(text).then(|| text.to_owned()));
         let priority = priority.unwrap_or_default();
+        let quota = quota.unwrap_or(Amount::Share(Share::ZERO));
         let request = GpuRequest {
             priority,
             demand: Demand {
-                amount: quota.unwrap_or(Amount::Share(Share::ZERO)),
-                memory_bytes,
+                gpus: match quota {
+                    Amount::Share(_) => gpus.unwrap_or(1),
+                    Amount::Whole(gpus) => gpus,
+                },
                 models: models.unwrap_or_default(),
                 uuids: uuids.unwrap_or_default(),
                 latency_critical: priority.is_latency_critical(),
-                pod_priority: 0,
+                ..Demand::new(quota, memory_bytes)
             },
             limit: limit.unwrap_or(Share::ONE),
             slo_ns,
             containers: containers.unwrap_or_default(),
             gang,
         };
-        self.check_combinations(&request);
+        self.check_combinations(&request, quota);
         Some(request)
     }
 
@@ -136,24 +139,10 @@ impl Reader<'_> {
         value
     }
 
-    fn gang(&mut self) -> Option<(String, u32)> {
-        let name = self.value(keys::GANG, GANG_ALLOWED, |text| is_label(text).then(|| text.to_owned()));
-        let size = self.value(keys::GANG_SIZE, GANG_SIZE_ALLOWED, |text| {
-            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|size| digits && (1..=MAX_GANG).contains(size))
-        });
-        for (key, other) in [(keys::GANG, keys::GANG_SIZE), (keys::GANG_SIZE, keys::GANG)] {
-            if self.has(key) && !self.has(other) {
-                self.mistakes.push(Mistake::missing(other, format!("it goes with {key}")));
-            }
-        }
-        name.zip(size)
-    }
-
     /// Checks the rules between keys, skipping keys whose own value was invalid.
-    fn check_combinations(&mut self, request: &GpuRequest) {
+    fn check_combinations(&mut self, request: &GpuRequest, quota: Amount) {
         let mut wrong = Vec::new();
-        match request.demand.amount {
+        match quota {
             Amount::Share(quota) => {
                 if request.limit < quota {
                     let quota = format_share(quota.ppm().into());
@@ -168,12 +157,17 @@ impl Reader<'_> {
             Amount::Whole(gpus) => {
                 let why = format!("not beside {gpus} whole GPUs, which come with all time and memory");
                 wrong.extend([keys::LIMIT, keys::MEMORY].map(|key| (key, why.clone())));
-                let named = u32::try_from(request.demand.uuids.len()).unwrap_or(u32::MAX);
-                if named < gpus {
-                    wrong
-                        .push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {} asks for", keys::QUOTA)));
-                }
+                let why = format!(
+                    "not beside {gpus} whole GPUs: {} is then their number, and not a share of each GPU",
+                    keys::QUOTA
+                );
+                wrong.push((keys::GPUS, why));
             }
+        }
+        let gpus = request.demand.gpus;
+        if request.demand.uuids.len() < gpus as usize {
+            let by = if matches!(quota, Amount::Whole(_)) { keys::QUOTA } else { keys::GPUS };
+            wrong.push((keys::GPU_UUID, format!("at least {gpus} GPUs, as {by} asks for")));
         }
         if request.priority != Priority::LatencyCritical && self.good(keys::PRIORITY) {
             wrong.push((keys::SLO, format!("only with {}: latency-critical", keys::PRIORITY)));

@@ -1,5 +1,7 @@
 //! Annotations: their meaning, and each mistake with its message.
 
+mod quantities;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -40,9 +42,9 @@ fn pod_without_sluice_keys_has_no_request() {
 fn quota_alone_is_a_share_of_time_and_memory() {
     let request = read(&[("quota", "0.3")]);
     assert_eq!(request.priority, Priority::BestEffort);
-    assert_eq!((request.demand.amount, request.limit), (Amount::Share(share(300)), Share::ONE));
+    assert_eq!((request.demand.share, request.limit), (share(300), Share::ONE));
     assert_eq!(request.demand.memory_on(10_001), 3_000);
-    assert_eq!(request.demand.gpus(), 1);
+    assert_eq!(request.demand.gpus, 1);
 }
 
 #[test]
@@ -60,22 +62,24 @@ fn shares_are_decimals_or_percent() {
         ("0.1%", 1),
     ] {
         let read = read(&[("quota", text)]);
-        assert_eq!((read.demand.amount, read.limit), (Amount::Share(share(milli)), Share::ONE), "{text}");
+        assert_eq!((read.demand.share, read.limit), (share(milli), Share::ONE), "{text}");
     }
 }
 
 #[test]
 fn whole_gpus_include_all_of_their_memory() {
     let request = read(&[("quota", "4")]);
-    assert_eq!(request.demand.amount, Amount::Whole(4));
-    assert_eq!((request.demand.gpus(), request.demand.memory_on(80 << 30)), (4, 80 << 30));
-    assert_eq!(read(&[("quota", "2.0")]).demand.amount, Amount::Whole(2));
+    assert_eq!(request.demand, Demand::new(Amount::Whole(4), None));
+    assert_eq!((request.demand.gpus, request.demand.memory_on(80 << 30)), (4, 80 << 30));
+    assert_eq!(read(&[("quota", "2.0")]).demand, Demand::new(Amount::Whole(2), None));
+    assert_eq!(read(&[("quota", "1"), ("gpus", "2")]), read(&[("quota", "2")]));
 }
 
 #[test]
 fn every_key_is_read() {
     let request = read(&[
         ("priority", "0"),
+        ("gpus", "2"),
         ("quota", "50%"),
         ("limit", "0.8"),
         ("memory", "8Gi"),
@@ -84,12 +88,12 @@ fn every_key_is_read() {
         ("gpu-uuid", "GPU-a,MIG-b"),
         ("container", "main,init"),
         ("gang", "ring"),
-        ("gang-size", "8"),
     ]);
     let expected = GpuRequest {
         priority: Priority::LatencyCritical,
         demand: Demand {
-            amount: Amount::Share(share(500)),
+            gpus: 2,
+            share: share(500),
             memory_bytes: Some(8 << 30),
             models: vec!["NVIDIA H100".to_owned(), "NVIDIA-A100".to_owned()],
             uuids: vec!["GPU-a".to_owned(), "MIG-b".to_owned()],
@@ -99,7 +103,7 @@ fn every_key_is_read() {
         limit: share(800),
         slo_ns: Some(1_500_000),
         containers: vec!["main".to_owned(), "init".to_owned()],
-        gang: Some(("ring".to_owned(), 8)),
+        gang: Some("ring".to_owned()),
     };
     assert_eq!(request, expected);
 }
@@ -168,12 +172,21 @@ fn each_mistake_names_key_value_and_allowed_values() {
         ),
         (
             &[("quota", "0.3"), ("gang", "a b")],
-            "sluice.dev/gang: \"a b\" is not allowed: a name of lower-case letters, digits and dashes, at most 63; \
-             sluice.dev/gang-size is missing: it goes with sluice.dev/gang",
+            "sluice.dev/gang: \"a b\" is not allowed: a name of lower-case letters, digits and dashes, at most 63",
         ),
         (
-            &[("quota", "0.3"), ("gang", "a"), ("gang-size", "+4")],
-            "sluice.dev/gang-size: \"+4\" is not allowed: the number of pods in the gang, 1 to 4096",
+            &[("quota", "4"), ("gpus", "2"), ("memory", "8Gi")],
+            "sluice.dev/memory: \"8Gi\" is not allowed: not beside 4 whole GPUs, which come with all time and memory; \
+             sluice.dev/gpus: \"2\" is not allowed: not beside 4 whole GPUs: sluice.dev/quota is then their number, and not \
+             a share of each GPU",
+        ),
+        (
+            &[("quota", "0.3"), ("gpus", "3"), ("gpu-uuid", "GPU-1,GPU-2")],
+            "sluice.dev/gpu-uuid: \"GPU-1,GPU-2\" is not allowed: at least 3 GPUs, as sluice.dev/gpus asks for",
+        ),
+        (
+            &[("gpus", "2")],
+            "sluice.dev/memory is missing: it may only be left out beside sluice.dev/quota, whose share it then is",
         ),
         (
             &[("quota", "0.3"), ("gpu-modle", "A")],
@@ -186,8 +199,8 @@ fn each_mistake_names_key_value_and_allowed_values() {
         (
             &[("flavour-of-the-month", "x")],
             "sluice.dev/flavour-of-the-month: \"x\" is not allowed: no such key; there are sluice.dev/priority, \
-             sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, sluice.dev/slo, sluice.dev/gpu-model, \
-             sluice.dev/gpu-uuid, sluice.dev/container, sluice.dev/gang, sluice.dev/gang-size",
+             sluice.dev/gpus, sluice.dev/quota, sluice.dev/limit, sluice.dev/memory, sluice.dev/slo, \
+             sluice.dev/gpu-model, sluice.dev/gpu-uuid, sluice.dev/container, sluice.dev/gang",
         ),
     ] {
         assert_eq!(refused(pairs), expected);
@@ -195,9 +208,37 @@ fn each_mistake_names_key_value_and_allowed_values() {
 }
 
 #[test]
+fn share_memory_and_limit_are_those_of_each_of_several_gpus() {
+    let request = read(&[("gpus", "2"), ("quota", "0.3"), ("limit", "0.5"), ("memory", "10Gi")]);
+    assert_eq!((request.demand.gpus, request.demand.share, request.limit), (2, share(300), share(500)));
+    assert_eq!(request.demand.memory_on(80 << 30), 10 << 30);
+    let part = read(&[("gpus", "64"), ("quota", "0.25")]);
+    assert_eq!((part.demand.gpus, part.demand.memory_on(80 << 30)), (64, 20 << 30));
+    assert_eq!(read(&[("gpus", "1"), ("quota", "0.3")]), read(&[("quota", "0.3")]));
+    for bad in ["", "0", "65", "+2", "2.0", "all"] {
+        let expected = format!("sluice.dev/gpus: {bad:?} is not allowed: a number of GPUs, 1 to 64");
+        assert_eq!(refused(&[("gpus", bad), ("quota", "0.3")]), expected);
+    }
+}
+
+#[test]
 fn all_mistakes_are_reported_at_once() {
-    let text = refused(&[("quota", "2x"), ("memory", "lots"), ("priority", "9"), ("colour", "red")]);
-    for part in ["quota: \"2x\"", "memory: \"lots\"", "priority: \"9\"", "colour: \"red\""] {
+    let text = refused(&[
+        ("quota", "2x"),
+        ("gpus", "two"),
+        ("memory", "lots"),
+        ("priority", "9"),
+        ("gang-size", "2"),
+        ("colour", "red"),
+    ]);
+    for part in [
+        "quota: \"2x\"",
+        "gpus: \"two\"",
+        "gang-size: \"2\"",
+        "memory: \"lots\"",
+        "priority: \"9\"",
+        "colour: \"red\"",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }
@@ -220,92 +261,26 @@ fn assignment_is_a_list_of_uuids() {
     }
 }
 
-#[test]
-fn quantities_are_exact_bytes() {
-    for (text, bytes) in [
-        ("0", 0),
-        ("1", 1),
-        ("+5", 5),
-        ("8Gi", 8 << 30),
-        ("1.5Gi", 3 << 29),
-        (".5Ki", 512),
-        ("5.", 5),
-        ("500M", 500_000_000),
-        ("1E", 1_000_000_000_000_000_000),
-        ("1Ei", 1 << 60),
-        ("15.5Ei", 31 << 59),
-        ("1e3", 1000),
-        ("1E3", 1000),
-        ("12e-1", 2),
-        ("1.2e+3", 1200),
-        ("1m", 1),
-        ("1500m", 2),
-        ("1n", 1),
-        ("2000000u", 2),
-        ("0.1Ki", 103),
-        ("18446744073709551615", u64::MAX),
-        ("000000000000000000000000000000000000000000000001", 1),
-        ("1000000000000000000000000000000e-30", 1),
-        ("1e-999999", 1),
-        ("0e999999", 0),
-        ("-0", 0),
-    ] {
-        assert_eq!(parse_quantity(text), Some(bytes), "{text}");
-    }
-    for text in
-        ["", "+", "-", ".", "1..2", "1.2.3", "1ki", "1KiB", "1e", "1e+", "1e1.5", "--1", "1 ", "é", "1e1Ki"]
-    {
-        assert_eq!(parse_quantity(text), None, "{text}");
-    }
-    // The largest that fit, and numbers that do not.
-    for (text, bytes) in
-        [("18446744073709551615", u64::MAX), ("15Ei", 15 << 60), ("18E", 18_000_000_000_000_000_000)]
-    {
-        assert_eq!(parse_quantity(text), Some(bytes), "{text}");
-    }
-    for text in ["18446744073709551616", "16Ei", "1e20", "99999E", "1e999999"] {
-        assert_eq!(parse_quantity(text), None, "{text}");
-    }
-}
-
-#[test]
-fn durations_are_go_durations() {
-    for (text, ns) in [
-        ("5ms", 5_000_000),
-        ("1.5s", 1_500_000_000),
-        ("1h2m3s", 3_723_000_000_000),
-        ("100us", 100_000),
-        ("100µs", 100_000),
-        ("7ns", 7),
-        (".5s", 500_000_000),
-        ("0", 0),
-    ] {
-        assert_eq!(parse_duration(text), Some(ns), "{text}");
-    }
-    for text in ["", "5", "ms", "-5ms", "5 ms", "5d", "1.2.3s", ".s", "99999999h", "5ms5"] {
-        assert_eq!(parse_duration(text), None, "{text}");
-    }
-}
-
 fn any_request() -> impl Strategy<Value = GpuRequest> {
     let shared = (0..=1000u32).prop_flat_map(|quota| {
-        (Just(quota), quota.max(1)..=1000, prop::option::of((1u64 << 20)..)).prop_map(
-            |(quota, limit, memory)| {
+        (Just(quota), quota.max(1)..=1000, prop::option::of((1u64 << 20)..), 1..=64u32).prop_map(
+            |(quota, limit, memory, gpus)| {
                 let memory = if quota == 0 { memory.or(Some(1 << 20)) } else { memory };
-                (Amount::Share(share(quota)), share(limit), memory)
+                (gpus, share(quota), share(limit), memory)
             },
         )
     });
-    let whole = (2..=64u32).prop_map(|gpus| (Amount::Whole(gpus), Share::ONE, None));
+    let whole = (1..=64u32).prop_map(|gpus| (gpus, Share::ONE, Share::ONE, None));
     let amount = prop_oneof![shared, whole];
-    let gang = prop::option::of(("[a-z]([-a-z0-9]{0,8}[a-z0-9])?", 1..4096u32));
+    let gang = prop::option::of("[a-z]([-a-z0-9]{0,8}[a-z0-9])?");
     (amount, 0..4usize, prop::option::of(1u64..), any::<bool>(), gang).prop_map(
-        |((amount, limit, memory_bytes), priority, slo, named, gang)| {
+        |((gpus, share, limit, memory_bytes), priority, slo, named, gang)| {
             let priority = Priority::ALL[priority];
             GpuRequest {
                 priority,
                 demand: Demand {
-                    amount,
+                    gpus,
+                    share,
                     memory_bytes,
                     models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },
                     uuids: Vec::new(),
@@ -344,8 +319,7 @@ proptest! {
         let percent = format!("{}.{}%", milli / 10, milli % 10);
         for text in [text, percent] {
             let request = read(&[("quota", &text)]);
-            let expected = (Amount::Share(share(milli)), Share::ONE);
-            prop_assert_eq!((request.demand.amount, request.limit), expected);
+            prop_assert_eq!((request.demand.share, request.limit), (share(milli), Share::ONE));
         }
     }
 

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 
 use sluice_units::Share;
 
-use super::{Amount, GpuRequest, keys};
+use super::{GpuRequest, keys};
 
 impl GpuRequest {
     /// Annotations that read back as this request.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let mut map = BTreeMap::from([(keys::PRIORITY, self.priority.name().to_owned())]);
-        match self.demand.amount {
-            Amount::Share(Share::ZERO) => None,
-            Amount::Share(quota) => map.insert(keys::QUOTA, quota.to_string()),
-            Amount::Whole(gpus) => map.insert(keys::QUOTA, gpus.to_string()),
+        match self.demand.share {
+            Share::ONE if self.demand.is_whole() => map.insert(keys::QUOTA, self.demand.gpus.to_string()),
+            share => {
+                if share > Share::ZERO {
+                    map.insert(keys::QUOTA, share.to_string());
+                }
+                map.insert(keys::GPUS, self.demand.gpus.to_string())
+            }
         };
         if self.limit < Share::ONE {
             map.insert(keys::LIMIT, self.limit.to_string());
@@ -33,9 +37,8 @@ impl GpuRequest {
         if let Some(ns) = self.slo_ns {
             map.insert(keys::SLO, format!("{ns}ns"));
         }
-        if let Some((name, size)) = &self.gang {
+        if let Some(name) = &self.gang {
             map.insert(keys::GANG, name.clone());
-            map.insert(keys::GANG_SIZE, size.to_string());
         }
         map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

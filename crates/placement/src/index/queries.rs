@@ -115,8 +115,8 @@ impl Index {
                 best.truncate(most);
             }
         }
-        if demand.latency_critical && !demand.is_whole() {
-            // The caller may choose any of the places: none has more of its kind than necessary.
+        if demand.latency_critical {
+            // The caller may choose any of the places: on none does it meet more of its kind than necessary.
             let fewest = best.first().map(|one| ranking::critical_pods(&one.rank));
             best.retain(|one| Some(ranking::critical_pods(&one.rank)) == fewest);
         }
@@ -140,7 +140,7 @@ impl Index {
         let slots = || gpus.iter().filter_map(|gpu| place.and_then(|place| place.node.slot(gpu)));
         let memory_bytes = slots().map(|slot| demand.memory_on(slot.memory_bytes)).min().unwrap_or(0);
         let ordinals = slots().map(|slot| slot.ordinal).collect();
-        Placement { node: node.clone(), ordinals, memory_bytes, amount: demand.amount, gpus }
+        Placement { node: node.clone(), ordinals, memory_bytes, share: demand.share, gpus }
     }
 
     /// The first GPU of a reservation that must not be bound any more: unhealthy, gone, or bound to others without this

@@ -49,7 +49,7 @@ pub struct Preemptor<'a> {
     /// What the victims have to free together, beside GPUs. The caller numbers the resources.
     pub needs: &'a [u64],
     /// How many sets of pods are checked before the search becomes less thorough: it then spares victims one by one,
-    /// and looks for no better set of whole GPUs. The search counts it down; the nodes of a call share it.
+    /// and looks for no better set of several GPUs. The search counts it down; the nodes of a call share it.
     pub checks_left: &'a Cell<usize>,
 }
 
@@ -74,8 +74,8 @@ struct Candidate<'a> {
     facts: Evictable,
 }
 
-/// Whole GPUs are chosen among this many: those that are cheapest to clear. All sets of 4 of 8 are 70.
-const CLEARED_GPUS: usize = 8;
+/// Sets of several GPUs are chosen among this many: those where one GPU costs the least. All sets of 4 of 8 are 70.
+const COMPARED_GPUS: usize = 8;
 
 impl Index {
     /// The best set of pods to evict from the node, so that the pod fits there. `None` if no set is enough.
@@ -106,7 +106,7 @@ impl Index {
         let targets = targets(&cleared, preemptor, &candidates);
         let mut best: Option<(Set<'_>, &[&GpuState])> = None;
         for target in &targets {
-            if best.is_some() && demand.is_whole() && preemptor.checks_left.get() == 0 {
+            if best.is_some() && demand.gpus > 1 && preemptor.checks_left.get() == 0 {
                 break;
             }
             if let Some(set) = least_set(&problem(target, &candidates, preemptor))
@@ -137,7 +137,7 @@ fn problem<'a>(
     Problem { target, candidates: candidates.iter().filter(is_relevant).collect(), preemptor }
 }
 
-/// The sets of GPUs that could take the pod if all candidates ended. The first set of whole GPUs is cheap to clear.
+/// The sets of GPUs that could take the pod if all candidates ended. Of sets of several GPUs the first is cheap.
 fn targets<'a>(
     cleared: &'a Node,
     preemptor: &Preemptor<'_>,
@@ -148,16 +148,16 @@ fn targets<'a>(
     let slots =
         slots.filter(|slot| slot.is_selected(&prepared) && slot.reason_against(preemptor.demand).is_none());
     let mut slots: Vec<&GpuState> = slots.collect();
-    if !preemptor.demand.is_whole() {
-        return slots.into_iter().map(|slot| vec![slot]).collect();
+    let count = preemptor.demand.gpus as usize;
+    if count > 1 {
+        // All of them fit the pod when all candidates have ended, but other needs may not be met: such a GPU comes last.
+        slots.sort_by_cached_key(|slot| {
+            let alone = least_set(&problem(std::slice::from_ref(slot), candidates, preemptor));
+            alone.map_or((true, None), |set| (false, Some(set.cost)))
+        });
+        slots.truncate(COMPARED_GPUS.max(count));
     }
-    slots.sort_by_cached_key(|slot| {
-        let is_cleared = |one: &&Candidate<'_>| one.is_on(slot) && !one.facts.is_required;
-        let on_it: Vec<&Candidate<'_>> = candidates.iter().filter(is_cleared).collect();
-        cost::Cost::of(&on_it, preemptor.disruptions_allowed)
-    });
-    slots.truncate(CLEARED_GPUS.max(preemptor.demand.gpus() as usize));
-    combinations(&slots, preemptor.demand.gpus() as usize)
+    combinations(&slots, count)
 }
 
 /// All sets of `count` of the GPUs.

@@ -2,12 +2,20 @@
 
 use super::fixtures::{GIB, node, share, uuid, whole};
 use crate::countable::Countable;
+use crate::demand::Demand;
 
 #[test]
 fn pod_counts_slots_thousandths_and_whole_mebibytes() {
     let shared = share(300, Some(8 * GIB + 1)).countable();
     assert_eq!(shared, Countable { slots: 1, milli: 300, memory_mib: 8193 });
     assert_eq!(share(0, Some(GIB)).countable(), Countable { slots: 1, milli: 0, memory_mib: 1024 });
+}
+
+#[test]
+fn pod_of_several_gpus_counts_the_sum_over_them() {
+    let demand = Demand { gpus: 3, ..share(300, Some(8 * GIB + 1)) };
+    assert_eq!(demand.countable(), Countable { slots: 3, milli: 900, memory_mib: 3 * 8193 });
+    assert_eq!(demand.countable_per_gpu(), Countable { slots: 1, milli: 300, memory_mib: 8193 });
 }
 
 #[test]

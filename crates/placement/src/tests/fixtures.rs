@@ -13,6 +13,11 @@ pub(super) fn share(milli: u32, memory_bytes: Option<u64>) -> Demand {
     Demand::new(Amount::Share(Share::from_ppm(milli * 1000).unwrap()), memory_bytes)
 }
 
+/// Several GPUs: this share, in thousandths, and 1 GiB on each.
+pub(super) fn on_each(gpus: u32, milli: u32) -> Demand {
+    Demand { gpus, ..share(milli, Some(GIB)) }
+}
+
 /// Whole GPUs of any kind.
 pub(super) fn whole(gpus: u32) -> Demand {
     Demand::new(Amount::Whole(gpus), None)

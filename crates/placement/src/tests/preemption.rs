@@ -3,8 +3,9 @@
 mod oracle;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
-use super::fixtures::{GIB, node, share, uuid, whole};
+use super::fixtures::{GIB, node, on_each, share, uuid, whole};
 use super::{Demand, Evictable, Index, PlacementOutcome, Preemptor, ProposedNode, Strategy, Victims};
 
 /// The preemptor's priority.
@@ -110,7 +111,7 @@ fn more_pods_than_are_compared_violate_no_budget_if_those_that_it_allows_are_eno
 }
 
 #[test]
-fn search_for_whole_gpus_checks_few_sets_of_pods() {
+fn search_for_several_gpus_checks_few_sets_of_pods() {
     let letters: Vec<String> = (b'a'..b'y').map(|letter| char::from(letter).to_string()).collect();
     let pods: Vec<(&str, u32, i32, u32)> =
         letters.iter().zip(0..).map(|(name, at)| (name.as_str(), 300, 0, at / 3)).collect();
@@ -118,10 +119,63 @@ fn search_for_whole_gpus_checks_few_sets_of_pods() {
     let checks_left = Cell::new(1_000_000);
     let victims = victims_by(&index, whole(4), &[], |_| Evictable::default(), &checks_left).unwrap();
     assert_eq!(victims.pods.len(), 12);
-    // 70 sets of four GPUs, each with 12 pods: all together, each one spared, and the pods that are needed.
-    assert_eq!(1_000_000 - checks_left.get(), 70 * (1 + 12 + 1));
+    // Eight GPUs with 3 pods, and 70 sets of four GPUs with 12 pods: all together, each one spared, and the pods that are needed.
+    assert_eq!(1_000_000 - checks_left.get(), 8 * (1 + 3 + 1) + 70 * (1 + 12 + 1));
     // Without checks left the first GPUs are taken: they are the cheapest to clear.
     assert_eq!(victims_by(&index, whole(4), &[], |_| Evictable::default(), &Cell::new(0)).unwrap(), victims);
+}
+
+#[test]
+fn set_of_gpus_is_chosen_where_the_victims_are_cheapest() {
+    let index = occupied(3, &[("a", 600, 2, 0), ("b", 600, 1, 1), ("c", 600, 0, 2)]);
+    let found = victims(&index, on_each(2, 500)).unwrap();
+    assert_eq!(BTreeSet::from_iter(found.gpus.clone()), [uuid("a", 1).into(), uuid("a", 2).into()].into());
+    assert_eq!(names(Some(found)), ["b", "c"]);
+    // A GPU with room needs no victim, and the one with the cheapest is the second.
+    let index = occupied(3, &[("a", 600, 1, 0), ("b", 500, 1, 1), ("c", 600, 0, 2)]);
+    assert_eq!(names(victims(&index, on_each(2, 500))), ["c"]);
+    assert_eq!(names(victims(&index, on_each(3, 500))), ["a", "c"]);
+    assert_eq!(victims(&index, on_each(4, 500)), None, "the node has three GPUs");
+}
+
+#[test]
+fn cheapest_gpus_of_many_are_found_with_and_without_checks_left() {
+    let letters: Vec<String> = (b'a'..b'k').map(|letter| char::from(letter).to_string()).collect();
+    let pods: Vec<(&str, u32, i32, u32)> =
+        letters.iter().zip(0..).map(|(name, at)| (name.as_str(), 600, i32::from(at < 8), at)).collect();
+    let index = occupied(10, &pods);
+    for checks in [0, 10_000] {
+        let found = victims_by(&index, on_each(2, 500), &[], |_| Evictable::default(), &Cell::new(checks));
+        assert_eq!(names(found), ["i", "j"], "{checks}");
+    }
+}
+
+#[test]
+fn victim_on_several_gpus_makes_room_on_each_of_them() {
+    let mut index = occupied(3, &[("a", 700, 0, 0), ("b", 700, 0, 1), ("c", 700, 0, 2)]);
+    assert_eq!(names(victims(&index, on_each(2, 500))).len(), 2);
+    index.release("a");
+    index.release("b");
+    bind(&mut index, "wide", &Demand { uuids: vec![uuid("a", 0), uuid("a", 1)], ..on_each(2, 700) });
+    assert_eq!(names(victims(&index, on_each(2, 500))), ["wide"]);
+    assert_eq!(names(victims(&index, share(500, Some(GIB)))).len(), 1);
+}
+
+#[test]
+fn room_on_several_gpus_is_kept_for_a_nominated_pod() {
+    let mut index = occupied(3, &[("a", 600, 0, 0), ("b", 600, 0, 1), ("c", 900, 1, 2)]);
+    let urgent = of_priority(URGENT, on_each(2, 500));
+    let Victims { pods, gpus, .. } = victims(&index, urgent.clone()).unwrap();
+    let proposed = ProposedNode { node: "a".into(), gpus, victims: pods };
+    index.propose_nominations("urgent", &urgent, vec![proposed], 100);
+    index.nominate("urgent", "a", &urgent);
+    index.release("a");
+    index.release("b");
+    let most_free =
+        |index: &Index, milli| !index.best("", &share(milli, None), ["a"].into_iter(), 1).is_empty();
+    assert!(most_free(&index, 500) && !most_free(&index, 501));
+    bind(&mut index, "urgent", &urgent);
+    assert_eq!(index.reservations("urgent")[0].gpus, [uuid("a", 0).into(), uuid("a", 1).into()]);
 }
 
 #[test]

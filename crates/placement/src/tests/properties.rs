@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, node, share, uuid, whole};
+use super::fixtures::{GIB, link, node, share, uuid, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
-const GPUS: u32 = 3;
+const GPUS: u32 = 4;
+/// Groups of linked GPUs of a node.
+const LINKS: [&[&[usize]]; 4] = [&[], &[&[0, 1, 2, 3]], &[&[0, 1], &[2, 3]], &[&[1, 3]]];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -25,21 +27,18 @@ enum Step {
 
 fn demand() -> impl Generator<Value = Demand> {
     let memory = prop_oneof![Just(None), (1..90_u64).prop_map(|gib| Some(gib * GIB))];
-    let share = (0..=1000_u32, memory).prop_map(|(quota, memory)| share(quota, memory));
+    let gpus = prop_oneof![Just(1), 2..=GPUS];
+    let share = (gpus, 0..=1000_u32, memory)
+        .prop_map(|(gpus, quota, memory)| Demand { gpus, ..share(quota, memory) });
     let any_class = prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)];
     (any_class, any::<bool>()).prop_map(|(demand, latency_critical)| Demand { latency_critical, ..demand })
 }
 
-/// Whether a latency-critical pod other than `newcomer` has a reservation on the GPU.
-fn has_critical(index: &Index, node: &str, gpu: &str) -> bool {
-    (0..12).any(|pod| {
-        let mut claims = index.reservations(&format!("pod-{pod}")).iter();
-        claims.any(|claim| {
-            claim.demand.latency_critical
-                && *claim.node == *node
-                && claim.gpus.iter().any(|uuid| **uuid == *gpu)
-        })
-    })
+/// Latency-critical pods with a reservation on the GPU.
+fn critical_pods(index: &Index, node: &str, gpu: &str) -> usize {
+    let reservations = (0..12).flat_map(|pod| index.reservations(&format!("pod-{pod}")));
+    let is_on = |one: &&super::Reservation| *one.node == *node && one.gpus.iter().any(|uuid| **uuid == *gpu);
+    reservations.filter(is_on).filter(|one| one.demand.latency_critical).count()
 }
 
 fn step() -> impl Generator<Value = Step> {
@@ -117,7 +116,7 @@ fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
         for claim in index.reservations(&format!("pod-{pod}")) {
             for gpu in &claim.gpus {
                 let sum = sums.entry((claim.node.to_string(), gpu.to_string())).or_default();
-                sum.0 += u64::from(claim.demand.share_per_gpu().ppm());
+                sum.0 += u64::from(claim.demand.share.ppm());
                 sum.1 += claim.demand.memory_on(80 * GIB);
                 sum.2 += 1;
                 sum.3 += u32::from(claim.demand.is_whole());
@@ -127,7 +126,78 @@ fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
     sums
 }
 
+/// A set of GPUs of one node on which a demand fits, found without the index: the node, the GPUs by their numbers, the sum of
+/// their reserved time, and the latency-critical pods on them.
+#[derive(Debug, Clone)]
+struct FeasibleSet {
+    node: &'static str,
+    gpus: Vec<String>,
+    ppm: u64,
+    critical: usize,
+}
+
+/// All sets of different GPUs of one node that can take the demand. All GPUs are healthy.
+fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
+    let sums = sums(index);
+    let sum_of =
+        |node: &str, gpu: &String| sums.get(&(node.to_owned(), gpu.clone())).copied().unwrap_or_default();
+    let fits = |node: &str, gpu: &String| {
+        let (ppm, memory, pods, whole) = sum_of(node, gpu);
+        whole == 0
+            && !(demand.is_whole() && pods > 0)
+            && ppm + u64::from(demand.share.ppm()) <= 1_000_000
+            && memory + demand.memory_on(80 * GIB) <= 80 * GIB
+    };
+    let sets = NODES.into_iter().flat_map(|node| (0..1_u32 << GPUS).map(move |bits| (node, bits)));
+    let sets = sets.filter(|(_, bits)| bits.count_ones() == demand.gpus).map(|(node, bits)| {
+        let numbers = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1);
+        (node, numbers.map(|gpu| uuid(node, gpu)).collect::<Vec<String>>())
+    });
+    let sets = sets.filter(|(node, gpus)| gpus.iter().all(|gpu| fits(node, gpu)));
+    sets.map(|(node, gpus)| FeasibleSet {
+        node,
+        ppm: gpus.iter().map(|gpu| sum_of(node, gpu).0).sum(),
+        critical: gpus.iter().map(|gpu| critical_pods(index, node, gpu)).sum(),
+        gpus,
+    })
+    .collect()
+}
+
 proptest! {
+    #[test]
+    fn set_is_found_where_one_exists_and_is_the_best_of_all(
+        steps in prop::collection::vec(step(), 0..60), demand in demand(), binpack: bool,
+        links in prop::sample::select(&LINKS[..]),
+    ) {
+        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
+        let mut now = 0;
+        for step in &steps {
+            apply(&mut index, &mut now, step);
+        }
+        for name in NODES {
+            let mut inventory = node(name, GPUS);
+            link(&mut inventory, links);
+            index.set_node(name, &inventory);
+        }
+        let sets = feasible_sets(&index, &demand);
+        let PlacementOutcome::Reserved(places) = index.reserve("newcomer", &demand, NODES.into_iter(), 1, u64::MAX) else {
+            prop_assert!(sets.is_empty(), "{:?}", sets);
+            return Ok(());
+        };
+        let mut chosen: Vec<String> = places[0].gpus.iter().map(|gpu| gpu.to_string()).collect();
+        chosen.sort();
+        let found = sets.iter().find(|set| *set.node == *places[0].node && set.gpus == chosen);
+        prop_assert!(found.is_some(), "{:?} is none of {:?}", places, sets);
+        let found = found.cloned().unwrap();
+        if demand.latency_critical {
+            prop_assert_eq!(Some(found.critical), sets.iter().map(|set| set.critical).min());
+        } else if demand.share > sluice_units::Share::ZERO && links.iter().all(|group| group.len() == GPUS as usize) {
+            // Links would come first.
+            let all = sets.iter().map(|set| set.ppm);
+            prop_assert_eq!(Some(found.ppm), if binpack { all.max() } else { all.min() });
+        }
+    }
+
     #[test]
     fn no_gpu_is_reserved_beyond_its_capacity(steps in prop::collection::vec(step(), 1..120), binpack: bool) {
         let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
@@ -198,27 +268,6 @@ proptest! {
         };
         prop_assert_eq!(uses(&rebuilt), uses(&again));
         prop_assert_eq!(rebuilt.counts().1, again.counts().1);
-    }
-
-    #[test]
-    fn latency_critical_pod_shares_with_another_only_if_it_fits_nowhere_else(
-        steps in prop::collection::vec(step(), 1..60), milli in 0..=1000_u32, binpack: bool,
-    ) {
-        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
-        let mut now = 0;
-        for step in &steps {
-            apply(&mut index, &mut now, step);
-        }
-        let demand = Demand { latency_critical: true, ..share(milli, Some(GIB)) };
-        let alone_on = |node: &str, gpu: u32| {
-            let only = Demand { uuids: vec![uuid(node, gpu)], ..demand.clone() };
-            !has_critical(&index, node, &uuid(node, gpu)) && !index.best("", &only, std::iter::once(node), 1).is_empty()
-        };
-        let fits_alone = NODES.iter().any(|node| (0..GPUS).any(|gpu| alone_on(node, gpu)));
-        let chosen = index.best("", &demand, NODES.into_iter(), 1);
-        if let Some(place) = chosen.first() {
-            prop_assert_eq!(has_critical(&index, &place.node, &place.gpus[0]), !fits_alone, "{:?}", place);
-        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use sluice_placement::annotations::{Amount, Mistake, keys, parse_quantity};
+use sluice_placement::annotations::{Amount, MAX_GPUS, Mistake, keys, parse_quantity};
+use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::{Countable, Demand};
 
 use super::containers::PodContainer;
@@ -27,7 +28,8 @@ impl StatedAmount<'_> {
     }
 }
 
-/// The share and the memory that a pod states as resources, and the annotations that they stand for.
+/// The share and the memory that a pod states as resources, and the annotations that they stand for. Resources are sums
+/// over the pod's GPUs, annotations are amounts of each GPU.
 #[derive(Debug, Default)]
 pub(super) struct StatedRequest<'a> {
     milli: Option<StatedAmount<'a>>,
@@ -44,32 +46,63 @@ impl<'a> StatedRequest<'a> {
         Self { milli: only(keys::MILLI), memory_mib: only(keys::MEMORY_MIB) }
     }
 
-    /// Adds the annotations that the pod does not have itself. Returns where their values stand.
+    /// Adds the annotations that the pod does not have itself. `slots` are the device slots that it states. Returns where the
+    /// values of the annotations stand.
     pub(super) fn add_annotations(
         &self,
         annotations: &mut BTreeMap<String, String>,
+        slots: Option<u64>,
         mistakes: &mut Vec<Mistake>,
     ) -> BTreeMap<&'static str, StatedAmount<'a>> {
         let mut added = BTreeMap::new();
+        let gpus = self.gpus(annotations, slots);
+        if gpus > 1 {
+            annotations.entry(keys::GPUS.to_owned()).or_insert_with(|| gpus.to_string());
+        }
         if let Some(stated) = &self.milli
             && !annotations.contains_key(keys::QUOTA)
         {
-            match stated.value.and_then(Amount::from_milli) {
+            match stated.value.and_then(|milli| amount_of_each(milli, gpus)) {
                 Some(amount) => {
                     annotations.insert(keys::QUOTA.to_owned(), amount.to_string());
                     added.insert(keys::QUOTA, stated.clone());
                 }
-                None => mistakes.push(stated.mistake(MILLI_ALLOWED)),
+                None if gpus == 1 => mistakes.push(stated.mistake(MILLI_ALLOWED)),
+                None => {
+                    let most = gpus.saturating_mul(WHOLE_MILLI);
+                    let allowed =
+                        format!("thousandths of all {gpus} GPUs: a multiple of {gpus}, at most {most}");
+                    mistakes.push(stated.mistake(allowed));
+                }
             }
         }
         if let Some(stated) = &self.memory_mib
             && let Some(mib) = stated.value
             && !annotations.contains_key(keys::MEMORY)
         {
-            annotations.insert(keys::MEMORY.to_owned(), format!("{mib}Mi"));
-            added.insert(keys::MEMORY, stated.clone());
+            if mib.is_multiple_of(gpus) {
+                annotations.insert(keys::MEMORY.to_owned(), format!("{}Mi", mib / gpus));
+                added.insert(keys::MEMORY, stated.clone());
+            } else {
+                mistakes.push(stated.mistake(format!("MiB of all {gpus} GPUs: a multiple of {gpus}")));
+            }
         }
         added
+    }
+
+    /// The number of GPUs of which the amounts are sums: the annotation's. In a request that has neither a quota nor a memory
+    /// as annotations, it is the number of device slots.
+    fn gpus(&self, annotations: &BTreeMap<String, String>, slots: Option<u64>) -> u64 {
+        if let Some(text) = annotations.get(keys::GPUS) {
+            // The annotations' parser reports a value that is no number of GPUs.
+            return text.parse::<u32>().map_or(1, |gpus| gpus.max(1).into());
+        }
+        let is_request = [keys::QUOTA, keys::MEMORY].iter().any(|key| annotations.contains_key(*key));
+        let milli = self.milli.as_ref().and_then(|stated| stated.value);
+        let is_whole = |slots: u64| self.memory_mib.is_none() && milli == Some(slots * WHOLE_MILLI);
+        let is_stated = self.milli.is_some() || self.memory_mib.is_some();
+        let slots = slots.filter(|slots| (1..=u64::from(MAX_GPUS)).contains(slots) && !is_whole(*slots));
+        slots.filter(|_| is_stated && !is_request).unwrap_or(1)
     }
 
     /// Amounts that differ from those of the pod's annotations.
@@ -79,10 +112,23 @@ impl<'a> StatedRequest<'a> {
         let conflict = |(stated, wanted, key): (&Option<StatedAmount<'_>>, u64, &str)| {
             let stated = stated.as_ref().filter(|stated| stated.value != Some(wanted))?;
             let said = annotations.get(key)?;
-            Some(stated.mistake(format!("{wanted}, as {key} {said:?} says; keep one of the two")))
+            let gpus = match annotations.get(keys::GPUS) {
+                Some(gpus) => format!(" with {} {gpus:?}", keys::GPUS),
+                None => String::new(),
+            };
+            Some(stated.mistake(format!("{wanted}, as {key} {said:?}{gpus} says; keep one of the two")))
         };
         pairs.into_iter().filter_map(conflict).collect()
     }
+}
+
+/// The amount of each of these GPUs, where `milli` is the sum.
+fn amount_of_each(milli: u64, gpus: u64) -> Option<Amount> {
+    if gpus == 1 {
+        return Amount::from_milli(milli);
+    }
+    let each = Some(milli / gpus).filter(|each| milli.is_multiple_of(gpus) && *each <= WHOLE_MILLI);
+    each.and_then(Amount::from_milli)
 }
 
 /// The amount of a resource that containers state; zeros count as nothing.
@@ -116,22 +162,65 @@ fn unknown(container: &PodContainer<'_>) -> Vec<Mistake> {
     unknown.map(|(_, stated)| stated.mistake(&allowed)).collect()
 }
 
-/// Amounts that a container with the GPU states itself, and that differ from those of the request. Zero slots would be
-/// worse than too many: the variable would still show the GPU, and kubelet would not mount the library.
-pub(super) fn amount_mistakes(container: &PodContainer<'_>, demand: &Demand) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    for (resource, wanted) in demand.countable().resources() {
-        let wrong = container.stated(resource).filter(|stated| stated.value != Some(wanted));
-        let allowed = format!("{wanted} or nothing: the container gets the pod's GPU");
-        mistakes.extend(wrong.map(|stated| stated.mistake(&allowed)));
-    }
-    mistakes
+/// Of the containers with the GPU that run as long as the pod, the one that states the pod's time and memory: Kubernetes adds up
+/// what these containers request, so the others state device slots only. It is the first that states an amount already, or the
+/// first of all.
+pub(super) fn share_holder<'a>(
+    containers: &'a [PodContainer<'_>],
+    is_chosen: impl Fn(&str) -> bool,
+) -> Option<&'a str> {
+    let chosen = || containers.iter().filter(|one| one.is_long_running() && is_chosen(&one.spec.name));
+    let states = |container: &&PodContainer<'_>| {
+        let mut stated = [keys::MILLI, keys::MEMORY_MIB].into_iter().flat_map(|key| container.stated(key));
+        stated.any(|stated| stated.value != Some(0))
+    };
+    chosen().find(states).or_else(|| chosen().next()).map(|container| container.spec.name.as_str())
 }
 
-/// The amounts that the container with the GPU has to state.
-pub(super) fn amounts_of(demand: &Demand) -> BTreeMap<String, String> {
-    let counted = demand.countable().resources().into_iter().filter(|(_, amount)| *amount > 0);
-    counted.map(|(resource, amount)| (resource.to_owned(), amount.to_string())).collect()
+/// What a container with the GPU has to state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContainerAmounts<'a> {
+    wanted: Countable,
+    /// The container that states the pod's time and memory, if it is another one.
+    other_holder: Option<&'a str>,
+}
+
+impl<'a> ContainerAmounts<'a> {
+    /// `holder` as [`share_holder`] has it. An init container that ends states everything: Kubernetes does not add it up.
+    pub(super) fn of(demand: &Demand, container: &PodContainer<'_>, holder: Option<&'a str>) -> Self {
+        let all = demand.countable();
+        match holder.filter(|holder| container.is_long_running() && *holder != container.spec.name) {
+            None => Self { wanted: all, other_holder: None },
+            other => {
+                Self { wanted: Countable { slots: all.slots, ..Countable::default() }, other_holder: other }
+            }
+        }
+    }
+
+    /// Amounts that the container states itself, and that differ. Zero slots would be worse than too many: the variable would
+    /// still show the GPU, and kubelet would not mount the library.
+    pub(super) fn mistakes(&self, container: &PodContainer<'_>) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        for (resource, wanted) in self.wanted.resources() {
+            let wrong = container.stated(resource).filter(|stated| stated.value != Some(wanted));
+            let allowed = match self.other_holder {
+                Some(holder) if resource != keys::RESOURCE => {
+                    format!(
+                        "nothing: container {holder} states it for the pod, and Kubernetes adds up what both request"
+                    )
+                }
+                _ => format!("{wanted} or nothing: the container gets the pod's GPU"),
+            };
+            mistakes.extend(wrong.map(|stated| stated.mistake(&allowed)));
+        }
+        mistakes
+    }
+
+    /// The amounts by the name of their resource.
+    pub(super) fn to_map(self) -> BTreeMap<String, String> {
+        let counted = self.wanted.resources().into_iter().filter(|(_, amount)| *amount > 0);
+        counted.map(|(resource, amount)| (resource.to_owned(), amount.to_string())).collect()
+    }
 }
 
 /// The first resource of Sluice of which the container states an amount that is not zero.

@@ -37,7 +37,7 @@ impl Choice {
 ///
 /// # Errors
 /// Several app containers of which nothing names one. Names that are no containers, containers that request a resource of Sluice
-/// and were not chosen, more than one that runs as long as the pod, and an init container that ends and follows a chosen sidecar.
+/// and were not chosen, several that run as long as the pod and are not named, and an init container that ends and follows a chosen sidecar.
 pub(super) fn choose(
     pod: &Pod,
     containers: &[PodContainer<'_>],
@@ -58,7 +58,8 @@ pub(super) fn choose(
         let default = annotations.and_then(|map| map.get(DEFAULT_CONTAINER)).map(String::as_str);
         among(&apps, default).map_err(|mistake| vec![mistake])?
     };
-    let mistakes = mistakes(containers, &choice.names, &with_resource);
+    let is_named = !request.containers.is_empty();
+    let mistakes = mistakes(containers, &choice.names, &with_resource, is_named);
     if mistakes.is_empty() { Ok(choice) } else { Err(mistakes) }
 }
 
@@ -89,6 +90,7 @@ fn mistakes(
     containers: &[PodContainer<'_>],
     names: &[String],
     with_resource: &[(String, &str)],
+    is_named: bool,
 ) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let all: Vec<&str> = containers.iter().map(|container| container.spec.name.as_str()).collect();
@@ -106,10 +108,13 @@ fn mistakes(
         .filter(|container| container.is_long_running())
         .map(|container| container.spec.name.as_str())
         .collect();
-    if long.len() > 1 {
-        let allowed =
-            "at most one container that runs as long as the pod (beside it, init containers that end)";
-        mistakes.push(Mistake::new(keys::CONTAINER, long.join(","), allowed));
+    if long.len() > 1 && !is_named {
+        // Elsewhere each of them would get a GPU of its own.
+        let allowed = format!(
+            "{} request resources of Sluice: name them all if they share the pod's GPU",
+            long.join(", ")
+        );
+        mistakes.push(Mistake::missing(keys::CONTAINER, allowed));
     }
     // The app containers are last in the order, so only a sidecar can be followed by a container that ends.
     let mut from_sidecar = chosen.skip_while(|container| !container.is_long_running());

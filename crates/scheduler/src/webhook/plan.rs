@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
 use sluice_placement::annotations::{Mistakes, keys, kubeshare};
 
-use super::amounts;
+use super::amounts::{self, ContainerAmounts};
 use super::choice::{self, Choice};
 use super::compatibility;
 use super::containers::{self, PodContainer};
@@ -70,13 +70,16 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         Choice::default()
     });
     let chosen = choice.names;
+    let holder = amounts::share_holder(&containers, |name| chosen.iter().any(|one| one == name));
+    let amounts_of = |container: &PodContainer<'_>| {
+        let is_chosen = chosen.contains(&container.spec.name);
+        is_chosen.then(|| ContainerAmounts::of(&requested.request.demand, container, holder))
+    };
     // If no container could be chosen, it is unknown whose variable is wrong.
     for container in containers.iter().filter(|_| !chosen.is_empty()) {
-        let chosen = chosen.contains(&container.spec.name);
-        mistakes.extend(compatibility::device_mistakes(container, chosen));
-        if chosen {
-            mistakes.extend(amounts::amount_mistakes(container, &requested.request.demand));
-        }
+        let amounts = amounts_of(container);
+        mistakes.extend(compatibility::device_mistakes(container, amounts.is_some()));
+        mistakes.extend(amounts.iter().flat_map(|amounts| amounts.mistakes(container)));
     }
     Mistakes::check(mistakes)?;
     let mut annotations = requested.added;
@@ -85,10 +88,9 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
     let mut operations = pod_operations(pod, spec, &annotations, settings);
-    let amounts = amounts::amounts_of(&requested.request.demand);
     for container in &containers {
-        let chosen = chosen.contains(&container.spec.name);
-        operations.extend(container_operations(container, chosen.then_some(&amounts)));
+        let amounts = amounts_of(container).map(ContainerAmounts::to_map);
+        operations.extend(container_operations(container, amounts.as_ref()));
     }
     let mut warnings = requested.warnings;
     warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));

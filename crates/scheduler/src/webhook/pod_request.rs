@@ -33,16 +33,16 @@ pub(super) fn read_pod_request(
     let mut all = translation.annotations;
     all.extend(stated.clone());
     let amounts = StatedRequest::read(containers, &mut mistakes);
-    let derived = amounts.add_annotations(&mut all, &mut mistakes);
-    match named_slots(containers) {
+    let slots = named_slots(containers).unwrap_or_else(|more| {
+        mistakes.extend(more);
+        None
+    });
+    let derived = amounts.add_annotations(&mut all, slots.as_ref().map(|(_, slots)| *slots), &mut mistakes);
+    let has_amount =
+        [keys::GPUS, keys::QUOTA, keys::MEMORY, keys::LIMIT].iter().any(|key| all.contains_key(*key));
+    if let Some((_, slots)) = slots.as_ref().filter(|_| !has_amount) {
         // Only the resource: this number of whole GPUs.
-        Ok(Some((_, slots)))
-            if ![keys::QUOTA, keys::MEMORY, keys::LIMIT].iter().any(|key| all.contains_key(*key)) =>
-        {
-            all.insert(keys::QUOTA.to_owned(), slots.to_string());
-        }
-        Ok(_) => {}
-        Err(more) => mistakes.extend(more),
+        all.insert(keys::QUOTA.to_owned(), slots.to_string());
     }
     let request = GpuRequest::admit(&all).unwrap_or_else(|more| {
         mistakes.extend(more.into_iter().map(|mistake| match derived.get(mistake.key.as_str()) {
@@ -55,10 +55,10 @@ pub(super) fn read_pod_request(
     if let Some(request) = &request {
         mistakes.extend(amounts.conflicts(&request.demand, &all));
     }
-    if let (Some(request), Ok(Some((key, slots)))) = (&request, named_slots(containers))
-        && slots != u64::from(request.demand.gpus())
+    if let (Some(request), Some((key, slots))) = (&request, slots)
+        && slots != u64::from(request.demand.gpus)
     {
-        let allowed = format!("{} is what the pod's annotations come to", request.demand.gpus());
+        let allowed = format!("{} is what the pod's annotations come to", request.demand.gpus);
         mistakes.push(Mistake::new(key, slots.to_string(), allowed));
     }
     Mistakes::check(mistakes)?;

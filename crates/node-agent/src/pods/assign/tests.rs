@@ -171,6 +171,30 @@ fn whole_gpus_are_all_reserved_or_none() {
 }
 
 #[test]
+fn share_of_several_gpus_is_reserved_on_all_of_them_or_on_none() {
+    let pair = [
+        ("gpus", "2"),
+        ("quota", "0.3"),
+        ("limit", "0.4"),
+        ("memory", "2Gi"),
+        ("assigned-gpu", "GPU-a,GPU-b"),
+    ];
+    let small = pod("a", 1, &[("quota", "0.5"), ("memory", "1Gi"), ("assigned-gpu", "GPU-b")]);
+    let result = first([small, pod("b", 2, &pair), pod("c", 3, &pair)], &["GPU-a", "GPU-b", "GPU-c"]);
+    for gpu in ["GPU-a", "GPU-b"] {
+        let client = result.sets[gpu].iter().find(|client| client.pod_uid == "b").unwrap();
+        assert_eq!((client.quota_ppm, client.limit_ppm, client.memory_bytes), (300_000, 400_000, 2 * GIB));
+    }
+    assert_eq!((clients(&result, "GPU-a"), clients(&result, "GPU-b")), (vec!["b"], vec!["a", "b"]));
+    assert_eq!(result.refused["c"].to_string(), "GPU-b has 0.200 free, 0.300 asked");
+    // The scheduler subtracts what all three request, one slot of each GPU.
+    let requested = |gpu: &str| result.requested.get(gpu).map(|sum| (sum.slots, sum.milli, sum.memory_mib));
+    assert_eq!(requested("GPU-a"), Some((2, 600, 4096)));
+    assert_eq!(requested("GPU-b"), Some((3, 1100, 5120)));
+    assert_eq!(requested("GPU-c"), None);
+}
+
+#[test]
 fn running_client_is_not_displaced_by_a_pod_bound_in_the_same_second() {
     let of = |uid| pod(uid, 5, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
     let before = first([of("z")], &["GPU-a"]);
@@ -206,9 +230,11 @@ fn any_pod() -> impl Strategy<Value = PodView> {
         prop::option::weighted(0.8, 1u64..5),
         gpus,
         any::<bool>(),
+        prop::option::weighted(0.3, 1u32..3),
     )
-        .prop_map(|(uid, at, quota, memory, gpus, has_ended)| {
+        .prop_map(|(uid, at, quota, memory, gpus, has_ended, count)| {
             let mut annotations = BTreeMap::new();
+            annotations.extend(count.map(|count| ("sluice.dev/gpus".to_owned(), count.to_string())));
             annotations.extend(quota.map(|quota| ("sluice.dev/quota".to_owned(), quota)));
             annotations.extend(memory.map(|gib| ("sluice.dev/memory".to_owned(), format!("{gib}Gi"))));
             if !gpus.is_empty() {

@@ -60,7 +60,27 @@ fn container_of_a_pod_whose_sidecar_has_the_gpu_is_the_sidecar() {
             "containers": [{"name": "app"}],
         },
     }));
-    assert_eq!(pod.container, "side");
+    assert_eq!((pod.container.as_str(), pod.long_running), ("side", 1));
+}
+
+#[test]
+fn containers_with_slots_that_run_as_long_as_the_pod_are_counted() {
+    let slots = |count: &str| json!({"limits": {"sluice.dev/gpu": count}});
+    let pod = view(json!({
+        "metadata": {"uid": "u"},
+        "spec": {
+            "initContainers": [
+                {"name": "prep", "resources": slots("1")},
+                {"name": "side", "restartPolicy": "Always", "resources": slots("1")},
+            ],
+            "containers": [
+                {"name": "none", "resources": slots("0")},
+                {"name": "app", "resources": slots("1")},
+                {"name": "proxy"},
+            ],
+        },
+    }));
+    assert_eq!((pod.container.as_str(), pod.long_running), ("app", 2));
 }
 
 #[test]

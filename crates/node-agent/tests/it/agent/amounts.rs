@@ -6,7 +6,7 @@ use super::api::Kind;
 use super::node::{Node, soon, uuid};
 
 /// Waits until the node offers this much time, in thousandths of a GPU, as capacity and as allocatable amount.
-async fn offers(node: &Node, milli: u64) -> Value {
+pub(super) async fn offers(node: &Node, milli: u64) -> Value {
     let wanted = json!(milli.to_string());
     let is_there = |object: &Value| {
         ["capacity", "allocatable"].iter().all(|field| object["status"][field]["sluice.dev/milli"] == wanted)

@@ -10,14 +10,14 @@ use crate::support::runtime::Runtime;
 
 const QUOTA: (&str, &str) = ("quota", "0.3");
 
-fn sandbox(name: &str, annotations: &[(&str, &str)]) -> PodSandbox {
+pub(super) fn sandbox(name: &str, annotations: &[(&str, &str)]) -> PodSandbox {
     let annotations: BTreeMap<_, _> =
         annotations.iter().map(|(key, value)| (format!("sluice.dev/{key}"), (*value).to_owned())).collect();
     let uid = format!("uid-{name}");
     PodSandbox { id: "s".into(), name: name.into(), namespace: "ml".into(), uid, annotations }
 }
 
-fn request(pod: &PodSandbox, container: &str) -> CreateContainerRequest {
+pub(super) fn request(pod: &PodSandbox, container: &str) -> CreateContainerRequest {
     let container = Container { id: "c".into(), name: container.into(), ..Container::default() };
     CreateContainerRequest { pod: Some(pod.clone()), container: Some(container) }
 }

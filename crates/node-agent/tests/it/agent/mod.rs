@@ -10,4 +10,6 @@ mod memory;
 mod node;
 mod pages;
 mod restarts;
+mod several_containers;
+mod several_gpus;
 mod slots;

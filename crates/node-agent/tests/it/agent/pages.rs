@@ -11,7 +11,7 @@ use super::manager::Behaviour;
 use super::node::{Node, last_set, names, of_reason, soon, uuid};
 
 /// The value of a series.
-fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+pub(super) fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let is_it = |line: &&str| {
         line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label))
     };

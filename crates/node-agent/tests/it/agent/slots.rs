@@ -6,7 +6,7 @@ use super::node::{Node, soon, uuid};
 use crate::support::kubelet::{Kubelet, SlotStream};
 
 /// Waits for a list with this many healthy slots. Returns the numbers of the unhealthy ones.
-async fn unhealthy_slots(stream: &mut SlotStream, healthy: usize) -> BTreeSet<u64> {
+pub(super) async fn unhealthy_slots(stream: &mut SlotStream, healthy: usize) -> BTreeSet<u64> {
     let number = |id: &str| id.strip_prefix("sluice-seat-").unwrap().parse().unwrap();
     let wanted = async {
         loop {

@@ -42,7 +42,6 @@ fn request_and_limit_become_quota_and_limit() {
         ("gpu-model", "Tesla-V100-PCIE-32GB"),
         ("priority", "high"),
         ("gang", "ring"),
-        ("gang-size", "3"),
     ]);
     assert_eq!(all, Translation { annotations: expected, warnings: Vec::new() });
     assert!(GpuRequest::admit(&all.annotations).unwrap().is_some());
@@ -192,7 +191,6 @@ proptest! {
         let found = translated(&[("gpu_request", &text), ("gpu_limit", "1")]);
         let request = GpuRequest::admit(&found.annotations).unwrap().unwrap();
         let share = sluice_units::Share::from_ppm(milli * 1000).unwrap();
-        let expected = (super::super::Amount::Share(share), sluice_units::Share::ONE);
-        prop_assert_eq!((request.demand.amount, request.limit), expected);
+        prop_assert_eq!((request.demand.share, request.limit), (share, sluice_units::Share::ONE));
     }
 }

@@ -22,7 +22,9 @@ struct Pod {
 fn pod() -> impl Generator<Value = Pod> {
     let memory = prop_oneof![Just(None), (1..60_u64).prop_map(|gib| Some(gib * GIB))];
     let size = prop_oneof![
-        5 => (0..8_u32, memory).prop_map(|(tenths, memory)| share(tenths * 100, memory)),
+        5 => (0..8_u32, memory.clone()).prop_map(|(tenths, memory)| share(tenths * 100, memory)),
+        3 => (0..8_u32, memory, 2..=GPUS)
+            .prop_map(|(tenths, memory, gpus)| Demand { gpus, ..share(tenths * 100, memory) }),
         1 => (1..3_u32).prop_map(whole),
     ];
     let facts = (0..4_i64, prop::bool::weighted(0.1), prop::bool::weighted(0.1), any::<bool>(), 0..3_u64);
@@ -64,17 +66,17 @@ impl Oracle {
         let freed: u64 = set.iter().map(|at| self.facts(*at).frees[0]).sum();
         let free = |gpu: u32| {
             let on_it = || staying().map(|at| &self.pods[at]).filter(move |(_, gpus, _)| gpus.contains(&gpu));
-            let ppm: u32 = on_it().map(|(_, _, pod)| pod.demand.share_per_gpu().ppm()).sum();
+            let ppm: u32 = on_it().map(|(_, _, pod)| pod.demand.share.ppm()).sum();
             let memory: u64 = on_it().map(|(_, _, pod)| pod.demand.memory_on(80 * GIB)).sum();
             let is_whole = on_it().any(|(_, _, pod)| pod.demand.is_whole());
             if demand.is_whole() {
                 return on_it().next().is_none();
             }
             !is_whole
-                && ppm + demand.share_per_gpu().ppm() <= 1_000_000
+                && ppm + demand.share.ppm() <= 1_000_000
                 && memory + demand.memory_on(80 * GIB) <= 80 * GIB
         };
-        freed >= self.need && (0..GPUS).filter(|gpu| free(*gpu)).count() >= demand.gpus() as usize
+        freed >= self.need && (0..GPUS).filter(|gpu| free(*gpu)).count() >= demand.gpus as usize
     }
 
     /// kube-scheduler's order: violations, highest priority, sum of priorities, number, latest start.

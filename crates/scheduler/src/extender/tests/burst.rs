@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 const NODE_NAMES: [&str; 16] =
     ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
 
-/// A pod for the number: shares of all sizes, and some whole GPUs.
+/// A pod for the number: shares of all sizes, of one GPU and of several, and some whole GPUs.
 fn pod_number(number: usize) -> Value {
     let name = format!("pod-{number}");
     match number % 8 {
@@ -24,6 +24,7 @@ fn pod_number(number: usize) -> Value {
         1 => pod(&name, &[("quota", "0.25"), ("memory", "30Gi")]),
         2 => pod(&name, &[("quota", "0.1"), ("memory", "50Gi")]),
         3 => pod(&name, &[("memory", "20Gi")]),
+        4 if number.is_multiple_of(3) => pod(&name, &[("gpus", "3"), ("quota", "0.2"), ("memory", "5Gi")]),
         4 => pod(&name, &[("quota", "0.333")]),
         5 => pod(&name, &[("quota", "1")]),
         6 => pod(&name, &[("quota", "0.2")]),
@@ -56,12 +57,12 @@ fn given(api: &Api) -> BTreeMap<String, (u64, u64, u32, u32)> {
             sluice_placement::annotations::GpuRequest::from_annotations(&annotations).unwrap().unwrap();
         let demand = request.demand;
         let gpus = sluice_placement::annotations::assigned(&annotations).unwrap().unwrap_or_default();
-        assert!(gpus.is_empty() || gpus.len() == demand.gpus() as usize, "{pod}");
+        assert!(gpus.is_empty() || gpus.len() == demand.gpus as usize, "{pod}");
         for gpu in gpus {
             let node = pod["spec"]["nodeName"].as_str().unwrap();
             assert!(gpu.starts_with(&format!("GPU-{node}-")), "{gpu} on {node}");
             let sum = given.entry(gpu).or_default();
-            sum.0 += u64::from(demand.share_per_gpu().ppm());
+            sum.0 += u64::from(demand.share.ppm());
             sum.1 += demand.memory_on(80 * GIB);
             sum.2 += 1;
             sum.3 += u32::from(demand.is_whole());

@@ -212,9 +212,9 @@ async fn nodes_follow_their_annotation() {
     let (api, cluster) = cluster(&[]).await;
     let one = pod("one", &[("quota", "1")]);
     let fits = |extender: &crate::extender::extender::Extender| {
-        let all = Amount::Share(Demand::new(Amount::Whole(1), None).share_per_gpu());
+        let all = Demand::new(Amount::Whole(1), None);
         let mut state = extender.state();
-        let offer = state.index.reserve("probe", &Demand::new(all, None), ["a"].into_iter(), 1, u64::MAX);
+        let offer = state.index.reserve("probe", &all, ["a"].into_iter(), 1, u64::MAX);
         state.index.release("probe");
         matches!(offer, PlacementOutcome::Reserved(_))
     };

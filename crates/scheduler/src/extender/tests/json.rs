@@ -19,7 +19,7 @@ fn recorded_requests_are_parsed() {
     assert!(args.pod.spec().has_soft_preferences());
     assert_eq!(args.pod.uid().unwrap().len(), 36);
     let demand = demand_of(&args.pod).unwrap();
-    assert_eq!((demand.share_per_gpu().ppm(), demand.memory_bytes), (300_000, Some(4 << 30)));
+    assert_eq!((demand.share.ppm(), demand.memory_bytes), (300_000, Some(4 << 30)));
     let bind: ExtenderBindingArgs = serde_json::from_str(BIND).unwrap();
     assert_eq!(
         (bind.pod_name.as_str(), bind.node.as_str(), bind.pod_uid.len()),

@@ -11,3 +11,4 @@ mod json;
 mod late_answers;
 mod preempt;
 mod recheck;
+mod several_gpus;

@@ -96,6 +96,69 @@ fn conflict_with_an_annotation_names_both_values() {
 }
 
 #[test]
+fn slots_and_sums_over_several_gpus_are_the_request_of_each() {
+    let stated = json!({"sluice.dev/gpu": "2", "sluice.dev/milli": "600", "sluice.dev/memory-mib": "20480"});
+    let object = with(&[("priority", "high")], json!({"limits": stated}));
+    assert_eq!(resources(&object), json!({"limits": stated, "requests": stated}));
+    for (key, value) in [("gpus", "2"), ("quota", "0.3"), ("memory", "10240Mi")] {
+        assert_eq!(annotation(&object, key), value);
+    }
+    // The annotation names the GPUs in place of the slots, or beside them.
+    for annotations in
+        [&[("gpus", "2")][..], &[("gpus", "2"), ("quota", "0.3")], &[("gpus", "2"), ("memory", "10Gi")]]
+    {
+        let sums = json!({"sluice.dev/milli": "600", "sluice.dev/memory-mib": "20480"});
+        assert_eq!(
+            resources(&with(annotations, json!({"limits": sums}))),
+            json!({"limits": stated, "requests": stated})
+        );
+    }
+    let memory_only = json!({"limits": {"sluice.dev/gpu": "2", "sluice.dev/memory-mib": "2048"}});
+    let object = with(&[], memory_only);
+    assert_eq!((annotation(&object, "gpus"), annotation(&object, "memory")), (json!("2"), json!("1024Mi")));
+    assert_eq!(annotation(&object, "quota"), Value::Null);
+    let all_time =
+        json!({"sluice.dev/gpu": "2", "sluice.dev/milli": "2000", "sluice.dev/memory-mib": "2048"});
+    assert_eq!(annotation(&with(&[], json!({"limits": all_time})), "quota"), "1");
+}
+
+#[test]
+fn slots_with_all_time_and_without_memory_are_whole_gpus() {
+    let stated = json!({"sluice.dev/gpu": "2", "sluice.dev/milli": "2000"});
+    let object = with(&[], json!({"limits": stated}));
+    assert_eq!((annotation(&object, "quota"), annotation(&object, "gpus")), (json!("2"), Value::Null));
+}
+
+#[test]
+fn sums_that_no_equal_parts_add_up_to_are_refused() {
+    for (resource, amount, allowed) in [
+        ("milli", "601", "thousandths of all 3 GPUs: a multiple of 3, at most 3000"),
+        ("milli", "3003", "thousandths of all 3 GPUs: a multiple of 3, at most 3000"),
+        ("memory-mib", "1000", "MiB of all 3 GPUs: a multiple of 3"),
+    ] {
+        let mut stated = json!({"sluice.dev/gpu": "3", "sluice.dev/milli": "600"});
+        stated[format!("sluice.dev/{resource}")] = json!(amount);
+        let message = refused(&with(&[], json!({"limits": stated})));
+        let path = format!("spec.containers[main].resources.limits[sluice.dev/{resource}]");
+        assert!(message.starts_with(&format!("{path}: \"{amount}\" is not allowed: {allowed}")), "{message}");
+    }
+}
+
+#[test]
+fn sum_that_contradicts_the_annotations_of_several_gpus_is_refused() {
+    let object = with(
+        &[("gpus", "2"), ("quota", "0.3"), ("memory", "1Gi")],
+        json!({"limits": {"sluice.dev/milli": "300", "sluice.dev/gpu": "1"}}),
+    );
+    assert_eq!(
+        refused(&object),
+        "spec.containers[main].resources.limits[sluice.dev/milli]: \"300\" is not allowed: 600, as sluice.dev/quota \"0.3\" \
+         with sluice.dev/gpus \"2\" says; keep one of the two; spec.containers[main].resources[sluice.dev/gpu]: \"1\" is not \
+         allowed: 2 is what the pod's annotations come to"
+    );
+}
+
+#[test]
 fn requests_and_limits_that_differ_are_refused() {
     let message = refused(&with(
         &[],

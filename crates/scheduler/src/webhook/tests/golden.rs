@@ -189,6 +189,56 @@ fn each_whole_gpu_takes_one_slot() {
 }
 
 #[test]
+fn share_of_several_gpus_takes_a_slot_and_its_amounts_of_each() {
+    let amounts = json!({"sluice.dev/gpu": "2", "sluice.dev/memory-mib": "20480", "sluice.dev/milli": "600"});
+    let mut expected = common();
+    expected.push(add("/spec/containers/0/resources", json!({"limits": amounts, "requests": amounts})));
+    expected.push(add("/spec/containers/0/env", json!([assigned()])));
+    let object = pod(&[("gpus", "2"), ("quota", "0.3"), ("memory", "10Gi")], &single());
+    assert_eq!(patch(&object), json!(expected));
+    assert_eq!(warnings(&object), Vec::<String>::new());
+}
+
+#[test]
+fn several_named_containers_get_the_gpu_and_one_of_them_states_time_and_memory() {
+    let spec = json!({"containers": [
+        {"name": "web", "image": "x"}, {"name": "a", "image": "x"}, {"name": "b", "image": "x"}]});
+    let slots =
+        |count: &str| json!({"limits": {"sluice.dev/gpu": count}, "requests": {"sluice.dev/gpu": count}});
+    let expected = json!([
+        add("/spec/schedulerName", "sluice-scheduler"),
+        add("/spec/containers/0/env", json!([void()])),
+        add("/spec/containers/1/resources", amounts(1, 300)),
+        add("/spec/containers/1/env", json!([assigned()])),
+        add("/spec/containers/2/resources", slots("1")),
+        add("/spec/containers/2/env", json!([assigned()])),
+    ]);
+    let object = pod(&[("quota", "0.3"), ("container", "b,a")], &spec);
+    assert_eq!(patch(&object), expected);
+    assert_eq!(warnings(&object), Vec::<String>::new());
+    // The container that states an amount already is the one, and each has a slot of each GPU.
+    let mut object = pod(&[("gpus", "2"), ("container", "a,b")], &spec);
+    object["spec"]["containers"][2]["resources"] = json!({"limits": {"sluice.dev/milli": "600"}});
+    let object = patched(&object);
+    assert_eq!(object["spec"]["containers"][1]["resources"], slots("2"));
+    assert_eq!(object["spec"]["containers"][2]["resources"], amounts(2, 600));
+    let fine = Decision::Admitted { patch: Vec::new(), warnings: Vec::new() };
+    assert_eq!(validate(&object), fine);
+}
+
+#[test]
+fn sidecar_and_app_container_share_and_an_init_container_before_them_states_everything() {
+    let spec = json!({
+        "initContainers": [{"name": "prepare", "image": "x"}, {"name": "side", "image": "x", "restartPolicy": "Always"}],
+        "containers": [{"name": "main", "image": "x"}],
+    });
+    let object = patched(&pod(&[("quota", "0.3"), ("container", "prepare,side,main")], &spec));
+    assert_eq!(object["spec"]["initContainers"][0]["resources"], amounts(1, 300));
+    assert_eq!(object["spec"]["initContainers"][1]["resources"], amounts(1, 300));
+    assert_eq!(object["spec"]["containers"][0]["resources"]["requests"], json!({"sluice.dev/gpu": "1"}));
+}
+
+#[test]
 fn runtime_class_is_set_only_if_configured_and_absent() {
     let settings = Settings { runtime_class: Some("nvidia".to_owned()), ..Settings::default() };
     let class = |object: &Value| match mutate_with(object, &settings) {
@@ -223,7 +273,7 @@ fn user_gets_warnings() {
         let object = pod(&[("quota", "0.3"), ("priority", priority)], &single());
         assert_eq!(warnings(&object), Vec::<String>::new(), "{priority}");
     }
-    let gang = pod(&[("quota", "0.3"), ("gang", "g"), ("gang-size", "2")], &single());
+    let gang = pod(&[("quota", "0.3"), ("gang", "g")], &single());
     assert_eq!(
         warnings(&gang),
         ["sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one"]

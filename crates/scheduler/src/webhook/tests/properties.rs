@@ -26,6 +26,7 @@ fn container(name: String) -> impl Strategy<Value = Value> {
         json!({"limits": {"sluice.dev/milli": "300"}}),
         json!({"requests": {"sluice.dev/milli": "300", "sluice.dev/memory-mib": "1024"}}),
         json!({"limits": {"sluice.dev/milli": "400", "sluice.dev/gpu": "1"}}),
+        json!({"limits": {"sluice.dev/milli": "600", "sluice.dev/memory-mib": "2048", "sluice.dev/gpu": "2"}}),
     ]));
     (env, resources, any::<bool>()).prop_map(move |(env, resources, always)| {
         let mut container = json!({"name": name, "image": "x"});
@@ -52,14 +53,16 @@ fn any_pod() -> impl Strategy<Value = Value> {
     let default = prop::option::of(prop::sample::select(vec!["c1", "istio-proxy", "absent"]));
     let annotations = prop::sample::subsequence(
         vec![
+            ("gpus", "2"),
             ("quota", "0.3"),
             ("memory", "1Gi"),
             ("limit", "80%"),
             ("priority", "high"),
             ("container", "c0"),
+            ("container", "c0,c1"),
             ("gang", "g"),
         ],
-        0..=5,
+        0..=7,
     );
     let labels = prop::option::of(prop::sample::select(vec![
         json!({"sharedgpu/gpu_request": "0.3", "sharedgpu/gpu_limit": "0.8"}),
@@ -235,7 +238,7 @@ proptest! {
         if let Decision::Admitted { patch, .. } = mutate(&object) {
             let mut once = object.clone();
             apply(&mut once, &serde_json::to_value(patch).unwrap());
-            let mut with_gpu = 0;
+            let (mut with_gpu, mut counted_by) = (0, 0);
             for container in ["initContainers", "containers"].iter().filter_map(|list| once["spec"][list].as_array()).flatten() {
                 let env = container["env"].as_array().unwrap();
                 let visible: Vec<_> = env.iter().filter(|variable| variable["name"] == "NVIDIA_VISIBLE_DEVICES").collect();
@@ -243,14 +246,18 @@ proptest! {
                 let gpu = visible[0].get("valueFrom").is_some();
                 for name in ["limits", "requests"] {
                     let slots = container["resources"][name].get("sluice.dev/gpu").and_then(Value::as_str);
-                    // Every generated pod requests at most one GPU.
-                    prop_assert_eq!(slots.unwrap_or("0"), if gpu { "1" } else { "0" });
+                    // No generated pod requests several whole GPUs.
+                    let gpus = once["metadata"]["annotations"]["sluice.dev/gpus"].as_str().unwrap_or("1");
+                    prop_assert_eq!(slots.unwrap_or("0"), if gpu { gpus } else { "0" });
                     let counted = container["resources"][name].get("sluice.dev/milli").is_some();
                     prop_assert!(gpu || !counted, "amounts on a container without a GPU: {}", container);
+                    let ends = container["name"].as_str().unwrap().starts_with(['i', 'p']) && container["restartPolicy"].is_null();
+                    counted_by += usize::from(counted && !ends && name == "requests");
                 }
                 with_gpu += usize::from(gpu);
             }
             prop_assert!(with_gpu >= 1);
+            prop_assert!(counted_by <= 1, "Kubernetes would add up the time of {} containers", counted_by);
         }
     }
 

@@ -50,20 +50,27 @@ fn pod_that_bypasses_the_scheduler_is_refused() {
 }
 
 #[test]
-fn named_containers_must_exist_and_at_most_one_is_long_running() {
+fn named_containers_must_exist_and_several_long_running_ones_must_be_named() {
     let two = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]);
     assert_eq!(
         refused(&pod(&[("quota", "0.3"), ("container", "c")], &json!({"containers": two}))),
         "sluice.dev/container: \"c\" is not allowed: the pod's containers are a, b"
     );
+    let slot = json!({"limits": {"sluice.dev/gpu": "1"}});
+    let both = json!([{"name": "a", "image": "x", "resources": slot}, {"name": "b", "image": "x", "resources": slot}]);
     assert_eq!(
-        refused(&pod(&[("quota", "0.3"), ("container", "a,b")], &json!({"containers": two}))),
-        "sluice.dev/container: \"a,b\" is not allowed: at most one container that runs as long as the pod (beside it, init \
-         containers that end)"
+        refused(&pod(&[("quota", "0.3")], &json!({"containers": both}))),
+        "sluice.dev/container is missing: a, b request resources of Sluice: name them all if they share the pod's GPU"
     );
-    let sidecar = json!({"containers": two, "initContainers": [{"name": "s", "image": "x", "restartPolicy": "Always"}]});
-    assert!(
-        refused(&pod(&[("quota", "0.3"), ("container", "s,a")], &sidecar)).contains("\"s,a\" is not allowed")
+}
+
+#[test]
+fn time_and_memory_are_stated_by_one_of_several_containers() {
+    let stating = |name: &str| json!({"name": name, "image": "x", "resources": {"limits": {"sluice.dev/milli": "300"}}});
+    assert_eq!(
+        refused(&pod(&[("container", "a,b")], &json!({"containers": [stating("a"), stating("b")]}))),
+        "spec.containers[b].resources.limits[sluice.dev/milli]: \"300\" is not allowed: nothing: container a states it for \
+         the pod, and Kubernetes adds up what both request"
     );
 }
 
