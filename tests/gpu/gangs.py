@@ -62,7 +62,8 @@ class Arm:
     part: float = 1.0
 
 
-PAIR, LOCAL, DECODE = {"a": 0.3, "b": 0.7}, {"a": 0.4, "c": 0.6, "d": 0.6}, {"tp": 0.45, "a": 0.55}
+# The decode needs about 0.5 of the time, so DECODE has room for it, and SHORT has not.
+PAIR, LOCAL, DECODE, SHORT = {"a": 0.3, "b": 0.7}, {"a": 0.4, "c": 0.6, "d": 0.6}, {"tp": 0.6, "a": 0.4}, {"tp": 0.45, "a": 0.55}
 ARMS = {
     "alone": Arm(("a0",)),
     "local-alone": Arm(("c0", "d0"), part=0.5),
@@ -79,9 +80,10 @@ ARMS = {
     "tp-slicing": Arm(("tp0", "a0")),
     "tp-independent": Arm(("tp", "a"), DECODE),
     "tp-gangs": Arm(("tp", "a"), DECODE, GANGS),
+    "tp-short": Arm(("tp", "a"), SHORT, GANGS),
 }
 USUAL = ["alone", "local-alone", "slicing", "independent", "gangs", "gangs50", "grants", "local"]
-TP = ["tp-alone", "tp-slicing", "tp-gangs"]
+TP = ["tp-alone", "tp-slicing", "tp-gangs", "tp-short"]
 # GPUs of a job, by its name without the 0; and the arm and job that are its base.
 PLACES = {"a": (0, 1), "b": (0, 1), "c": (0,), "d": (1,), "tp": (0, 1)}
 BASES = {"a": ("alone", "a0"), "b": ("alone", "a0"), "c": ("local-alone", "c0"), "d": ("local-alone", "d0"), "tp": ("tp-alone", "tp0")}

@@ -295,8 +295,8 @@ impl EventLoop {
                     self.record_violations(found.violations);
                     drop(done.send(ReportMemoryResponse { exceeded: found.exceeded }));
                 }
-                Message::Slots(slots) => {
-                    self.gangs.slots_changed(slots, &self.clients, &mut self.grants.ledger);
+                Message::Gangs(gangs) => {
+                    self.gangs.gangs_changed(gangs, &self.clients, &mut self.grants.ledger);
                 }
                 Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, self.io.now()),
                 Message::Stop => self.stopping = true,

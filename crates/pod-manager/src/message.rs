@@ -3,12 +3,12 @@
 use crate::channel_groups::ControlReport;
 use crate::client_set::{ClientSet, Outdated};
 use crate::definition::Definition;
-use crate::gangs::NodeSlots;
 use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::report::Report;
 use crate::stopped_threads::ThreadsStopped;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::gangs::NodeGangs;
 use sluice_core::processes::{GroupFinding, OwnershipProof};
 use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
 use std::io;
@@ -50,8 +50,8 @@ pub(crate) enum Message {
     MemoryReport(MemoryReading, oneshot::Sender<ReportMemoryResponse>),
     /// Asks for an answer as soon as a reservation waits for a reading.
     NextReading(oneshot::Sender<()>),
-    /// The tables of all managers of the node have other slots as their result.
-    Slots(NodeSlots),
+    /// The tables of all managers of the node have other gangs as their result.
+    Gangs(NodeGangs),
     /// Stop serving.
     Stop,
 }

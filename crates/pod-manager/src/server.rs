@@ -221,8 +221,8 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let (listeners, remote) = ((unix, tcp), side.remote.clone());
         let tables = match &config.gangs {
             Some(directory) => {
-                let slots = remote.report(Message::Slots);
-                let (thread, tables) = gangs::start(directory, config.gpu_name(), slots)?;
+                let gangs = remote.report(Message::Gangs);
+                let (thread, tables) = gangs::start(directory, config.gpu_name(), gangs)?;
                 side.threads.push(thread);
                 Some(tables)
             }

@@ -3,9 +3,23 @@
 use super::slots::{EPOCH_NS, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the manager of one GPU tells the others: its clients with processes that are not latency-critical, by the name of their gang, with the
-/// share to which each is entitled. Only the proportions count.
-pub type GangTable = BTreeMap<String, u32>;
+/// What the manager of one GPU tells the others about its clients with processes, by the names of their gangs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GangTable {
+    /// The shares to which the clients that are not latency-critical are entitled. Only the proportions count.
+    pub shares: BTreeMap<String, u32>,
+    /// The latency-critical clients.
+    pub critical: BTreeSet<String>,
+}
+
+/// The gangs of a node: the clients with processes on several GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeGangs {
+    /// The slot of each gang that is not latency-critical.
+    pub slots: BTreeMap<String, Slot>,
+    /// The latency-critical gangs.
+    pub critical: BTreeSet<String>,
+}
 
 /// A gang that has no slot yet.
 struct Gang<'t> {
@@ -15,12 +29,12 @@ struct Gang<'t> {
     length_ns: u64,
 }
 
-/// The slot of each gang: of each name in the tables of several GPUs. It is as long as the smallest share to which the gang is entitled on
+/// The gangs: the names in the tables of several GPUs. A slot is as long as the smallest share to which the gang is entitled on
 /// its GPUs, unless the gangs that overlap do not fit into an epoch; then the slots of all of them are shorter by the same factor.
 ///
 /// The result depends on the tables alone and not on their order, so that every manager comes to the same.
 #[must_use]
-pub fn assign(tables: &[GangTable]) -> BTreeMap<String, Slot> {
+pub fn assign(tables: &[GangTable]) -> NodeGangs {
     let mut placed: Vec<(Gang, Slot)> = Vec::new();
     for gang in by_length(gangs(tables)) {
         let slot = first_gap(&gang, &placed);
@@ -35,14 +49,25 @@ pub fn assign(tables: &[GangTable]) -> BTreeMap<String, Slot> {
         let slot = Slot { start_ns: scaled(slot.start_ns, end), end_ns: scaled(slot.end_ns, end) };
         (gang.name.to_owned(), slot)
     });
-    slots.filter(|(_, slot)| slot.start_ns < slot.end_ns).collect()
+    let slots = slots.filter(|(_, slot)| slot.start_ns < slot.end_ns).collect();
+    NodeGangs { slots, critical: critical_gangs(tables) }
+}
+
+fn critical_gangs(tables: &[GangTable]) -> BTreeSet<String> {
+    let (mut seen, mut gangs) = (BTreeSet::new(), BTreeSet::new());
+    for name in tables.iter().flat_map(|table| &table.critical) {
+        if !seen.insert(name) {
+            gangs.insert(name.clone());
+        }
+    }
+    gangs
 }
 
 fn gangs(tables: &[GangTable]) -> Vec<Gang<'_>> {
     let mut gangs: BTreeMap<&str, Gang<'_>> = BTreeMap::new();
     for (gpu, table) in tables.iter().enumerate() {
-        let total: u64 = table.values().map(|share| u64::from(*share)).sum();
-        for (name, share) in table {
+        let total: u64 = table.shares.values().map(|share| u64::from(*share)).sum();
+        for (name, share) in &table.shares {
             let length_ns = u64::from(*share) * EPOCH_NS / total.max(1);
             let gang = gangs.entry(name).or_insert_with(|| Gang {
                 name,
@@ -99,11 +124,12 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn table(clients: &[(&str, u32)]) -> GangTable {
-        clients.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+        let shares = clients.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+        GangTable { shares, ..GangTable::default() }
     }
 
-    fn in_ms(slots: &BTreeMap<String, Slot>) -> Vec<(&str, u64, u64)> {
-        slots.iter().map(|(name, slot)| (name.as_str(), slot.start_ns / MS, slot.end_ns / MS)).collect()
+    fn in_ms(gangs: &NodeGangs) -> Vec<(&str, u64, u64)> {
+        gangs.slots.iter().map(|(name, slot)| (name.as_str(), slot.start_ns / MS, slot.end_ns / MS)).collect()
     }
 
     #[test]
@@ -122,8 +148,9 @@ mod tests {
 
     #[test]
     fn clients_of_one_gpu_each_have_no_slots() {
-        assert!(assign(&[table(&[("a", 500_000)]), table(&[("b", 500_000)])]).is_empty());
-        assert!(assign(&[]).is_empty());
+        let tables = [table(&[("a", 500_000)]), table(&[("b", 500_000)])];
+        assert_eq!(assign(&tables), NodeGangs::default());
+        assert_eq!(assign(&[]), NodeGangs::default());
     }
 
     #[test]
@@ -134,14 +161,26 @@ mod tests {
         assert_eq!(in_ms(&slots), [("a", 0, 66), ("b", 66, 133), ("c", 133, 200)]);
     }
 
+    #[test]
+    fn latency_critical_clients_of_several_gpus_are_gangs_without_slots() {
+        let of = |names: &[&str]| GangTable {
+            critical: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..GangTable::default()
+        };
+        let gangs = assign(&[of(&["tp", "alone"]), of(&["tp"])]);
+        assert_eq!(gangs, NodeGangs { critical: ["tp".to_owned()].into(), ..NodeGangs::default() });
+    }
+
     proptest! {
         #[test]
         fn no_two_gangs_of_a_gpu_overlap_and_all_managers_agree(
-            tables in prop::collection::vec(prop::collection::btree_map("[a-f]", 1_u32..1_000_000, 0..6), 0..6),
+            shares in prop::collection::vec(prop::collection::btree_map("[a-f]", 1_u32..1_000_000, 0..6), 0..6),
         ) {
-            let slots = assign(&tables);
+            let tables = shares.into_iter().map(|shares| GangTable { shares, ..GangTable::default() });
+            let tables: Vec<GangTable> = tables.collect();
+            let NodeGangs { slots, .. } = assign(&tables);
             for table in &tables {
-                let mut on_gpu: Vec<&Slot> = table.keys().filter_map(|name| slots.get(name)).collect();
+                let mut on_gpu: Vec<&Slot> = table.shares.keys().filter_map(|name| slots.get(name)).collect();
                 on_gpu.sort();
                 for pair in on_gpu.windows(2) {
                     prop_assert!(pair[0].end_ns <= pair[1].start_ns, "{slots:?}");
@@ -149,7 +188,7 @@ mod tests {
                 prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= EPOCH_NS));
             }
             let reversed: Vec<GangTable> = tables.iter().rev().cloned().collect();
-            prop_assert_eq!(assign(&reversed), slots);
+            prop_assert_eq!(assign(&reversed).slots, slots);
         }
     }
 }

@@ -6,9 +6,14 @@
 //! Time is divided into epochs of [`EPOCH_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
 //! epoch, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
 //! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and gives the rest of the time as usual.
+//!
+//! A latency-critical gang runs at any time. Beyond its limit or its request it may be delayed, and then on all of its GPUs at once: outside
+//! of its [`Window`].
 
 mod assignment;
 mod slots;
+mod window;
 
-pub use assignment::{GangTable, assign};
+pub use assignment::{GangTable, NodeGangs, assign};
 pub use slots::{EPOCH_NS, Slot, Slots};
+pub use window::Window;

@@ -1,7 +1,7 @@
 //! The slots of one GPU, and which of them is open.
 
 use crate::ids::ClientId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Length of an epoch, nanoseconds. Epochs begin at its multiples. Longer ones cost fewer hand-offs, shorter ones delay a gang's steps less.
 pub const EPOCH_NS: u64 = 200_000_000;
@@ -32,46 +32,61 @@ impl Slot {
 
 /// The slots of the gangs of one GPU. Two gangs of one GPU have slots that do not overlap; clients of one gang have the same slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Slots(BTreeMap<ClientId, Slot>);
+pub struct Slots {
+    slots: BTreeMap<ClientId, Slot>,
+    critical: BTreeSet<ClientId>,
+}
 
 impl FromIterator<(ClientId, Slot)> for Slots {
     fn from_iter<I: IntoIterator<Item = (ClientId, Slot)>>(slots: I) -> Self {
-        Self(slots.into_iter().collect())
+        Self { slots: slots.into_iter().collect(), critical: BTreeSet::new() }
     }
 }
 
 impl Slots {
-    /// Whether no client of this GPU is in a gang.
+    /// Adds the latency-critical clients that are in gangs. They have no slots.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn with_critical(self, critical: BTreeSet<ClientId>) -> Self {
+        Self { critical, ..self }
     }
 
-    /// Whether a client is in a gang.
+    /// Whether a client is a latency-critical one in a gang.
+    #[must_use]
+    pub fn is_critical(&self, client: ClientId) -> bool {
+        self.critical.contains(&client)
+    }
+
+    /// Whether no client of this GPU has a slot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether a client has a slot.
     #[must_use]
     pub fn contains(&self, client: ClientId) -> bool {
-        self.0.contains_key(&client)
+        self.slots.contains_key(&client)
     }
 
     /// When the slot of a client that is open at `now` ends.
     #[must_use]
     pub fn open_until(&self, client: ClientId, now: u64) -> Option<u64> {
         let phase = now % EPOCH_NS;
-        let slot = self.0.get(&client).filter(|slot| slot.contains(phase))?;
+        let slot = self.slots.get(&client).filter(|slot| slot.contains(phase))?;
         Some(now.saturating_add(slot.end_ns - phase))
     }
 
     /// The clients whose slot is open.
     pub fn open(&self, now: u64) -> impl Iterator<Item = ClientId> + '_ {
         let phase = now % EPOCH_NS;
-        self.0.iter().filter(move |(_, slot)| slot.contains(phase)).map(|(client, _)| *client)
+        self.slots.iter().filter(move |(_, slot)| slot.contains(phase)).map(|(client, _)| *client)
     }
 
     /// When the next slot of a client other than this one begins.
     #[must_use]
     pub fn next_start(&self, except: ClientId, now: u64) -> Option<u64> {
         let phase = now % EPOCH_NS;
-        let others = self.0.iter().filter(|(client, _)| **client != except);
+        let others = self.slots.iter().filter(|(client, _)| **client != except);
         others.map(|(_, slot)| slot.starts_in(phase)).min().map(|wait| now.saturating_add(wait))
     }
 
@@ -79,7 +94,7 @@ impl Slots {
     /// of all GPUs choose the same one.
     pub fn stand_in(&self, gangs: impl Iterator<Item = ClientId>, now: u64) -> Option<ClientId> {
         let mut gangs: Vec<(Slot, ClientId)> =
-            gangs.filter_map(|client| Some((*self.0.get(&client)?, client))).collect();
+            gangs.filter_map(|client| Some((*self.slots.get(&client)?, client))).collect();
         gangs.sort_unstable();
         let turn = usize::try_from(now / EPOCH_NS).unwrap_or(0).checked_rem(gangs.len())?;
         gangs.get(turn).map(|(_, client)| *client)

@@ -16,6 +16,7 @@ impl TokenLedger {
         let now = self.at(now);
         self.end_short_pauses(now);
         self.end_debts(now);
+        self.continue_gangs(now);
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);
@@ -38,7 +39,7 @@ impl TokenLedger {
     pub fn next_deadline(&self) -> Option<u64> {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
-        let next = running.chain(extended).chain(self.critical.check_at).min();
+        let next = running.chain(extended).chain(self.critical.check_at).chain(self.next_slot()).min();
         if !self.has_room() {
             return next;
         }
@@ -327,7 +328,7 @@ impl TokenLedger {
     }
 
     /// Moves the deadline of the grant at `index`.
-    fn prolong(&mut self, index: usize, deadline: u64) {
+    pub(super) fn prolong(&mut self, index: usize, deadline: u64) {
         self.count_so_far(index);
         let grant = &mut self.grants[index];
         grant.deadline = deadline;

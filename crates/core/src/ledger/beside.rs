@@ -2,7 +2,7 @@
 //!
 //! A client that works for 0.1 ms and pauses for 20 would otherwise wait for a grant of 50 ms before each of its bursts.
 
-use super::TokenLedger;
+use super::{Grant, TokenLedger};
 use crate::ids::ClientId;
 
 /// How many waiting clients are looked at with each decision: few GPUs have more.
@@ -11,7 +11,8 @@ const LOOKED_AT: usize = 64;
 impl TokenLedger {
     /// Whether fewer clients hold a grant than may.
     pub(super) fn has_room(&self) -> bool {
-        self.grants.iter().filter(|grant| !grant.beside).count() < self.policy.capacity.max(1)
+        let counts = |grant: &&Grant| !grant.beside && !self.is_left_over(grant);
+        self.grants.iter().filter(counts).count() < self.policy.capacity.max(1)
     }
 
     /// The client that the ledger grants next beside the holder: one that held its last grant for a short time and is not ahead of the

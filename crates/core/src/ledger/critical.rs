@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) request: LimitBucket,
     pub(super) delayed: Option<Cause>,
     pub(super) charged_at: u64,
+    /// It is in a gang whose window was open at the last check.
+    pub(super) in_window: bool,
 }
 
 /// All latency-critical clients.
@@ -52,8 +54,12 @@ impl CriticalClients {
     /// A client becomes latency-critical, or its specification changes.
     pub(super) fn set(&mut self, client: ClientId, spec: &ClientSpec, policy: &Policy, now: u64) {
         let depth = Depth { idle_ns: policy.critical_burst_ns, waiting_ns: 0 };
-        let new =
-            || Entry { request: LimitBucket::new(spec.request, depth, now), delayed: None, charged_at: now };
+        let new = || Entry {
+            request: LimitBucket::new(spec.request, depth, now),
+            delayed: None,
+            charged_at: now,
+            in_window: false,
+        };
         self.entries.entry(client).or_insert_with(new).request.set_rate(spec.request, now);
         self.check_at = Some(now);
     }

@@ -2,12 +2,14 @@
 //!
 //! A client is delayed in two cases. It has used up its limit, apart from one request's burst. Or it has used more than its
 //! request, and another client is behind its own request by more than
-//! [`Policy::critical_lag_ns`](super::Policy::critical_lag_ns). Its unlimited grants are revoked then and granted again
+//! [`Policy::critical_lag_ns`](super::Policy::critical_lag_ns); for a client with processes on several GPUs, if another client wants the GPU.
+//! Its unlimited grants are revoked then and granted again
 //! later. Work that it has submitted runs on and is charged.
 
 use super::client::Client;
 use super::critical::{Cause, Entry};
 use super::{Action, GrantEnd, TokenLedger};
+use crate::gangs::{EPOCH_NS, Window};
 use crate::ids::{ClientId, ProcessId};
 use crate::limit_bucket::LimitBucket;
 use std::collections::BTreeSet;
@@ -32,7 +34,15 @@ impl TokenLedger {
             let (Some(entry), Some(client)) = (self.critical.entries.get(&id), self.clients.get(&id)) else {
                 continue;
             };
-            let (before, cause) = (entry.delayed, self.cause_of_delay(entry, client, now));
+            let window = self.window_of(id, now);
+            let cause = match window {
+                Some(window) => self.cause_in_gang(entry, client, window, now),
+                None => self.cause_of_delay(entry, client, now),
+            };
+            let before = entry.delayed;
+            if let Some(entry) = self.critical.entries.get_mut(&id) {
+                entry.in_window = window.is_some_and(|window| window.is_open);
+            }
             match (before, cause) {
                 (None, Some(cause)) => self.delay(id, cause, now),
                 (Some(_), None) => self.resume(id, now),
@@ -41,6 +51,24 @@ impl TokenLedger {
             next = next.into_iter().chain(self.next_check(id, now)).min();
         }
         self.critical.check_at = next;
+    }
+
+    /// The window of a client in a gang.
+    fn window_of(&self, id: ClientId, now: u64) -> Option<Window> {
+        let client = self.clients.get(&id).filter(|_| self.slots.is_critical(id))?;
+        Window::at(now, client.spec.request.of(EPOCH_NS))
+    }
+
+    /// A client in a gang is delayed from the end of a window to the beginning of the next, so that all of its GPUs do it at once.
+    fn cause_in_gang(&self, entry: &Entry, client: &Client, window: Window, now: u64) -> Option<Cause> {
+        if window.is_open || !entry.in_window {
+            return entry.delayed.filter(|_| !window.is_open);
+        }
+        if client.limit.is_overdrawn(now) {
+            return Some(Cause::Limit);
+        }
+        let others = !self.queue.is_empty() || !self.grants.is_empty();
+        (others && entry.request.is_overdrawn(now)).then_some(Cause::Lag)
     }
 
     fn cause_of_delay(&self, entry: &Entry, client: &Client, now: u64) -> Option<Cause> {
@@ -79,6 +107,9 @@ impl TokenLedger {
         let (entry, client) = (self.critical.entries.get(&id)?, self.clients.get(&id)?);
         if client.processes.is_empty() {
             return None;
+        }
+        if let Some(window) = self.window_of(id, now) {
+            return Some(window.until);
         }
         let poll =
             now + if now.saturating_sub(entry.charged_at) < IDLE_CHECK_NS { CHECK_NS } else { IDLE_CHECK_NS };

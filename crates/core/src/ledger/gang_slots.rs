@@ -1,8 +1,9 @@
 //! Gangs: which client the slots of [`crate::gangs`] put before the others, and when a grant ends for a slot.
 
+use super::client::Client;
 use super::ready_queue::{Key, Place};
 use super::virtual_time::ActiveDemand;
-use super::{Grant, TokenLedger};
+use super::{Grant, ReturnKind, TokenLedger};
 use crate::gangs::Slots;
 use crate::ids::ClientId;
 use crate::share::Share;
@@ -11,6 +12,8 @@ impl TokenLedger {
     /// Changes the slots of the gangs from the next grant on.
     pub fn set_slots(&mut self, slots: Slots) {
         self.slots = slots;
+        // Other clients may have windows.
+        self.critical.check_at = Some(self.now);
     }
 
     /// A number that changes whenever [`Self::entitled_shares`] may.
@@ -19,16 +22,16 @@ impl TokenLedger {
         self.membership
     }
 
-    /// The clients with processes that are not latency-critical, with the share to which each would be entitled if all of them worked.
-    /// Parts per million.
+    /// The clients with processes. Those that are not latency-critical have the share to which each would be entitled if all of them
+    /// worked, parts per million.
     #[must_use]
-    pub fn entitled_shares(&self) -> Vec<(ClientId, u32)> {
+    pub fn entitled_shares(&self) -> Vec<(ClientId, Option<u32>)> {
         let attached = || self.clients.iter().filter(|(_, client)| !client.processes.is_empty());
         let mut demand = ActiveDemand::default();
         attached().for_each(|(_, client)| demand.add(&client.spec));
-        let best_effort = attached().filter(|(_, client)| !client.is_critical());
+        let best_effort = |client: &Client| !client.is_critical();
         let share = |spec| u32::try_from(demand.weight_ppm(spec)).unwrap_or_else(|_| Share::ONE.ppm());
-        best_effort.map(|(id, client)| (*id, share(&client.spec))).collect()
+        attached().map(|(id, client)| (*id, best_effort(client).then(|| share(&client.spec)))).collect()
     }
 
     /// The place of the client that is granted at `now` if nothing changes until then: a gang in its slot, then the clients that are in no
@@ -80,6 +83,34 @@ impl TokenLedger {
             return false;
         }
         self.first_at(now, None).is_some_and(|first| self.is_in_slot(first.client, now))
+    }
+
+    /// Whether this is a grant of a gang that was not returned at the end of its slot, and another gang waits in its own. The work of the
+    /// first one may be a collective that ends only in its next slot, so the other one is granted beside it.
+    pub(super) fn is_left_over(&self, grant: &Grant) -> bool {
+        let is_over = grant.deadline <= self.now && !self.is_in_slot(grant.client, self.now);
+        is_over
+            && self.slots.contains(grant.client)
+            && self.first_at(self.now, None).is_some_and(|first| self.is_in_slot(first.client, self.now))
+    }
+
+    /// Grants of gangs that were not returned last until the end of the next slot, once that is open.
+    pub(super) fn continue_gangs(&mut self, now: u64) {
+        for index in 0..self.grants.len() {
+            let grant = &self.grants[index];
+            let returns = grant.members.iter().all(|member| member.kind == ReturnKind::Returns);
+            let end = self.slots.open_until(grant.client, now).filter(|_| returns && grant.deadline <= now);
+            if let Some(end) = end {
+                self.prolong(index, end);
+            }
+        }
+    }
+
+    /// When the next slot begins, if a grant of a gang was not returned.
+    pub(super) fn next_slot(&self) -> Option<u64> {
+        let is_over = |grant: &&Grant| grant.deadline <= self.now && self.slots.contains(grant.client);
+        self.grants.iter().find(is_over)?;
+        self.slots.next_start(ClientId(u64::MAX), self.now)
     }
 
     /// The slot of the time that a grant from `now` on is for: the least time for which a process joins a grant is too short for one.

@@ -2,6 +2,7 @@
 
 use crate::simulated_gpu::{Arrivals, Change, MS, S, Scheduling, SimulatedGpu, TenantSpec};
 use sluice_core::gangs::{GangTable, assign};
+use sluice_core::ledger::Class;
 
 /// How finely the running ranks are compared.
 const STEP_NS: u64 = MS / 2;
@@ -15,10 +16,11 @@ struct Job {
     request: f64,
     gpus: Vec<usize>,
     arrivals: Arrivals,
+    class: Class,
 }
 
 fn job(name: &'static str, request: f64, gpus: &[usize]) -> Job {
-    Job { name, request, gpus: gpus.to_vec(), arrivals: Arrivals::Saturating }
+    Job { name, request, gpus: gpus.to_vec(), arrivals: Arrivals::Saturating, class: Class::BestEffort }
 }
 
 struct Node {
@@ -37,7 +39,9 @@ impl Node {
     fn new(gpus: usize, scheduling: Scheduling, jobs: &[Job]) -> Self {
         let jobs_on = |gpu: usize| (0..jobs.len()).filter(|job| jobs[*job].gpus.contains(&gpu)).collect();
         let jobs_of: Vec<Vec<usize>> = (0..gpus).map(jobs_on).collect();
-        let tenant = |job: &usize| TenantSpec::saturating(jobs[*job].request).with(jobs[*job].arrivals);
+        let tenant = |job: &usize| {
+            TenantSpec::saturating(jobs[*job].request).with(jobs[*job].arrivals).of_class(jobs[*job].class)
+        };
         let gpu =
             |jobs: &Vec<usize>| SimulatedGpu::new(scheduling, &jobs.iter().map(tenant).collect::<Vec<_>>());
         Self {
@@ -195,4 +199,16 @@ fn shares_return_within_two_seconds_after_a_manager_stopped() {
     node.gpus[1].schedule(resumes, Change::ManagerResumes);
     let progress = node.progress(resumes + 2 * S, resumes + 7 * S);
     assert_parts(&progress, &[0.3, 0.7], 0.95);
+}
+
+/// A latency-critical service on two GPUs that wants more than its request is delayed on both at the same time.
+#[test]
+fn a_latency_critical_gang_beyond_its_request_and_a_best_effort_one_get_their_shares() {
+    let service = Job { class: Class::LatencyCritical, ..job("service", 0.45, &[0, 1]) };
+    let mut node = Node::new(2, Scheduling::Hardware, &[service, job("training", 0.55, &[0, 1])]);
+    node.gpus[0].schedule(S, Change::ManagerStops { until: S + 37 * MS });
+    node.gpus[0].schedule(S + 37 * MS, Change::ManagerResumes);
+    let progress = node.progress(3 * S, 13 * S);
+    eprintln!("{progress:?}");
+    assert!(progress[0] >= 0.43 && progress[1] >= 0.45, "{progress:?}");
 }

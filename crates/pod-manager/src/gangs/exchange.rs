@@ -3,7 +3,6 @@
 //! A manager replaces its file when its table changes, and reads all files when one of them does. A file that a killed manager has left
 //! behind is harmless: it keeps a slot for a gang, and others use a slot whose gang does not run.
 
-use super::NodeSlots;
 use crate::error::{Attempt, Result};
 use crate::report::Report;
 use crate::side_thread::SideThread;
@@ -13,7 +12,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::{geteuid, pipe2};
 use serde::{Deserialize, Serialize};
-use sluice_core::gangs::{GangTable, assign};
+use sluice_core::gangs::{GangTable, NodeGangs, assign};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,8 +33,10 @@ const ENDING: &str = "json";
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableFile {
-    /// The share to which each client with processes is entitled, parts per million.
-    clients: GangTable,
+    /// See [`GangTable::shares`].
+    shares: BTreeMap<String, u32>,
+    /// See [`GangTable::critical`].
+    critical: BTreeSet<String>,
 }
 
 /// Hands tables to the exchanging thread.
@@ -58,7 +60,7 @@ impl TableSender {
 pub(crate) fn start(
     directory: &Path,
     gpu: &str,
-    slots: Report<NodeSlots>,
+    gangs: Report<NodeGangs>,
 ) -> Result<(SideThread, TableSender)> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC).attempt("inotify_init")?;
     let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).attempt("pipe")?;
@@ -74,10 +76,10 @@ pub(crate) fn start(
         inotify,
         wake: Arc::clone(&wake),
         tables,
-        slots: NodeSlots::new(),
-        report: slots,
+        gangs: NodeGangs::default(),
+        report: gangs,
     };
-    exchange.write(&GangTable::new()).attempt("write the gangs' table")?;
+    exchange.write(&GangTable::default()).attempt("write the gangs' table")?;
     let thread = SideThread::start("gangs", stop, move || exchange.serve(&stopped))?;
     Ok((thread, TableSender { tables: sender, wake }))
 }
@@ -89,15 +91,15 @@ struct Exchange {
     wake: Arc<EventFd>,
     tables: Receiver<GangTable>,
     /// What was reported last.
-    slots: NodeSlots,
-    report: Report<NodeSlots>,
+    gangs: NodeGangs,
+    report: Report<NodeGangs>,
 }
 
 impl Exchange {
     /// Serves until the other end of the pipe `stopped` is closed.
     fn serve(&mut self, stopped: &OwnedFd) {
         loop {
-            self.report_slots();
+            self.report_gangs();
             let mut fds = [
                 PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
@@ -131,18 +133,19 @@ impl Exchange {
     /// Replaces the manager's file.
     fn write(&self, table: &GangTable) -> io::Result<()> {
         let new = self.own.with_extension("new");
-        let text = serde_json::to_vec(&TableFile { clients: table.clone() })?;
+        let GangTable { shares, critical } = table.clone();
+        let text = serde_json::to_vec(&TableFile { shares, critical })?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options.open(&new)?.write_all(&text)?;
         std::fs::rename(&new, &self.own)
     }
 
-    fn report_slots(&mut self) {
-        let slots = assign(&self.read_all());
-        if self.slots != slots {
-            self.slots.clone_from(&slots);
-            self.report.send(slots);
+    fn report_gangs(&mut self) {
+        let gangs = assign(&self.read_all());
+        if self.gangs != gangs {
+            self.gangs.clone_from(&gangs);
+            self.report.send(gangs);
         }
     }
 
@@ -187,8 +190,8 @@ fn read_table(path: &Path) -> io::Result<GangTable> {
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
-    let table: TableFile = serde_json::from_str(&text)?;
-    Ok(table.clients)
+    let TableFile { shares, critical } = serde_json::from_str(&text)?;
+    Ok(GangTable { shares, critical })
 }
 
 #[cfg(test)]

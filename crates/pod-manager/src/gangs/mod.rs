@@ -6,13 +6,10 @@ pub(crate) use exchange::{TableSender, start};
 
 use crate::clients::Clients;
 use crate::definition::ClientKey;
-use sluice_core::gangs::{GangTable, Slot};
+use sluice_core::ClientId;
+use sluice_core::gangs::{GangTable, NodeGangs, Slots};
 use sluice_core::ledger::TokenLedger;
-use std::collections::BTreeMap;
 use tracing::info;
-
-/// The slots of each gang of the node, by its name.
-pub(crate) type NodeSlots = BTreeMap<String, Slot>;
 
 /// The clients' gangs.
 pub(crate) struct Gangs {
@@ -20,14 +17,14 @@ pub(crate) struct Gangs {
     tables: Option<TableSender>,
     /// The table that was sent last.
     table: GangTable,
-    slots: NodeSlots,
+    gangs: NodeGangs,
     /// The ledger's membership then.
     membership: u64,
 }
 
 impl Gangs {
     pub(crate) fn new(tables: Option<TableSender>) -> Self {
-        Self { tables, table: GangTable::new(), slots: NodeSlots::new(), membership: 0 }
+        Self { tables, table: GangTable::default(), gangs: NodeGangs::default(), membership: 0 }
     }
 
     /// Sends the table if it has changed, and gives the clients the slots of their gangs.
@@ -36,8 +33,14 @@ impl Gangs {
         if std::mem::replace(&mut self.membership, ledger.membership()) == ledger.membership() {
             return;
         }
-        let shares = ledger.entitled_shares().into_iter();
-        let table = shares.filter_map(|(client, share)| Some((gang_of(clients, client)?, share))).collect();
+        let mut table = GangTable::default();
+        for (client, share) in ledger.entitled_shares() {
+            let Some(gang) = gang_of(clients, client) else { continue };
+            match share {
+                Some(share) => drop(table.shares.insert(gang, share)),
+                None => drop(table.critical.insert(gang)),
+            }
+        }
         if self.table != table {
             self.table.clone_from(&table);
             tables.send(table);
@@ -45,26 +48,29 @@ impl Gangs {
         self.apply(clients, ledger);
     }
 
-    /// The tables of the node have other slots as their result.
-    pub(crate) fn slots_changed(&mut self, slots: NodeSlots, clients: &Clients, ledger: &mut TokenLedger) {
-        for (gang, slot) in self.table.keys().filter_map(|gang| Some((gang, slots.get(gang)?))) {
-            if self.slots.get(gang) != Some(slot) {
+    /// The tables of the node have other gangs as their result.
+    pub(crate) fn gangs_changed(&mut self, gangs: NodeGangs, clients: &Clients, ledger: &mut TokenLedger) {
+        for (gang, slot) in self.table.shares.keys().filter_map(|gang| Some((gang, gangs.slots.get(gang)?))) {
+            if self.gangs.slots.get(gang) != Some(slot) {
                 let (start_us, end_us) = (slot.start_ns / 1000, slot.end_ns / 1000);
                 info!(gang, start_us, end_us, "client of several GPUs has a slot in each epoch");
             }
         }
-        self.slots = slots;
+        self.gangs = gangs;
         self.apply(clients, ledger);
     }
 
     fn apply(&self, clients: &Clients, ledger: &mut TokenLedger) {
-        let slot = |(id, _)| Some((id, *self.slots.get(&gang_of(clients, id)?)?));
-        ledger.set_slots(clients.iter().filter_map(slot).collect());
+        let gangs = || clients.iter().filter_map(|(id, _)| Some((id, gang_of(clients, id)?)));
+        let slot = |(id, gang)| Some((id, *self.gangs.slots.get(&gang)?));
+        let slots: Slots = gangs().filter_map(slot).collect();
+        let critical = gangs().filter(|(_, gang)| self.gangs.critical.contains(gang)).map(|(id, _)| id);
+        ledger.set_slots(slots.with_critical(critical.collect()));
     }
 }
 
 /// The gang of a client: its processes on all GPUs of the node.
-fn gang_of(clients: &Clients, client: sluice_core::ClientId) -> Option<String> {
+fn gang_of(clients: &Clients, client: ClientId) -> Option<String> {
     Some(match &clients.get(client)?.definition.key {
         ClientKey::Named(name) => format!("client/{name}"),
         ClientKey::Pod { uid, .. } => format!("pod/{uid}"),

@@ -20,8 +20,7 @@ pub(crate) use witness::Deviation;
 use driver::Driver;
 use manager::Manager;
 use sluice_core::ClientId;
-use sluice_core::gangs::{GangTable, Slot};
-use std::collections::BTreeMap;
+use sluice_core::gangs::{GangTable, NodeGangs, Slots};
 use tenant::{KERNEL_NS, Tenant};
 use witness::Witness;
 
@@ -88,19 +87,28 @@ impl SimulatedGpu {
 
     /// What the manager tells those of other GPUs: the share to which each attached tenant's client is entitled, by the name of its client.
     pub(crate) fn gang_table(&self, names: &[&str]) -> GangTable {
-        let shares = self.manager.ledger.entitled_shares().into_iter();
-        shares.map(|(client, share)| (names[self.number(client)].to_owned(), share)).collect()
+        let mut table = GangTable::default();
+        for (client, share) in self.manager.ledger.entitled_shares() {
+            let name = names[self.number(client)].to_owned();
+            match share {
+                Some(share) => drop(table.shares.insert(name, share)),
+                None => drop(table.critical.insert(name)),
+            }
+        }
+        table
     }
 
     /// The manager learns the slots of the gangs.
-    pub(crate) fn set_slots(&mut self, names: &[&str], slots: &BTreeMap<String, Slot>) {
+    pub(crate) fn set_slots(&mut self, names: &[&str], gangs: &NodeGangs) {
         if self.now < self.manager.stopped_until {
             return;
         }
         let clients = self.tenants.iter().map(|tenant| tenant.client);
-        let of_client = |client| Some((client, *slots.get(names[self.number(client)])?));
-        let slots = clients.filter_map(of_client).collect();
-        self.manager.ledger.set_slots(slots);
+        let name = |client| names[self.number(client)];
+        let of_client = |client| Some((client, *gangs.slots.get(name(client))?));
+        let slots: Slots = clients.clone().filter_map(of_client).collect();
+        let critical = clients.filter(|client| gangs.critical.contains(name(*client)));
+        self.manager.ledger.set_slots(slots.with_critical(critical.collect()));
     }
 
     fn number(&self, client: ClientId) -> usize {

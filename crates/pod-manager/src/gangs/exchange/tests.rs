@@ -12,15 +12,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Manager {
     thread: SideThread,
     tables: TableSender,
-    slots: Receiver<NodeSlots>,
+    gangs: Receiver<NodeGangs>,
 }
 
 impl Manager {
     fn start(directory: &Path, gpu: &str) -> Self {
-        let (sender, slots) = channel();
-        let report = Report::new(move |slots| drop(sender.send(slots)));
+        let (sender, gangs) = channel();
+        let report = Report::new(move |gangs| drop(sender.send(gangs)));
         let (thread, tables) = start(directory, gpu, report).unwrap();
-        Self { thread, tables, slots }
+        Self { thread, tables, gangs }
     }
 
     fn tell(&self, clients: &[(&str, u32)]) {
@@ -31,9 +31,10 @@ impl Manager {
     fn expect(&self, wanted: &[(&str, u64, u64)]) {
         let mut last = None;
         loop {
-            match self.slots.recv_timeout(PATIENCE) {
-                Ok(slots) => {
-                    let in_ms: Vec<(String, u64, u64)> = slots
+            match self.gangs.recv_timeout(PATIENCE) {
+                Ok(gangs) => {
+                    let in_ms: Vec<(String, u64, u64)> = gangs
+                        .slots
                         .into_iter()
                         .map(|(name, slot)| (name, slot.start_ns / MS, slot.end_ns / MS))
                         .collect();
@@ -52,7 +53,8 @@ impl Manager {
 }
 
 fn table(clients: &[(&str, u32)]) -> GangTable {
-    clients.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+    let shares = clients.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+    GangTable { shares, ..GangTable::default() }
 }
 
 #[test]
@@ -87,9 +89,9 @@ fn a_manager_that_starts_reads_what_the_others_have_told() {
 fn files_that_are_no_tables_of_managers_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
-    let valid = r#"{"clients":{"a":500000}}"#;
+    let valid = r#"{"shares":{"a":500000},"critical":[]}"#;
     std::fs::write(place("text.json"), "not json").unwrap();
-    std::fs::write(place("unknown-key.json"), r#"{"clients":{"a":1},"leader":true}"#).unwrap();
+    std::fs::write(place("unknown-key.json"), r#"{"shares":{"a":1},"critical":[],"leader":true}"#).unwrap();
     std::fs::write(place("other-ending.new"), valid).unwrap();
     std::fs::write(place("writable.json"), valid).unwrap();
     let writable = std::os::unix::fs::PermissionsExt::from_mode(0o666);
