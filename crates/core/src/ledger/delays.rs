@@ -2,8 +2,7 @@
 //!
 //! A client is delayed in two cases. It has used up its limit, apart from one request's burst. Or it has used more than its
 //! request, and another client is behind its own request by more than
-//! [`Policy::critical_lag_ns`](super::Policy::critical_lag_ns); for a client with processes on several GPUs, if another client wants the GPU.
-//! Its unlimited grants are revoked then and granted again
+//! [`Policy::critical_lag_ns`](super::Policy::critical_lag_ns). Its unlimited grants are revoked then and granted again
 //! later. Work that it has submitted runs on and is charged.
 
 use super::client::Client;
@@ -64,11 +63,7 @@ impl TokenLedger {
         if window.is_open || !entry.in_window {
             return entry.delayed.filter(|_| !window.is_open);
         }
-        if client.limit.is_overdrawn(now) {
-            return Some(Cause::Limit);
-        }
-        let others = !self.queue.is_empty() || !self.grants.is_empty();
-        (others && entry.request.is_overdrawn(now)).then_some(Cause::Lag)
+        self.cause_of_delay(entry, client, now)
     }
 
     fn cause_of_delay(&self, entry: &Entry, client: &Client, now: u64) -> Option<Cause> {
