@@ -1,7 +1,8 @@
 //! A context's channel group: its work, its time slice, and whether it may run.
 
+use super::collective::Arrival;
 use super::hold::Hold;
-use super::{OwnerId, StreamId, StreamKind};
+use super::{CollectiveRank, OwnerId, StreamId, StreamKind};
 use crate::params;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,6 +18,8 @@ pub(super) struct Task {
     pub(super) priority: i32,
     /// The wait of a hold kernel.
     pub(super) hold: Option<Hold>,
+    /// The place of a collective kernel.
+    pub(super) collective: Option<CollectiveRank>,
 }
 
 #[derive(Debug)]
@@ -24,8 +27,18 @@ pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
     pub(super) ran_ns: u64,
+    /// A collective kernel waits for the other ranks: it has the GPU, and `left_ns` is as long as before.
+    pub(super) is_spinning: bool,
     /// The time at which a hold kernel ends without the word, also while its group is saved.
     pub(super) deadline: Option<u64>,
+}
+
+impl Running {
+    /// The arrival of a collective kernel.
+    pub(super) fn arrival(&self) -> Option<Arrival> {
+        let Task { stream, node, collective, .. } = self.task;
+        collective.map(|rank| Arrival { stream, node, rank })
+    }
 }
 
 /// Whether a group may use the multiprocessors.
@@ -121,7 +134,8 @@ impl Group {
             let mut task = *task;
             let deadline = task.hold.as_mut().map(|hold| hold.begin(now));
             let left_ns = deadline.map_or(task.ns, |deadline| deadline - now);
-            self.running.push(Running { task, left_ns, ran_ns: 0, deadline });
+            let is_spinning = task.collective.is_some();
+            self.running.push(Running { task, left_ns, ran_ns: 0, is_spinning, deadline });
             self.ready.pop_front();
         }
         before

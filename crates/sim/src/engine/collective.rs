@@ -1,0 +1,38 @@
+//! Collective kernels: each occupies its GPU and spins until the kernels of all ranks have begun, and then takes its transfer time.
+
+use super::{Engine, StreamId};
+use serde::{Deserialize, Serialize};
+
+/// The place of a kernel among the kernels of a collective, as NCCL's `ncclComm_t` gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectiveRank {
+    /// Number of the communicator, the same for all ranks. One job uses it once, as it does an `ncclUniqueId`.
+    pub communicator: u64,
+    /// The kernel's rank, less than `ranks`.
+    pub rank: u32,
+    /// Number of ranks.
+    pub ranks: u32,
+}
+
+/// The report that a collective kernel has begun: its rank's data can be read by the other ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) stream: StreamId,
+    pub(super) node: usize,
+    pub(super) rank: CollectiveRank,
+}
+
+impl Engine {
+    /// The collective kernels that have begun since the last call.
+    pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrivals_of_ranks)
+    }
+
+    /// Ends the spinning of a collective kernel: every rank has arrived. While its group is saved the kernel makes no progress. A kernel
+    /// whose context has ended is not there any more.
+    pub(super) fn release(&mut self, arrival: Arrival) {
+        let running = self.runlist.groups.values_mut().flat_map(|group| &mut group.running);
+        let is_it = |task: &super::group::Task| (task.stream, task.node) == (arrival.stream, arrival.node);
+        running.filter(|running| is_it(&running.task)).for_each(|running| running.is_spinning = false);
+    }
+}
