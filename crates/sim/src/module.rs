@@ -12,7 +12,7 @@
 //! ```
 //! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per
 //! thread. Effects work on the `n` 64-bit words at `ptr`. A collective kernel works on none: it spins until the kernels of all
-//! `ranks` of its `communicator` have begun, and then lasts that time. The parameters with a meaning have type u32 or u64. The global variables of a module take device memory from its load on.
+//! `ranks` of its `communicator` have begun, and then lasts that time. With `parts` it spins again after each part of it. The parameters with a meaning have type u32 or u64. The global variables of a module take device memory from its load on.
 
 use crate::effect::Effect;
 use crate::engine::{CollectiveRank, HoldParams};
@@ -26,7 +26,7 @@ pub const MAGIC: &str = "SLUICE-SIM 1";
 pub const HOLD: &str = "sluice_hold";
 
 /// The parameters with a meaning, which are read as unsigned integers.
-const UNSIGNED: [&str; 7] = ["ptr", "n", "iters", "value", "communicator", "rank", "ranks"];
+const UNSIGNED: [&str; 8] = ["ptr", "n", "iters", "value", "communicator", "rank", "ranks", "parts"];
 /// The parameters that a collective kernel needs.
 const COLLECTIVE: [&str; 3] = ["communicator", "rank", "ranks"];
 
@@ -114,7 +114,7 @@ impl Kernel {
 
     /// Computes one launch from its grid (`blocks` of `threads` each) and its packed parameters.
     ///
-    /// `None` when the buffer is shorter than the parameters, or a collective kernel's rank is not less than the number of ranks.
+    /// `None` when the buffer is shorter than the parameters, or the place of a collective kernel is invalid.
     pub fn launch(&self, blocks: u64, threads: u32, packed: &[u8]) -> Option<Launch> {
         if packed.len() < self.params_size {
             return None;
@@ -146,7 +146,13 @@ impl Kernel {
     fn collective(&self, packed: &[u8]) -> Option<CollectiveRank> {
         let [communicator, rank, ranks] = COLLECTIVE.map(|name| self.value(name, packed));
         let (rank, ranks) = (u32::try_from(rank?).ok()?, u32::try_from(ranks?).ok()?);
-        (rank < ranks).then_some(CollectiveRank { communicator: communicator?, rank, ranks })
+        let parts = self.value("parts", packed).map_or(Some(1), |parts| u32::try_from(parts).ok())?;
+        (rank < ranks && parts > 0).then_some(CollectiveRank {
+            communicator: communicator?,
+            rank,
+            ranks,
+            parts,
+        })
     }
 
     fn hold(&self, packed: &[u8]) -> Option<Launch> {

@@ -1,6 +1,8 @@
-/* ddp RANK RANKS NAME SECONDS STEP_US COLLECTIVE_US: one rank of a data-parallel training, on the simulated GPU only. A step is kernels of
- * STEP_US in total and then a collective with the other ranks, which takes COLLECTIVE_US and runs on a stream of its own, ordered by events,
- * as PyTorch's DistributedDataParallel does. The host launches ahead and waits for every second step. NAME is of one job and is used once.
+/* ddp RANK RANKS NAME SECONDS STEP_US COLLECTIVE_US [BUCKETS PARTS]: one rank of a data-parallel training, on the simulated GPU only, as
+ * PyTorch's DistributedDataParallel runs one. A step is kernels of STEP_US and collectives of COLLECTIVE_US in total. The first third of the
+ * kernels is the forward pass. The backward pass computes BUCKETS of gradients, and behind each a collective in PARTS starts on a stream of
+ * its own. The next step waits for the last collective. The host launches ahead and waits for every second step. NAME is of one job and is
+ * used once.
  *
  * It prints "ready", trains for SECONDS from a line on stdin on, and prints its steps per second, its longest step in ms and its number of
  * steps. Rank 0 decides which step is the last. */
@@ -9,10 +11,12 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { NUMBERS = 64, KERNEL_US = 500, WAIT_EVERY = 2, EVENTS = WAIT_EVERY + 1, NO_TIMING = 2, PAGE = 4096, BLOCKS = 24, THREADS = 512 };
+enum { NUMBERS = 64, KERNEL_US = 500, WAIT_EVERY = 2, EVENTS = WAIT_EVERY + 1, NO_TIMING = 2, PAGE = 4096 };
+/* The collective has its blocks on some multiprocessors, and the kernels of the model run on the others beside it. */
+enum { COLLECTIVE_BLOCKS = 24, MODEL_BLOCKS = 132 - COLLECTIVE_BLOCKS, THREADS = 512 };
 
 static const char DDP_MODULE[] = "SLUICE-SIM 1\n"
-                                 "kernel all_reduce params=communicator:u64,rank:u32,ranks:u32,iters:u32 ns_per_iter=1000 effect=collective\n";
+                                 "kernel all_reduce params=communicator:u64,rank:u32,ranks:u32,parts:u32,iters:u32 ns_per_iter=1000 effect=collective\n";
 
 /* FNV-1a. */
 static uint64_t number_of(const char *name) {
@@ -38,11 +42,24 @@ static volatile unsigned *open_last_step(const char *name, char *path, size_t si
     return last;
 }
 
+/* Kernels of the model that take `us` in total. */
+static void run_model(CUfunction spin, CUdeviceptr data, unsigned us, CUstream stream) {
+    while (us > 0) {
+        unsigned n = NUMBERS, now = us < 2 * KERNEL_US ? us : KERNEL_US;
+        void *arguments[] = {&data, &n, &now};
+        DO(cuLaunchKernel(spin, MODEL_BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL));
+        us -= now;
+    }
+}
+
 int main(int count, char **arguments) {
-    if (count != 7) exit(EXIT_BROKEN);
+    if (count != 7 && count != 9) exit(EXIT_BROKEN);
     unsigned rank = (unsigned)atoi(arguments[1]), ranks = (unsigned)atoi(arguments[2]);
     double limit = atof(arguments[4]);
     unsigned step_us = (unsigned)atoi(arguments[5]), collective_us = (unsigned)atoi(arguments[6]);
+    unsigned buckets = count == 9 ? (unsigned)atoi(arguments[7]) : 1, parts = count == 9 ? (unsigned)atoi(arguments[8]) : 1;
+    if (!buckets) exit(EXIT_BROKEN);
+    unsigned forward_us = step_us / 3, backward_us = (step_us - forward_us) / buckets, bucket_us = collective_us / buckets;
     uint64_t communicator = number_of(arguments[3]);
     char path[64], line[16];
     volatile unsigned *last = open_last_step(arguments[3], path, sizeof path);
@@ -59,7 +76,7 @@ int main(int count, char **arguments) {
     DO(cuStreamCreate(&communicate, CU_STREAM_NON_BLOCKING));
     DO(cuEventCreate(&computed, NO_TIMING));
     for (int i = 0; i < EVENTS; i++) DO(cuEventCreate(&reduced[i], 0));
-    void *place[] = {&communicator, &rank, &ranks, &collective_us};
+    void *place[] = {&communicator, &rank, &ranks, &parts, &bucket_us};
 
     SAY("ready");
     if (!fgets(line, sizeof line, stdin)) return 0;
@@ -67,14 +84,13 @@ int main(int count, char **arguments) {
     unsigned step = 0, measured = 0;
     for (double stop = seconds() + limit; !*last || step < *last;) {
         step++;
-        for (unsigned left = step_us; left > 0;) {
-            unsigned now = left < 2 * KERNEL_US ? left : KERNEL_US;
-            DO(launch(gpu.spin, data, NUMBERS, now, compute));
-            left -= now;
+        run_model(gpu.spin, data, forward_us, compute);
+        for (unsigned bucket = 0; bucket < buckets; bucket++) {
+            run_model(gpu.spin, data, backward_us, compute);
+            DO(cuEventRecord(computed, compute));
+            DO(cuStreamWaitEvent(communicate, computed, 0));
+            DO(cuLaunchKernel(all_reduce, COLLECTIVE_BLOCKS, 1, 1, THREADS, 1, 1, 0, communicate, place, NULL));
         }
-        DO(cuEventRecord(computed, compute));
-        DO(cuStreamWaitEvent(communicate, computed, 0));
-        DO(cuLaunchKernel(all_reduce, BLOCKS, 1, 1, THREADS, 1, 1, 0, communicate, place, NULL));
         DO(cuEventRecord(reduced[step % EVENTS], communicate));
         DO(cuStreamWaitEvent(compute, reduced[step % EVENTS], 0));
         if (step % WAIT_EVERY) continue;

@@ -12,9 +12,12 @@ pub struct CollectiveRank {
     pub rank: u32,
     /// Number of ranks.
     pub ranks: u32,
+    /// Parts of the transfer, at least 1 and the same for all ranks. Each begins when every rank has ended the part before: a ring
+    /// passes on what it has received.
+    pub parts: u32,
 }
 
-/// The report that a collective kernel has begun: its rank's data can be read by the other ranks.
+/// The report that a collective kernel has begun or has ended a part: the other ranks can read its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) stream: StreamId,
@@ -23,7 +26,7 @@ pub(super) struct Arrival {
 }
 
 impl Engine {
-    /// The collective kernels that have begun since the last call.
+    /// The arrivals since the last call.
     pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.arrivals_of_ranks)
     }

@@ -10,7 +10,7 @@ struct Spinning {
     /// Index of its engine.
     engine: usize,
     arrival: Arrival,
-    /// How many collectives of the communicator its rank has begun, this one included.
+    /// How often its rank has arrived at this communicator, this time included.
     round: u64,
 }
 
@@ -18,8 +18,8 @@ struct Spinning {
 struct Communicator {
     /// Number of ranks.
     ranks: u32,
-    /// Collectives that each rank has begun, by rank.
-    begun: BTreeMap<u32, u64>,
+    /// How often each rank has arrived.
+    arrivals: BTreeMap<u32, u64>,
     spinning: Vec<Spinning>,
 }
 
@@ -27,15 +27,15 @@ impl Communicator {
     fn arrive(&mut self, engine: usize, arrival: Arrival) {
         let CollectiveRank { rank, ranks, .. } = arrival.rank;
         self.ranks = ranks;
-        let round = self.begun.entry(rank).or_default();
+        let round = self.arrivals.entry(rank).or_default();
         *round += 1;
         self.spinning.push(Spinning { engine, arrival, round: *round });
     }
 
-    /// Removes and returns the kernels whose round every rank has begun.
+    /// Removes and returns the kernels at whose round every rank has arrived.
     fn released(&mut self) -> impl Iterator<Item = Spinning> + use<'_> {
-        let is_complete = self.begun.len() >= self.ranks as usize;
-        let round = self.begun.values().copied().min().filter(|_| is_complete).unwrap_or(0);
+        let is_complete = self.arrivals.len() >= self.ranks as usize;
+        let round = self.arrivals.values().copied().min().filter(|_| is_complete).unwrap_or(0);
         self.spinning.extract_if(.., move |spinning| spinning.round <= round)
     }
 }

@@ -76,7 +76,7 @@ pub struct Engine {
     to_check: VecDeque<StreamId>,
     advanced: Vec<Advanced>,
     records: Vec<Record>,
-    /// Collective kernels that have begun, until an [`Interconnect`] takes them.
+    /// Arrivals of collective kernels, until an [`Interconnect`] takes them.
     arrivals_of_ranks: Vec<Arrival>,
     next_id: u64,
 }
@@ -239,6 +239,7 @@ impl Engine {
     pub fn advance(&mut self, to: u64) {
         while let Some(at) = self.next_event().filter(|at| *at <= to) {
             self.elapse(at);
+            self.arrivals_of_ranks.extend(self.runlist.begin_next_parts());
             for task in self.runlist.finished() {
                 self.task_done(task);
             }

@@ -108,6 +108,14 @@ impl Runlist {
         Some(group.owner)
     }
 
+    /// Begins the next parts of collective kernels.
+    pub(super) fn begin_next_parts(&mut self) -> Vec<Arrival> {
+        let Front::Running { group, .. } = self.front else { return Vec::new() };
+        let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
+        let ended = group.running.iter_mut().filter(|running| running.left_ns == 0);
+        ended.filter_map(Running::next_part).collect()
+    }
+
     pub(super) fn finished(&mut self) -> Vec<Task> {
         let Front::Running { group, .. } = self.front else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };

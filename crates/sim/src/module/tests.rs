@@ -77,7 +77,7 @@ fn collective_kernel_has_its_place_and_its_time() {
         [7u64.to_le_bytes().as_slice(), &[rank, ranks, 300].map(u32::to_le_bytes).concat()].concat()
     };
     let launch = kernel.launch(24, 512, &packed(1, 2)).unwrap();
-    let rank = CollectiveRank { communicator: 7, rank: 1, ranks: 2 };
+    let rank = CollectiveRank { communicator: 7, rank: 1, ranks: 2, parts: 1 };
     assert_eq!((launch.collective, launch.ns, launch.sms), (Some(rank), 300_000, 24));
     assert_eq!(kernel.launch(24, 512, &packed(2, 2)), None, "a rank beyond the number of ranks");
 }

@@ -77,7 +77,8 @@ impl Record {
                 (13, address, pack(ticket.into(), activity.into()), timeout_ns, linger_ns)
             }
             Order::Work(Work::Collective { rank, ns, sms, name }) => {
-                let CollectiveRank { communicator, rank, ranks } = rank;
+                let CollectiveRank { communicator, rank, ranks, parts } = rank;
+                rest[0] = parts.into();
                 (17, communicator, pack(rank.into(), ranks.into()), ns, pack(sms.into(), name as u64))
             }
             Order::MemOp(None) => (14, 0, 0, 0, 0),
@@ -128,7 +129,7 @@ impl Record {
             17 => {
                 let ((rank, ranks), (sms, name)) = (unpack(b), unpack(d));
                 let (rank, ranks) = (u32::try_from(rank).ok()?, u32::try_from(ranks).ok()?);
-                let rank = CollectiveRank { communicator: a, rank, ranks };
+                let rank = CollectiveRank { communicator: a, rank, ranks, parts: u32::try_from(e).ok()? };
                 Order::Work(Work::Collective {
                     rank,
                     ns: c,

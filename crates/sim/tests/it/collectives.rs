@@ -92,7 +92,10 @@ impl Node {
 }
 
 fn all_reduce(communicator: u64, rank: u32, ranks: u32) -> Work {
-    let rank = CollectiveRank { communicator, rank, ranks };
+    in_parts(CollectiveRank { communicator, rank, ranks, parts: 1 })
+}
+
+fn in_parts(rank: CollectiveRank) -> Work {
     Work::Collective { rank, ns: TRANSFER, sms: 24, name: 0 }
 }
 
@@ -181,6 +184,40 @@ fn rank_that_is_stopped_while_it_spins_has_arrived() {
     node.run_to(50 * MS);
     let end = node.times(&first);
     assert!(end.len() == 1 && (40 * MS + TRANSFER..41 * MS).contains(&end[0]), "{end:?}");
+}
+
+#[test]
+fn rank_that_is_stopped_between_two_parts_keeps_the_others_at_the_next_part() {
+    let mut node = Node::new(2);
+    let ranks = node.job([0, 1]);
+    for (rank, process) in (0..).zip(&ranks) {
+        node.submit(process, 0, in_parts(CollectiveRank { communicator: 1, rank, ranks: 2, parts: 3 }));
+    }
+    // In the middle of the second of three parts.
+    node.run_to(BEGIN + TRANSFER / 2);
+    node.set_access(&ranks[1], Access::Stopped);
+    node.run_to(40 * MS);
+    assert!(node.completed.is_empty(), "{:?}", node.completed);
+    node.set_access(&ranks[1], Access::Enabled);
+    node.run_to(50 * MS);
+    let ends = ranks.each_ref().map(|process| node.times(process)[0]);
+    // Half a part of the stopped one, and the third part of both.
+    assert_eq!(ends[0], ends[1]);
+    assert!((40 * MS + TRANSFER / 2..41 * MS).contains(&ends[0]), "{ends:?}");
+    assert_eq!(node.gpu_ns(&ranks[0]), ends[0] - BEGIN);
+}
+
+#[test]
+fn parts_of_ranks_that_run_take_no_longer_than_the_whole() {
+    let mut node = Node::new(2);
+    let ranks = node.job([0, 1]);
+    for (rank, process) in (0..).zip(&ranks) {
+        node.submit(process, 0, in_parts(CollectiveRank { communicator: 1, rank, ranks: 2, parts: 6 }));
+    }
+    node.run_to(MS);
+    for process in &ranks {
+        assert_eq!((node.times(process), node.kernel_ns(process)), (vec![BEGIN + TRANSFER], TRANSFER));
+    }
 }
 
 #[test]

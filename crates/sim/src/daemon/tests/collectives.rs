@@ -23,7 +23,7 @@ fn process_on(bench: &Bench, gpu: usize) -> Process {
 }
 
 fn all_reduce(process: &Process, rank: u32) -> Work {
-    let rank = CollectiveRank { communicator: 1, rank, ranks: 2 };
+    let rank = CollectiveRank { communicator: 1, rank, ranks: 2, parts: 1 };
     Work::Collective { rank, ns: TRANSFER_NS, sms: 24, name: process.name }
 }
 

@@ -13,7 +13,7 @@ fn every_order_survives_encoding() {
         still_ns: 11,
         longest_ns: 1_000_000_000,
     };
-    let rank = CollectiveRank { communicator: u64::MAX, rank: 6, ranks: 8 };
+    let rank = CollectiveRank { communicator: u64::MAX, rank: 6, ranks: 8, parts: 14 };
     let others = [
         Order::Close,
         Order::Work(Work::Kernel { ns: 7, sms: 132, name: 2 }),
