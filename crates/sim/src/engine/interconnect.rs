@@ -43,8 +43,9 @@ impl Communicator {
 /// What joins the GPUs of a node. It advances their engines together, from one event of any of them to the next, so that a kernel sees
 /// the other ranks' kernels at the time at which they began. The n-th collective of a communicator on one rank is the n-th on every rank.
 ///
-/// A transfer is not modelled: from the last arrival on each kernel takes its own time and needs the others no longer. NCCL's ranks are
-/// coupled by their buffers of 4 MiB a channel, which hold a usual gradient bucket.
+/// Bytes and links are not modelled: from the last arrival on each kernel takes the time of its part and needs the others only at the
+/// next part, as NCCL's buffers allow. A communicator stays known until the daemon ends. If a rank's process ends, the others spin, as
+/// NCCL's do until they are aborted.
 #[derive(Debug, Default)]
 pub struct Interconnect {
     communicators: HashMap<u64, Communicator>,
@@ -70,7 +71,7 @@ impl Interconnect {
         engines.iter_mut().for_each(|engine| engine.advance(to));
     }
 
-    /// Collects the kernels that have begun, and releases those for which every rank has arrived. Returns whether it released any.
+    /// Collects the arrivals of kernels, and releases those for which every rank has arrived. Returns whether it released any.
     fn exchange(&mut self, engines: &mut [&mut Engine]) -> bool {
         let mut has_released = false;
         for index in 0..engines.len() {
