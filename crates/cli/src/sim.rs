@@ -23,9 +23,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Args)]
 struct Daemon {
-    /// Unix socket to serve; programs find it through SLUICE_SIM_SOCKET
-    #[arg(long)]
-    socket: PathBuf,
+    /// Unix socket to serve; programs find it through SLUICE_SIM_SOCKET. Given several times, each is a GPU of one node, all with one clock
+    #[arg(long, required = true)]
+    socket: Vec<PathBuf>,
     /// Device memory, such as 16Gi; an H200's if absent
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
@@ -182,7 +182,17 @@ fn answer(query: &Query, socket: &Path) -> anyhow::Result<String> {
 }
 
 fn serve(flags: &Daemon) -> anyhow::Result<()> {
-    let mut config = daemon::DaemonConfig::at(&flags.socket);
+    if flags.socket.len() > 1 && (flags.uuid.is_some() || flags.pci.is_some()) {
+        anyhow::bail!("--uuid and --pci are of one GPU, and {} sockets are given", flags.socket.len());
+    }
+    let configs = flags.socket.iter().map(|socket| config(flags, socket)).collect();
+    let sockets: Vec<String> = flags.socket.iter().map(|socket| socket.display().to_string()).collect();
+    daemon::run(configs).with_context(|| format!("the simulated GPU at {} ended", sockets.join(", ")))
+}
+
+/// The configuration of one GPU.
+fn config(flags: &Daemon, socket: &Path) -> daemon::DaemonConfig {
+    let mut config = daemon::DaemonConfig::at(socket);
     if let Some(uuid) = flags.uuid {
         config.set_uuid(uuid);
     }
@@ -213,5 +223,5 @@ fn serve(flags: &Daemon) -> anyhow::Result<()> {
         Clock::Real => daemon::Clock::Real,
         Clock::Stepped => daemon::Clock::STEPPED,
     };
-    daemon::run(config).with_context(|| format!("the simulated GPU at {} ended", flags.socket.display()))
+    config
 }

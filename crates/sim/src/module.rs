@@ -7,14 +7,15 @@
 //! kernel tick params=ptr:u64,n:u32 ns=50000 effect=add
 //! kernel wipe params=ptr:u64,n:u32,value:u64 ns=1000 effect=fill
 //! kernel deep ns=1000 local=65536
+//! kernel reduce params=communicator:u64,rank:u32,ranks:u32,iters:u32 ns_per_iter=1000 effect=collective
 //! global table bytes=1048576
 //! ```
 //! A kernel lasts `ns + ns_per_iter * iters` nanoseconds per wave of its grid, and needs `local` bytes of local memory per
-//! thread. Effects work on the `n` 64-bit words at `ptr`. The parameters `ptr`, `n`, `iters` and `value`
-//! have type u32 or u64. The global variables of a module take device memory from its load on.
+//! thread. Effects work on the `n` 64-bit words at `ptr`. A collective kernel works on none: it spins until the kernels of all
+//! `ranks` of its `communicator` have begun, and then lasts that time. With `parts` it spins again after each part of it. The parameters with a meaning have type u32 or u64. The global variables of a module take device memory from its load on.
 
 use crate::effect::Effect;
-use crate::engine::HoldParams;
+use crate::engine::{CollectiveRank, HoldParams};
 use crate::params;
 use thiserror::Error;
 
@@ -25,7 +26,9 @@ pub const MAGIC: &str = "SLUICE-SIM 1";
 pub const HOLD: &str = "sluice_hold";
 
 /// The parameters with a meaning, which are read as unsigned integers.
-const UNSIGNED: [&str; 4] = ["ptr", "n", "iters", "value"];
+const UNSIGNED: [&str; 8] = ["ptr", "n", "iters", "value", "communicator", "rank", "ranks", "parts"];
+/// The parameters that a collective kernel needs.
+const COLLECTIVE: [&str; 3] = ["communicator", "rank", "ranks"];
 
 /// Why a module was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -46,7 +49,7 @@ pub enum ModuleError {
 /// One parameter of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
-    /// Name; `ptr`, `n`, `iters` and `value` have a meaning.
+    /// Name; those of the module's format have a meaning.
     pub name: String,
     /// Size in bytes, which is also the alignment.
     pub size: usize,
@@ -62,6 +65,7 @@ enum EffectKind {
     Add,
     Fill,
     Hold,
+    Collective,
 }
 
 /// One kernel of a module.
@@ -95,6 +99,8 @@ pub struct Launch {
     pub words: u64,
     /// Of a hold kernel, which polls the word at `ptr`; `ns` is its longest time.
     pub hold: Option<HoldParams>,
+    /// Of a collective kernel, which takes `ns` from the begin of the last rank's kernel on.
+    pub collective: Option<CollectiveRank>,
 }
 
 impl Kernel {
@@ -108,7 +114,7 @@ impl Kernel {
 
     /// Computes one launch from its grid (`blocks` of `threads` each) and its packed parameters.
     ///
-    /// `None` when the buffer is shorter than the parameters.
+    /// `None` when the buffer is shorter than the parameters, or the place of a collective kernel is invalid.
     pub fn launch(&self, blocks: u64, threads: u32, packed: &[u8]) -> Option<Launch> {
         if packed.len() < self.params_size {
             return None;
@@ -118,12 +124,14 @@ impl Kernel {
         let per_sm = u64::from((params::THREADS_PER_SM / threads.max(1)).clamp(1, params::BLOCKS_PER_SM));
         let waves = blocks.div_ceil(per_sm * u64::from(params::SMS)).max(1);
         let effect = match self.effect {
-            EffectKind::None => Effect::None,
+            EffectKind::None | EffectKind::Collective => Effect::None,
             EffectKind::Mix => Effect::Mix,
             EffectKind::Add => Effect::Add,
             EffectKind::Fill => Effect::Fill(self.value("value", packed).unwrap_or(0)),
             EffectKind::Hold => return self.hold(packed),
         };
+        let is_collective = self.effect == EffectKind::Collective;
+        let collective = if is_collective { Some(self.collective(packed)?) } else { None };
         Some(Launch {
             ns: per_wave.saturating_mul(waves).max(params::MIN_KERNEL_NS),
             sms: u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, params::SMS),
@@ -131,6 +139,19 @@ impl Kernel {
             ptr: self.value("ptr", packed).unwrap_or(0),
             words: self.value("n", packed).unwrap_or(0),
             hold: None,
+            collective,
+        })
+    }
+
+    fn collective(&self, packed: &[u8]) -> Option<CollectiveRank> {
+        let [communicator, rank, ranks] = COLLECTIVE.map(|name| self.value(name, packed));
+        let (rank, ranks) = (u32::try_from(rank?).ok()?, u32::try_from(ranks?).ok()?);
+        let parts = self.value("parts", packed).map_or(Some(1), |parts| u32::try_from(parts).ok())?;
+        (rank < ranks && parts > 0).then_some(CollectiveRank {
+            communicator: communicator?,
+            rank,
+            ranks,
+            parts,
         })
     }
 
@@ -150,6 +171,7 @@ impl Kernel {
                 still_ns: value("still_ns")?,
                 longest_ns: value("longest_ns")?,
             }),
+            collective: None,
         })
     }
 }
@@ -254,6 +276,7 @@ fn parse_kernel(line: &str) -> Result<Kernel, String> {
                     "mix" => EffectKind::Mix,
                     "add" => EffectKind::Add,
                     "fill" => EffectKind::Fill,
+                    "collective" => EffectKind::Collective,
                     _ => return Err(format!("unknown effect \"{value}\"")),
                 }
             }
@@ -261,8 +284,13 @@ fn parse_kernel(line: &str) -> Result<Kernel, String> {
         }
     }
     let has = |wanted: &str| kernel.params.iter().any(|param| param.name == wanted);
-    if kernel.effect != EffectKind::None && !(has("ptr") && has("n")) {
-        return Err("an effect needs the parameters ptr and n".into());
+    let needed: &[&str] = match kernel.effect {
+        EffectKind::None | EffectKind::Hold => &[],
+        EffectKind::Mix | EffectKind::Add | EffectKind::Fill => &["ptr", "n"],
+        EffectKind::Collective => &COLLECTIVE,
+    };
+    if !needed.iter().all(|param| has(param)) {
+        return Err(format!("the effect needs the parameters {}", needed.join(", ")));
     }
     if kernel.ns_per_iter > 0.0 && !has("iters") {
         return Err("ns_per_iter needs the parameter iters".into());

@@ -56,6 +56,10 @@ impl Artifacts {
 pub struct TestBedOptions {
     /// Simulate the GPU instead of using the real one that the system's driver gives.
     pub simulated: bool,
+    /// GPUs that the simulator simulates, on one timeline. The pod-manager has the first.
+    pub gpus: usize,
+    /// Socket of a simulated GPU that another test bed runs: no simulator is started, and the pod-manager has that GPU.
+    pub other_simulator: Option<PathBuf>,
     /// Further flags of the simulator.
     pub simulator_flags: Vec<String>,
     /// Contents of the pod-manager's resource file.
@@ -80,6 +84,8 @@ impl Default for TestBedOptions {
     fn default() -> Self {
         Self {
             simulated: false,
+            gpus: 1,
+            other_simulator: None,
             simulator_flags: Vec::new(),
             resource_file: String::new(),
             manager_flags: Vec::new(),
@@ -127,10 +133,15 @@ impl TestBed {
         if bed.options.simulated {
             sluice_sim::library::lay_out(&bed.driver(), &bed.artifacts.simulator)
                 .context("cannot lay out the simulator")?;
-            let TestBedOptions { simulator_flags, ready_timeout, .. } = &bed.options;
+        }
+        if bed.options.simulated && bed.options.other_simulator.is_none() {
+            let TestBedOptions { gpus, simulator_flags, ready_timeout, .. } = &bed.options;
+            let mut flags = simulator_flags.clone();
+            for gpu in 1..*gpus {
+                flags.extend(["--socket".to_owned(), bed.socket_of_gpu(gpu).display().to_string()]);
+            }
             let (sluice, socket) = (&bed.artifacts.sluice, bed.simulator_socket());
-            bed.simulator =
-                Some(start_simulator(sluice, &socket, simulator_flags, *ready_timeout, &mut pause)?);
+            bed.simulator = Some(start_simulator(sluice, &socket, &flags, *ready_timeout, &mut pause)?);
         }
         bed.write_resource_file(&bed.options.resource_file)?;
         if bed.options.with_manager {
@@ -158,9 +169,14 @@ impl TestBed {
         Ok(())
     }
 
-    /// Socket of the simulated GPU's daemon.
+    /// Socket of the simulated GPU that the pod-manager has.
     pub fn simulator_socket(&self) -> PathBuf {
-        self.path().join("gpu.sock")
+        self.options.other_simulator.clone().unwrap_or_else(|| self.socket_of_gpu(0))
+    }
+
+    /// Socket of one of the simulator's GPUs, from 0.
+    pub fn socket_of_gpu(&self, gpu: usize) -> PathBuf {
+        self.path().join(if gpu == 0 { "gpu.sock".to_owned() } else { format!("gpu-{gpu}.sock") })
     }
 
     /// The simulated GPU.

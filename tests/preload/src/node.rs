@@ -88,6 +88,11 @@ impl Node {
         &self.simulator
     }
 
+    /// The unix socket of one of this node's GPUs, from 0.
+    pub fn socket_of_gpu(&self, gpu: usize) -> PathBuf {
+        self.bed.socket_of_gpu(gpu)
+    }
+
     /// The pod-manager's TCP address, for peers of Gemini's protocol.
     pub fn tcp(&self) -> SocketAddr {
         self.bed.tcp_address()

@@ -131,6 +131,9 @@ fn launch(
     if let Some(params) = launch.hold {
         return launch_hold(stream, &launch, params, name);
     }
+    if let Some(rank) = launch.collective {
+        return stream.work(Work::Collective { rank, ns: launch.ns, sms: launch.sms, name }, None);
+    }
     stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, effect_of(&stream.context, launch))
 }
 

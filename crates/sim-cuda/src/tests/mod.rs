@@ -4,6 +4,7 @@
 
 mod captures;
 mod checkpoints;
+mod collectives;
 mod controls;
 mod launches;
 mod loads;

@@ -3,14 +3,15 @@
 mod progress;
 
 use super::link::Link;
-use super::stream::Effects;
-use crate::engine::Node;
+use super::stream::{Effects, StreamCommand};
+use crate::engine::{Node, Work};
 use crate::wire::message::{Answer, ControlGroup, GpuInfo, Request, VERSION};
 use crate::wire::region::{EVENTS, Region, STREAMS};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
@@ -64,6 +65,8 @@ pub struct Gpu {
     /// Slots of closed streams that still have work, with the number of their last command.
     retired: Mutex<Vec<(usize, u64)>>,
     events: Mutex<IdPool>,
+    /// Whether a graph of this process has collective kernels.
+    has_collective_graphs: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -100,6 +103,7 @@ impl Gpu {
             slots: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: STREAMS }),
             retired: Mutex::new(Vec::new()),
             events: Mutex::new(IdPool { next: 0, returned: Vec::new(), limit: EVENTS }),
+            has_collective_graphs: AtomicBool::new(false),
         })
     }
 
@@ -180,7 +184,19 @@ impl Gpu {
 
     /// Registers a graph, in topological order, and returns its number. `relaunches`: once launched it begins again at its end, for ever.
     pub fn add_graph(&self, nodes: Vec<Node>, relaunches: bool) -> Result<u64, GpuError> {
+        if nodes.iter().any(|node| matches!(node.work, Work::Collective { .. })) {
+            self.has_collective_graphs.store(true, Ordering::Relaxed);
+        }
         self.ask_number(&Request::AddGraph { nodes, relaunches })
+    }
+
+    /// Whether a command may have a collective kernel.
+    pub(super) fn has_collective(&self, command: StreamCommand) -> bool {
+        match command {
+            StreamCommand::Work(Work::Collective { .. }) => true,
+            StreamCommand::Graph(_) => self.has_collective_graphs.load(Ordering::Relaxed),
+            _ => false,
+        }
     }
 
     /// Removes a graph. It must not be launched again.

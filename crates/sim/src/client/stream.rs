@@ -97,6 +97,10 @@ impl Stream {
         });
         self.ticket.store(ticket, Ordering::Relaxed);
         self.submitted.store(seq, Ordering::Release);
+        if self.gpu.has_collective(command) {
+            // A process on another GPU may wait for it, and this one for nothing.
+            self.gpu.wake_if_parked();
+        }
         Ok(Mark { slot: self.slot, seq, ticket })
     }
 

@@ -26,16 +26,6 @@ pub(super) struct Tenant {
     next_graph: u64,
 }
 
-/// The urgency of the commands that were in the rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Drained {
-    Nothing,
-    /// No process waits for them; a process may query them later.
-    Deferrable,
-    /// A process waits for one of them.
-    Urgent,
-}
-
 /// The wait of a process until a stream has completed a command.
 #[derive(Debug, Clone, Copy)]
 struct Watch {
@@ -118,40 +108,22 @@ impl Gpu {
         self.tenants.get(&key)
     }
 
-    /// Removes all commands from the rings, and executes them in the order of submission.
-    pub(super) fn drain(&mut self) -> Drained {
-        let mut all: Vec<(u64, Record)> = Vec::new();
+    /// Removes all commands from the rings, and hands each to `take` with its process. They are in the order of each ring.
+    pub(super) fn take_commands(&self, mut take: impl FnMut(u64, Record)) {
         for (key, tenant) in &self.tenants {
             let mut any = false;
             while let Some(record) = tenant.region.pop() {
                 any = true;
-                all.extend(record.map(|record| (*key, record)));
+                record.into_iter().for_each(|record| take(*key, record));
             }
             if any {
                 tenant.region.wake_full();
             }
         }
-        // The order of dependent commands of one process is the same as in the ring: the later command has a later
-        // stamp.
-        all.sort_by_key(|(_, record)| record.stamp);
-        let now = self.clock.now();
-        let mut drained = Drained::Nothing;
-        for (key, mut record) in all {
-            record.stamp = self.clock.submitted_at(record.stamp);
-            let is_external = matches!(record.order, Order::HostDone { .. } | Order::Word { .. });
-            let is_urgent = is_external || matches!(record.order, Order::Watch { .. });
-            drained = drained.max(if is_urgent { Drained::Urgent } else { Drained::Deferrable });
-            if is_external {
-                // The command applies from the time of its submission, not from the last step of the timeline.
-                self.engine.advance(record.stamp.min(now));
-            }
-            self.execute(key, record);
-        }
-        drained
     }
 
     /// Executes one command. A command that refers to objects that do not exist has no effect.
-    fn execute(&mut self, key: u64, record: Record) -> Option<()> {
+    pub(super) fn execute(&mut self, key: u64, record: Record) -> Option<()> {
         let tenant = self.tenants.get_mut(&key)?;
         let stream = tenant.slots.get(&record.slot).copied();
         let command = match record.order {
@@ -182,8 +154,8 @@ impl Gpu {
                 self.watches.push(Watch { tenant: key, slot: record.slot, stream: stream?, seq });
                 return Some(());
             }
-            Order::Work(Work::Kernel { name, .. } | Work::Hold { name, .. })
-                if name >= self.engine.account().names(tenant.owner) =>
+            Order::Work(work)
+                if work.name().is_some_and(|name| name >= self.engine.account().names(tenant.owner)) =>
             {
                 Command::Work(Work::Empty)
             }
@@ -204,11 +176,11 @@ impl Gpu {
         Some(())
     }
 
-    /// Computes the timeline up to `now`, publishes the progress to the clients, and wakes those that wait for it.
-    pub(super) fn step(&mut self, now: u64) {
-        self.engine.advance(now);
+    /// Publishes the progress of the timeline to the clients, and wakes those that wait for it. `next` is the time of the next event of
+    /// any GPU.
+    pub(super) fn publish(&mut self, next: Option<u64>) {
         // Clients compare this with CLOCK_MONOTONIC. On a stepped clock, waiting brings no event.
-        let next = self.engine.next_event().filter(|_| self.clock == Clock::Real).unwrap_or(u64::MAX);
+        let next = next.filter(|_| self.clock == Clock::Real).unwrap_or(u64::MAX);
         let mut completed: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
         for Advanced { stream, seq } in self.engine.take_advanced() {
             if let Some((tenant, slot)) = self.stream_slots.get(&stream) {
@@ -237,13 +209,13 @@ impl Gpu {
         }
     }
 
-    /// The earliest time at which a command that a process waits for can be done.
-    pub(super) fn next_wanted(&mut self) -> Option<u64> {
-        [self.next_completion(), self.files.next_due()].into_iter().flatten().min()
+    /// The earliest time at which a command that a process waits for can be done. `next` is the time of the next event of any GPU.
+    pub(super) fn next_wanted(&self, next: Option<u64>) -> Option<u64> {
+        let completion = next.and_then(|next| self.next_completion(next));
+        [completion, self.files.next_due()].into_iter().flatten().min()
     }
 
-    fn next_completion(&mut self) -> Option<u64> {
-        let next = self.engine.next_event()?;
+    fn next_completion(&self, next: u64) -> Option<u64> {
         /// With more watches than this, checking each costs more than waking too early.
         const MANY: usize = 32;
         if self.watches.len() > MANY {

@@ -1,4 +1,4 @@
-//! The GPU as a process: couples the engine to a clock and serves it to clients.
+//! The GPUs of a node as a process: couples their engines to a clock and serves each to clients at a socket of its own.
 //!
 //! One thread owns all state. It sleeps until a request arrives, or until a command that a process waits for may have
 //! completed, and then computes the timeline up to the present. Everything else is computed later, with the same
@@ -8,6 +8,7 @@ mod clock;
 mod files;
 mod gpu;
 mod locks;
+mod machine;
 mod peer;
 mod server;
 #[cfg(test)]
@@ -18,8 +19,8 @@ use crate::params;
 use crate::rm::Support;
 use crate::wire::message::GpuInfo;
 pub use clock::Clock;
+use machine::Machine;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use server::Server;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,15 +100,23 @@ fn uuid_of(socket: &Path) -> [u8; 16] {
 /// A daemon on a thread of this process. Dropping it stops it: clients find that their GPU is lost.
 #[derive(Debug)]
 pub struct Handle {
-    socket: PathBuf,
+    sockets: Vec<PathBuf>,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Handle {
-    /// Path of the socket.
+    /// Path of the first GPU's socket.
     pub fn socket(&self) -> &Path {
-        &self.socket
+        self.socket_of(0)
+    }
+
+    /// Path of a GPU's socket, by the index of its configuration.
+    ///
+    /// # Panics
+    /// When the daemon has no such GPU.
+    pub fn socket_of(&self, gpu: usize) -> &Path {
+        &self.sockets[gpu]
     }
 }
 
@@ -121,19 +130,25 @@ impl Drop for Handle {
     }
 }
 
-/// Serves one GPU until the process ends. Returns an error if the socket cannot be bound, or if polling fails.
-pub fn run(config: DaemonConfig) -> io::Result<()> {
-    Server::bind(config, Arc::new(event()?))?.run()
+/// Serves GPUs of one node until the process ends. All follow the clock of the first. Returns an error if a socket cannot be bound, or if
+/// polling fails.
+pub fn run(configs: Vec<DaemonConfig>) -> io::Result<()> {
+    Machine::bind(configs, Arc::new(event()?))?.run()
 }
 
 /// Serves one GPU on a thread until the handle is dropped. When the function returns, the socket accepts connections.
 /// Returns an error if the socket cannot be bound.
 pub fn spawn_thread(config: DaemonConfig) -> io::Result<Handle> {
+    spawn_node_thread(vec![config])
+}
+
+/// Serves GPUs of one node as [`spawn_thread`] serves one.
+pub fn spawn_node_thread(configs: Vec<DaemonConfig>) -> io::Result<Handle> {
     let stop = Arc::new(event()?);
-    let socket = config.socket.clone();
-    let server = Server::bind(config, stop.clone())?;
-    let thread = std::thread::Builder::new().name("sim-gpu".into()).spawn(|| server.run())?;
-    Ok(Handle { socket, stop, thread: Some(thread) })
+    let sockets = configs.iter().map(|config| config.socket.clone()).collect();
+    let machine = Machine::bind(configs, stop.clone())?;
+    let thread = std::thread::Builder::new().name("sim-gpu".into()).spawn(|| machine.run())?;
+    Ok(Handle { sockets, stop, thread: Some(thread) })
 }
 
 fn event() -> io::Result<EventFd> {

@@ -1,40 +1,38 @@
-//! The daemon's loop: sleep, compute the timeline, answer.
+//! One GPU's socket: its connections, requests and answers.
 
 mod requests;
 
-use super::gpu::{Drained, Gpu};
+use super::DaemonConfig;
+use super::gpu::Gpu;
 use super::locks::Locks;
 use super::peer::Peer;
-use super::{Clock, DaemonConfig};
 use crate::rm::FileId;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use crate::wire::message::Answer;
+use nix::poll::PollFlags;
 use nix::sys::eventfd::EventFd;
-use nix::sys::time::TimeSpec;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) struct Server {
-    gpu: Gpu,
+    pub(super) gpu: Gpu,
     listener: UnixListener,
     wakeup: EventFd,
-    stop: Arc<EventFd>,
     peers: BTreeMap<u64, Peer>,
     locks: Locks,
     next_peer: u64,
+    /// Peers that have requested an advance of the stepped clock, in nanoseconds.
+    advances: Vec<(u64, u64)>,
 }
 
 /// The events of a descriptor that can be read, or whose other end is closed.
 const READABLE: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLHUP).union(PollFlags::POLLERR);
 
-/// The owner of a polled descriptor.
+/// The owner of a polled descriptor of one GPU.
 #[derive(Debug, Clone, Copy)]
-enum Source {
-    Stop,
+pub(super) enum Source {
     Wakeup,
     /// A file of the control device.
     File(FileId),
@@ -45,7 +43,7 @@ enum Source {
 }
 
 impl Server {
-    pub(super) fn bind(config: DaemonConfig, stop: Arc<EventFd>) -> io::Result<Self> {
+    pub(super) fn bind(config: DaemonConfig) -> io::Result<Self> {
         match std::fs::remove_file(&config.socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -59,112 +57,22 @@ impl Server {
             gpu,
             listener,
             wakeup: super::event()?,
-            stop,
             peers: BTreeMap::new(),
             locks: Locks::default(),
             next_peer: 0,
+            advances: Vec::new(),
         })
     }
 
-    pub(super) fn run(mut self) -> io::Result<()> {
-        // The default timer slack of 50 µs would be added to every wait of a client.
-        if let Err(error) = nix::sys::prctl::set_timerslack(1) {
-            tracing::warn!("cannot set the timer slack, waits will be late: {error}");
-        }
-        loop {
-            let ready = self.sleep()?;
-            if ready.iter().any(|(source, _)| matches!(source, Source::Stop)) {
-                let _ = std::fs::remove_file(&self.gpu.config.socket);
-                return Ok(());
-            }
-            self.compute();
-            // Directly after `compute`, so that a process counts as idle only if none of its commands is left in its ring.
-            self.deliver();
-            // In the order of `Source`: the memory of a closed file must be free before a peer's request is served.
-            for (source, events) in ready {
-                match source {
-                    Source::Stop => {}
-                    // Only this thread reads the eventfd, so it is readable.
-                    Source::Wakeup => drop(self.wakeup.read()),
-                    Source::File(file) => self.gpu.serve_file(file, self.gpu.clock.now()),
-                    Source::Peer(key) => {
-                        if events.intersects(READABLE) {
-                            self.serve(key);
-                        }
-                        if self.peers.get_mut(&key).is_some_and(|peer| peer.flush().is_err()) {
-                            self.hang_up(key);
-                        }
-                    }
-                    Source::Process(key) => self.hang_up(key),
-                    Source::Listener => self.accept(),
-                }
-            }
-        }
+    /// Removes the socket's file.
+    pub(super) fn unbind(&self) {
+        let _ = std::fs::remove_file(&self.gpu.config.socket);
     }
 
-    /// Sends the answers that are due.
-    fn deliver(&mut self) {
-        let now = self.gpu.clock.now();
-        self.gpu.files.deliver(now);
-        for (key, answer) in self.locks.step(&self.gpu, now) {
-            if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(&answer).is_err()) {
-                self.hang_up(key);
-            }
-        }
-    }
-
-    /// Moves a stepped clock by `ns`, from one time to the next at which a real clock would have woken the daemon. `false` if
-    /// the clock is real.
-    fn advance(&mut self, ns: u64) -> bool {
-        let Clock::Stepped { mut now } = self.gpu.clock else { return false };
-        let end = now.saturating_add(ns);
-        // What is in the rings was submitted before this request.
-        self.gpu.drain();
-        self.gpu.step(now);
-        self.deliver();
-        while now < end {
-            now = self.next_due(now).filter(|at| (now + 1..end).contains(at)).unwrap_or(end);
-            self.gpu.clock = Clock::Stepped { now };
-            self.gpu.step(now);
-            self.deliver();
-        }
-        true
-    }
-
-    /// The next time at which a process or a request that waits may have to be answered.
-    fn next_due(&mut self, now: u64) -> Option<u64> {
-        let timeline = if self.locks.is_waiting() { self.gpu.engine.next_event() } else { None };
-        [self.gpu.next_wanted(), self.locks.next_due(&self.gpu, now), timeline].into_iter().flatten().min()
-    }
-
-    /// Brings the timeline to the present.
-    fn compute(&mut self) {
-        // The clock is read first: commands submitted after this moment belong to the next step.
-        let now = self.gpu.clock.now();
-        self.gpu.drain();
-        self.gpu.step(now);
-    }
-
-    /// Sleeps until an event arrives or the timeline has to be computed. Returns the sources of events, in the order of
-    /// [`Source`].
-    fn sleep(&mut self) -> io::Result<Vec<(Source, PollFlags)>> {
-        self.compute();
-        self.gpu.park();
-        let drained = self.gpu.drain();
-        let timeout = if drained == Drained::Urgent {
-            Some(Duration::ZERO)
-        } else {
-            let now = self.gpu.clock.now();
-            if drained == Drained::Deferrable {
-                // Clients decide by the published time of the next event, which does not include these commands yet.
-                self.gpu.step(now);
-            }
-            self.next_due(now).and_then(|at| self.gpu.clock.until(at))
-        };
-        let mut polled = vec![
-            (Source::Stop, self.stop.as_fd(), PollFlags::POLLIN),
-            (Source::Wakeup, self.wakeup.as_fd(), PollFlags::POLLIN),
-        ];
+    /// The descriptors to poll, in the order in which their events must be served: the memory of a closed file must be free before a
+    /// peer's request is.
+    pub(super) fn polled(&self) -> Vec<(Source, BorrowedFd<'_>, PollFlags)> {
+        let mut polled = vec![(Source::Wakeup, self.wakeup.as_fd(), PollFlags::POLLIN)];
         let files = self.gpu.files.sockets();
         polled.extend(files.map(|(file, socket)| (Source::File(file), socket, PollFlags::POLLIN)));
         for (key, peer) in &self.peers {
@@ -175,17 +83,54 @@ impl Server {
             polled.extend(process.map(|pidfd| (Source::Process(*key), pidfd.as_fd(), PollFlags::POLLIN)));
         }
         polled.push((Source::Listener, self.listener.as_fd(), PollFlags::POLLIN));
-        let mut fds: Vec<_> = polled.iter().map(|(_, fd, flags)| PollFd::new(*fd, *flags)).collect();
-        match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
+        polled
+    }
+
+    /// Serves the events of a descriptor.
+    pub(super) fn serve_source(&mut self, source: Source, events: PollFlags) {
+        match source {
+            // Only this thread reads the eventfd, so it is readable.
+            Source::Wakeup => drop(self.wakeup.read()),
+            Source::File(file) => self.gpu.serve_file(file, self.gpu.clock.now()),
+            Source::Peer(key) => {
+                if events.intersects(READABLE) {
+                    self.serve(key);
+                }
+                if self.peers.get_mut(&key).is_some_and(|peer| peer.flush().is_err()) {
+                    self.hang_up(key);
+                }
+            }
+            Source::Process(key) => self.hang_up(key),
+            Source::Listener => self.accept(),
         }
-        let ready = polled.iter().zip(&fds).map(|((source, ..), fd)| (*source, fd.revents()));
-        let ready =
-            ready.filter_map(|(source, events)| Some((source, events.filter(|events| !events.is_empty())?)));
-        let ready = ready.collect();
-        self.gpu.unpark();
-        Ok(ready)
+    }
+
+    /// Removes and returns the requested advances of the stepped clock: the peer, and the time in nanoseconds.
+    pub(super) fn take_advances(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.advances)
+    }
+
+    /// Answers a request whose answer came later than [`serve_source`](Self::serve_source).
+    pub(super) fn answer_later(&mut self, key: u64, answer: &Answer) {
+        if self.peers.get_mut(&key).is_some_and(|peer| peer.answer(answer).is_err()) {
+            self.hang_up(key);
+        }
+    }
+
+    /// Sends the answers that are due.
+    pub(super) fn deliver(&mut self) {
+        let now = self.gpu.clock.now();
+        self.gpu.files.deliver(now);
+        for (key, answer) in self.locks.step(&self.gpu, now) {
+            self.answer_later(key, &answer);
+        }
+    }
+
+    /// The next time at which a process or a request that waits may have to be answered. `next` is the time of the next event of any GPU.
+    pub(super) fn next_due(&self, now: u64, next: Option<u64>) -> Option<u64> {
+        let timeline = next.filter(|_| self.locks.is_waiting());
+        let wanted = self.gpu.next_wanted(next);
+        [wanted, self.locks.next_due(&self.gpu, now), timeline].into_iter().flatten().min()
     }
 
     fn accept(&mut self) {

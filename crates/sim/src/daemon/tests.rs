@@ -1,5 +1,6 @@
 //! A daemon on a thread and clients in the same process.
 
+mod collectives;
 mod controls;
 mod stepped;
 

@@ -1,6 +1,6 @@
 //! Commands of a stream, and the identifiers of the engine.
 
-use super::Condition;
+use super::{CollectiveRank, Condition};
 use crate::params;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -97,6 +97,17 @@ pub enum Work {
         /// after its begin as it ran without work of the program.
         times: [u64; 3],
     },
+    /// A kernel that spins until the kernels of all ranks have begun. See [`super::Interconnect`], without which it never ends.
+    Collective {
+        /// Its place.
+        rank: CollectiveRank,
+        /// Time on the GPU from then on without interruption, in nanoseconds.
+        ns: u64,
+        /// Multiprocessors that it keeps busy, 1 to [`params::SMS`].
+        sms: u32,
+        /// From [`super::Account::name`].
+        name: usize,
+    },
     /// No work: a node that only orders others.
     Empty,
 }
@@ -122,7 +133,7 @@ impl Work {
     /// Time that it takes by itself, in nanoseconds.
     pub fn ns(self) -> u64 {
         match self {
-            Self::Kernel { ns, .. } => ns.max(1),
+            Self::Kernel { ns, .. } | Self::Collective { ns, .. } => ns.max(1),
             Self::Copy { engine, bytes } => engine.copy_ns(bytes),
             Self::Fill { bytes } => transfer_ns(bytes, params::FILL_BYTES_PER_US),
             Self::Hold { .. } => params::MIN_KERNEL_NS,
@@ -130,8 +141,16 @@ impl Work {
         }
     }
 
+    /// Index of a kernel's name; `None` for what is no kernel.
+    pub fn name(self) -> Option<usize> {
+        match self {
+            Self::Kernel { name, .. } | Self::Hold { name, .. } | Self::Collective { name, .. } => Some(name),
+            Self::Copy { .. } | Self::Fill { .. } | Self::Empty => None,
+        }
+    }
+
     fn is_kernel(self) -> bool {
-        matches!(self, Self::Kernel { .. } | Self::Hold { .. })
+        self.name().is_some()
     }
 }
 

@@ -1,7 +1,8 @@
 //! A context's channel group: its work, its time slice, and whether it may run.
 
+use super::collective::Arrival;
 use super::hold::Hold;
-use super::{OwnerId, StreamId, StreamKind};
+use super::{CollectiveRank, OwnerId, StreamId, StreamKind};
 use crate::params;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,6 +18,8 @@ pub(super) struct Task {
     pub(super) priority: i32,
     /// The wait of a hold kernel.
     pub(super) hold: Option<Hold>,
+    /// The place of a collective kernel.
+    pub(super) collective: Option<CollectiveRank>,
 }
 
 #[derive(Debug)]
@@ -24,8 +27,35 @@ pub(super) struct Running {
     pub(super) task: Task,
     pub(super) left_ns: u64,
     pub(super) ran_ns: u64,
+    /// A collective kernel waits for the other ranks: it has the GPU, and `left_ns` is as long as before.
+    pub(super) is_spinning: bool,
+    /// Parts that a collective kernel has not begun; `left_ns` is of the part before them.
+    pub(super) further_parts: u32,
     /// The time at which a hold kernel ends without the word, also while its group is saved.
     pub(super) deadline: Option<u64>,
+}
+
+impl Task {
+    /// Time of a part of a collective kernel; of another one, its whole time.
+    fn part_ns(&self) -> u64 {
+        let parts = self.collective.map_or(1, |rank| rank.parts.max(1));
+        (self.ns / u64::from(parts)).max(1)
+    }
+}
+
+impl Running {
+    /// Begins the next part of a collective kernel that has ended one: it arrives again. `None` if it has no further part.
+    pub(super) fn next_part(&mut self) -> Option<Arrival> {
+        self.further_parts = self.further_parts.checked_sub(1)?;
+        (self.left_ns, self.is_spinning) = (self.task.part_ns(), true);
+        self.arrival()
+    }
+
+    /// The arrival of a collective kernel.
+    pub(super) fn arrival(&self) -> Option<Arrival> {
+        let Task { stream, node, collective, .. } = self.task;
+        collective.map(|rank| Arrival { stream, node, rank })
+    }
 }
 
 /// Whether a group may use the multiprocessors.
@@ -120,8 +150,10 @@ impl Group {
             used += task.sms;
             let mut task = *task;
             let deadline = task.hold.as_mut().map(|hold| hold.begin(now));
-            let left_ns = deadline.map_or(task.ns, |deadline| deadline - now);
-            self.running.push(Running { task, left_ns, ran_ns: 0, deadline });
+            let left_ns = deadline.map_or(task.part_ns(), |deadline| deadline - now);
+            let is_spinning = task.collective.is_some();
+            let further_parts = task.collective.map_or(0, |rank| rank.parts.saturating_sub(1));
+            self.running.push(Running { task, left_ns, ran_ns: 0, is_spinning, further_parts, deadline });
             self.ready.pop_front();
         }
         before

@@ -4,11 +4,13 @@
 //! engine neither reads a clock nor sleeps, and knows processes only as [`OwnerId`]s, so tests step it.
 
 mod account;
+mod collective;
 mod command;
 mod control;
 mod copies;
 mod group;
 mod hold;
+mod interconnect;
 mod progress;
 mod reported_memory;
 mod runlist;
@@ -18,14 +20,17 @@ mod tests;
 mod word;
 
 pub use account::Account;
+pub use collective::CollectiveRank;
 pub use command::{
     Command, CopyEngine, Graph, GroupId, HoldParams, Node, OwnerId, StreamId, StreamKind, Work,
 };
 pub use control::Control;
 pub use group::{Access, Switches};
+pub use interconnect::Interconnect;
 pub use word::{Compare, Condition};
 
 use crate::params;
+use collective::Arrival;
 use control::Controls;
 use copies::Copies;
 use group::Group;
@@ -71,6 +76,8 @@ pub struct Engine {
     to_check: VecDeque<StreamId>,
     advanced: Vec<Advanced>,
     records: Vec<Record>,
+    /// Arrivals of collective kernels, until an [`Interconnect`] takes them.
+    arrivals_of_ranks: Vec<Arrival>,
     next_id: u64,
 }
 
@@ -232,6 +239,7 @@ impl Engine {
     pub fn advance(&mut self, to: u64) {
         while let Some(at) = self.next_event().filter(|at| *at <= to) {
             self.elapse(at);
+            self.arrivals_of_ranks.extend(self.runlist.begin_next_parts());
             for task in self.runlist.finished() {
                 self.task_done(task);
             }
@@ -248,6 +256,9 @@ impl Engine {
     }
 
     fn elapse(&mut self, to: u64) {
+        if to == self.now {
+            return self.account.at(to);
+        }
         let ns = to - self.now;
         if self.runlist.is_switching(self.now) {
             self.account.switching(ns);
@@ -276,6 +287,7 @@ impl Engine {
         if let Some(owner) = changes.began {
             self.account.began(owner, self.now);
         }
+        self.arrivals_of_ranks.extend(changes.arrivals);
         if !changes.holds.is_empty() {
             self.holds_began(&changes.holds);
             // The context may now run only hold kernels, and yield to another one.

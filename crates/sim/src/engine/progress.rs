@@ -75,11 +75,24 @@ impl Engine {
     fn begin_work(&mut self, id: StreamId, node: usize, work: Work) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (group, priority, ns) = (stream.group, stream.priority, work.ns());
-        let task = Task { stream: id, node, ns, sms: params::SMS, name: None, priority, hold: None };
+        let task = Task {
+            stream: id,
+            node,
+            ns,
+            sms: params::SMS,
+            name: None,
+            priority,
+            hold: None,
+            collective: None,
+        };
         match work {
             Work::Kernel { sms, name, .. } => {
                 let sms = sms.clamp(1, params::SMS);
                 self.push(group, Task { sms, name: Some(name), ..task });
+            }
+            Work::Collective { rank, sms, name, .. } => {
+                let sms = sms.clamp(1, params::SMS);
+                self.push(group, Task { sms, name: Some(name), collective: Some(rank), ..task });
             }
             Work::Hold { address, params, name, times } => {
                 let hold = Some(Hold::new(address, params, times));
@@ -97,7 +110,9 @@ impl Engine {
     /// A record of a context that does not have the GPU is made when it has it: M §2.
     fn push_record(&mut self, id: StreamId, group: GroupId) {
         let priority = self.streams.get(&id).map_or(0, |stream| stream.priority);
-        self.push(group, Task { stream: id, node: 0, ns: 1, sms: 0, name: None, priority, hold: None });
+        let task =
+            Task { stream: id, node: 0, ns: 1, sms: 0, name: None, priority, hold: None, collective: None };
+        self.push(group, task);
     }
 
     fn push(&mut self, group: GroupId, task: Task) {

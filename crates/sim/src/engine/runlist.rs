@@ -4,7 +4,8 @@
 //! skipped at once. A preempted context is saved with its kernels and continues them later. Restarting them takes
 //! part of its slice, so contexts with slices shorter than that make no progress beside each other.
 
-use super::group::{Access, Group, Task};
+use super::collective::Arrival;
+use super::group::{Access, Group, Running, Task};
 use super::hold::Step;
 use super::{GroupId, OwnerId};
 use crate::params;
@@ -37,6 +38,7 @@ pub(super) struct Changes {
     pub(super) began: Option<OwnerId>,
     pub(super) switched: bool,
     pub(super) holds: Vec<Task>,
+    pub(super) arrivals: Vec<Arrival>,
 }
 
 impl Runlist {
@@ -47,8 +49,8 @@ impl Runlist {
             Front::Switching { until, .. } => Some(until),
             Front::Running { group, warm_at, ends, yields, .. } => {
                 let begin = now.max(warm_at);
-                let shortest =
-                    self.groups[&group].running.iter().map(|running| begin + running.left_ns).min();
+                let progressing = self.groups[&group].running.iter().filter(|running| !running.is_spinning);
+                let shortest = progressing.map(|running| begin + running.left_ns).min();
                 let warm = (warm_at > now).then_some(warm_at);
                 shortest.into_iter().chain(ends).chain(yields).chain(warm).min()
             }
@@ -100,10 +102,18 @@ impl Runlist {
         let Front::Running { group, .. } = self.front else { return None };
         let group = self.groups.get_mut(&group)?;
         for running in &mut group.running {
-            running.left_ns -= ns;
+            running.left_ns -= if running.is_spinning { 0 } else { ns };
             running.ran_ns += ns;
         }
         Some(group.owner)
+    }
+
+    /// Begins the next parts of collective kernels.
+    pub(super) fn begin_next_parts(&mut self) -> Vec<Arrival> {
+        let Front::Running { group, .. } = self.front else { return Vec::new() };
+        let Some(group) = self.groups.get_mut(&group) else { return Vec::new() };
+        let ended = group.running.iter_mut().filter(|running| running.left_ns == 0);
+        ended.filter_map(Running::next_part).collect()
     }
 
     pub(super) fn finished(&mut self) -> Vec<Task> {
@@ -269,9 +279,11 @@ impl Runlist {
                     self.front = Front::Running { group: id, slice_start, warm_at, ends, yields };
                     if let Some(group) = self.groups.get_mut(&id) {
                         let before = group.dispatch(now);
-                        let begun = group.running.iter().skip(before).map(|running| running.task);
-                        changes.began = (group.running.len() > before).then_some(group.owner);
-                        changes.holds.extend(begun.filter(|task| task.hold.is_some()));
+                        let begun = &group.running[before..];
+                        changes.began = (!begun.is_empty()).then_some(group.owner);
+                        let tasks = begun.iter().map(|running| running.task);
+                        changes.holds.extend(tasks.filter(|task| task.hold.is_some()));
+                        changes.arrivals.extend(begun.iter().filter_map(Running::arrival));
                     }
                     return changes;
                 }

@@ -20,7 +20,15 @@ fn documented_module_has_its_duration_and_effect() {
     let launch = module.kernels[0].launch(264, 1024, &packed(4096, 16, 100_000)).unwrap();
     assert_eq!(
         launch,
-        Launch { ns: 202_000, sms: 132, effect: Effect::Mix, ptr: 4096, words: 16, hold: None }
+        Launch {
+            ns: 202_000,
+            sms: 132,
+            effect: Effect::Mix,
+            ptr: 4096,
+            words: 16,
+            hold: None,
+            collective: None
+        }
     );
 }
 
@@ -61,12 +69,31 @@ fn hold_kernel_is_recognised_in_ptx() {
 }
 
 #[test]
+fn collective_kernel_has_its_place_and_its_time() {
+    let params = "communicator:u64,rank:u32,ranks:u32,iters:u32";
+    let text = format!("{MAGIC}\nkernel reduce params={params} ns_per_iter=1000 effect=collective");
+    let kernel = Module::parse(&text).unwrap().kernels.remove(0);
+    let packed = |rank: u32, ranks: u32| {
+        [7u64.to_le_bytes().as_slice(), &[rank, ranks, 300].map(u32::to_le_bytes).concat()].concat()
+    };
+    let launch = kernel.launch(24, 512, &packed(1, 2)).unwrap();
+    let rank = CollectiveRank { communicator: 7, rank: 1, ranks: 2, parts: 1 };
+    assert_eq!((launch.collective, launch.ns, launch.sms), (Some(rank), 300_000, 24));
+    assert_eq!(kernel.launch(24, 512, &packed(2, 2)), None, "a rank beyond the number of ranks");
+}
+
+#[test]
 fn every_parse_error_names_its_line() {
     for (text, wanted) in [
         ("kernel x ns=1", ""),
         ("kernel k ns=1\nkernel k ns=2", "line 3: a second kernel"),
         ("kernel k ns=-1", "line 2: \"-1\" is not a time"),
-        ("kernel k effect=mix", "line 2: an effect needs"),
+        ("kernel k effect=mix", "line 2: the effect needs the parameters ptr, n"),
+        (
+            "kernel k params=rank:u32,ranks:u32 effect=collective",
+            "the effect needs the parameters communicator",
+        ),
+        ("kernel k params=rank:i32", "rank has type i32, expected u32 or u64"),
         ("kernel k effect=burn", "unknown effect"),
         ("kernel k params=a:u16", "unknown type"),
         ("kernel k params=ptr:i64", "line 2: ptr has type i64, expected u32 or u64"),

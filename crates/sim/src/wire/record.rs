@@ -1,7 +1,7 @@
 //! One command in the ring: eleven words, the first of which is the time of submission. Enums are stored as the number of
 //! the variant.
 
-use crate::engine::{Compare, Condition, CopyEngine, HoldParams, StreamKind, Work};
+use crate::engine::{CollectiveRank, Compare, Condition, CopyEngine, HoldParams, StreamKind, Work};
 
 /// Words of a command.
 pub(crate) const WORDS: usize = 11;
@@ -76,6 +76,11 @@ impl Record {
                 rest = [still_ns, longest_ns, pack(times[0], times[1]), pack(times[2], name as u64)];
                 (13, address, pack(ticket.into(), activity.into()), timeout_ns, linger_ns)
             }
+            Order::Work(Work::Collective { rank, ns, sms, name }) => {
+                let CollectiveRank { communicator, rank, ranks, parts } = rank;
+                rest[0] = parts.into();
+                (17, communicator, pack(rank.into(), ranks.into()), ns, pack(sms.into(), name as u64))
+            }
             Order::MemOp(None) => (14, 0, 0, 0, 0),
             Order::MemOp(Some(Condition { address, value, compare, is_wide })) => {
                 (15, address, value, compare as u64, is_wide.into())
@@ -121,6 +126,17 @@ impl Record {
                 Order::MemOp(Some(Condition { address: a, value: b, compare, is_wide: d != 0 }))
             }
             16 => Order::Word { address: a, value: b },
+            17 => {
+                let ((rank, ranks), (sms, name)) = (unpack(b), unpack(d));
+                let (rank, ranks) = (u32::try_from(rank).ok()?, u32::try_from(ranks).ok()?);
+                let rank = CollectiveRank { communicator: a, rank, ranks, parts: u32::try_from(e).ok()? };
+                Order::Work(Work::Collective {
+                    rank,
+                    ns: c,
+                    sms: u32::try_from(sms).ok()?,
+                    name: index(name)?,
+                })
+            }
             _ => return None,
         };
         Some(Self { stamp, slot: index(slot)?, order })

@@ -2,6 +2,7 @@
 
 mod busy_engine;
 mod channel_groups;
+mod collectives;
 mod invariants;
 mod measured;
 mod memory_words;

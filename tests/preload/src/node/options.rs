@@ -6,6 +6,7 @@ use crate::stepped_clock::SteppedClock;
 use crate::waiting::TIMEOUT;
 use sluice_test_bed::{TestBed, TestBedOptions};
 use std::cell::Cell;
+use std::path::PathBuf;
 
 /// Options of a node.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct NodeOptions {
     without_manager: bool,
     measures_memory: bool,
     stepped: bool,
+    further_gpus: usize,
+    other_simulator: Option<PathBuf>,
 }
 
 impl NodeOptions {
@@ -44,6 +47,18 @@ impl NodeOptions {
         self.simulator_arguments("--clock stepped")
     }
 
+    /// The simulator simulates this many GPUs. This node's pod-manager has the first; another node takes one by [`Self::on_gpu`].
+    pub fn gpus(mut self, gpus: usize) -> Self {
+        self.further_gpus = gpus.saturating_sub(1);
+        self
+    }
+
+    /// The node has a GPU of another node, from [`Node::socket_of_gpu`], and a pod-manager of its own for it. It must end first.
+    pub fn on_gpu(mut self, socket: PathBuf) -> Self {
+        self.other_simulator = Some(socket);
+        self
+    }
+
     /// The pod-manager reads the memory of processes from the simulated GPU's NVML.
     pub fn measuring_memory(mut self) -> Self {
         self.measures_memory = true;
@@ -68,6 +83,8 @@ impl NodeOptions {
         }
         let options = TestBedOptions {
             simulated: true,
+            gpus: 1 + self.further_gpus,
+            other_simulator: self.other_simulator,
             simulator_flags: self.simulator_arguments,
             resource_file: self.resources,
             manager_flags: self.manager_arguments,

@@ -17,6 +17,7 @@ mod doctor;
 mod driver_lookup;
 mod escapes;
 mod frozen_tenants;
+mod gangs;
 mod gemini_protocol;
 mod hold_command;
 mod hold_kernels;

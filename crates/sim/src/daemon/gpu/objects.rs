@@ -1,7 +1,7 @@
 //! Objects of processes on the GPU: files of the control device, contexts and graphs.
 
 use super::{EXCLUSIVE, Gpu, PROHIBITED};
-use crate::engine::{Graph, Node, Work};
+use crate::engine::{Graph, Node};
 use crate::rm::FileId;
 use crate::wire::message::ControlGroup;
 use std::io;
@@ -76,7 +76,7 @@ impl Gpu {
     ) -> Option<u64> {
         let tenant = self.tenants.get_mut(&key)?;
         let names = self.engine.account().names(tenant.owner);
-        let is_known = |node: &Node| !matches!(node.work, Work::Kernel { name, .. } | Work::Hold { name, .. } if name >= names);
+        let is_known = |node: &Node| node.work.name().is_none_or(|name| name < names);
         if !nodes.iter().all(is_known) {
             return None;
         }

@@ -1,6 +1,7 @@
 //! Requests of peers: the hello, queries, allocations, locks and injected faults.
 
 use super::Server;
+use crate::daemon::Clock;
 use crate::daemon::peer::Peer;
 use crate::fault::Fault;
 use crate::wire::message::{Answer, LockFailure, Request, VERSION};
@@ -32,6 +33,8 @@ impl Server {
                 Request::Lock { pid, timeout_ms } => {
                     self.locks.lock(&self.gpu, (key, uid), pid, timeout_ms, now);
                 }
+                // Answered when all GPUs have been advanced.
+                Request::Advance { ns } if self.gpu.clock != Clock::Real => self.advances.push((key, ns)),
                 Request::Unlock { pid } => self.locks.unlock(&self.gpu, (key, uid), pid, now),
                 request => {
                     let waits_for_driver = request.needs_driver() && self.gpu.rm.busy_until() > now;
@@ -81,12 +84,8 @@ impl Server {
         match request {
             Request::Gpu => return Answer::Gpu(self.gpu.config.gpu.clone()),
             Request::Ledger => return Answer::Ledger(Box::new(engine.ledger())),
-            Request::Advance { ns } => {
-                return if self.advance(ns) {
-                    Answer::Done
-                } else {
-                    refused("its clock is real: only a stepped clock is advanced")
-                };
+            Request::Advance { .. } => {
+                return refused("its clock is real: only a stepped clock is advanced");
             }
             Request::Window { from_ns, to_ns } => {
                 return Answer::Window(engine.account().window(from_ns, to_ns));

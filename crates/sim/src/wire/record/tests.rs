@@ -13,6 +13,7 @@ fn every_order_survives_encoding() {
         still_ns: 11,
         longest_ns: 1_000_000_000,
     };
+    let rank = CollectiveRank { communicator: u64::MAX, rank: 6, ranks: 8, parts: 14 };
     let others = [
         Order::Close,
         Order::Work(Work::Kernel { ns: 7, sms: 132, name: 2 }),
@@ -26,6 +27,7 @@ fn every_order_survives_encoding() {
         Order::HostDone { seq: 5 },
         Order::Watch { seq: 6 },
         Order::Work(Work::Hold { address: 1 << 47, params, name: 3, times: [7, 8, 9] }),
+        Order::Work(Work::Collective { rank, ns: u64::MAX, sms: 24, name: 3 }),
         Order::MemOp(None),
         Order::Word { address: 8, value: u64::MAX },
     ];
@@ -38,7 +40,7 @@ fn every_order_survives_encoding() {
 
 #[test]
 fn invalid_bytes_decode_to_no_order() {
-    for [code, a, b] in [[0, 0, 0], [17, 0, 0], [1, 0, 3], [4, 3, 0]] {
+    for [code, a, b] in [[0, 0, 0], [18, 0, 0], [1, 0, 3], [4, 3, 0]] {
         let words = [0, code, 0, a, b, 0, 0, 0, 0, 0, 0];
         assert_eq!(Record::decode(words), None);
     }
