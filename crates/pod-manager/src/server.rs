@@ -222,7 +222,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let tables = match &config.gangs {
             Some(directory) => {
                 let gangs = remote.report(Message::Gangs);
-                let (thread, tables) = gangs::start(directory, config.gpu_name(), gangs)?;
+                let (thread, tables) = gangs::start(directory, &config.gpu_name(), gangs)?;
                 side.threads.push(thread);
                 Some(tables)
             }

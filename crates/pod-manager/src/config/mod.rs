@@ -127,13 +127,13 @@ impl Config {
         Self::with(socket.into(), ClientSource::Agent(agent))
     }
 
-    /// What distinguishes this GPU from the others of the node: its uuid, or the name of its socket.
-    pub(crate) fn gpu_name(&self) -> &str {
-        let of_socket = || self.socket.file_stem().and_then(|stem| stem.to_str()).unwrap_or("gpu");
-        match &self.clients {
-            ClientSource::Agent(agent) => &agent.gpu_uuid,
-            ClientSource::File { .. } => self.gpu_uuid.as_deref().unwrap_or_else(of_socket),
-        }
+    /// What distinguishes this GPU from the others of the node, as the name of a file: its uuid, or the path of its socket.
+    pub(crate) fn gpu_name(&self) -> String {
+        let uuid = match &self.clients {
+            ClientSource::Agent(agent) => Some(&agent.gpu_uuid),
+            ClientSource::File { .. } => self.gpu_uuid.as_ref(),
+        };
+        uuid.cloned().unwrap_or_else(|| self.socket.to_string_lossy().replace('/', "_"))
     }
 
     fn with(socket: PathBuf, clients: ClientSource) -> Self {
