@@ -1,6 +1,6 @@
 //! Which gang has which slot: an interval colouring of the gangs, in which gangs with a common GPU have different intervals.
 
-use super::slots::{EPOCH_NS, Slot};
+use super::slots::{CYCLE_NS, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the manager of one GPU tells the others about its clients with processes, by the names of their gangs.
@@ -25,12 +25,12 @@ pub struct NodeGangs {
 struct Gang<'t> {
     name: &'t str,
     gpus: BTreeSet<usize>,
-    /// Its part of the epoch: the smallest of those to which it is entitled on its GPUs.
+    /// Its part of the cycle: the smallest of those to which it is entitled on its GPUs.
     length_ns: u64,
 }
 
 /// The gangs: the names in the tables of several GPUs. A slot is as long as the smallest share to which the gang is entitled on
-/// its GPUs, unless the gangs that overlap do not fit into an epoch; then the slots of all of them are shorter by the same factor.
+/// its GPUs, unless the gangs that overlap do not fit into a cycle; then the slots of all of them are shorter by the same factor.
 ///
 /// The result depends on the tables alone and not on their order, so that every manager comes to the same.
 #[must_use]
@@ -42,8 +42,8 @@ pub fn assign(tables: &[GangTable]) -> NodeGangs {
     }
     let ends = latest_ends(&placed);
     let scaled = |ns: u64, end: u64| {
-        let scaled = u128::from(ns) * u128::from(EPOCH_NS) / u128::from(end.max(EPOCH_NS));
-        u64::try_from(scaled).unwrap_or(EPOCH_NS)
+        let scaled = u128::from(ns) * u128::from(CYCLE_NS) / u128::from(end.max(CYCLE_NS));
+        u64::try_from(scaled).unwrap_or(CYCLE_NS)
     };
     let slots = placed.iter().zip(ends).map(|((gang, slot), end)| {
         let slot = Slot { start_ns: scaled(slot.start_ns, end), end_ns: scaled(slot.end_ns, end) };
@@ -68,11 +68,11 @@ fn gangs(tables: &[GangTable]) -> Vec<Gang<'_>> {
     for (gpu, table) in tables.iter().enumerate() {
         let total: u64 = table.shares.values().map(|share| u64::from(*share)).sum();
         for (name, share) in &table.shares {
-            let length_ns = u64::from(*share) * EPOCH_NS / total.max(1);
+            let length_ns = u64::from(*share) * CYCLE_NS / total.max(1);
             let gang = gangs.entry(name).or_insert_with(|| Gang {
                 name,
                 gpus: BTreeSet::new(),
-                length_ns: EPOCH_NS,
+                length_ns: CYCLE_NS,
             });
             gang.gpus.insert(gpu);
             gang.length_ns = gang.length_ns.min(length_ns);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn two_jobs_divide_the_epoch_by_their_shares() {
+    fn two_jobs_divide_the_cycle_by_their_shares() {
         let both = table(&[("a", 300_000), ("b", 700_000)]);
         assert_eq!(in_ms(&assign(&[both.clone(), both])), [("a", 140, 200), ("b", 0, 140)]);
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn gangs_in_a_circle_get_equal_parts_of_an_epoch() {
+    fn gangs_in_a_circle_get_equal_parts_of_a_cycle() {
         let pair = |one, other| table(&[(one, 500_000), (other, 500_000)]);
         let slots = assign(&[pair("a", "b"), pair("b", "c"), pair("a", "c")]);
         // Each half of every GPU, but no two at once: three thirds.
@@ -185,7 +185,7 @@ mod tests {
                 for pair in on_gpu.windows(2) {
                     prop_assert!(pair[0].end_ns <= pair[1].start_ns, "{slots:?}");
                 }
-                prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= EPOCH_NS));
+                prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= CYCLE_NS));
             }
             let reversed: Vec<GangTable> = tables.iter().rev().cloned().collect();
             prop_assert_eq!(assign(&reversed).slots, slots);

@@ -3,8 +3,8 @@
 //! A rank of a data-parallel training spins in a collective until its peers run, so a rank uses its quantum only if its peers have theirs at
 //! the same time. With independent quanta two jobs with shares of 0.3 and 0.7 made 0.73 of what one makes alone (measured on two H200).
 //!
-//! Time is divided into epochs of [`EPOCH_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
-//! epoch, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
+//! Time is divided into cycles of [`CYCLE_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
+//! cycle, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
 //! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and gives the rest of the time as usual.
 //!
 //! A latency-critical gang runs at any time. Beyond its limit or its request it may be delayed, and then on all of its GPUs at once: outside
@@ -15,5 +15,5 @@ mod slots;
 mod window;
 
 pub use assignment::{GangTable, NodeGangs, assign};
-pub use slots::{EPOCH_NS, Slot, Slots};
+pub use slots::{CYCLE_NS, Slot, Slots};
 pub use window::Window;

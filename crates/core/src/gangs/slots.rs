@@ -3,28 +3,28 @@
 use crate::ids::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Length of an epoch, nanoseconds. Epochs begin at its multiples. Longer ones cost fewer hand-offs, shorter ones delay a gang's steps less.
-pub const EPOCH_NS: u64 = 200_000_000;
+/// Length of a cycle, nanoseconds. Cycles begin at its multiples. Longer ones cost fewer hand-offs, shorter ones delay a gang's steps less.
+pub const CYCLE_NS: u64 = 200_000_000;
 
-/// The part of each epoch in which a gang runs.
+/// The part of each cycle in which a gang runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// First nanosecond, counted from the beginning of the epoch.
+    /// First nanosecond, counted from the beginning of the cycle.
     pub start_ns: u64,
-    /// First nanosecond after it: at most [`EPOCH_NS`], above the start.
+    /// First nanosecond after it: at most [`CYCLE_NS`], above the start.
     pub end_ns: u64,
 }
 
 impl Slot {
-    /// Whether it is open at a time of the epoch.
+    /// Whether it is open at a time of the cycle.
     fn contains(self, phase_ns: u64) -> bool {
         (self.start_ns..self.end_ns).contains(&phase_ns)
     }
 
-    /// How long after this time of the epoch it begins next: 1 to [`EPOCH_NS`].
+    /// How long after this time of the cycle it begins next: 1 to [`CYCLE_NS`].
     fn starts_in(self, phase_ns: u64) -> u64 {
         match self.start_ns.checked_sub(phase_ns) {
-            None | Some(0) => EPOCH_NS + self.start_ns - phase_ns,
+            None | Some(0) => CYCLE_NS + self.start_ns - phase_ns,
             Some(wait) => wait,
         }
     }
@@ -71,32 +71,32 @@ impl Slots {
     /// When the slot of a client that is open at `now` ends.
     #[must_use]
     pub fn open_until(&self, client: ClientId, now: u64) -> Option<u64> {
-        let phase = now % EPOCH_NS;
+        let phase = now % CYCLE_NS;
         let slot = self.slots.get(&client).filter(|slot| slot.contains(phase))?;
         Some(now.saturating_add(slot.end_ns - phase))
     }
 
     /// The clients whose slot is open.
     pub fn open(&self, now: u64) -> impl Iterator<Item = ClientId> + '_ {
-        let phase = now % EPOCH_NS;
+        let phase = now % CYCLE_NS;
         self.slots.iter().filter(move |(_, slot)| slot.contains(phase)).map(|(client, _)| *client)
     }
 
     /// When the next slot of a client other than this one begins.
     #[must_use]
     pub fn next_start(&self, except: ClientId, now: u64) -> Option<u64> {
-        let phase = now % EPOCH_NS;
+        let phase = now % CYCLE_NS;
         let others = self.slots.iter().filter(|(client, _)| **client != except);
         others.map(|(_, slot)| slot.starts_in(phase)).min().map(|wait| now.saturating_add(wait))
     }
 
-    /// Which of these gangs uses time that belongs to none of them: in turns by epoch, in the order of their slots, so that the managers
+    /// Which of these gangs uses time that belongs to none of them: in turns by cycle, in the order of their slots, so that the managers
     /// of all GPUs choose the same one.
     pub fn stand_in(&self, gangs: impl Iterator<Item = ClientId>, now: u64) -> Option<ClientId> {
         let mut gangs: Vec<(Slot, ClientId)> =
             gangs.filter_map(|client| Some((*self.slots.get(&client)?, client))).collect();
         gangs.sort_unstable();
-        let turn = usize::try_from(now / EPOCH_NS).unwrap_or(0).checked_rem(gangs.len())?;
+        let turn = usize::try_from(now / CYCLE_NS).unwrap_or(0).checked_rem(gangs.len())?;
         gangs.get(turn).map(|(_, client)| *client)
     }
 }
@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn slots_open_and_end_in_every_epoch() {
+    fn slots_open_and_end_in_every_cycle() {
         let slots = slots(&[(1, 0, 60), (2, 60, 200)]);
-        for epoch in [0, 1, 7] {
-            let at = |ms: u64| epoch * EPOCH_NS + ms * MS;
+        for cycle in [0, 1, 7] {
+            let at = |ms: u64| cycle * CYCLE_NS + ms * MS;
             assert_eq!(slots.open(at(59)).collect::<Vec<_>>(), [ClientId(1)]);
             assert_eq!(slots.open(at(60)).collect::<Vec<_>>(), [ClientId(2)]);
             assert_eq!(slots.open_until(ClientId(1), at(10)), Some(at(60)));
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn gangs_stand_in_for_others_in_turns() {
         let slots = slots(&[(5, 0, 60), (3, 60, 120), (4, 120, 200)]);
-        let turn = |epoch: u64| slots.stand_in([3, 5].map(ClientId).into_iter(), epoch * EPOCH_NS + 130 * MS);
+        let turn = |cycle: u64| slots.stand_in([3, 5].map(ClientId).into_iter(), cycle * CYCLE_NS + 130 * MS);
         assert_eq!([0, 1, 2].map(turn), [5, 3, 5].map(|client| Some(ClientId(client))));
         assert_eq!(slots.stand_in([ClientId(8)].into_iter(), 0), None);
     }

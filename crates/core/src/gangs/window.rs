@@ -1,12 +1,12 @@
-//! The part of each epoch in which a latency-critical gang is never delayed.
+//! The part of each cycle in which a latency-critical gang is never delayed.
 //!
 //! A manager that delays a rank leaves its peers spinning in a collective, and their managers charge and delay them for it, later. Two GPUs
 //! that delayed a tensor-parallel service each by itself did so in turns: service and training made less than 0.01 of what each makes alone
 //! (two H200; the service wanted 0.5 and had requested 0.45).
 
-use super::slots::EPOCH_NS;
+use super::slots::CYCLE_NS;
 
-/// How far the windows move from one epoch to the next, so that they fall on the slots of all other gangs alike.
+/// How far the windows move from one cycle to the next, so that they fall on the slots of all other gangs alike.
 const STEP_NS: u64 = 124_000_000;
 
 /// A shorter window would be over before the ranks have met.
@@ -22,18 +22,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a gang that is entitled to this part of an epoch; `None` if that is too short for one.
+    /// The window of a gang that is entitled to this part of a cycle; `None` if that is too short for one.
     #[must_use]
     pub fn at(now: u64, length_ns: u64) -> Option<Self> {
         if length_ns < SHORTEST_NS {
             return None;
         }
-        let (epoch, phase) = (now / EPOCH_NS, now % EPOCH_NS);
-        let start = epoch.wrapping_mul(STEP_NS) % EPOCH_NS;
-        let is_open = (phase + EPOCH_NS - start) % EPOCH_NS < length_ns;
-        // One that reaches beyond the end of the epoch goes on at its beginning.
-        let borders = [start, (start + length_ns) % EPOCH_NS, EPOCH_NS].into_iter();
-        let next = borders.filter(|border| *border > phase).min().unwrap_or(EPOCH_NS);
+        let (cycle, phase) = (now / CYCLE_NS, now % CYCLE_NS);
+        let start = cycle.wrapping_mul(STEP_NS) % CYCLE_NS;
+        let is_open = (phase + CYCLE_NS - start) % CYCLE_NS < length_ns;
+        // One that reaches beyond the end of the cycle goes on at its beginning.
+        let borders = [start, (start + length_ns) % CYCLE_NS, CYCLE_NS].into_iter();
+        let next = borders.filter(|border| *border > phase).min().unwrap_or(CYCLE_NS);
         Some(Self { is_open, until: now.saturating_add(next - phase) })
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn windows_are_open_for_their_length_in_each_epoch_and_fall_on_every_part_of_it() {
+    fn windows_are_open_for_their_length_in_each_cycle_and_fall_on_every_part_of_it() {
         let mut open_in = [0_u64; 200];
         for ms in 0..10_000 {
             let window = Window::at(ms * MS, 90 * MS).unwrap();
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_gang_of_the_whole_time_is_never_delayed_and_one_of_none_has_no_window() {
-        assert!((0..400).all(|ms| Window::at(ms * MS, EPOCH_NS).unwrap().is_open));
+        assert!((0..400).all(|ms| Window::at(ms * MS, CYCLE_NS).unwrap().is_open));
         assert_eq!(Window::at(0, 0), None);
     }
 }

@@ -8,7 +8,7 @@
 use super::client::Client;
 use super::critical::{Cause, Entry};
 use super::{Action, GrantEnd, TokenLedger};
-use crate::gangs::{EPOCH_NS, Window};
+use crate::gangs::{CYCLE_NS, Window};
 use crate::ids::{ClientId, ProcessId};
 use crate::limit_bucket::LimitBucket;
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ impl TokenLedger {
     /// The window of a client in a gang.
     fn window_of(&self, id: ClientId, now: u64) -> Option<Window> {
         let client = self.clients.get(&id).filter(|_| self.slots.is_critical(id))?;
-        Window::at(now, client.spec.request.of(EPOCH_NS))
+        Window::at(now, client.spec.request.of(CYCLE_NS))
     }
 
     /// A client in a gang is delayed from the end of a window to the beginning of the next, so that all of its GPUs do it at once.

@@ -5,6 +5,7 @@
 //! again by themselves.
 
 mod abandoned_sockets;
+mod abandoned_tables;
 pub(crate) mod control_client;
 mod escrow;
 mod flags;

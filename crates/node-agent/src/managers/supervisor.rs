@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::reconciler::ManagerReconciler;
-use super::{ManagerCommand, ManagerStatuses, MemoryReports, abandoned_sockets};
+use super::{ManagerCommand, ManagerStatuses, MemoryReports, abandoned_sockets, abandoned_tables};
 use crate::pods::AssignmentsWatch;
 use crate::self_test::{SelfTestState, Tester};
 
@@ -51,7 +51,7 @@ pub async fn supervise(
                 manager.end().await;
             }
         }
-        remove_abandoned_sockets(&settings.command, &gpus).await;
+        remove_abandoned_files(&settings.command, &gpus).await;
         for gpu in gpus {
             running.entry(gpu).or_insert_with_key(|gpu| {
                 statuses.add(gpu);
@@ -83,12 +83,15 @@ pub async fn supervise(
 }
 
 /// Removes what managers of other GPUs have left behind. An agent that was killed has ended none of its managers in order.
-async fn remove_abandoned_sockets(command: &ManagerCommand, gpus: &[String]) {
+async fn remove_abandoned_files(command: &ManagerCommand, gpus: &[String]) {
     let folders = [command.socket_folder.clone(), command.control_folder.clone()];
-    let gpus: BTreeSet<String> = gpus.iter().cloned().collect();
-    let removal = move || folders.iter().for_each(|folder| abandoned_sockets::remove(folder, &gpus));
+    let (gangs, gpus) = (command.gangs(), gpus.iter().cloned().collect::<BTreeSet<String>>());
+    let removal = move || {
+        folders.iter().for_each(|folder| abandoned_sockets::remove(folder, &gpus));
+        abandoned_tables::remove(&gangs, &gpus);
+    };
     if let Err(why) = tokio::task::spawn_blocking(removal).await {
-        tracing::error!(%why, "the removal of abandoned sockets failed");
+        tracing::error!(%why, "the removal of abandoned sockets and tables failed");
     }
 }
 

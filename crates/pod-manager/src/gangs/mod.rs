@@ -53,7 +53,7 @@ impl Gangs {
         for (gang, slot) in self.table.shares.keys().filter_map(|gang| Some((gang, gangs.slots.get(gang)?))) {
             if self.gangs.slots.get(gang) != Some(slot) {
                 let (start_us, end_us) = (slot.start_ns / 1000, slot.end_ns / 1000);
-                info!(gang, start_us, end_us, "client of several GPUs has a slot in each epoch");
+                info!(gang, start_us, end_us, "client of several GPUs has a slot in each cycle");
             }
         }
         self.gangs = gangs;

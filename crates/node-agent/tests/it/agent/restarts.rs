@@ -40,6 +40,9 @@ async fn managers_get_controls_flag_and_number_of_gpus() {
     let arguments = node.started(2).await;
     for received in arguments {
         assert!(received.contains(" --node-gpus 2") && received.contains(" --controls=auto"), "{received}");
+        // All managers of the node exchange tables in one folder, which no pod sees.
+        let folder = received.split(" --gangs ").nth(1).and_then(|after| after.split(' ').next());
+        assert!(folder.is_some_and(|folder| folder.ends_with("/control/gangs")), "{received}");
     }
     agent.end().await;
 }
