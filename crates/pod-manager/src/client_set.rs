@@ -16,6 +16,7 @@ pub(crate) struct Outdated {
 const MAX_UID: usize = 128;
 const MAX_NAMESPACE: usize = 63;
 const MAX_POD: usize = 253;
+const MAX_GANG: usize = 63;
 
 /// A valid set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,14 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
             format!("{field} is {text:?}, expected 1 to {most} letters, digits, dashes and dots"),
         );
     }
+    let gang = Some(&client.gang).filter(|gang| !gang.is_empty());
+    expect(
+        gang.is_none_or(|gang| plain(gang, MAX_GANG)),
+        format!(
+            "gang is {:?}, expected none, or 1 to {MAX_GANG} letters, digits, dashes and dots",
+            client.gang
+        ),
+    );
     let class = match ClassWord::try_from(client.class) {
         Ok(ClassWord::LatencyCritical) => Some(Class::LatencyCritical),
         Ok(ClassWord::High) => Some(Class::High),
@@ -100,8 +109,9 @@ fn definition(at: usize, client: Client, mistakes: &mut Vec<String>) -> Option<D
         return None;
     }
     let spec = ClientSpec { request: Share::from_ppm(quota)?, limit: Share::from_ppm(limit)?, class: class? };
+    let gang = Some(client.gang).filter(|gang| !gang.is_empty());
     let key = ClientKey::Pod { uid: client.pod_uid, namespace: client.namespace, name: client.pod };
-    Some(Definition { key, spec, memory: client.memory_bytes, slo_ns: client.slo_ns })
+    Some(Definition { key, spec, memory: client.memory_bytes, slo_ns: client.slo_ns, gang })
 }
 
 #[cfg(test)]

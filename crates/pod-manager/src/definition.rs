@@ -41,12 +41,25 @@ pub(crate) struct Definition {
     pub(crate) memory: u64,
     /// Latency objective, nanoseconds; 0: none.
     pub(crate) slo_ns: u64,
+    /// Name of a gang of pods in its namespace.
+    pub(crate) gang: Option<String>,
+}
+
+impl Definition {
+    /// What its processes on other GPUs of the node, and clients of the same gang there, have in common.
+    pub(crate) fn gang_name(&self) -> String {
+        match (&self.key, &self.gang) {
+            (ClientKey::Named(name), _) => format!("client/{name}"),
+            (ClientKey::Pod { namespace, .. }, Some(gang)) => format!("gang/{namespace}/{gang}"),
+            (ClientKey::Pod { uid, .. }, None) => format!("pod/{uid}"),
+        }
+    }
 }
 
 impl From<ClientEntry> for Definition {
     fn from(entry: ClientEntry) -> Self {
         let (spec, memory, slo_ns) = (entry.spec(), entry.memory, entry.slo_ns);
-        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns }
+        Self { key: ClientKey::Named(entry.name), spec, memory, slo_ns, gang: None }
     }
 }
 

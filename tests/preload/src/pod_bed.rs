@@ -52,6 +52,7 @@ impl PodBed {
             limit_ppm: 1_000_000,
             memory_bytes: 8 << 30,
             slo_ns: 0,
+            gang: String::new(),
         });
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let (clients, metrics) = (clients.collect(), free_address());

@@ -190,6 +190,7 @@ fn clients(attempt: &Attempt) -> Vec<Client> {
         limit_ppm,
         memory_bytes,
         slo_ns: 0,
+        gang: String::new(),
     };
     let (class, quota_ppm) = match attempt.neighbour {
         Neighbour::Busy => (Class::BestEffort, 700_000),

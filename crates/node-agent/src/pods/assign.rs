@@ -209,6 +209,7 @@ fn reserve(
             limit_ppm: request.limit.ppm(),
             memory_bytes,
             slo_ns: request.slo_ns.unwrap_or(0),
+            gang: request.gang.clone().unwrap_or_default(),
         });
     }
     for (gpu, client) in gpus.iter().zip(&clients) {

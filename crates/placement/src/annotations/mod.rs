@@ -42,6 +42,6 @@ pub struct GpuRequest {
     pub slo_ns: Option<u64>,
     /// Containers that get the GPU, including init containers. Empty: none is named; the webhook chooses, and records its choice.
     pub containers: Vec<String>,
-    /// Name of the gang; has no effect yet.
+    /// Name of the gang: pods of the namespace with the same name run at the same time on the GPUs of a node.
     pub gang: Option<String>,
 }

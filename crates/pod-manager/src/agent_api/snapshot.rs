@@ -118,6 +118,7 @@ fn as_in_force(client: &Client) -> control::Client {
         limit_ppm: definition.spec.limit.ppm(),
         memory_bytes: definition.memory,
         slo_ns: definition.slo_ns,
+        gang: definition.gang.clone().unwrap_or_default(),
         ..identity
     }
 }

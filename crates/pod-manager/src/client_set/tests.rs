@@ -10,6 +10,7 @@ fn client(uid: &str, pod: &str) -> Client {
         limit_ppm: 500_000,
         memory_bytes: 1 << 30,
         slo_ns: 5,
+        gang: String::new(),
     }
 }
 
@@ -40,13 +41,14 @@ fn each_class_of_the_control_api_is_the_ledgers_class_of_the_same_name() {
 #[test]
 fn every_mistake_is_reported_with_its_place() {
     let wrong = vec![
-        Client { quota_ppm: 600_000, ..client("u-1", "a") },
+        Client { quota_ppm: 600_000, gang: "a/b".into(), ..client("u-1", "a") },
         Client { class: 5, memory_bytes: 0, ..client("u-1", "b") },
         Client { quota_ppm: 2_000_000, limit_ppm: 0, ..client("", "with space") },
     ];
     let error = read(wrong).unwrap_err();
     for part in [
         "clients[0] (\"ml\"/\"a\").limit_ppm is 500000, expected at least quota_ppm, 600000",
+        "clients[0] (\"ml\"/\"a\").gang is \"a/b\"",
         "clients[1] (\"ml\"/\"b\").pod_uid is there a second time",
         "clients[1] (\"ml\"/\"b\").class is 5, expected that of latency-critical, high, normal or best-effort",
         "clients[1] (\"ml\"/\"b\").memory_bytes is 0",

@@ -5,7 +5,6 @@ mod exchange;
 pub(crate) use exchange::{TableSender, start};
 
 use crate::clients::Clients;
-use crate::definition::ClientKey;
 use sluice_core::ClientId;
 use sluice_core::gangs::{GangTable, NodeGangs, Slots};
 use sluice_core::ledger::TokenLedger;
@@ -37,7 +36,8 @@ impl Gangs {
         for (client, share) in ledger.entitled_shares() {
             let Some(gang) = gang_of(clients, client) else { continue };
             match share {
-                Some(share) => drop(table.shares.insert(gang, share)),
+                // Several pods of a gang on one GPU have one slot.
+                Some(share) => *table.shares.entry(gang).or_default() += share,
                 None => drop(table.critical.insert(gang)),
             }
         }
@@ -69,10 +69,6 @@ impl Gangs {
     }
 }
 
-/// The gang of a client: its processes on all GPUs of the node.
 fn gang_of(clients: &Clients, client: ClientId) -> Option<String> {
-    Some(match &clients.get(client)?.definition.key {
-        ClientKey::Named(name) => format!("client/{name}"),
-        ClientKey::Pod { uid, .. } => format!("pod/{uid}"),
-    })
+    clients.get(client).map(|client| client.definition.gang_name())
 }

@@ -32,8 +32,11 @@ impl Parts {
             let spec = ClientSpec { request: Share::ZERO, limit: Share::ONE, class };
             let key = ClientKey::Named(name.into());
             let metrics = io.metrics.add(&key).unwrap();
-            let client =
-                clients.add(Definition { key, spec, memory: 0, slo_ns: 0 }, metrics, GpuTime::new(1, 0));
+            let client = clients.add(
+                Definition { key, spec, memory: 0, slo_ns: 0, gang: None },
+                metrics,
+                GpuTime::new(1, 0),
+            );
             ledger.set_client(client, spec, io.now());
             (client, process(client, &mut processes, &io))
         };

@@ -42,6 +42,7 @@ fn fifty_pods_at_once_get_exactly_their_limits() {
                 limit_ppm: 1_000_000 - at,
                 memory_bytes: GIB + u64::from(at),
                 slo_ns: u64::from(at) * MS,
+                gang: format!("gang-{n}"),
                 class: CLASSES[n % CLASSES.len()].into(),
                 ..pod(&uid(n))
             }

@@ -23,6 +23,7 @@ pub fn pod(uid: &str) -> Client {
         limit_ppm: 1_000_000,
         memory_bytes: super::GIB,
         slo_ns: 0,
+        gang: String::new(),
     }
 }
 

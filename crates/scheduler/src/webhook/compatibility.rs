@@ -1,7 +1,7 @@
 //! Checks the rest of the pod: whether it can run on a shared GPU.
 
 use k8s_openapi::api::core::v1::{EnvVar, PodSpec};
-use sluice_placement::annotations::{GpuRequest, Mistake, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, keys, kubeshare};
 
 use super::containers::{PodContainer, VISIBLE_DEVICES, is_assigned, is_void};
 use super::plan::DEFAULT_SCHEDULER;
@@ -52,15 +52,8 @@ pub(super) fn device_mistakes(container: &PodContainer<'_>, chosen: bool) -> Vec
     wrong.map(|variable| Mistake::new(&key, shown(variable), allowed)).collect()
 }
 
-pub(super) fn warnings_for(
-    request: &GpuRequest,
-    spec: &PodSpec,
-    containers: &[PodContainer<'_>],
-) -> Vec<String> {
+pub(super) fn warnings_for(spec: &PodSpec, containers: &[PodContainer<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if request.gang.is_some() {
-        warnings.push(format!("{} has no effect yet: pods of a gang are scheduled one by one", keys::GANG));
-    }
     let privileged = |container: &PodContainer<'_>| {
         container.spec.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
     };

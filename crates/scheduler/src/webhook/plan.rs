@@ -93,7 +93,7 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         operations.extend(container_operations(container, amounts.as_ref()));
     }
     let mut warnings = requested.warnings;
-    warnings.extend(compatibility::warnings_for(&requested.request, spec, &containers));
+    warnings.extend(compatibility::warnings_for(spec, &containers));
     Ok(Some(Plan { patch: operations, warnings, choice_warning: choice.warning }))
 }
 

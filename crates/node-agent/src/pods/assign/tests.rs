@@ -55,6 +55,7 @@ fn annotations_become_exact_limits() {
         ("limit", "50%"),
         ("priority", "latency-critical"),
         ("slo", "5ms"),
+        ("gang", "ring"),
         ("assigned-gpu", "GPU-a"),
     ];
     let result = first([pod("u", 0, &annotations)], &["GPU-a", "GPU-b"]);
@@ -67,6 +68,7 @@ fn annotations_become_exact_limits() {
         limit_ppm: 500_000,
         memory_bytes: 10 * GIB / 8,
         slo_ns: 5_000_000,
+        gang: "ring".into(),
     };
     assert_eq!(result.sets["GPU-a"], [wanted]);
     assert!(result.sets["GPU-b"].is_empty() && result.refused.is_empty());

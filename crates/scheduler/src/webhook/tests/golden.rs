@@ -273,11 +273,6 @@ fn user_gets_warnings() {
         let object = pod(&[("quota", "0.3"), ("priority", priority)], &single());
         assert_eq!(warnings(&object), Vec::<String>::new(), "{priority}");
     }
-    let gang = pod(&[("quota", "0.3"), ("gang", "g")], &single());
-    assert_eq!(
-        warnings(&gang),
-        ["sluice.dev/gang has no effect yet: pods of a gang are scheduled one by one"]
-    );
     let spec = json!({"hostPID": true, "containers": [
         {"name": "main", "image": "x", "securityContext": {"privileged": true}}]});
     assert_eq!(
