@@ -5,6 +5,7 @@ mod bounded_lag;
 mod critical;
 mod debts;
 mod extensions;
+mod gangs;
 mod grants;
 mod hold_and_wait;
 mod levels;
