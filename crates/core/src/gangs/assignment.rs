@@ -21,6 +21,9 @@ pub struct NodeGangs {
     pub critical: BTreeSet<String>,
 }
 
+/// The shortest slot: a hand-off takes about a millisecond on each GPU of the node. A gang with a smaller share than that has this one.
+const SHORTEST_NS: u64 = 10_000_000;
+
 /// A gang that has no slot yet.
 struct Gang<'t> {
     name: &'t str,
@@ -78,7 +81,8 @@ fn gangs(tables: &[GangTable]) -> Vec<Gang<'_>> {
             gang.length_ns = gang.length_ns.min(length_ns);
         }
     }
-    gangs.into_values().filter(|gang| gang.gpus.len() > 1).collect()
+    let several = gangs.into_values().filter(|gang| gang.gpus.len() > 1);
+    several.map(|gang| Gang { length_ns: gang.length_ns.max(SHORTEST_NS), ..gang }).collect()
 }
 
 /// The longest first: short ones fit into the gaps. Ties go by name.
@@ -107,10 +111,14 @@ fn latest_ends(placed: &[(Gang<'_>, Slot)]) -> Vec<u64> {
     let mut ends: Vec<u64> = placed.iter().map(|(_, slot)| slot.end_ns).collect();
     // The latest end reaches one more gang of a chain in each pass.
     for _ in placed {
+        let before = ends.clone();
         for (at, (gang, _)) in placed.iter().enumerate() {
             let connected =
                 placed.iter().zip(&ends).filter(|((other, _), _)| !gang.gpus.is_disjoint(&other.gpus));
             ends[at] = connected.map(|(_, end)| *end).max().unwrap_or(0);
+        }
+        if ends == before {
+            break;
         }
     }
     ends

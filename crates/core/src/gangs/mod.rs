@@ -5,10 +5,11 @@
 //!
 //! Time is divided into cycles of [`CYCLE_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
 //! cycle, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
-//! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and gives the rest of the time as usual.
+//! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and the rest of the
+//! time first to clients of its GPU alone. A client that falls behind is granted before all.
 //!
-//! A latency-critical gang runs at any time. Beyond its limit or its request it may be delayed, and then on all of its GPUs at once: outside
-//! of its [`Window`].
+//! A latency-critical gang runs at any time. Beyond its limit or its request it may be delayed, outside of its [`Window`],
+//! which is the same on all of its GPUs.
 
 mod assignment;
 mod slots;

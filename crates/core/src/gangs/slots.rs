@@ -76,10 +76,15 @@ impl Slots {
         Some(now.saturating_add(slot.end_ns - phase))
     }
 
-    /// The clients whose slot is open.
-    pub fn open(&self, now: u64) -> impl Iterator<Item = ClientId> + '_ {
-        let phase = now % CYCLE_NS;
-        self.slots.iter().filter(move |(_, slot)| slot.contains(phase)).map(|(client, _)| *client)
+    /// The clients that have slots.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.slots.keys().copied()
+    }
+
+    /// When the next slot of a client begins.
+    #[must_use]
+    pub fn starts_at(&self, client: ClientId, now: u64) -> Option<u64> {
+        self.slots.get(&client).map(|slot| now.saturating_add(slot.starts_in(now % CYCLE_NS)))
     }
 
     /// When the next slot of a client other than this one begins.
@@ -91,7 +96,7 @@ impl Slots {
     }
 
     /// Which of these gangs uses time that belongs to none of them: in turns by cycle, in the order of their slots, so that the managers
-    /// of all GPUs choose the same one.
+    /// of GPUs on which the same gangs wait choose the same one.
     pub fn stand_in(&self, gangs: impl Iterator<Item = ClientId>, now: u64) -> Option<ClientId> {
         let mut gangs: Vec<(Slot, ClientId)> =
             gangs.filter_map(|client| Some((*self.slots.get(&client)?, client))).collect();
@@ -119,8 +124,8 @@ mod tests {
         let slots = slots(&[(1, 0, 60), (2, 60, 200)]);
         for cycle in [0, 1, 7] {
             let at = |ms: u64| cycle * CYCLE_NS + ms * MS;
-            assert_eq!(slots.open(at(59)).collect::<Vec<_>>(), [ClientId(1)]);
-            assert_eq!(slots.open(at(60)).collect::<Vec<_>>(), [ClientId(2)]);
+            assert_eq!(slots.open_until(ClientId(1), at(59)), Some(at(60)));
+            assert_eq!(slots.starts_at(ClientId(1), at(59)), Some(at(200)));
             assert_eq!(slots.open_until(ClientId(1), at(10)), Some(at(60)));
             assert_eq!(slots.open_until(ClientId(1), at(60)), None);
             assert_eq!(slots.next_start(ClientId(1), at(10)), Some(at(60)));

@@ -16,7 +16,10 @@ impl TokenLedger {
         let now = self.at(now);
         self.end_short_pauses(now);
         self.end_debts(now);
-        self.continue_gangs(now);
+        if !self.slots.is_empty() {
+            self.end_limits(now);
+            self.continue_gangs(now);
+        }
         self.end_by_time(now);
         self.grant_unlimited(now);
         self.join_running(now);
@@ -40,10 +43,12 @@ impl TokenLedger {
         let running = self.grants.iter().filter_map(|grant| self.next_event_of(grant));
         let extended = self.grants.iter().filter_map(|grant| self.extension_at(grant));
         let next = running.chain(extended).chain(self.critical.check_at).chain(self.next_slot()).min();
-        if !self.has_room() {
-            return next;
-        }
         let limited = self.queue.first_limited().map(|(at, _)| at);
+        if !self.has_room() {
+            // A gang whose limit allows it to run may be before the holder.
+            let limited = limited.filter(|_| !self.slots.is_empty());
+            return next.into_iter().chain(limited).min();
+        }
         // A client owes nothing any more once the others have left.
         let leaving = self.leaving.first().map(|(at, _)| *at).filter(|_| !self.indebted.is_empty());
         // A ready client waits for a lingering one, or became ready since the last decision.
@@ -267,7 +272,7 @@ impl TokenLedger {
         };
         self.epoch += 1;
         let running = client.running;
-        let deadline = self.deadline_for(id, now, quota);
+        let deadline = if beside { now.saturating_add(quota) } else { self.deadline_for(id, now, quota) };
         let mut grant = Grant::new(id, self.epoch, now, deadline, self.shared);
         grant.set_running(running, now);
         grant.beside = beside;
@@ -320,7 +325,7 @@ impl TokenLedger {
         }
     }
 
-    /// No other client has waited during the grant at `index` so far: its client is not ahead by it.
+    /// The client is not ahead by the grant at `index` so far: no other client has waited, or what was not returned is not its fault.
     pub(super) fn count_so_far(&mut self, index: usize) {
         let (client, uncounted_ns) = (self.grants[index].client, self.grants[index].count_to(self.shared));
         self.advance_virtual_time(client, uncounted_ns);

@@ -14,10 +14,7 @@ impl TokenLedger {
     /// The client to grant next; `None` if no client may run, or if the best one is expected to request again in a
     /// moment. A `holder` counts as waiting since now.
     pub(super) fn choose(&mut self, now: u64, holder: Option<ClientId>) -> Option<ClientId> {
-        while let Some((at, client)) = self.queue.first_limited().filter(|(at, _)| *at <= now) {
-            self.reenter(client);
-            self.update_place(client, now.max(at));
-        }
+        self.end_limits(now);
         self.bound_leads(now);
         let holder = holder.and_then(|id| self.clients.get(&id).map(|client| (id, client)));
         let holder = holder.filter(|(id, client)| self.ready_at(*id, client, now) == Some(now));
@@ -35,6 +32,14 @@ impl TokenLedger {
         }
         self.virtual_now = self.virtual_now.max(best.start);
         Some(best.client)
+    }
+
+    /// Clients whose limits allow a grant again compete from here on.
+    pub(super) fn end_limits(&mut self, now: u64) {
+        while let Some((at, client)) = self.queue.first_limited().filter(|(at, _)| *at <= now) {
+            self.reenter(client);
+            self.update_place(client, now.max(at));
+        }
     }
 
     /// A client that waited for its limit competes again: it is behind the others by at most the lag bound.

@@ -1,12 +1,16 @@
 //! Gangs: which client the slots of [`crate::gangs`] put before the others, and when a grant ends for a slot.
 
 use super::client::Client;
-use super::ready_queue::{Key, Place};
-use super::virtual_time::ActiveDemand;
-use super::{Grant, ReturnKind, TokenLedger};
-use crate::gangs::Slots;
+use super::ready_queue::Key;
+use super::virtual_time::{ActiveDemand, virtual_ns};
+use super::{Grant, TokenLedger};
+use crate::gangs::{CYCLE_NS, Slots};
 use crate::ids::ClientId;
 use crate::share::Share;
+
+/// GPU time by which a client may be behind the others because of slots. Between two slots or quanta of a client with share s the others
+/// get (1 - s) of a cycle, of which s are due to it: 50 ms at most.
+const NEGLECTED_NS: u64 = CYCLE_NS / 2;
 
 impl TokenLedger {
     /// Changes the slots of the gangs from the next grant on.
@@ -34,29 +38,37 @@ impl TokenLedger {
         attached().map(|(id, client)| (*id, best_effort(client).then(|| share(&client.spec)))).collect()
     }
 
-    /// The place of the client that is granted at `now` if nothing changes until then: a gang in its slot, then the clients that are in no
-    /// gang, then a gang outside of its slot. `holder`: the place of a client that holds a grant and would continue.
+    /// The place of the client that is granted at `now` if nothing changes until then. `holder`: the place of a client that holds a grant
+    /// and would continue. The order with slots:
+    ///
+    /// 1. a client that is [neglected](Self::is_neglected), so that everyone gets the share of the ledger;
+    /// 2. a gang in its slot;
+    /// 3. a client of this GPU alone;
+    /// 4. a gang outside of its slot.
     pub(super) fn first_at(&self, now: u64, holder: Option<Key>) -> Option<Key> {
         let withheld = self.is_withheld();
         if self.slots.is_empty() {
             return self.queue.first(withheld).into_iter().chain(holder).min();
         }
-        let in_slot = self.slots.open(self.slot_time(now));
-        let waiting = |id: ClientId| match self.clients.get(&id)?.place? {
-            Place::Hardware(key) => Some(key),
-            Place::Token(key) => Some(key).filter(|_| !withheld),
-            Place::Limited(_) => None,
+        let first = |is: &dyn Fn(&Key) -> bool| {
+            self.queue.first_that(withheld, is).into_iter().chain(holder.filter(|holder| is(holder))).min()
         };
-        let ready = |id| waiting(id).or(holder.filter(|holder| holder.client == id));
-        if let Some(key) = in_slot.filter_map(ready).min() {
-            return Some(key);
-        }
-        let is_alone = |key: &Key| !self.slots.contains(key.client);
-        let all = || self.queue.ready(withheld).chain(holder);
-        all().filter(is_alone).min().or_else(|| {
-            let gangs = all().map(|key| key.client);
-            ready(self.slots.stand_in(gangs, now)?)
-        })
+        first(&|key| self.is_neglected(key.client))
+            .or_else(|| first(&|key| self.is_in_slot(key.client, now)))
+            .or_else(|| first(&|key| !self.slots.contains(key.client)))
+            .or_else(|| {
+                let waits = |id: &ClientId| first(&|key| key.client == *id).is_some();
+                let turn = self.slots.stand_in(self.slots.clients().filter(waits), now)?;
+                first(&|key| key.client == turn)
+            })
+    }
+
+    /// Whether a client is behind the others by more than [`NEGLECTED_NS`]. Slots alone would leave a client with a small share no
+    /// time that is long enough for a grant.
+    fn is_neglected(&self, client: ClientId) -> bool {
+        let Some(client) = self.clients.get(&client) else { return false };
+        let bound = virtual_ns(NEGLECTED_NS, self.demand.weight_of(client));
+        self.virtual_now.saturating_sub(client.start) > bound
     }
 
     /// Whether a client's slot is open.
@@ -79,38 +91,44 @@ impl TokenLedger {
     /// Whether a gang whose slot is open waits for the holder of this grant, which can be stopped at once. It paused in its slot, for
     /// example, and works again.
     pub(super) fn is_in_the_way(&self, grant: &Grant, now: u64) -> bool {
-        if self.slots.is_empty() || self.is_in_slot(grant.client, now) || !grant.can_continue() {
+        let is_entitled = || self.is_in_slot(grant.client, now) || self.is_neglected(grant.client);
+        if self.slots.is_empty() || is_entitled() || !grant.can_continue() {
             return false;
         }
         self.first_at(now, None).is_some_and(|first| self.is_in_slot(first.client, now))
     }
 
-    /// Whether this is a grant of a gang that was not returned at the end of its slot, and another gang waits in its own. The work of the
-    /// first one may be a collective that ends only in its next slot, so the other one is granted beside it.
+    /// Whether this is a grant of a gang that was not returned at the end of its slot. Its work may be a collective that ends only in the
+    /// next slot, so others are granted beside it.
     pub(super) fn is_left_over(&self, grant: &Grant) -> bool {
-        let is_over = grant.deadline <= self.now && !self.is_in_slot(grant.client, self.now);
-        is_over
-            && self.slots.contains(grant.client)
-            && self.first_at(self.now, None).is_some_and(|first| self.is_in_slot(first.client, self.now))
+        grant.deadline <= self.now && self.slots.contains(grant.client) && !grant.hardware_scheduled
     }
 
-    /// Grants of gangs that were not returned last until the end of the next slot, once that is open.
+    /// Grants of gangs that were not returned last until the end of the next slot, once that is open: until the return timeout has passed
+    /// since the first deadline.
     pub(super) fn continue_gangs(&mut self, now: u64) {
         for index in 0..self.grants.len() {
             let grant = &self.grants[index];
-            let returns = grant.members.iter().all(|member| member.kind == ReturnKind::Returns);
-            let end = self.slots.open_until(grant.client, now).filter(|_| returns && grant.deadline <= now);
-            if let Some(end) = end {
+            let missed_at = grant.missed_at.unwrap_or(grant.deadline);
+            let is_over = now >= missed_at.saturating_add(self.policy.return_timeout_ns);
+            if !self.is_left_over(grant) || is_over {
+                continue;
+            }
+            if let Some(end) = self.slots.open_until(grant.client, now) {
+                self.grants[index].missed_at = Some(missed_at);
                 self.prolong(index, end);
             }
         }
     }
 
-    /// When the next slot begins, if a grant of a gang was not returned.
+    /// When a grant of a gang is left over, or goes on.
     pub(super) fn next_slot(&self) -> Option<u64> {
-        let is_over = |grant: &&Grant| grant.deadline <= self.now && self.slots.contains(grant.client);
-        self.grants.iter().find(is_over)?;
-        self.slots.next_start(ClientId(u64::MAX), self.now)
+        let of_gangs = self.grants.iter().filter(|grant| self.slots.contains(grant.client));
+        let next = of_gangs.filter(|grant| !grant.hardware_scheduled).filter_map(|grant| {
+            let is_running = grant.deadline > self.now;
+            if is_running { Some(grant.deadline) } else { self.slots.starts_at(grant.client, self.now) }
+        });
+        next.min()
     }
 
     /// The slot of the time that a grant from `now` on is for: the least time for which a process joins a grant is too short for one.

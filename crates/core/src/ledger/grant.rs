@@ -60,6 +60,8 @@ pub(super) struct Grant {
     pub(super) waited_ns: u64,
     /// What its holders' pages say about whether another client waits.
     pub(super) contended: bool,
+    /// The first of its deadlines at which it was not returned, if it went on in a later slot.
+    pub(super) missed_at: Option<u64>,
     /// The ledger gave it to a client with short bursts while another client held the GPU.
     pub(super) beside: bool,
 }
@@ -85,6 +87,7 @@ impl Grant {
             suspended_ns: 0,
             waited_ns: 0,
             contended: false,
+            missed_at: None,
             beside: false,
         }
     }

@@ -17,7 +17,8 @@
 //!   time for which their client was enabled and no latency-critical client ran.
 //! * A client whose work runs on past its deadline, so that it is ahead by more than the lag bound, owes this time and gets
 //!   no grant until it has repaid it at the rate of its weight.
-//! * A client with [processes on several GPUs](crate::gangs) is granted in its slot, before all others.
+//! * A client with [processes on several GPUs](crate::gangs) is granted in its slot, before all others. By tokens, a grant of it that was
+//!   not returned at the end of the slot does not count in the capacity.
 //! * Grants can be [withheld](TokenLedger::set_withheld) while a latency-critical process needs the whole GPU. The
 //!   grant of a [gated](TokenLedger::set_gated) process is suspended for that time: the time is not charged and does
 //!   not count against its client's request. If the process returns the grant meanwhile, its work was not held back and
@@ -269,7 +270,7 @@ impl TokenLedger {
     /// The waiting processes of the client that is granted next if nothing else changes until then. A holder that requests again may come
     /// before it.
     pub fn next_in_line(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        let at = self.grants.iter().map(|grant| grant.deadline).min().unwrap_or(self.now);
+        let at = self.grants.iter().map(|grant| grant.deadline).min().unwrap_or(0).max(self.now);
         let next = self.first_at(at, None).and_then(|key| self.clients.get(&key.client));
         next.into_iter().flat_map(|client| client.processes.iter().copied()).filter(|id| {
             let process = self.processes.get(id);

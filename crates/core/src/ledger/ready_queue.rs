@@ -57,9 +57,10 @@ impl ReadyQueue {
         self.hardware.first().into_iter().chain(token).min().copied()
     }
 
-    /// The clients that may be granted, in no order.
-    pub(super) fn ready(&self, withheld: bool) -> impl Iterator<Item = Key> + '_ {
-        self.hardware.iter().chain(self.token.iter().filter(move |_| !withheld)).copied()
+    /// The first of the clients that may be granted for which `is` holds.
+    pub(super) fn first_that(&self, withheld: bool, is: impl Fn(&Key) -> bool) -> Option<Key> {
+        let token = self.token.iter().filter(|_| !withheld).find(|key| is(key));
+        self.hardware.iter().find(|key| is(key)).into_iter().chain(token).min().copied()
     }
 
     /// The clients without a hardware-scheduled process that may be granted, in their order.

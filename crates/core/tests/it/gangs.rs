@@ -209,6 +209,38 @@ fn a_latency_critical_gang_beyond_its_request_and_a_best_effort_one_get_their_sh
     node.gpus[0].schedule(S, Change::ManagerStops { until: S + 37 * MS });
     node.gpus[0].schedule(S + 37 * MS, Change::ManagerResumes);
     let progress = node.progress(3 * S, 13 * S);
-    eprintln!("{progress:?}");
     assert!(progress[0] >= 0.43 && progress[1] >= 0.45, "{progress:?}");
+}
+
+/// The gap between two slots of the gang is too short for a grant of the other client.
+#[test]
+fn a_client_with_a_small_share_gets_it_beside_a_gang() {
+    let jobs = [job("a", 0.97, &[0, 1]), job("local", 0.03, &[0])];
+    let mut node = Node::new(2, Scheduling::Hardware, &jobs);
+    let progress = node.progress(20 * S, 60 * S);
+    assert!(progress[1] >= 0.02 && progress[0] >= 0.93, "{progress:?}");
+}
+
+#[test]
+fn a_gang_with_a_small_share_gets_it_beside_another_one() {
+    let jobs = [job("a", 0.97, &[0, 1]), job("b", 0.03, &[0, 1])];
+    let mut node = Node::new(2, Scheduling::Hardware, &jobs);
+    let progress = node.progress(5 * S, 25 * S);
+    assert!(progress[1] >= 0.02 && progress[0] >= 0.92, "{progress:?}");
+}
+
+/// The clients that are idle are entitled to most of the GPU: a gang gets more than its slot.
+#[test]
+fn a_gang_gets_its_share_of_what_idle_clients_leave() {
+    let idle = Arrivals::Pausing { work_ns: MS, pause_ns: 3_600 * S };
+    let jobs = [
+        job("a", 0.2, &[0, 1]),
+        Job { arrivals: idle, ..job("idle-0", 0.6, &[0]) },
+        Job { arrivals: idle, ..job("idle-1", 0.6, &[1]) },
+        job("local-0", 0.2, &[0]),
+        job("local-1", 0.2, &[1]),
+    ];
+    let mut node = Node::new(2, Scheduling::Hardware, &jobs);
+    let progress = node.progress(5 * S, 25 * S);
+    assert!(progress[0] >= 0.35, "{progress:?}");
 }

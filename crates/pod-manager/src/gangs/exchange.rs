@@ -21,10 +21,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// The largest file that is read: a table of thousands of clients.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// The shortest time between two tables of a manager: slots of other clients move with them, and a client can start and end processes as
+/// often as it likes.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The ending of a table's file. A file that is being written has another one.
 const ENDING: &str = "json";
@@ -76,6 +81,8 @@ pub(crate) fn start(
         inotify,
         wake: Arc::clone(&wake),
         tables,
+        unwritten: None,
+        written_at: None,
         gangs: NodeGangs::default(),
         report: gangs,
     };
@@ -90,6 +97,9 @@ struct Exchange {
     inotify: Inotify,
     wake: Arc<EventFd>,
     tables: Receiver<GangTable>,
+    /// The latest table, while it is too early to write it.
+    unwritten: Option<GangTable>,
+    written_at: Option<Instant>,
     /// What was reported last.
     gangs: NodeGangs,
     report: Report<NodeGangs>,
@@ -105,7 +115,7 @@ impl Exchange {
                 PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
                 PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
             ];
-            match poll(&mut fds, PollTimeout::NONE) {
+            match poll(&mut fds, self.next_write_in()) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return warn!(%error, "tables of gangs are no longer exchanged"),
             }
@@ -121,12 +131,29 @@ impl Exchange {
             }
             if sent {
                 let _ = self.wake.read();
-                if let Some(table) = self.tables.try_iter().last()
-                    && let Err(error) = self.write(&table)
-                {
-                    warn!(file = %self.own.display(), %error, "cannot write the table of gangs");
-                }
             }
+            self.unwritten = self.tables.try_iter().last().or(self.unwritten.take());
+            self.write_if_due();
+        }
+    }
+
+    /// How long to wait at most: until a table may be written.
+    fn next_write_in(&self) -> PollTimeout {
+        let since = self.written_at.map_or(WRITE_PAUSE, |at| at.elapsed());
+        let left = WRITE_PAUSE.saturating_sub(since).as_millis();
+        self.unwritten
+            .as_ref()
+            .map_or(PollTimeout::NONE, |_| PollTimeout::try_from(left + 1).unwrap_or(PollTimeout::ZERO))
+    }
+
+    fn write_if_due(&mut self) {
+        if self.written_at.is_some_and(|at| at.elapsed() < WRITE_PAUSE) {
+            return;
+        }
+        let Some(table) = self.unwritten.take() else { return };
+        self.written_at = Some(Instant::now());
+        if let Err(error) = self.write(&table) {
+            warn!(file = %self.own.display(), %error, "cannot write the table of gangs");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::clients::Clients;
 use sluice_core::ClientId;
 use sluice_core::gangs::{GangTable, NodeGangs, Slots};
 use sluice_core::ledger::TokenLedger;
-use tracing::info;
+use tracing::debug;
 
 /// The clients' gangs.
 pub(crate) struct Gangs {
@@ -53,7 +53,7 @@ impl Gangs {
         for (gang, slot) in self.table.shares.keys().filter_map(|gang| Some((gang, gangs.slots.get(gang)?))) {
             if self.gangs.slots.get(gang) != Some(slot) {
                 let (start_us, end_us) = (slot.start_ns / 1000, slot.end_ns / 1000);
-                info!(gang, start_us, end_us, "client of several GPUs has a slot in each cycle");
+                debug!(gang, start_us, end_us, "client of several GPUs has a slot in each cycle");
             }
         }
         self.gangs = gangs;
@@ -61,7 +61,9 @@ impl Gangs {
     }
 
     fn apply(&self, clients: &Clients, ledger: &mut TokenLedger) {
-        let gangs = || clients.iter().filter_map(|(id, _)| Some((id, gang_of(clients, id)?)));
+        // Those with processes here: others may have slots at the same time.
+        let here = |gang: &String| self.table.shares.contains_key(gang) || self.table.critical.contains(gang);
+        let gangs = || clients.iter().filter_map(|(id, _)| Some((id, gang_of(clients, id).filter(here)?)));
         let slot = |(id, gang)| Some((id, *self.gangs.slots.get(&gang)?));
         let slots: Slots = gangs().filter_map(slot).collect();
         let critical = gangs().filter(|(_, gang)| self.gangs.critical.contains(gang)).map(|(id, _)| id);

@@ -111,3 +111,49 @@ fn gang_waits_for_a_client_of_one_gpu_that_has_not_returned_its_grant() {
     ledger.returned(ProcessId(2), 210 * MS, 80 * MS, 0).unwrap();
     assert_eq!(granted(&ledger.advance(210 * MS)), [(0, Deadline::At(260 * MS))]);
 }
+
+#[test]
+fn rank_whose_peer_has_died_holds_up_no_client_of_its_gpu() {
+    let mut ledger = ledger_with_slots();
+    ask(&mut ledger, 0, 0);
+    ledger.advance(0);
+    ask(&mut ledger, 2, 10 * MS);
+    ledger.advance(10 * MS);
+    assert_eq!(ledger.next_deadline(), Some(60 * MS));
+    assert_eq!(granted(&ledger.advance(60 * MS)), [(2, Deadline::At(110 * MS))]);
+    // The grant that is never returned ends by the return timeout, in whichever slot that is.
+    let mut now = 60 * MS;
+    let mut ended = false;
+    while now < 5 * S && !ended {
+        now = ledger.next_deadline().unwrap().clamp(now + 1, now + 20 * MS);
+        let not_returned = |action: &Action| {
+            matches!(action, Action::Revoke { process: ProcessId(0), reason: GrantEnd::NotReturned })
+        };
+        ended = ledger.advance(now).iter().any(not_returned);
+    }
+    assert!(ended && now <= 4 * S + 300 * MS, "{now}");
+}
+
+#[test]
+fn gang_whose_limit_allows_it_to_run_in_its_slot_has_the_holder_disabled() {
+    let mut ledger = ledger_with_slots();
+    ledger.set_client(ClientId(1), spec(0.3, 0.3), 0);
+    hardware_scheduled(&mut ledger);
+    // It has used up its limit.
+    ask(&mut ledger, 1, 60 * MS);
+    ledger.advance(60 * MS);
+    ask(&mut ledger, 2, 61 * MS);
+    ledger.set_enabled(ClientId(1), true, 60 * MS);
+    let actions = hand_over(&mut ledger, 1, 120);
+    assert_eq!(granted(&actions).len(), 1, "{actions:?}");
+    let mut now = 120 * MS;
+    // Client 2 goes on quantum after quantum. When the limit allows, in the slot, the gang is next.
+    while now < S {
+        now = ledger.next_deadline().unwrap().clamp(now + 1, now + 10 * MS);
+        if ledger.advance(now).contains(&Action::Disable { process: ProcessId(2) }) {
+            break;
+        }
+    }
+    let phase = now % CYCLE_NS;
+    assert!(now < S && (59 * MS..120 * MS).contains(&phase), "{now}");
+}
