@@ -59,7 +59,7 @@ pub enum Refusal {
         /// Number of GPUs that its assignment names.
         given: usize,
     },
-    /// Its GPU is not one of this node's.
+    /// None of its GPUs is one of this node's.
     #[error("{gpu}, which was assigned to it, is not a GPU of this node")]
     ForeignGpu {
         /// The UUID.
@@ -121,8 +121,8 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
                 }
                 match reserve(pod, &request, &gpus, &mut remaining) {
                     Ok(clients) => {
-                        for (gpu, client) in gpus.iter().zip(clients) {
-                            result.sets.entry(gpu.clone()).or_default().push(client);
+                        for (gpu, client) in clients {
+                            result.sets.entry(gpu).or_default().push(client);
                         }
                         result.gpus.insert(pod.uid.clone(), gpus);
                         continue;
@@ -174,19 +174,18 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
     Ok(Some((request, gpus)))
 }
 
-/// Reserves the request on all of its GPUs, or on none. Returns the client of each GPU.
+/// Reserves the request on all of its GPUs that the node has, or on none. Returns the client of each. A GPU that was absent when the agent
+/// started does not end the pod's limits on its other GPUs, which it shares.
 fn reserve(
     pod: &PodView,
     request: &GpuRequest,
     gpus: &[String],
     remaining: &mut BTreeMap<&str, Remaining>,
-) -> Result<Vec<Client>, Refusal> {
+) -> Result<Vec<(String, Client)>, Refusal> {
     let quota_ppm = request.demand.share.ppm();
     let mut clients = Vec::with_capacity(gpus.len());
     for gpu in gpus {
-        let Some(free) = remaining.get(gpu.as_str()) else {
-            return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
-        };
+        let Some(free) = remaining.get(gpu.as_str()) else { continue };
         if quota_ppm > free.share_ppm {
             return Err(Refusal::NoShareLeft {
                 gpu: gpu.clone(),
@@ -200,7 +199,7 @@ fn reserve(
         if memory_bytes > free.memory {
             return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
         }
-        clients.push(Client {
+        let client = Client {
             pod_uid: pod.uid.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
@@ -210,9 +209,13 @@ fn reserve(
             memory_bytes,
             slo_ns: request.slo_ns.unwrap_or(0),
             gang: request.gang.clone().unwrap_or_default(),
-        });
+        };
+        clients.push((gpu.clone(), client));
     }
-    for (gpu, client) in gpus.iter().zip(&clients) {
+    if let Some(gpu) = gpus.first().filter(|_| clients.is_empty()) {
+        return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
+    }
+    for (gpu, client) in &clients {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
             free.share_ppm -= quota_ppm;
             free.memory -= client.memory_bytes;

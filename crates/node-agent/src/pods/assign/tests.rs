@@ -304,3 +304,17 @@ fn pod_bound_before_a_reserve_keeps_its_place_and_a_part_is_of_the_usable_memory
     let result = assign(&all([alone]), &inventory, &Assignments::default());
     assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
 }
+
+#[test]
+fn pod_keeps_its_limits_on_the_gpus_that_are_left() {
+    let annotations =
+        [("gpus", "2"), ("quota", "0.3"), ("memory", "1Gi"), ("assigned-gpu", "GPU-a,GPU-gone")];
+    let result = first([pod("u", 0, &annotations)], &["GPU-a", "GPU-b"]);
+    let clients: Vec<(&str, u32)> =
+        result.sets["GPU-a"].iter().map(|client| (client.pod_uid.as_str(), client.quota_ppm)).collect();
+    assert_eq!(clients, [("u", 300_000)]);
+    assert!(result.sets["GPU-b"].is_empty() && result.refused.is_empty());
+    // Without any of its GPUs it is refused.
+    let result = first([pod("u", 0, &annotations)], &["GPU-b"]);
+    assert!(matches!(&result.refused["u"], Refusal::ForeignGpu { .. }), "{:?}", result.refused);
+}
