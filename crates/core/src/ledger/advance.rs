@@ -96,8 +96,9 @@ impl TokenLedger {
         // a latency-critical client must not keep the virtual time of others from advancing.
         let virtually = charged_ns.max(left).max(disposal / LEAST_PART);
         let uncounted_ns = virtually.saturating_sub(grant.counted_ns);
-        // The manager disables a hardware-scheduled process at its deadline. If the process runs on, the client has not caused it.
-        if grant.hardware_scheduled {
+        // The manager disables a hardware-scheduled process at its deadline. If the process runs on, the client has not caused it. Nor has a
+        // gang whose work waits for another GPU: a debt on one GPU would keep its ranks apart. Others are granted beside it meanwhile.
+        if grant.hardware_scheduled || self.slots.contains(client) {
             self.advance_virtual_time(client, uncounted_ns);
         } else {
             self.advance_or_owe(client, uncounted_ns);
@@ -292,7 +293,9 @@ impl TokenLedger {
         let returns = grant.members.iter().all(|m| m.kind == ReturnKind::Returns);
         let mut waiting = self.waiting.iter().filter_map(|id| self.processes.get(id));
         let by_timer = waiting.any(|process| process.kind == ReturnKind::ByTimer);
-        let wanted = by_timer || !self.queue.is_empty() || self.is_withheld();
+        // Beside a grant of a gang that is left over, both would go on for ever.
+        let is_beside_another = self.grants.len() > 1 && !self.slots.is_empty();
+        let wanted = by_timer || !self.queue.is_empty() || self.is_withheld() || is_beside_another;
         self.policy.extend_ahead_ns > 0 && unlimited && returns && !wanted && !grant.beside
     }
 

@@ -104,16 +104,15 @@ impl TokenLedger {
         grant.deadline <= self.now && self.slots.contains(grant.client) && !grant.hardware_scheduled
     }
 
-    /// Grants of gangs that were not returned last until the end of the next slot, once that is open: until the return timeout has passed
-    /// since the first deadline.
+    /// Grants of gangs that were not returned last until the end of the next slot, once that is open. They end by the return timeout after
+    /// the first deadline all the same.
     pub(super) fn continue_gangs(&mut self, now: u64) {
         for index in 0..self.grants.len() {
             let grant = &self.grants[index];
-            let missed_at = grant.missed_at.unwrap_or(grant.deadline);
-            let is_over = now >= missed_at.saturating_add(self.policy.return_timeout_ns);
-            if !self.is_left_over(grant) || is_over {
+            if !self.is_left_over(grant) {
                 continue;
             }
+            let missed_at = grant.missed_at.unwrap_or(grant.deadline);
             if let Some(end) = self.slots.open_until(grant.client, now) {
                 self.grants[index].missed_at = Some(missed_at);
                 self.prolong(index, end);

@@ -198,9 +198,10 @@ impl Grant {
         uncounted
     }
 
-    /// When it is revoked. A suspended holder could not return it, so that time is added.
+    /// When it is revoked: that long after the first deadline that was missed. A suspended holder could not return it, so that time is added.
     pub(super) fn overdue_at(&self, return_timeout_ns: u64) -> u64 {
-        self.deadline.saturating_add(return_timeout_ns).saturating_add(self.suspended_ns)
+        let missed_at = self.missed_at.unwrap_or(self.deadline);
+        missed_at.saturating_add(return_timeout_ns).saturating_add(self.suspended_ns)
     }
 
     /// When the clock, and not a process, next changes this grant.

@@ -5,6 +5,7 @@
 mod dependent_work;
 mod disturbances;
 mod gangs;
+mod gangs_by_grants;
 mod process_model;
 mod scheduling_model;
 mod shares_after_disturbance;

@@ -40,6 +40,7 @@ pub async fn supervise(
     statuses: ManagerStatuses,
     stop: CancellationToken,
 ) {
+    let gangs = settings.command.gangs();
     let mut running: BTreeMap<String, RunningManager> = BTreeMap::new();
     loop {
         let gpus: Vec<String> =
@@ -80,6 +81,8 @@ pub async fn supervise(
     for manager in running.into_values() {
         manager.end().await;
     }
+    // A manager that was killed has left its table. Without managers there are no gangs.
+    let _ = tokio::fs::remove_dir_all(gangs).await;
 }
 
 /// Removes what managers of other GPUs have left behind. An agent that was killed has ended none of its managers in order.

@@ -121,7 +121,12 @@ async fn agent_ends_its_managers_and_leaves_library_and_socket_folder() {
     for manager in &node.managers {
         last_set(&mut manager.received(), "a set", |_| true).await;
     }
+    // Left by a manager that was killed.
+    let tables = node.control_socket("x").with_file_name("gangs");
+    std::fs::create_dir_all(&tables).unwrap();
+    std::fs::write(tables.join("GPU-x.json"), "").unwrap();
     agent.end().await;
+    assert!(!is_there(&tables));
     for pid in node.pids() {
         assert!(kill(Pid::from_raw(pid), None).is_err(), "{pid} lives");
     }
