@@ -27,6 +27,10 @@ struct Rank {
     is_dead: bool,
 }
 
+fn index(process: ProcessId) -> usize {
+    usize::try_from(process.0).unwrap()
+}
+
 struct Gpu {
     ledger: TokenLedger,
     ranks: [Rank; REQUESTS.len()],
@@ -65,11 +69,11 @@ impl Gpu {
             match action {
                 Action::Grant { process, deadline: Deadline::At(deadline), .. }
                 | Action::Extend { process, deadline, .. } => {
-                    self.ranks[process.0 as usize].deadline = Some(deadline);
+                    self.ranks[index(process)].deadline = Some(deadline);
                 }
                 Action::Revoke { process, .. } => {
-                    self.ranks[process.0 as usize].deadline = None;
-                    self.request(process.0 as usize, now);
+                    self.ranks[index(process)].deadline = None;
+                    self.request(index(process), now);
                 }
                 _ => {}
             }
