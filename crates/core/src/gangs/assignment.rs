@@ -1,6 +1,6 @@
 //! Which gang has which slot: an interval colouring of the gangs, in which gangs with a common GPU have different intervals.
 
-use super::slots::{CYCLE_NS, Slot};
+use super::slots::{CYCLE_NS, SHORTEST_NS, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the manager of one GPU tells the others about its clients with processes, by the names of their gangs.
@@ -20,9 +20,6 @@ pub struct NodeGangs {
     /// The latency-critical gangs.
     pub critical: BTreeSet<String>,
 }
-
-/// The shortest slot: a hand-off takes about a millisecond on each GPU of the node. A gang with a smaller share than that has this one.
-const SHORTEST_NS: u64 = 10_000_000;
 
 /// A gang that has no slot yet.
 struct Gang<'t> {

@@ -4,12 +4,12 @@
 //! the same time. With independent quanta two jobs with shares of 0.3 and 0.7 made 0.73 of what one makes alone (measured on two H200).
 //!
 //! Time is divided into cycles of [`CYCLE_NS`] of CLOCK_MONOTONIC, which all managers of a node share. Each gang has one [`Slot`] in every
-//! cycle, the same on all of its GPUs. Every manager computes the slots by [`assign`] from the same tables, so that nobody leads and no
-//! message has to arrive in time. The token ledger grants the GPU to the gang whose slot is open, and the rest of the
-//! time first to clients of its GPU alone. A client that falls behind is granted before all.
+//! cycle, the same on all of its GPUs. Every manager computes all slots by [`assign`] from the same tables. No manager leads, and
+//! none waits for a message of another one before a hand-off. The token ledger grants the GPU to the gang whose slot is open, and the rest of
+//! the time first to clients that have processes on this GPU alone. A client that is far behind its share is granted before all others.
 //!
-//! A latency-critical gang runs at any time. Beyond its limit or its request it may be delayed, outside of its [`Window`],
-//! which is the same on all of its GPUs.
+//! A latency-critical gang runs at any time. Beyond its limit or its request a manager may delay it, outside of its [`Window`], which is the
+//! same on all of its GPUs.
 
 mod assignment;
 mod slots;

@@ -6,6 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Length of a cycle, nanoseconds. Cycles begin at its multiples. Longer ones cost fewer hand-offs, shorter ones delay a gang's steps less.
 pub const CYCLE_NS: u64 = 200_000_000;
 
+/// The shortest slot or window, nanoseconds: a hand-off takes about a millisecond on each GPU of the node. A gang with a smaller share has a
+/// slot of this length; a latency-critical one has no window.
+pub(super) const SHORTEST_NS: u64 = 10_000_000;
+
 /// The part of each cycle in which a gang runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {

@@ -1,16 +1,13 @@
 //! The part of each cycle in which a latency-critical gang is never delayed.
 //!
-//! A manager that delays a rank leaves its peers spinning in a collective, and their managers charge and delay them for it, later. Two GPUs
-//! that delayed a tensor-parallel service each by itself did so in turns: service and training made less than 0.01 of what each makes alone
-//! (two H200; the service wanted 0.5 and had requested 0.45).
+//! A manager that delays a rank leaves its peers spinning in a collective, and their managers charge and delay them for it, later. Two
+//! managers that each delayed a rank of a tensor-parallel service did so in turns: service and training made less than 0.02 of what each
+//! makes alone (two H200; the service needed 0.5 and had requested 0.45).
 
-use super::slots::CYCLE_NS;
+use super::slots::{CYCLE_NS, SHORTEST_NS};
 
 /// How far the windows move from one cycle to the next, so that they fall on the slots of all other gangs alike.
 const STEP_NS: u64 = 124_000_000;
-
-/// A shorter window would be over before the ranks have met.
-const SHORTEST_NS: u64 = 10_000_000;
 
 /// The window of a latency-critical gang at one time. It is the same on all of its GPUs, and as long as its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

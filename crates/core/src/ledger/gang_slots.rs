@@ -41,7 +41,7 @@ impl TokenLedger {
     /// The place of the client that is granted at `now` if nothing changes until then. `holder`: the place of a client that holds a grant
     /// and would continue. The order with slots:
     ///
-    /// 1. a client that is [neglected](Self::is_neglected), so that everyone gets the share of the ledger;
+    /// 1. a client that is [neglected](Self::is_neglected), so that slots change no client's share;
     /// 2. a gang in its slot;
     /// 3. a client of this GPU alone;
     /// 4. a gang outside of its slot.
@@ -98,8 +98,8 @@ impl TokenLedger {
         self.first_at(now, None).is_some_and(|first| self.is_in_slot(first.client, now))
     }
 
-    /// Whether this is a grant of a gang that was not returned at the end of its slot. Its work may be a collective that ends only in the
-    /// next slot, so others are granted beside it.
+    /// Whether this is a grant that a gang's process has not returned at the end of the slot. Its work may be a collective that ends only in
+    /// the next slot, so the ledger grants other clients beside it.
     pub(super) fn is_left_over(&self, grant: &Grant) -> bool {
         grant.deadline <= self.now && self.slots.contains(grant.client) && !grant.hardware_scheduled
     }

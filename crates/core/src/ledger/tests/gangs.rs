@@ -131,7 +131,7 @@ fn rank_whose_peer_has_died_holds_up_no_client_of_its_gpu() {
         };
         ended = ledger.advance(now).iter().any(not_returned);
     }
-    assert!(ended && now <= 4 * S + 300 * MS, "{now}");
+    assert!(ended && now <= 2 * S + 100 * MS, "{now}");
 }
 
 #[test]
