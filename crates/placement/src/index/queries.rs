@@ -68,6 +68,16 @@ impl Index {
         (self.pods.len() - bound, bound)
     }
 
+    /// The GPUs of one node on which [`reserve`](Self::reserve) would place the pod, or the reasons why the pod does not fit there.
+    /// Reserves nothing.
+    ///
+    /// # Errors
+    /// The pod does not fit on this node.
+    pub fn place_on_node(&self, pod: &str, demand: &Demand, node: &str) -> Result<Placement, NodeReasons> {
+        let placement = self.best(pod, demand, std::iter::once(node), 1).pop();
+        placement.ok_or_else(|| self.reasons(pod, &PreparedDemand::new(demand), node))
+    }
+
     /// The best places for the pod's demand, best first. Reserves nothing. Takes the room of nominated pods of a lower
     /// priority only if there is no other, and if the pod does not wait for victims of its own.
     pub(crate) fn best<'a>(

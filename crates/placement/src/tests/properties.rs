@@ -287,4 +287,25 @@ proptest! {
             prop_assert!(reasons.iter().all(|(_, reason)| !reason.to_string().is_empty() && !reason.summary().is_empty()));
         }
     }
+
+    #[test]
+    fn answer_for_one_node_is_that_of_a_reservation_there(
+        steps in prop::collection::vec(step(), 0..60), demand in demand(),
+    ) {
+        let mut index = index(Strategy::Spread);
+        let mut now = 0;
+        for step in &steps {
+            apply(&mut index, &mut now, step);
+        }
+        for node in NODES {
+            let answer = index.place_on_node("newcomer", &demand, node);
+            let offer = index.reserve("newcomer", &demand, std::iter::once(node), 1, u64::MAX);
+            index.release("newcomer");
+            let expected = match answer {
+                Ok(placement) => PlacementOutcome::Reserved(vec![placement]),
+                Err(reasons) => PlacementOutcome::Refused(vec![(node.into(), reasons)]),
+            };
+            prop_assert_eq!(offer, expected);
+        }
+    }
 }

@@ -9,7 +9,6 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_placement::annotations::GpuRequest;
 use sluice_placement::{Demand, NodeReasons, PlacementOutcome};
 
 use tokio::sync::watch;
@@ -170,19 +169,11 @@ fn may_become_free(offer: &PlacementOutcome) -> bool {
 
 /// The pod's demand, or a text that says what is wrong with its request.
 pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
-    let none = BTreeMap::new();
     if pod.uid().is_none_or(str::is_empty) {
         return Err("the pod has no UID".to_owned());
     }
-    match GpuRequest::from_annotations(pod.annotations().unwrap_or(&none)) {
-        Ok(Some(request)) => Ok(Demand { pod_priority: pod.spec().priority(), ..request.demand }),
-        Ok(None) => {
-            Err("the pod asks for sluice.dev/gpu but has none of the annotations that say how much of one: \
-                         sluice.dev/quota, sluice.dev/memory"
-                .to_owned())
-        }
-        Err(mistakes) => Err(mistakes.to_string()),
-    }
+    let none = BTreeMap::new();
+    Demand::of_pod(pod.annotations().unwrap_or(&none), pod.spec().priority()).map_err(|why| why.to_string())
 }
 
 fn failure(error: &str) -> ExtenderFilterResult {

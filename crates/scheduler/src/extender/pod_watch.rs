@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use kube::api::Api;
 use kube::runtime::watcher;
-use sluice_placement::annotations::{Amount, GpuRequest, assigned};
-use sluice_placement::{Demand, ReservationState};
+use sluice_placement::ReservationState;
+use sluice_placement::annotations::Assignment;
 
 use super::extender::{DeletingPod, Extender, PlacementState};
 use super::filter::demand_of;
@@ -82,7 +82,7 @@ impl<'a> Pods<'a> {
         state.unobserved_binds.remove(uid);
         state.attempts.remove(uid);
         match assignment(pod) {
-            Some((gpus, demand)) => {
+            Some(Assignment { gpus, demand, .. }) => {
                 if let Some(listed) = &mut self.listed {
                     listed.bound.insert(uid.to_owned());
                 }
@@ -165,27 +165,16 @@ fn room_deadline_ns(extender: &Extender) -> u64 {
     extender.clock.in_ns(extender.policy.reservation)
 }
 
-/// What a bound pod was assigned. If this version cannot read its request, its GPUs count as completely used, so that
-/// they are not given twice.
-fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
-    let annotations = pod.annotations()?;
-    let gpus = match assigned(annotations) {
-        Ok(gpus) => gpus?,
-        Err(mistake) => {
+/// What a bound pod was assigned.
+fn assignment(pod: &Pod) -> Option<Assignment> {
+    let assignment =
+        Assignment::of_pod(pod.annotations()?, pod.spec().priority()).unwrap_or_else(|mistake| {
             tracing::warn!(pod = pod.title(), %mistake, "ignored an assignment that cannot be read");
-            return None;
-        }
-    };
-    let demand = match GpuRequest::from_annotations(annotations) {
-        Ok(Some(request)) => request.demand,
-        unreadable => {
-            tracing::warn!(
-                pod = pod.title(),
-                ?unreadable,
-                "has GPUs but no readable request: they count as completely used"
-            );
-            Demand::new(Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX)), None)
-        }
-    };
-    Some((gpus, Demand { pod_priority: pod.spec().priority(), ..demand }))
+            None
+        })?;
+    if let Some(why) = &assignment.unreadable {
+        let pod = pod.title();
+        tracing::warn!(pod, %why, "has GPUs but no readable request: they count as completely used");
+    }
+    Some(assignment)
 }

@@ -1,0 +1,81 @@
+//! What a pod demands, and what it was assigned, from its annotations and the value of its PriorityClass. The extender and
+//! `kubectl sluice` read pods by these functions, so that they count the same.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Amount, GpuRequest, Mistake, Mistakes, assigned, keys};
+use crate::demand::Demand;
+
+/// The reason why a pod has no demand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoDemand {
+    /// It has none of the annotations of a request.
+    NoRequest,
+    /// Its annotations contain mistakes.
+    Mistakes(Mistakes),
+}
+
+impl fmt::Display for NoDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRequest => write!(
+                f,
+                "the pod asks for {} but has none of the annotations that say how much of one: {}, {}",
+                keys::RESOURCE,
+                keys::QUOTA,
+                keys::MEMORY
+            ),
+            Self::Mistakes(mistakes) => mistakes.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoDemand {}
+
+impl Demand {
+    /// The demand of a pod with these annotations. `pod_priority` is the value of its PriorityClass.
+    ///
+    /// # Errors
+    /// It has no request, or its request cannot be read.
+    pub fn of_pod(annotations: &BTreeMap<String, String>, pod_priority: i32) -> Result<Self, NoDemand> {
+        match GpuRequest::from_annotations(annotations) {
+            Ok(Some(request)) => Ok(Self { pod_priority, ..request.demand }),
+            Ok(None) => Err(NoDemand::NoRequest),
+            Err(mistakes) => Err(NoDemand::Mistakes(mistakes)),
+        }
+    }
+}
+
+/// What a bound pod was assigned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// UUIDs of its GPUs.
+    pub gpus: Vec<String>,
+    /// Its demand on each of them. If its request cannot be read, its GPUs count as completely used, so that they are not given
+    /// twice.
+    pub demand: Demand,
+    /// Why its request cannot be read.
+    pub unreadable: Option<NoDemand>,
+}
+
+impl Assignment {
+    /// The assignment in these annotations; `None` without one. `pod_priority` is the value of the pod's PriorityClass.
+    ///
+    /// # Errors
+    /// The annotation with the assigned GPUs is no list of different UUIDs.
+    pub fn of_pod(
+        annotations: &BTreeMap<String, String>,
+        pod_priority: i32,
+    ) -> Result<Option<Self>, Mistake> {
+        let Some(gpus) = assigned(annotations)? else { return Ok(None) };
+        let (demand, unreadable) = match Demand::of_pod(annotations, pod_priority) {
+            Ok(demand) => (demand, None),
+            Err(why) => {
+                let whole = Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX));
+                (Demand { pod_priority, ..Demand::new(whole, None) }, Some(why))
+            }
+        };
+        Ok(Some(Self { gpus, demand, unreadable }))
+    }
+}
