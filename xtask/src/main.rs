@@ -18,6 +18,9 @@ use std::time::Instant;
 
 /// Packages of the product: `sluice`, `libsluice.so`, `libcuda.so`.
 const PRODUCT: [&str; 3] = ["sluice-cli", "sluice-hook", "sluice-sim-cuda"];
+/// Further names of the product: that of the library which programs written for REEF are linked against, and that by which kubectl
+/// finds a plugin.
+const LINKS: [(&str, &str); 2] = [("libsluice.so", "libcudareef.so"), ("sluice", "kubectl-sluice")];
 /// Adds `sluice-dev` to the product.
 const WITH_DEVTOOLS: [&str; 2] = ["--package", "sluice-devtools"];
 /// Leaves out the parts that talk to Kubernetes: builds in a third of the time.
@@ -75,8 +78,10 @@ fn build(profile: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let folder = target_folder()
         .map_err(|error| format!("cannot find cargo's target directory: {error}"))?
         .join(folder);
-    link_reef_name(&folder)
-        .map_err(|error| format!("cannot link libcudareef.so in {}: {error}", folder.display()))?;
+    for (target, name) in LINKS {
+        link(target, &folder.join(name))
+            .map_err(|error| format!("cannot link {name} in {}: {error}", folder.display()))?;
+    }
     Ok(folder)
 }
 
@@ -100,9 +105,9 @@ fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Links the hook under the name `libcudareef.so`, which programs written for REEF are linked against.
-fn link_reef_name(folder: &Path) -> io::Result<()> {
-    match symlink("libsluice.so", folder.join("libcudareef.so")) {
+/// Makes a link, unless there is one already.
+fn link(target: &str, name: &Path) -> io::Result<()> {
+    match symlink(target, name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }

@@ -32,6 +32,9 @@ enum Command {
     /// Run the admission webhook that reads the pods' annotations
     #[cfg(feature = "cluster")]
     Webhook(sluice_scheduler::webhook::Arguments),
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    Kubectl(sluice_kubectl::Command),
     /// Run a simulated GPU, or print its ledger
     Sim(sim::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
@@ -67,6 +70,8 @@ impl Arguments {
             Command::Scheduler(arguments) => serve(|stop| sluice_scheduler::extender::run(arguments, stop))?,
             #[cfg(feature = "cluster")]
             Command::Webhook(arguments) => serve(|stop| sluice_scheduler::webhook::run(arguments, stop))?,
+            #[cfg(feature = "cluster")]
+            Command::Kubectl(command) => command.run()?,
             Command::Sim(arguments) => sim::run(&arguments)?,
             Command::Load(generator) => load::run(&generator)?,
             Command::Serve(arguments) => models_server::run(&arguments)?,

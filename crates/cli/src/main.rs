@@ -1,7 +1,7 @@
 //! The `sluice` program: the daemons, the simulator, load generators, the doctor and the demo as subcommands.
 //!
 //! [`arguments`] has one variant for each subcommand; a module of the same name, or the crate of a daemon, handles it. Programs and test beds that the demo and
-//! the doctor start come from `sluice-test-bed`. Benchmarks are in `sluice-devtools`.
+//! the doctor start come from `sluice-test-bed`. `top`, `explain` and `nodes` are those of `sluice-kubectl`. Benchmarks are in `sluice-devtools`.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -15,12 +15,14 @@ mod quantity;
 mod serve;
 mod sim;
 
+#[cfg(feature = "cluster")]
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let code = arguments::Arguments::parse().run().unwrap_or_else(|error| {
+    let code = run().unwrap_or_else(|error| {
         sluice_daemon::log::flush();
         eprintln!("sluice: {error:#}");
         ExitCode::FAILURE
@@ -28,6 +30,20 @@ fn main() -> ExitCode {
     sluice_daemon::log::flush();
     code
 }
+
+/// Runs the command line. kubectl runs a program of the name `kubectl-sluice` for `kubectl sluice`.
+fn run() -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "cluster")]
+    if std::env::args_os().next().is_some_and(|program| Path::new(&program).ends_with(PLUGIN)) {
+        sluice_kubectl::Plugin::parse().command.run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    arguments::Arguments::parse().run()
+}
+
+/// The name under which kubectl finds a plugin for `kubectl sluice`.
+#[cfg(feature = "cluster")]
+const PLUGIN: &str = "kubectl-sluice";
 
 /// Sends a daemon's log to standard error.
 fn start_log() -> anyhow::Result<()> {

@@ -1,0 +1,83 @@
+//! The rows as lines. The live view and `--once` show the same.
+
+use super::{ClientRow, GpuRow, Top};
+use crate::text::{Line, count, memory, or_dash, printable, share, time};
+
+/// The lines of a page: headings, then each GPU with its clients.
+pub(crate) fn lines(top: &Top) -> Vec<Line> {
+    // Only a pod-manager's own page has waiting times.
+    let has_waits = top.gpus.iter().flat_map(|gpu| &gpu.clients).any(|one| one.wait_p50_seconds.is_some());
+    let mut headings = vec!["POD", "PRIORITY", "ASKED", "LIMIT", "GOT", "MEMORY", "MEMORY LIMIT"];
+    if has_waits {
+        headings.extend(["WAIT P50", "WAIT P99"]);
+    }
+    headings.extend(["PROCESSES", ""]);
+    let mut lines = vec![Line::heading(&headings)];
+    for gpu in &top.gpus {
+        lines.push(Line::Section(printable(&gpu.text())));
+        lines.extend(gpu.clients.iter().map(|client| Line::Cells(client.cells(has_waits))));
+    }
+    if top.gpus.is_empty() {
+        lines = vec![Line::Note("No GPU of Sluice was found.".to_owned())];
+    }
+    if !top.waiting.is_empty() {
+        let pods = count(top.waiting.len(), "pod");
+        let waiting = top.waiting.join(", ");
+        lines.push(Line::Note(format!("{pods} waiting (kubectl sluice explain): {waiting}")));
+    }
+    lines.extend(top.notes.iter().map(|note| Line::Note(printable(note))));
+    lines
+}
+
+impl GpuRow {
+    fn text(&self) -> String {
+        let mut parts = vec![self.node.clone()];
+        match (self.index, &self.gpu) {
+            (Some(index), _) => parts.push(format!("gpu-{index}")),
+            (None, Some(uuid)) => parts.push(uuid.clone()),
+            (None, None) => {}
+        }
+        parts.extend(self.model.clone());
+        if self.healthy == Some(false) {
+            parts.push("UNHEALTHY".to_owned());
+        }
+        parts.extend(self.promised_share.map(|promised| format!("promised {}", share(promised))));
+        if let (Some(promised), Some(all)) = (self.promised_memory_bytes, self.memory_bytes) {
+            parts.push(format!("memory {} of {}", memory(promised), memory(all)));
+        }
+        let levels = self.levels.iter().map(|(level, processes)| format!("{level} {processes}"));
+        let levels: Vec<String> = levels.collect();
+        if !levels.is_empty() {
+            parts.push(format!("levels: {}", levels.join(", ")));
+        }
+        parts.join("  ")
+    }
+}
+
+impl ClientRow {
+    fn cells(&self, has_waits: bool) -> Vec<String> {
+        let mut cells = vec![
+            format!("  {}", self.title()),
+            or_dash(self.priority.clone(), |priority| priority),
+            or_dash(self.asked_share, share),
+            or_dash(self.limit_share, share),
+            or_dash(self.got_share, share),
+            or_dash(self.memory_used_bytes, memory),
+            or_dash(self.memory_limit_bytes, memory),
+        ];
+        if has_waits {
+            cells.extend([self.wait_p50_seconds, self.wait_p99_seconds].map(|wait| or_dash(wait, time)));
+        }
+        cells.push(or_dash(self.processes, |processes| processes.to_string()));
+        let violations = usize::try_from(self.violations).unwrap_or(usize::MAX);
+        let mut facts = Vec::new();
+        if violations > 0 {
+            facts.push(count(violations, "violation"));
+        }
+        if self.stopped_processes > 0 {
+            facts.push(format!("{} stopped", self.stopped_processes));
+        }
+        cells.push(facts.join(", "));
+        cells.iter().map(|cell| printable(cell)).collect()
+    }
+}
