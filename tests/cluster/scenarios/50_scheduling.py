@@ -1,7 +1,12 @@
-"""Placement of pods, and events of pods that wait. KubeShare's placement defects do not occur."""
+"""Placement of pods, events of pods that wait, and what `kubectl sluice` shows. KubeShare's placement defects do not occur."""
+
+import json
+import os
+import subprocess
 
 from lib import api, product, prometheus
 from lib.devices import GPUS, MEMORY_BYTES, MODEL
+from lib.settings import BUILT, KUBECONFIG, NODE, STATE, environment
 
 SECONDS = 240
 CORE = {
@@ -9,6 +14,7 @@ CORE = {
     "memory_counts_as_well",
     "whole_gpus",
     "d15_limit_and_request_are_not_swapped",
+    "kubectl_sluice_explains_and_shows_with_the_rights_of_its_roles",
 }
 IDLE = ["load", "be", "--idle-after", "0", "--seconds", "100000"]
 
@@ -165,3 +171,76 @@ def test_d24_more_pods_than_ports(cluster):
         ports = [c.get("ports") for pod in product.pods(ns) for c in pod["spec"]["containers"]]
         assert ports == [None, None]
         cluster.until("both on one GPU", 30, lambda: {pod for at, pod in product.clients() if at == ns} == {"a", "b"})
+
+
+def plugin(*words: object, kubeconfig=KUBECONFIG) -> str:
+    """`kubectl sluice`, found by kubectl as users have it."""
+    folder = STATE / "plugins"
+    folder.mkdir(exist_ok=True)
+    link = folder / "kubectl-sluice"
+    link.unlink(missing_ok=True)
+    os.symlink(BUILT / "sluice", link)
+    variables = environment() | {"KUBECONFIG": str(kubeconfig)}
+    variables["PATH"] = f"{folder}:{variables['PATH']}"
+    argv = ["kubectl", "sluice", *(str(word) for word in words)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=variables)
+    if done.returncode != 0:
+        raise api.Failed(argv, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def kubeconfig_of(ns: str, account: str):
+    """A kubeconfig of a service account."""
+    config = json.loads(api.kubectl("config", "view", "--raw", "--flatten", "-o", "json"))
+    config["users"] = [{"name": user["name"], "user": {"token": api.kubectl("-n", ns, "create", "token", account).strip()}} for user in config["users"]]
+    path = STATE / f"kubeconfig-{ns}"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def test_kubectl_sluice_explains_and_shows_with_the_rights_of_its_roles(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        gpu = GPUS[0]
+        product.create(ns, product.tenant("runs", quota="0.7", limit="0.8", memory="64Mi", gpu_uuid=gpu))
+        product.all_running(ns)
+        product.create(ns, quiet("next", quota="0.4", memory="64Mi", gpu_uuid=gpu))
+        waits(cluster, ns, "next", "0.300 free", "0.400 asked")
+
+        api.kubectl("-n", ns, "create", "serviceaccount", "reader")
+        reader = kubeconfig_of(ns, "reader")
+        try:
+            plugin("nodes", kubeconfig=reader)
+            raise AssertionError("a user without rights saw the nodes")
+        except api.Failed as why:
+            assert "not permitted to list the nodes" in why.err and "sluice-kubectl" in why.err, why
+        bindings = (("clusterrolebinding", "--clusterrole"), ("rolebinding", "--role"))
+        for kind, role in bindings:
+            api.kubectl("-n", product.NAMESPACE, "create", kind, ns, f"{role}=sluice-kubectl", f"--serviceaccount={ns}:reader")
+        try:
+            text = plugin("explain", "next", "-n", ns, kubeconfig=reader)
+            assert "has 0.300 free, 0.400 asked" in text and f"fits after the end of {ns}/runs" in text, text
+            explained = json.loads(plugin("explain", "next", "-n", ns, "-o", "json", kubeconfig=reader))
+            assert explained["state"] == "waiting" and "0.300 free, 0.400 asked" in explained["message"], explained
+            reported = [event["message"] for event in cluster.events(ns, "next") if event["reason"] == "FailedScheduling"]
+            (answer,) = explained["nodes"]
+            # The plugin's reason for the node is the extender's, word for word.
+            assert any(answer["reason"] in message for message in reported), (answer, reported)
+            assert json.loads(plugin("explain", "runs", "-n", ns, "-o", "json", kubeconfig=reader))["gpus"] == [gpu]
+
+            row = {}
+
+            def has_share() -> bool:
+                top = json.loads(plugin("top", "--once", "-o", "json", kubeconfig=reader))
+                assert not top["notes"] and f"{ns}/next" in top["waiting"], top
+                rows = [client for one in top["gpus"] if one["gpu"] == gpu for client in one["clients"]]
+                row.update(*(client for client in rows if (client["namespace"], client["name"]) == (ns, "runs")))
+                return (row.get("got_share") or 0) > 0.5
+
+            cluster.until("the pod's share", 60, has_share)
+            assert (row["asked_share"], row["limit_share"], row["memory_limit_bytes"]) == (0.7, 0.8, 64 << 20), row
+            (node,) = json.loads(plugin("nodes", "-o", "json", kubeconfig=reader))["nodes"]
+            assert node["node"] == NODE and [one["promised_share"] for one in node["gpus"] if one["gpu"] == gpu] == [0.7], node
+        finally:
+            for kind, _ in bindings:
+                api.kubectl("-n", product.NAMESPACE, "delete", kind, ns)
