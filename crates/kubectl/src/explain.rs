@@ -103,7 +103,7 @@ pub(crate) struct NodeAnswer {
     pub(crate) gpus: Vec<GpuOnNode>,
     /// Why it does not fit, as the extender words it.
     pub(crate) reason: Option<String>,
-    /// Pods, `namespace/name`, after whose end it would fit: the smallest set. Empty if no end of pods is enough.
+    /// Pods, `namespace/name`, after whose end it would fit. Empty if no end of pods is enough.
     pub(crate) fits_after_end_of: Vec<String>,
     /// Free share of all GPUs of the node together.
     pub(crate) free_share: f64,
@@ -240,8 +240,9 @@ fn is_fragmented(demand: &Demand, reasons: &NodeReasons, room: &[GpuRoom]) -> bo
     reasons.is_resolvable() && together >= sum(repeat_n(asked, gpus)) && enough < gpus
 }
 
-/// The smallest set of pods on the node after whose end the pod would fit. Nothing is evicted: a user may wait for them or delete
-/// them. So their priority does not matter.
+/// Pods on the node after whose end the pod would fit, chosen as for a preemption: pods that are ending anyway, then those of the
+/// lowest priorities, and none without need. Nothing is evicted: a user may wait for them or delete them. So the pod's own priority
+/// does not matter.
 fn pods_in_the_way(
     pod: &PodFacts,
     demand: &Demand,

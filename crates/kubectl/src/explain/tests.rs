@@ -52,6 +52,14 @@ fn pod_fits_after_the_end_of_the_pods_that_are_named_and_not_before() {
 }
 
 #[test]
+fn pod_that_is_ending_already_is_named_before_others() {
+    let waits = pod("waits", &[("quota", "0.5"), ("memory", "8Gi")]);
+    let mut state = full();
+    state.pods[2].is_ending = true;
+    assert_eq!(explain(&waits, &state).nodes[0].fits_after_end_of, ["default/p3"]);
+}
+
+#[test]
 fn pod_that_fits_is_told_where_and_to_read_the_schedulers_report() {
     let small = pod("small", &[("quota", "0.4"), ("memory", "1Gi")]);
     let text = text(&small, &full());
