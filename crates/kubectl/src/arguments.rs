@@ -81,7 +81,7 @@ pub(crate) struct ClusterArguments {
 #[derive(Debug, Args)]
 pub(crate) struct OutputArguments {
     /// Format of the output
-    #[arg(short, long = "output", value_enum, default_value_t = Format::Text)]
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
@@ -99,3 +99,6 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     let shortest = Duration::from_millis(100);
     duration.filter(|duration| *duration >= shortest).ok_or_else(|| "at least 100ms, such as 2s".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

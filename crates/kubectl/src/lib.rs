@@ -20,6 +20,7 @@ mod metrics_text;
 mod nodes;
 mod output;
 mod run;
+mod source;
 mod terminal;
 #[cfg(test)]
 mod test_cluster;

@@ -10,25 +10,8 @@ use crate::cluster::Cluster;
 use crate::metrics_pages::MetricsPages;
 use crate::nodes::Nodes;
 use crate::output::print;
-use crate::terminal;
-use crate::top::{self, Top};
-
-/// Where `top` reads.
-pub(crate) enum Source {
-    /// A cluster.
-    Cluster(Cluster),
-    /// Pages of metrics by their addresses.
-    Pages(MetricsPages),
-}
-
-impl Source {
-    pub(crate) async fn top(&self) -> anyhow::Result<Top> {
-        match self {
-            Self::Cluster(cluster) => cluster.top().await,
-            Self::Pages(pages) => pages.top().await,
-        }
-    }
-}
+use crate::source::Source;
+use crate::{terminal, top};
 
 impl Command {
     /// Runs the command.

@@ -7,7 +7,8 @@ use crate::graph::Graph;
 use crate::sources::Sources;
 
 /// The `src` folders of crates of which the top-level modules form no circle.
-const WITHOUT_CIRCLES_OF_MODULES: &[&str] = &["hook/src", "crates/pod-manager/src", "crates/core/src"];
+const WITHOUT_CIRCLES_OF_MODULES: &[&str] =
+    &["hook/src", "crates/pod-manager/src", "crates/core/src", "crates/kubectl/src"];
 
 /// Those of which the files form none either.
 const WITHOUT_CIRCLES_OF_FILES: &[&str] = &["hook/src"];

@@ -1,6 +1,7 @@
 //! A program in a pseudo-terminal, and what the terminal shows.
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,7 +41,13 @@ impl Terminal {
             }
         });
         let keyboard = pty.master.take_writer().unwrap();
-        Self { child, master: pty.master, keyboard, output, screen: vt100::Parser::new(rows, cols, 0) }
+        Self {
+            child,
+            master: pty.master,
+            keyboard,
+            output,
+            screen: vt100::Parser::new(whole(rows), whole(cols), 0),
+        }
     }
 
     /// Waits until the screen's lines meet the condition, and returns them.
@@ -66,7 +73,7 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&mut self, rows: u16, cols: u16) {
-        self.screen.screen_mut().set_size(rows, cols);
+        self.screen.screen_mut().set_size(whole(rows), whole(cols));
         self.master.resize(size(rows, cols)).unwrap();
     }
 
@@ -89,7 +96,7 @@ impl Terminal {
     pub(crate) fn lines(&self) -> Vec<String> {
         let screen = self.screen.screen();
         let (_, cols) = screen.size();
-        screen.rows(0, cols).map(|line| line.trim_end().to_owned()).collect()
+        screen.rows(0, cols.get()).map(|line| line.trim_end().to_owned()).collect()
     }
 
     /// Whether the terminal is as a shell expects it: its normal screen, a visible cursor, echo and whole lines.
@@ -107,6 +114,11 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A size of the terminal, of which none is 0.
+fn whole(size: u16) -> NonZero<u16> {
+    NonZero::new(size).unwrap()
 }
 
 fn size(rows: u16, cols: u16) -> PtySize {
