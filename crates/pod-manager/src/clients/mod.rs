@@ -11,6 +11,7 @@ use sluice_comm::Name;
 use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;
 use sluice_core::memory::{MemoryLedger, ReserveResult};
+use sluice_core::share::Share;
 use sluice_core::{ClientId, ProcessId};
 use sluice_hook_core::outcome::Bypass;
 use std::collections::{BTreeMap, HashMap};
@@ -180,12 +181,15 @@ impl Clients {
         granted
     }
 
-    /// Updates the gauges of memory and of connected processes.
+    /// Updates the gauges of promises, of memory and of connected processes.
     pub(crate) fn refresh_gauges(&self, processes: &Processes) {
         for (id, client) in &self.clients {
             let account = self.memory.client(*id).unwrap_or_default();
             let connected =
                 processes.of_client(*id).filter(|(_, process)| process.connections().next().is_some());
+            let promised = |share: Share| if client.removed { 0.0 } else { share.as_fraction() };
+            client.metrics.grants.quota.set(promised(client.definition.spec.request));
+            client.metrics.grants.limit.set(promised(client.definition.spec.limit));
             client.metrics.memory.used.set(gauge(account.used));
             client.metrics.memory.overhead.set(gauge(account.overhead));
             client.metrics.memory.limit.set(gauge(account.limit));

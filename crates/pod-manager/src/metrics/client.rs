@@ -28,6 +28,10 @@ pub(crate) struct GrantSeries {
     pub(crate) not_returned: IntCounter,
     pub(crate) granted: IntCounter,
     pub(crate) share: Gauge,
+    /// What the client is promised.
+    pub(crate) quota: Gauge,
+    /// The most that it may use.
+    pub(crate) limit: Gauge,
 }
 
 /// Memory.
@@ -98,8 +102,6 @@ impl GrantSeries {
         let wait = "Time that requests waited for a grant, seconds";
         let wait = HistogramOpts::from(series.opts("sluice_token_wait_seconds", wait));
         let wait = Histogram::with_opts(wait.buckets(WAIT_BUCKETS.to_vec()));
-        let share =
-            Gauge::with_opts(series.opts("sluice_share", "Share of GPU time over the window, 0 to 1"));
         Ok(Self {
             wait_seconds: series.keep(wait)?,
             held_seconds: series
@@ -130,7 +132,9 @@ impl GrantSeries {
                 "Grants revoked because they were not returned within the timeout",
             )?,
             granted: series.counter("sluice_grants_total", "Requests for grants that were granted")?,
-            share: series.keep(share)?,
+            share: series.ratio("sluice_share", "Share of GPU time over the window, 0 to 1")?,
+            quota: series.ratio("sluice_quota_ratio", "Share of GPU time that the client is guaranteed, 0 to 1")?,
+            limit: series.ratio("sluice_limit_ratio", "Largest share of GPU time that the client may use, 0 to 1")?,
         })
     }
 }

@@ -13,7 +13,8 @@ pub(crate) use memory_readings::ReadingOutcome;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
 use prometheus::proto::Bucket;
 use prometheus::{
-    Counter, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
 };
 use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
 pub(crate) use scheduling::{EnforcementLevel, Preempted};
@@ -158,6 +159,10 @@ impl Series {
 
     fn seconds(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
         self.keep(Counter::with_opts(self.opts(name, help)))
+    }
+
+    fn ratio(&mut self, name: &str, help: &str) -> prometheus::Result<Gauge> {
+        self.keep(Gauge::with_opts(self.opts(name, help)))
     }
 
     fn counter(&mut self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
