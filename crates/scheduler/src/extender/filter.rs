@@ -175,13 +175,23 @@ pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
         return Err("the pod has no UID".to_owned());
     }
     match GpuRequest::from_annotations(pod.annotations().unwrap_or(&none)) {
-        Ok(Some(request)) => Ok(Demand { pod_priority: pod.spec().priority(), ..request.demand }),
+        Ok(Some(request)) => Ok(complete(pod, request.demand)),
         Ok(None) => {
             Err("the pod asks for sluice.dev/gpu but has none of the annotations that say how much of one: \
                          sluice.dev/quota, sluice.dev/memory"
                 .to_owned())
         }
         Err(mistakes) => Err(mistakes.to_string()),
+    }
+}
+
+/// The demand with what the annotations do not say: the pod's PriorityClass, and the device slots of its containers.
+pub(crate) fn complete(pod: &Pod, demand: Demand) -> Demand {
+    let slots = pod.spec().device_slots().div_ceil(u64::from(demand.gpus.max(1)));
+    Demand {
+        pod_priority: pod.spec().priority(),
+        slots: u32::try_from(slots).unwrap_or(u32::MAX).max(1),
+        ..demand
     }
 }
 

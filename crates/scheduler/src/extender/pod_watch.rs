@@ -8,7 +8,7 @@ use sluice_placement::annotations::{Amount, GpuRequest, assigned};
 use sluice_placement::{Demand, ReservationState};
 
 use super::extender::{DeletingPod, Extender, PlacementState};
-use super::filter::demand_of;
+use super::filter::{complete, demand_of};
 use super::leadership::WatchedKind;
 use super::objects::Pod;
 use super::occupants::Occupant;
@@ -187,5 +187,5 @@ fn assignment(pod: &Pod) -> Option<(Vec<String>, Demand)> {
             Demand::new(Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX)), None)
         }
     };
-    Some((gpus, Demand { pod_priority: pod.spec().priority(), ..demand }))
+    Some((gpus, complete(pod, demand)))
 }
