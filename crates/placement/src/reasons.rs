@@ -55,9 +55,11 @@ impl Reason {
     /// Whether the pod could fit with fewer pods on the GPU.
     pub fn is_resolvable(&self) -> bool {
         match self {
-            Self::Share { .. } | Self::Memory { .. } | Self::Slots { .. } | Self::HeldWhole | Self::InUse { .. } => {
-                true
-            }
+            Self::Share { .. }
+            | Self::Memory { .. }
+            | Self::Slots { .. }
+            | Self::HeldWhole
+            | Self::InUse { .. } => true,
             Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
         }
     }

@@ -113,7 +113,9 @@ fn pod_goes_to_a_gpu_with_free_device_slots_though_another_has_room() {
     assert_eq!(reserved_gpus(&mut index, "p1", &two_containers, &["a"]), [uuid("a", 0)]);
     assert_eq!(reserved_gpus(&mut index, "p2", &two_containers, &["a"]), [uuid("a", 1)]);
     assert_eq!(reserved_gpus(&mut index, "p3", &share(100, Some(GIB)), &["a"]), [uuid("a", 0)]);
-    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p4", &two_containers, &["a"]) else { panic!() };
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p4", &two_containers, &["a"]) else {
+        panic!()
+    };
     let expected = "gpu-0 (GPU-a-0) has 3 of its 3 device slots in use; gpu-1 (GPU-a-1) has 2 of its 3 device slots in use";
     assert_eq!(reasons[0].1.to_string(), expected);
     assert_eq!(reasons[0].1.summary(), "no GPU with a free device slot");

@@ -5,9 +5,9 @@ mod oracle;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::inventory::NodeInventory;
 use super::fixtures::{GIB, node, on_each, share, uuid, whole};
 use super::{Demand, Evictable, Index, PlacementOutcome, Preemptor, ProposedNode, Strategy, Victims};
+use crate::inventory::NodeInventory;
 
 /// The preemptor's priority.
 const URGENT: i32 = 10;

@@ -31,8 +31,11 @@ fn demand() -> impl Generator<Value = Demand> {
     let share = (gpus, 0..=1000_u32, memory)
         .prop_map(|(gpus, quota, memory)| Demand { gpus, ..share(quota, memory) });
     let any_class = prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)];
-    (any_class, 1..5_u32, any::<bool>())
-        .prop_map(|(demand, slots, latency_critical)| Demand { slots, latency_critical, ..demand })
+    (any_class, 1..5_u32, any::<bool>()).prop_map(|(demand, slots, latency_critical)| Demand {
+        slots,
+        latency_critical,
+        ..demand
+    })
 }
 
 /// Latency-critical pods with a reservation on the GPU.
