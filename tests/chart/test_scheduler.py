@@ -33,6 +33,55 @@ class Scheduler(unittest.TestCase):
                 render(f"{value}={wrong}")
             self.assertIn("percentageOfNodesToScore", str(refusal.exception))
 
+    def test_settings_of_plugins_reach_the_profile(self):
+        own = "scheduler.kubeScheduler"
+        (profile,) = configuration(
+            f"{own}.plugins.score.disabled[0].name=ImageLocality",
+            f"{own}.plugins.multiPoint.enabled[0].name=Coscheduling",
+            f"{own}.plugins.multiPoint.enabled[0].weight=3",
+            f"{own}.pluginConfig[0].name=PodTopologySpread",
+            f"{own}.pluginConfig[0].args.defaultingType=List",
+        )["profiles"]
+        self.assertEqual(profile, {
+            "schedulerName": "sluice-scheduler",
+            "plugins": {
+                "multiPoint": {"enabled": [{"name": "Coscheduling", "weight": 3}]},
+                "score": {"disabled": [{"name": "ImageLocality"}]},
+            },
+            "pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultingType": "List"}}],
+        })
+
+    def test_settings_of_plugins_that_would_place_pods_wrongly_are_refused(self):
+        own = "scheduler.kubeScheduler"
+        for values, complaints in [
+            ([f"{own}.plugins.fliter.disabled[0].name=X"], ["additional properties 'fliter' not allowed"]),
+            ([f"{own}.plugins.score.disable[0].name=X"], ["additional properties 'disable' not allowed"]),
+            ([f"{own}.plugins.score.enabled[0].weight=3"], ["missing property 'name'"]),
+            ([f"{own}.pluginConfig[0].name=X"], ["missing property 'args'"]),
+            ([f"{own}.plugins.multiPoint.disabled[0].name=NodeResourcesFit"], ["plugins.multiPoint.disabled"]),
+            ([f"{own}.plugins.filter.disabled[0].name=NodeAffinity"], ["expected NodeAffinity to stay"]),
+            ([f"{own}.plugins.preFilter.disabled[0].name=*"], ["expected NodeResourcesFit to stay"]),
+            # Each mistake is in one message.
+            (
+                [
+                    *(f"{own}.pluginConfig[{at}].name=NodeResourcesFit" for at in (0, 1)),
+                    f"{own}.pluginConfig[0].args.ignoredResourceGroups[0]=sluice.dev",
+                    f"{own}.pluginConfig[1].args.ignoredResources[0]=sluice.dev/gpu",
+                ],
+                ["has \"NodeResourcesFit\" twice", "ignores \"sluice.dev\"", "ignores \"sluice.dev/gpu\""],
+            ),
+        ]:
+            with self.subTest(values), self.assertRaises(Failed) as refusal:
+                render(*values)
+            for complaint in complaints:
+                self.assertIn(complaint, str(refusal.exception))
+
+    def test_plugin_that_is_enabled_again_at_its_point_may_be_disabled(self):
+        point = "scheduler.kubeScheduler.plugins.filter"
+        enabled = [f"{point}.enabled[{at}].name={name}" for at, name in enumerate(["NodeResourcesFit", "NodeAffinity", "TaintToleration"])]
+        (profile,) = configuration(f"{point}.disabled[0].name=*", *enabled)["profiles"]
+        self.assertEqual(profile["plugins"]["filter"]["disabled"], [{"name": "*"}])
+
     def test_drain_may_evict_replicas_that_are_not_ready(self):
         budgets = of_kind(render(), "PodDisruptionBudget")
         self.assertEqual(set(budgets), {"sluice-scheduler", "sluice-webhook"})
