@@ -4,7 +4,7 @@ import unittest
 
 import yaml
 
-from rendering import Failed, of_kind, render
+from rendering import Failed, containers, of_kind, render, rules
 
 
 def configuration(*values: str) -> dict:
@@ -81,6 +81,22 @@ class Scheduler(unittest.TestCase):
         enabled = [f"{point}.enabled[{at}].name={name}" for at, name in enumerate(["NodeResourcesFit", "NodeAffinity", "TaintToleration"])]
         (profile,) = configuration(f"{point}.disabled[0].name=*", *enabled)["profiles"]
         self.assertEqual(profile["plugins"]["filter"]["disabled"], [{"name": "*"}])
+
+    def test_scale_up_pods_need_a_flag_a_right_and_no_webhook(self):
+        without, with_pods = render(), render("scheduler.scaleUpPods=true")
+        (flags, more) = ({flag for one in containers(objects) if one["name"] == "extender" for flag in one["args"]} for objects in (without, with_pods))
+        self.assertEqual(more - flags, {"--scale-up-pods"})
+        right = ("", "pods", "create", False)
+        self.assertNotIn(right, rules(without, "scheduler"))
+        self.assertIn(right, rules(with_pods, "scheduler"))
+        # Only in the release's namespace.
+        self.assertNotIn("sluice-scheduler", of_kind(with_pods, "ClusterRole"))
+        account = "system:serviceaccount:sluice-system:sluice-scheduler"
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            (hook,) = (one for one in of_kind(with_pods, kind)["sluice-webhook"]["webhooks"] if one["rules"][0]["resources"] == ["pods"] and "CREATE" in one["rules"][0]["operations"])
+            conditions = {one["name"]: one["expression"] for one in hook["matchConditions"]}
+            self.assertEqual(conditions["not-scale-up-pods"], f"request.userInfo.username != '{account}'")
+        self.assertNotIn("not-scale-up-pods", str(without))
 
     def test_drain_may_evict_replicas_that_are_not_ready(self):
         budgets = of_kind(render(), "PodDisruptionBudget")

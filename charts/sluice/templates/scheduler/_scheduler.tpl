@@ -89,6 +89,9 @@ sluice-scheduler
 - {{ printf "--lease=%s/%s" .Release.Namespace (include "sluice.schedulerLease" .) | quote }}
 {{- include "sluice.listenFlag" (dict "root" . "flag" "metrics-listen" "default" 9401) }}
 {{- include "sluice.flag" (list "strategy" $own.strategy) }}
+{{- if $own.scaleUpPods }}
+- "--scale-up-pods"
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

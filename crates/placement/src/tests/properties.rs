@@ -113,9 +113,12 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
     }
 }
 
-/// The sums of all reservations, GPU by GPU: parts per million, bytes, pods, pods with the whole GPU, device slots.
-fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32, u32)> {
-    let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32, u32)> = BTreeMap::new();
+/// Sums of the reservations on a GPU: parts per million, bytes, pods, pods with the whole GPU, device slots.
+type Sums = (u64, u64, u32, u32, u32);
+
+/// The sums of all reservations, by node and GPU.
+fn sums(index: &Index) -> BTreeMap<(String, String), Sums> {
+    let mut sums: BTreeMap<(String, String), Sums> = BTreeMap::new();
     for pod in 0..12 {
         for claim in index.reservations(&format!("pod-{pod}")) {
             for gpu in &claim.gpus {

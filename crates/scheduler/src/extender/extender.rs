@@ -15,6 +15,7 @@ use super::metrics::Metrics;
 use super::objects::{Budget, Pod};
 use super::occupants::Occupant;
 use super::recheck::Recheck;
+use super::scale_up::Refusals;
 
 /// Configuration of the extender's decisions.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct Policy {
     pub(crate) bind_timeout: Duration,
     /// How long a filter call waits for this replica to become active.
     pub(crate) activation_timeout: Duration,
+    /// How long a pod is refused before it gets a scale-up pod.
+    pub(crate) scale_up_after: Duration,
     /// Delay between the begin of a term and its lists.
     pub(crate) settle: SettleTimes,
     /// Scheduler profile whose pods are placed; `None`: every pod of the cluster counts.
@@ -156,6 +159,8 @@ pub(crate) struct PlacementState {
     pub(crate) deleting: HashMap<String, DeletingPod>,
     /// Pods that filter refused since kube-scheduler last found victims for them, and since the last list of pods began.
     pub(crate) refused: HashSet<String>,
+    /// The refusals that count for scale-up pods.
+    pub(crate) refusals: Refusals,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
     /// watch are older.
     pub(crate) ended_unobserved: HashSet<String>,
@@ -195,6 +200,7 @@ impl PlacementState {
         self.refused.remove(uid);
         self.occupants.remove(uid);
         self.attempts.remove(uid);
+        self.refusals.remove(uid);
         self.index.release(uid)
     }
 

@@ -63,6 +63,8 @@ impl Extender {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
             PlacementOutcome::Refused(reasons) => {
+                let uid = args.pod.uid().unwrap_or_default();
+                self.state().refusals.record(uid, args.pod.path(), self.clock.now_ns());
                 self.evict_for_refused(&args.pod, &demand, names.iter().map(|name| &*name.0));
                 (self.refused(&args.pod, &demand, &reasons), Outcome::Refused)
             }

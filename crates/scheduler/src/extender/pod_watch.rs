@@ -81,6 +81,7 @@ impl<'a> Pods<'a> {
         };
         state.unobserved_binds.remove(uid);
         state.attempts.remove(uid);
+        state.refusals.remove(uid);
         match assignment(pod) {
             Some((gpus, demand)) => {
                 if let Some(listed) = &mut self.listed {

@@ -112,3 +112,11 @@ fn preferences_among_nodes_stay() {
     assert_eq!(affinity["podAffinity"], json!({}));
     assert!(affinity["nodeAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution").is_some());
 }
+
+/// A test in Go asks kube-scheduler's filters about the completed pod: tests/cluster/modules/kubernetes-1.34/autoscaler.
+#[test]
+fn recorded_pod_is_completed_as_the_autoscalers_test_expects() {
+    let recorded: Value =
+        serde_json::from_str(include_str!("../../extender/tests/recorded/scale_up.json")).unwrap();
+    assert_eq!(admitted(&recorded["user"]), recorded["waiting"]);
+}
