@@ -120,12 +120,13 @@ impl Extender {
         self.metrics.expired.inc_by(expired as u64);
     }
 
-    /// Releases expired reservations every second, as long as it is polled.
+    /// Releases expired reservations every second and forgets old refusals, as long as it is polled.
     pub(crate) async fn keep_expiring(&self) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
             ticks.tick().await;
             self.expire();
+            self.state().refusals.expire(self.clock.now_ns());
         }
     }
 }

@@ -83,7 +83,8 @@ impl Extender {
         }
     }
 
-    /// Deletes the scale-up pods that are not needed any more, and creates those that are missing.
+    /// Deletes the scale-up pods that are not needed any more, and creates those that are missing. A request that fails is made again by the
+    /// next comparison, and keeps no other from being made.
     pub(crate) async fn update_scale_up_pods(&self, home: &Home) -> kube::Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &home.namespace);
         let existing = pods.list(&ListParams::default().labels(UID_LABEL)).await?;
@@ -91,10 +92,12 @@ impl Extender {
         let mut served = BTreeSet::new();
         for pod in existing.items {
             let uid = pod.metadata.labels.as_ref().and_then(|labels| labels.get(UID_LABEL)).cloned();
-            let uid = uid.filter(|uid| needed.contains_key(uid) && served.len() < MOST);
-            match uid {
-                Some(uid) => drop(served.insert(uid)),
-                None => delete(&pods, &pod).await?,
+            match uid.filter(|uid| needed.contains_key(uid) && served.len() < MOST) {
+                Some(uid) => {
+                    served.insert(uid);
+                    report("marked", &pod, mark(&pods, &pod).await);
+                }
+                None => report("deleted", &pod, delete(&pods, &pod).await),
             }
         }
         let missing = needed.into_iter().filter(|(uid, _)| !served.contains(uid));
@@ -103,11 +106,8 @@ impl Extender {
             let Some(waiting) = waiting.get_opt(&name).await? else { continue };
             let is_bound = waiting.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
             if waiting.metadata.uid.as_deref() == Some(uid.as_str()) && !is_bound {
-                create(&pods, &scale_up_pod(&waiting, home)).await?;
-                tracing::info!(
-                    pod = format!("{namespace}/{name}"),
-                    "no GPU has room: created a scale-up pod"
-                );
+                let pod = scale_up_pod(&waiting, home);
+                report("created", &pod, create(&pods, &pod).await);
             }
         }
         Ok(())
@@ -115,8 +115,7 @@ impl Extender {
 
     /// Namespace and name by UID of the pods that need a scale-up pod.
     fn pods_without_room(&self) -> BTreeMap<String, (String, String)> {
-        let mut state = self.state();
-        let state = &mut *state;
+        let state = self.state();
         let index = &state.index;
         // A pod that has evicted others waits for their room.
         let has_room = |uid: &str| {
@@ -136,20 +135,36 @@ async fn delete(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
     ignore(deleted.map(drop), &[404, 409])
 }
 
-/// Creates the pod. Autoscalers consider the pods that a scheduler has marked as unschedulable, so it is marked.
 async fn create(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
-    let created = match pods.create(&PostParams::default(), pod).await {
-        Ok(created) => created,
-        Err(error) => return ignore(Err(error), &[409]),
-    };
+    match pods.create(&PostParams::default(), pod).await {
+        Ok(created) => mark(pods, &created).await,
+        Err(error) => ignore(Err(error), &[409]),
+    }
+}
+
+/// Marks the pod as a scheduler marks one that it cannot place, unless it is marked: autoscalers consider only such pods.
+async fn mark(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    if conditions.into_iter().any(|condition| condition.type_ == "PodScheduled") {
+        return Ok(());
+    }
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "no scheduler binds this pod: it asks the autoscaler for a node, in place of the pod in its annotations",
         "lastTransitionTime": Timestamp::now(),
     });
-    let patch = json!({"metadata": {"uid": created.metadata.uid}, "status": {"conditions": [condition]}});
-    let name = created.metadata.name.as_deref().unwrap_or_default();
-    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop)
+    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let marked = pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+    ignore(marked.map(drop), &[404])
+}
+
+fn report(done: &'static str, pod: &Pod, result: kube::Result<()>) {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    match result {
+        Ok(()) => tracing::debug!(name, done, "scale-up pod"),
+        Err(error) => tracing::warn!(%error, name, "scale-up pod was not {done}"),
+    }
 }
 
 /// An answer with one of these codes means that another request has done the same.

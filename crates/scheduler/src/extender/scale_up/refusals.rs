@@ -36,15 +36,22 @@ impl Refusals {
         self.0.remove(uid);
     }
 
-    /// Namespace and name by UID of the pods that have been refused for this time. Forgets those that were not refused again.
-    pub(crate) fn lasting(&mut self, now_ns: u64, after: Duration) -> BTreeMap<String, (String, String)> {
-        let since = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
-        self.0.retain(|_, refused| since(refused.last_ns) < VALID);
-        let lasting = self.0.iter().filter(|(_, refused)| since(refused.first_ns) >= after);
+    /// Forgets the pods that were not refused again.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        self.0.retain(|_, refused| since(refused.last_ns, now_ns) < VALID);
+    }
+
+    /// Namespace and name by UID of the pods that have been refused for this time.
+    pub(crate) fn lasting(&self, now_ns: u64, after: Duration) -> BTreeMap<String, (String, String)> {
+        let lasting = self.0.iter().filter(|(_, refused)| since(refused.first_ns, now_ns) >= after);
         lasting
             .map(|(uid, refused)| (uid.clone(), (refused.namespace.clone(), refused.name.clone())))
             .collect()
     }
+}
+
+fn since(then_ns: u64, now_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns.saturating_sub(then_ns))
 }
 
 #[cfg(test)]
@@ -57,6 +64,7 @@ mod tests {
     fn pod_counts_after_the_delay_and_until_its_last_refusal_is_old() {
         let mut refusals = Refusals::default();
         let lasting = |refusals: &mut Refusals, second: u64| {
+            refusals.expire(second * SECOND);
             let found = refusals.lasting(second * SECOND, Duration::from_secs(10));
             found.into_keys().collect::<Vec<_>>()
         };

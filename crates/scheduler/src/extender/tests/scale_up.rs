@@ -84,6 +84,20 @@ async fn refused_pod_gets_a_pod_that_only_a_node_without_gpu_pods_can_take() {
 }
 
 #[tokio::test]
+async fn pod_whose_mark_was_not_written_is_marked_later() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    let object = waiting();
+    api.put(PODS, object.clone());
+    cluster.filter(&object, &["a"]).await;
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    let mut made = scale_up_pods(&api).remove(0);
+    made["status"] = json!({"phase": "Pending"});
+    api.put(PODS, made);
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    assert_eq!(scale_up_pods(&api)[0]["status"]["conditions"][0]["reason"], "Unschedulable");
+}
+
+#[tokio::test]
 async fn pod_for_the_autoscaler_ends_when_the_waiting_pod_has_a_node() {
     let (api, cluster, home) = fragmented(policy()).await;
     let object = waiting();
