@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use hyper::Request;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodSpec};
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
-use sluice_placement::annotations::keys;
+use sluice_placement::annotations::{SpecDemand, keys, parse_thousandths};
 use sluice_placement::inventory::NodeInventory;
 use tokio::time::timeout;
 
@@ -176,7 +176,7 @@ fn pod_facts(pod: Pod) -> PodFacts {
         name,
         uid,
         annotations,
-        priority: spec.priority.unwrap_or(0),
+        spec: SpecDemand { pod_priority: spec.priority.unwrap_or(0), device_slots: device_slots(&spec) },
         scheduler: spec.scheduler_name.unwrap_or_default(),
         node: spec.node_name.filter(|node| !node.is_empty()),
         nominated_node: status.nominated_node_name.filter(|node| !node.is_empty()),
@@ -184,6 +184,16 @@ fn pod_facts(pod: Pod) -> PodFacts {
         is_ending,
         scheduling_failure: failure.and_then(|one| one.message.or(one.reason)),
     }
+}
+
+/// The device slots of the containers that run as long as the pod.
+fn device_slots(spec: &PodSpec) -> u64 {
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let resources = spec.containers.iter().chain(sidecars).filter_map(|one| one.resources.as_ref());
+    let requests = resources.filter_map(|resources| resources.requests.as_ref());
+    let slots = requests.filter_map(|requests| parse_thousandths(&requests.get(keys::RESOURCE)?.0));
+    slots.fold(0, u64::saturating_add) / 1000
 }
 
 fn pod_event(event: Event) -> PodEvent {

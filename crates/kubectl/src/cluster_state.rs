@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sluice_placement::annotations::{Assignment, NoDemand};
+use sluice_placement::annotations::{Assignment, NoDemand, SpecDemand};
 use sluice_placement::inventory::NodeInventory;
 use sluice_placement::{Demand, GpuReservations, Index, Strategy};
 use sluice_units::{Share, WHOLE_PPM};
@@ -34,8 +34,7 @@ pub(crate) struct PodFacts {
     pub(crate) uid: String,
     /// Those of Sluice.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The value of its PriorityClass; 0 without one.
-    pub(crate) priority: i32,
+    pub(crate) spec: SpecDemand,
     pub(crate) scheduler: String,
     /// The node that it is bound to.
     pub(crate) node: Option<String>,
@@ -60,13 +59,13 @@ impl PodFacts {
     }
 
     pub(crate) fn demand(&self) -> Result<Demand, NoDemand> {
-        Demand::of_pod(&self.annotations, self.priority)
+        Demand::of_pod(&self.annotations, self.spec)
     }
 
     /// Its GPUs; `None` for a pod that is not bound, or that has none.
     pub(crate) fn assignment(&self) -> Option<Assignment> {
         self.node.as_ref()?;
-        Assignment::of_pod(&self.annotations, self.priority).ok()?
+        Assignment::of_pod(&self.annotations, self.spec).ok()?
     }
 
     /// It requests a GPU and is not bound to a node yet.

@@ -49,7 +49,7 @@ impl Demand {
     /// has a GPU, and a request cannot change after the pod's creation. A part of a MiB counts as a whole one.
     pub fn countable_per_gpu(&self) -> Countable {
         Countable {
-            slots: 1,
+            slots: self.slots.into(),
             milli: u64::from(self.share.ppm() / THOUSANDTH_PPM),
             memory_mib: self.memory_bytes.map_or(0, |bytes| bytes.div_ceil(MIB)),
         }

@@ -8,8 +8,10 @@ use crate::inventory::label_value;
 /// The demand of one pod: this share and this memory on each of some GPUs of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
-    /// Number of GPUs, and of device slots (`sluice.dev/gpu`). At least 1.
+    /// Number of GPUs. At least 1.
     pub gpus: u32,
+    /// Device slots (`sluice.dev/gpu`) on each GPU: one for each container that gets the GPUs and runs as long as the pod. At least 1.
+    pub slots: u32,
     /// Guaranteed share of each GPU; zero: only time that the others leave.
     pub share: Share,
     /// Memory on each GPU; `None`: the same share of the GPU's memory as of its time, rounded down.
@@ -34,6 +36,7 @@ impl Demand {
         };
         Self {
             gpus,
+            slots: 1,
             share,
             memory_bytes,
             models: Vec::new(),

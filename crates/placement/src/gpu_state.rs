@@ -26,6 +26,8 @@ pub(crate) struct GpuState {
     pub(crate) model: String,
     model_key: String,
     pub(crate) memory_bytes: u64,
+    /// Device slots of the GPU.
+    pub(crate) slots: u32,
     pub(crate) health: Health,
     /// GPUs with an NVLink to this one, as bits of positions in the node.
     pub(crate) peers: Mask,
@@ -39,6 +41,7 @@ pub(crate) struct Used {
     pub(crate) ppm: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) pods: u32,
+    pub(crate) slots: u32,
     /// Pods that have the whole GPU.
     pub(crate) whole: u32,
     /// Latency-critical pods.
@@ -53,6 +56,7 @@ impl Used {
             // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
             memory_bytes: self.memory_bytes.saturating_add(demand.memory_on(gpu_memory_bytes)),
             pods: self.pods + 1,
+            slots: self.slots.saturating_add(demand.slots),
             whole: self.whole + u32::from(demand.is_whole()),
             critical: self.critical + u32::from(demand.latency_critical),
         }
@@ -60,7 +64,7 @@ impl Used {
 }
 
 impl GpuState {
-    pub(crate) fn new(gpu: &Gpu) -> Self {
+    pub(crate) fn new(gpu: &Gpu, slots: u32) -> Self {
         let health = if gpu.healthy {
             Health::Healthy
         } else {
@@ -72,6 +76,7 @@ impl GpuState {
             model: gpu.model.clone(),
             model_key: model_key(&gpu.model),
             memory_bytes: gpu.memory_bytes,
+            slots,
             health,
             peers: 0,
             used: Used::default(),
@@ -86,6 +91,7 @@ impl GpuState {
             model: String::new(),
             model_key: String::new(),
             memory_bytes: 0,
+            slots: 0,
             health: Health::Gone,
             peers: 0,
             used: Used::default(),
@@ -162,6 +168,9 @@ impl GpuState {
         }
         if used.whole > 0 {
             return Some(Reason::HeldWhole);
+        }
+        if used.slots.saturating_add(demand.slots) > self.slots {
+            return Some(Reason::Slots { has: self.slots, used: used.slots });
         }
         let free_ppm = u64::from(WHOLE_PPM).saturating_sub(used.ppm);
         if free_ppm < share {

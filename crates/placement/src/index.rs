@@ -15,6 +15,7 @@ use super::ranking::{Rank, Strategy};
 use crate::inventory::NodeInventory;
 use nominations::Nomination;
 pub use nominations::ProposedNode;
+pub use queries::FreeTime;
 
 /// Nodes with their GPUs, and the reservations of every pod.
 ///

@@ -127,6 +127,11 @@ impl NodeInventory {
     }
 }
 
+/// The label that nodes with a GPU of this model have. `None` if no label can be made of the name.
+pub fn label_of_model(model: &str) -> Option<String> {
+    label_value(model).map(|value| model_label(&value))
+}
+
 fn model_label(model: &str) -> String {
     let longest = LONGEST_NAME - LABEL_MODEL_PREFIX.len() + keys::PREFIX.len();
     let model = model.get(..longest).unwrap_or(model);

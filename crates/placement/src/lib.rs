@@ -58,7 +58,7 @@ mod tests;
 
 pub use countable::Countable;
 pub use demand::Demand;
-pub use index::{Index, ProposedNode};
+pub use index::{FreeTime, Index, ProposedNode};
 pub use node::GpuReservations;
 pub use outcome::{CannotBind, Placement, PlacementOutcome, Reservation, ReservationState};
 pub use preemption::{Cost, Evictable, Preemptor, Victims};

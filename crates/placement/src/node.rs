@@ -38,7 +38,7 @@ impl Node {
             // A UUID that occurs twice is one GPU.
             if !positions.contains_key(gpu.uuid.as_str()) {
                 positions.insert(&gpu.uuid, slots.len());
-                slots.push(GpuState::new(gpu));
+                slots.push(GpuState::new(gpu, inventory.seats_per_gpu));
             }
         }
         let links =
@@ -172,11 +172,12 @@ fn remoteness(reason: &Reason) -> u64 {
     let kind: u64 = match reason {
         Reason::Memory { .. } => 0,
         Reason::Share { .. } => 1,
-        Reason::InUse { .. } => 2,
-        Reason::HeldWhole => 3,
-        Reason::Unhealthy(_) => 4,
-        Reason::TooSmall { .. } => 5,
-        Reason::Gone => 6,
+        Reason::Slots { .. } => 2,
+        Reason::InUse { .. } => 3,
+        Reason::HeldWhole => 4,
+        Reason::Unhealthy(_) => 5,
+        Reason::TooSmall { .. } => 6,
+        Reason::Gone => 7,
     };
     let lack = match reason {
         Reason::Memory { free, asked } | Reason::TooSmall { has: free, asked } => {

@@ -31,6 +31,13 @@ pub enum Reason {
         /// Bytes that the pod asks for.
         asked: u64,
     },
+    /// Its free device slots are too few.
+    Slots {
+        /// Device slots that it has.
+        has: u32,
+        /// Device slots that its pods use.
+        used: u32,
+    },
     /// One pod has the whole GPU.
     HeldWhole,
     /// The pod needs the whole GPU, but others use it.
@@ -48,7 +55,11 @@ impl Reason {
     /// Whether the pod could fit with fewer pods on the GPU.
     pub fn is_resolvable(&self) -> bool {
         match self {
-            Self::Share { .. } | Self::Memory { .. } | Self::HeldWhole | Self::InUse { .. } => true,
+            Self::Share { .. }
+            | Self::Memory { .. }
+            | Self::Slots { .. }
+            | Self::HeldWhole
+            | Self::InUse { .. } => true,
             Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
         }
     }
@@ -66,6 +77,7 @@ impl fmt::Display for Reason {
             Self::TooSmall { has, asked } => {
                 write!(to, "has {} memory in all, {} asked", memory_free(*has), memory_asked(*asked))
             }
+            Self::Slots { has, used } => write!(to, "has {used} of its {has} device slots in use"),
             Self::HeldWhole => write!(to, "is given to one pod as a whole"),
             Self::InUse { pods: 1 } => write!(to, "is in use by 1 pod, asked for as a whole"),
             Self::InUse { pods } => write!(to, "is in use by {pods} pods, asked for as a whole"),
@@ -144,6 +156,7 @@ impl NodeReasons {
                     Some(Reason::Memory { asked, .. } | Reason::TooSmall { asked, .. }) => {
                         format!("{count} {gpu} with {} memory free", memory_asked(*asked))
                     }
+                    Some(Reason::Slots { .. }) => format!("{count} {gpu} with a free device slot"),
                     Some(Reason::HeldWhole | Reason::InUse { .. }) => format!("{count} {gpu} free"),
                     Some(Reason::Unhealthy(_) | Reason::Gone) => format!("{count} healthy {gpu}"),
                 }

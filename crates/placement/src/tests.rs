@@ -107,6 +107,44 @@ fn gpu_with_only_memory_reserved_is_not_entirely_free() {
 }
 
 #[test]
+fn pod_goes_to_a_gpu_with_free_device_slots_though_another_has_room() {
+    let mut index = index(&[("a", NodeInventory::new(3, vec![gpu("a", 0), gpu("a", 1)]))]);
+    let two_containers = Demand { slots: 2, ..share(100, Some(GIB)) };
+    assert_eq!(reserved_gpus(&mut index, "p1", &two_containers, &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "p2", &two_containers, &["a"]), [uuid("a", 1)]);
+    assert_eq!(reserved_gpus(&mut index, "p3", &share(100, Some(GIB)), &["a"]), [uuid("a", 0)]);
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p4", &two_containers, &["a"]) else {
+        panic!()
+    };
+    let expected = "gpu-0 (GPU-a-0) has 3 of its 3 device slots in use; gpu-1 (GPU-a-1) has 2 of its 3 device slots in use";
+    assert_eq!(reasons[0].1.to_string(), expected);
+    assert_eq!(reasons[0].1.summary(), "no GPU with a free device slot");
+    assert!(reasons[0].1.is_resolvable());
+}
+
+#[test]
+fn free_time_is_unusable_on_gpus_that_cannot_take_a_pod_of_the_share() {
+    let mut sick = node("b", 1);
+    sick.gpus[0].healthy = false;
+    let mut index = index(&[("a", node("a", 3)), ("b", sick)]);
+    let free_time = |index: &Index, milli: u32| {
+        let free = index.free_time(sluice_units::Share::from_ppm(milli * 1000).unwrap());
+        (free.free_ppm / 1000, free.unusable_ppm / 1000)
+    };
+    assert_eq!(free_time(&index, 1000), (3000, 0));
+    index.confirm("p0", "a", &[uuid("a", 0)], &share(800, Some(GIB)));
+    // It has time, and not as much memory as a pod of half a GPU takes.
+    index.confirm("p1", "a", &[uuid("a", 1)], &share(300, Some(60 * GIB)));
+    assert_eq!(free_time(&index, 200), (1900, 0));
+    assert_eq!(free_time(&index, 500), (1900, 900));
+    assert_eq!(free_time(&index, 1000), (1900, 900));
+    assert_eq!(index.free_time(sluice_units::Share::ONE).unusable_ratio(), 900.0 / 1900.0);
+    index.confirm("p2", "a", &[uuid("a", 2)], &whole(1));
+    index.confirm("p3", "a", &[uuid("a", 0), uuid("a", 1)], &share(1000, Some(GIB)));
+    assert_eq!(index.free_time(sluice_units::Share::ONE).unusable_ratio(), 0.0, "nothing is free");
+}
+
+#[test]
 fn models_and_uuids_are_selected_and_a_missing_one_is_not_resolvable() {
     let mut other = node("a", 2);
     other.gpus[1].model = "NVIDIA A100-SXM4-40GB".into();

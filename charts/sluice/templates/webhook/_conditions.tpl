@@ -21,6 +21,18 @@ KubeShare, or states a resource of Sluice. No other pod may depend on the webhoo
 || (has(object.spec.initContainers) && {{ include "sluice.celNamesResource" "object.spec.initContainers" }})
 {{- end }}
 
+{{/*
+Nothing binds the pods that the scheduler creates, and they request Sluice's resources for the autoscaler's count alone. Only the
+scheduler's account creates pods without the webhook.
+*/}}
+{{- define "sluice.notScaleUpPods" -}}
+{{- if .Values.scheduler.scaleUpPods -}}
+- name: not-scale-up-pods
+  expression: >-
+    request.userInfo.username != 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "sluice.serviceAccountName" (dict "root" $ "component" "scheduler") }}'
+{{- end }}
+{{- end }}
+
 {{/* Whether the pod uses Sluice and gets a new debugging container. Existing ones cannot change any more. */}}
 {{- define "sluice.celIsDebugged" -}}
 has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith('sluice.dev/'))

@@ -31,6 +31,9 @@ pub const USER: [&str; 10] =
 /// The scheduler's output on a pod: the UUIDs of its GPUs, comma-separated. No other component may write it.
 pub const ASSIGNED_GPU: &str = "sluice.dev/assigned-gpu";
 
+/// Label that the webhook puts on each pod with GPUs: `true`. Scale-up pods repel pods that have it.
+pub const POD_LABEL: &str = "sluice.dev/gpu-pod";
+
 /// The extended resource: device slots of a node's GPUs.
 pub const RESOURCE: &str = "sluice.dev/gpu";
 

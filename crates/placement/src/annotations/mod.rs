@@ -21,7 +21,7 @@ mod write;
 pub(crate) use amount::THOUSANDTH_PPM;
 pub use amount::{Amount, MAX_GPUS};
 pub use mistake::{Mistake, Mistakes};
-pub use pod_demand::{Assignment, NoDemand};
+pub use pod_demand::{Assignment, NoDemand, SpecDemand};
 pub use priority::Priority;
 pub use quantity::{parse_quantity, parse_thousandths};
 pub use read::assigned;

@@ -1,4 +1,4 @@
-//! What a pod demands, and what it was assigned, from its annotations and the value of its PriorityClass. The extender and
+//! What a pod demands, and what it was assigned, from its annotations and its spec. The extender and
 //! `kubectl sluice` read pods by these functions, so that they count the same.
 
 use std::collections::BTreeMap;
@@ -33,14 +33,31 @@ impl fmt::Display for NoDemand {
 
 impl std::error::Error for NoDemand {}
 
+/// What a pod's spec adds to the demand in its annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpecDemand {
+    /// The value of its PriorityClass; 0 without one.
+    pub pod_priority: i32,
+    /// Device slots (`sluice.dev/gpu`), on all of its GPUs, of the containers that run as long as the pod.
+    pub device_slots: u64,
+}
+
+impl SpecDemand {
+    fn added_to(self, demand: Demand) -> Demand {
+        let slots = self.device_slots.div_ceil(u64::from(demand.gpus.max(1)));
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX).max(1);
+        Demand { pod_priority: self.pod_priority, slots, ..demand }
+    }
+}
+
 impl Demand {
-    /// The demand of a pod with these annotations. `pod_priority` is the value of its PriorityClass.
+    /// The demand of a pod with these annotations.
     ///
     /// # Errors
     /// It has no request, or its request cannot be read.
-    pub fn of_pod(annotations: &BTreeMap<String, String>, pod_priority: i32) -> Result<Self, NoDemand> {
+    pub fn of_pod(annotations: &BTreeMap<String, String>, spec: SpecDemand) -> Result<Self, NoDemand> {
         match GpuRequest::from_annotations(annotations) {
-            Ok(Some(request)) => Ok(Self { pod_priority, ..request.demand }),
+            Ok(Some(request)) => Ok(spec.added_to(request.demand)),
             Ok(None) => Err(NoDemand::NoRequest),
             Err(mistakes) => Err(NoDemand::Mistakes(mistakes)),
         }
@@ -60,20 +77,17 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// The assignment in these annotations; `None` without one. `pod_priority` is the value of the pod's PriorityClass.
+    /// The assignment in these annotations; `None` without one.
     ///
     /// # Errors
     /// The annotation with the assigned GPUs is no list of different UUIDs.
-    pub fn of_pod(
-        annotations: &BTreeMap<String, String>,
-        pod_priority: i32,
-    ) -> Result<Option<Self>, Mistake> {
+    pub fn of_pod(annotations: &BTreeMap<String, String>, spec: SpecDemand) -> Result<Option<Self>, Mistake> {
         let Some(gpus) = assigned(annotations)? else { return Ok(None) };
-        let (demand, unreadable) = match Demand::of_pod(annotations, pod_priority) {
+        let (demand, unreadable) = match Demand::of_pod(annotations, spec) {
             Ok(demand) => (demand, None),
             Err(why) => {
                 let whole = Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX));
-                (Demand { pod_priority, ..Demand::new(whole, None) }, Some(why))
+                (spec.added_to(Demand::new(whole, None)), Some(why))
             }
         };
         Ok(Some(Self { gpus, demand, unreadable }))

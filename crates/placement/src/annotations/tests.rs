@@ -93,6 +93,7 @@ fn every_key_is_read() {
         priority: Priority::LatencyCritical,
         demand: Demand {
             gpus: 2,
+            slots: 1,
             share: share(500),
             memory_bytes: Some(8 << 30),
             models: vec!["NVIDIA H100".to_owned(), "NVIDIA-A100".to_owned()],
@@ -280,6 +281,7 @@ fn any_request() -> impl Strategy<Value = GpuRequest> {
                 priority,
                 demand: Demand {
                     gpus,
+                    slots: 1,
                     share,
                     memory_bytes,
                     models: if named { vec!["NVIDIA H100".to_owned()] } else { Vec::new() },

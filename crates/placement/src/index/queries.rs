@@ -2,12 +2,32 @@
 
 use std::sync::Arc;
 
+use sluice_units::Share;
+
 use super::{Candidate, Index, NodeEntry};
+use crate::annotations::Amount;
 use crate::demand::{Demand, PreparedDemand};
+use crate::gpu_state::Health;
 use crate::node::{GpuReservations, Node};
 use crate::outcome::{CannotBind, Placement, Reservation};
 use crate::ranking;
 use crate::reasons::NodeReasons;
+
+/// Free time of GPUs, in parts per million of one GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FreeTime {
+    /// All of it.
+    pub free_ppm: u64,
+    /// The part on GPUs that cannot take a pod of the share in question.
+    pub unusable_ppm: u64,
+}
+
+impl FreeTime {
+    /// The unusable part of the free time, 0 to 1; 0 if no time is free.
+    pub fn unusable_ratio(self) -> f64 {
+        if self.free_ppm == 0 { 0.0 } else { self.unusable_ppm as f64 / self.free_ppm as f64 }
+    }
+}
 
 impl Index {
     /// Pods that are known to be bound.
@@ -60,6 +80,21 @@ impl Index {
     /// Reservations on every GPU, node by node.
     pub fn uses(&self) -> impl Iterator<Item = (&Arc<str>, Vec<GpuReservations>)> {
         self.nodes.iter().map(|(name, place)| (name, place.node.uses().collect()))
+    }
+
+    /// The free time of the healthy GPUs, and the part of it that is on GPUs which cannot take a pod of this share and the same part of
+    /// the memory. Both in parts per million of one GPU.
+    pub fn free_time(&self, share: Share) -> FreeTime {
+        let demand = Demand::new(Amount::Share(share), None);
+        let gpus = self.nodes.values().flat_map(|place| place.node.slots());
+        let mut sum = FreeTime::default();
+        for gpu in gpus.filter(|gpu| gpu.health == Health::Healthy) {
+            sum.free_ppm += gpu.free_ppm();
+            if gpu.reason_against(&demand).is_some() {
+                sum.unusable_ppm += gpu.free_ppm();
+            }
+        }
+        sum
     }
 
     /// Number of pods without and with a confirmed reservation.

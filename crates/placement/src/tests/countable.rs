@@ -19,6 +19,12 @@ fn pod_of_several_gpus_counts_the_sum_over_them() {
 }
 
 #[test]
+fn each_container_with_the_gpu_takes_a_slot_of_each_gpu() {
+    let demand = Demand { gpus: 2, slots: 3, ..share(300, Some(GIB)) };
+    assert_eq!(demand.countable(), Countable { slots: 6, milli: 600, memory_mib: 2048 });
+}
+
+#[test]
 fn memory_that_depends_on_the_gpu_is_not_counted() {
     assert_eq!(share(300, None).countable(), Countable { slots: 1, milli: 300, memory_mib: 0 });
     assert_eq!(whole(4).countable(), Countable { slots: 4, milli: 4000, memory_mib: 0 });

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::fixtures::{GIB, node, on_each, share, uuid, whole};
 use super::{Demand, Evictable, Index, PlacementOutcome, Preemptor, ProposedNode, Strategy, Victims};
+use crate::inventory::NodeInventory;
 
 /// The preemptor's priority.
 const URGENT: i32 = 10;
@@ -26,7 +27,7 @@ fn bind(index: &mut Index, pod: &str, demand: &Demand) {
 /// A node `a` with these pods, each on the GPU of its number.
 fn occupied(gpus: u32, pods: &[(&str, u32, i32, u32)]) -> Index {
     let mut index = Index::new(Strategy::Binpack);
-    index.set_node("a", &node("a", gpus));
+    index.set_node("a", &NodeInventory { seats_per_gpu: 100, ..node("a", gpus) });
     for (pod, milli, priority, gpu) in pods {
         let demand =
             Demand { uuids: vec![uuid("a", *gpu)], ..of_priority(*priority, share(*milli, Some(GIB))) };

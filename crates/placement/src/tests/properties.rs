@@ -31,7 +31,11 @@ fn demand() -> impl Generator<Value = Demand> {
     let share = (gpus, 0..=1000_u32, memory)
         .prop_map(|(gpus, quota, memory)| Demand { gpus, ..share(quota, memory) });
     let any_class = prop_oneof![4 => share, 1 => (1..4_u32).prop_map(whole)];
-    (any_class, any::<bool>()).prop_map(|(demand, latency_critical)| Demand { latency_critical, ..demand })
+    (any_class, 1..5_u32, any::<bool>()).prop_map(|(demand, slots, latency_critical)| Demand {
+        slots,
+        latency_critical,
+        ..demand
+    })
 }
 
 /// Latency-critical pods with a reservation on the GPU.
@@ -109,9 +113,12 @@ fn apply(index: &mut Index, now: &mut u64, step: &Step) {
     }
 }
 
-/// The sums of all reservations, GPU by GPU: parts per million, bytes, pods, pods with the whole GPU.
-fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
-    let mut sums: BTreeMap<(String, String), (u64, u64, u32, u32)> = BTreeMap::new();
+/// Sums of the reservations on a GPU: parts per million, bytes, pods, pods with the whole GPU, device slots.
+type Sums = (u64, u64, u32, u32, u32);
+
+/// The sums of all reservations, by node and GPU.
+fn sums(index: &Index) -> BTreeMap<(String, String), Sums> {
+    let mut sums: BTreeMap<(String, String), Sums> = BTreeMap::new();
     for pod in 0..12 {
         for claim in index.reservations(&format!("pod-{pod}")) {
             for gpu in &claim.gpus {
@@ -120,6 +127,7 @@ fn sums(index: &Index) -> BTreeMap<(String, String), (u64, u64, u32, u32)> {
                 sum.1 += claim.demand.memory_on(80 * GIB);
                 sum.2 += 1;
                 sum.3 += u32::from(claim.demand.is_whole());
+                sum.4 += claim.demand.slots;
             }
         }
     }
@@ -142,9 +150,10 @@ fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
     let sum_of =
         |node: &str, gpu: &String| sums.get(&(node.to_owned(), gpu.clone())).copied().unwrap_or_default();
     let fits = |node: &str, gpu: &String| {
-        let (ppm, memory, pods, whole) = sum_of(node, gpu);
+        let (ppm, memory, pods, whole, slots) = sum_of(node, gpu);
         whole == 0
             && !(demand.is_whole() && pods > 0)
+            && slots + demand.slots <= 10
             && ppm + u64::from(demand.share.ppm()) <= 1_000_000
             && memory + demand.memory_on(80 * GIB) <= 80 * GIB
     };
@@ -204,7 +213,8 @@ proptest! {
         let mut now = 0;
         for step in &steps {
             apply(&mut index, &mut now, step);
-            for (gpu, (ppm, memory, pods, whole)) in sums(&index) {
+            for (gpu, (ppm, memory, pods, whole, slots)) in sums(&index) {
+                prop_assert!(slots <= 10, "{gpu:?} has {slots} device slots given after {step:?}");
                 prop_assert!(ppm <= 1_000_000, "{gpu:?} has {ppm} given after {step:?}");
                 prop_assert!(memory <= 80 * GIB, "{gpu:?} has {memory} bytes given after {step:?}");
                 prop_assert!(whole == 0 || pods == 1, "{gpu:?} is whole and shared after {step:?}");

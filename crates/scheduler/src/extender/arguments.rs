@@ -48,6 +48,10 @@ pub struct Arguments {
     /// Events about assignments written per second on average. Further events are dropped and counted. 0 writes none.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub events_per_second: u32,
+    /// Create a pod for each waiting pod for which no single GPU has room, so that the cluster's autoscaler adds a node. The pods are in the
+    /// namespace of the extender's pod. No scheduler binds them.
+    #[arg(long)]
+    pub scale_up_pods: bool,
     /// GPUs with series of their own in /metrics; with more GPUs the series are per node.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub metrics_gpus: usize,

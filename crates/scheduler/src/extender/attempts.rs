@@ -55,6 +55,7 @@ impl PlacementState {
         let uid = pod.uid().unwrap_or_default();
         match answer {
             PlacementOutcome::Reserved(offered) => {
+                self.refusals.remove(uid);
                 self.attempts.insert(uid.to_owned(), SchedulingAttempt::new(pod, demand, offered));
             }
             PlacementOutcome::Refused(_) => {

@@ -15,6 +15,7 @@ use super::metrics::Metrics;
 use super::objects::{Budget, Pod};
 use super::occupants::Occupant;
 use super::recheck::Recheck;
+use super::scale_up::Refusals;
 
 /// Configuration of the extender's decisions.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct Policy {
     pub(crate) bind_timeout: Duration,
     /// How long a filter call waits for this replica to become active.
     pub(crate) activation_timeout: Duration,
+    /// How long a pod is refused before it gets a scale-up pod.
+    pub(crate) scale_up_after: Duration,
     /// Delay between the begin of a term and its lists.
     pub(crate) settle: SettleTimes,
     /// Scheduler profile whose pods are placed; `None`: every pod of the cluster counts.
@@ -117,12 +120,13 @@ impl Extender {
         self.metrics.expired.inc_by(expired as u64);
     }
 
-    /// Releases expired reservations every second, as long as it is polled.
+    /// Releases expired reservations every second and forgets old refusals, as long as it is polled.
     pub(crate) async fn keep_expiring(&self) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
             ticks.tick().await;
             self.expire();
+            self.state().refusals.expire(self.clock.now_ns());
         }
     }
 }
@@ -156,6 +160,8 @@ pub(crate) struct PlacementState {
     pub(crate) deleting: HashMap<String, DeletingPod>,
     /// Pods that filter refused since kube-scheduler last found victims for them, and since the last list of pods began.
     pub(crate) refused: HashSet<String>,
+    /// The refusals that count for scale-up pods.
+    pub(crate) refusals: Refusals,
     /// Pods whose end the API server reported on request, before the watch showed it. Events of these pods in the
     /// watch are older.
     pub(crate) ended_unobserved: HashSet<String>,
@@ -195,6 +201,7 @@ impl PlacementState {
         self.refused.remove(uid);
         self.occupants.remove(uid);
         self.attempts.remove(uid);
+        self.refusals.remove(uid);
         self.index.release(uid)
     }
 

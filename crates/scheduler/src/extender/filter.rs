@@ -62,6 +62,8 @@ impl Extender {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
             PlacementOutcome::Refused(reasons) => {
+                let uid = args.pod.uid().unwrap_or_default();
+                self.state().refusals.record(uid, args.pod.path(), self.clock.now_ns());
                 self.evict_for_refused(&args.pod, &demand, names.iter().map(|name| &*name.0));
                 (self.refused(&args.pod, &demand, &reasons), Outcome::Refused)
             }
@@ -173,7 +175,7 @@ pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
         return Err("the pod has no UID".to_owned());
     }
     let none = BTreeMap::new();
-    Demand::of_pod(pod.annotations().unwrap_or(&none), pod.spec().priority()).map_err(|why| why.to_string())
+    Demand::of_pod(pod.annotations().unwrap_or(&none), pod.spec().demand()).map_err(|why| why.to_string())
 }
 
 fn failure(error: &str) -> ExtenderFilterResult {

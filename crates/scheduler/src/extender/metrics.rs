@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use sluice_placement::GpuReservations;
+use sluice_units::Share;
 
 use super::extender::Extender;
 use super::leadership;
@@ -56,6 +57,9 @@ const BUCKETS: [f64; 18] = [
     20e-6, 50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 750e-6, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 10e-3, 20e-3,
     50e-3, 0.2, 1.0, 5.0,
 ];
+
+/// Shares of a pod for which fragmentation is computed, parts per million of a GPU.
+const FRAGMENTATION_PPM: [u32; 4] = [250_000, 500_000, 750_000, 1_000_000];
 
 /// Counters and histograms. Gauges are read at each scrape.
 #[derive(Debug, Clone)]
@@ -148,11 +152,15 @@ impl Metrics {
 /// All series in Prometheus' text format. With more GPUs than `most_gpus` the series are summed by node.
 pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prometheus::Error> {
     let mut page = TextEncoder::new().encode_to_string(&extender.metrics.registry.gather())?;
-    let ((reserved, bound), uses) = {
+    let ((reserved, bound), unusable, uses) = {
         let state = extender.state();
         let uses: Vec<(String, Vec<GpuReservations>)> =
             state.index.uses().map(|(node, uses)| (node.to_string(), uses)).collect();
-        (state.index.counts(), uses)
+        let unusable = FRAGMENTATION_PPM.map(|ppm| {
+            let share = Share::from_ppm(ppm).unwrap_or(Share::ONE);
+            (share, state.index.free_time(share).unusable_ratio())
+        });
+        (state.index.counts(), unusable, uses)
     };
     let active = u64::from(extender.leadership.state() == leadership::LeadershipState::Active);
     gauge(
@@ -170,6 +178,16 @@ pub(crate) fn page(extender: &Extender, most_gpus: usize) -> Result<String, prom
     );
     gauge(&mut page, "sluice_scheduler_assigned_pods", "Bound pods that hold GPUs.", &one(bound));
     gauge(&mut page, "sluice_scheduler_nodes", "Nodes with GPUs.", &one(uses.len()));
+    let unusable = unusable.map(|(share, ratio)| {
+        let share = sluice_placement::format_share(share.ppm().into());
+        (format!("{{share=\"{share}\"}}"), format!("{ratio:.4}"))
+    });
+    gauge(
+        &mut page,
+        "sluice_scheduler_fragmentation_ratio",
+        "Part of the free GPU time that is on GPUs which cannot take a pod of this share and the same part of the memory, 0 to 1.",
+        &unusable,
+    );
     if let Some(bytes) = resident_bytes() {
         let lines = [(String::new(), bytes.to_string())];
         gauge(&mut page, "process_resident_memory_bytes", "Resident memory, bytes.", &lines);

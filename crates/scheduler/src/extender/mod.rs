@@ -6,6 +6,8 @@
 //! watches of nodes and pods and from its own answers. Nothing is stored: after a restart the pods' annotations tell
 //! which GPUs are assigned.
 //!
+//! For clusters with an autoscaler, `scale_up` shows it the pods for which no single GPU has room.
+//!
 //! A call goes through `http`, `filter`, `preempt` or `bind`, and the index in `extender`.
 
 mod arguments;
@@ -27,6 +29,7 @@ mod pod_watch;
 mod preempt;
 mod recheck;
 mod run;
+mod scale_up;
 #[cfg(test)]
 mod tests;
 mod watch_loop;

@@ -81,6 +81,7 @@ impl<'a> Pods<'a> {
         };
         state.unobserved_binds.remove(uid);
         state.attempts.remove(uid);
+        state.refusals.remove(uid);
         match assignment(pod) {
             Some(Assignment { gpus, demand, .. }) => {
                 if let Some(listed) = &mut self.listed {
@@ -168,7 +169,7 @@ fn room_deadline_ns(extender: &Extender) -> u64 {
 /// What a bound pod was assigned.
 fn assignment(pod: &Pod) -> Option<Assignment> {
     let assignment =
-        Assignment::of_pod(pod.annotations()?, pod.spec().priority()).unwrap_or_else(|mistake| {
+        Assignment::of_pod(pod.annotations()?, pod.spec().demand()).unwrap_or_else(|mistake| {
             tracing::warn!(pod = pod.title(), %mistake, "ignored an assignment that cannot be read");
             None
         })?;

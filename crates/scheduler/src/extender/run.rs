@@ -22,6 +22,9 @@ const EVERY_POD: &str = "all";
 /// default).
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A new node takes longer to start, and most refusals end sooner.
+const SCALE_UP_AFTER: Duration = Duration::from_secs(10);
+
 /// How long API servers may take to carry out a bind that its sender does not wait for any more.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
@@ -43,7 +46,13 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     tracing::info!(verbs = %arguments.listen, metrics = %arguments.metrics_listen, ?election, "extender started");
 
     tokio::spawn(writer.write(client, arguments.scheduler_name.clone()));
-    let background = spawn_background(&extender, election, namespace);
+    let mut background = spawn_background(&extender, election, namespace.clone());
+    if arguments.scale_up_pods {
+        let pod_name = own_pod_name(&arguments).context("--scale-up-pods needs --pod-name or POD_NAME")?;
+        let extender = extender.clone();
+        background
+            .push(tokio::spawn(async move { extender.keep_scale_up_pods(&namespace, &pod_name).await }));
+    }
     let serve_page = axum::serve(page, http::page(extender.clone(), arguments.metrics_gpus));
     let serve_page = serve_page.with_graceful_shutdown(stop.clone().cancelled_owned());
     let serve_verbs = axum::serve(verbs, http::verbs(extender.clone()));
@@ -85,12 +94,16 @@ enum LeaderElection {
 impl LeaderElection {
     fn of(arguments: &Arguments) -> anyhow::Result<Self> {
         let Lease::Named { namespace, name } = arguments.lease.clone() else { return Ok(Self::Always) };
-        let pod_name = arguments.pod_name.clone().or_else(|| std::env::var("POD_NAME").ok());
-        let pod_name = pod_name.filter(|name| !name.is_empty()).context(
+        let pod_name = own_pod_name(arguments).context(
             "which kube-scheduler is ours? Give --pod-name or POD_NAME, or --lease none if it holds no lease",
         )?;
         Ok(Self::Lease { namespace, name, pod_name })
     }
+}
+
+fn own_pod_name(arguments: &Arguments) -> Option<String> {
+    let pod_name = arguments.pod_name.clone().or_else(|| std::env::var("POD_NAME").ok());
+    pod_name.filter(|name| !name.is_empty())
 }
 
 fn create_extender(arguments: &Arguments, client: kube::Client) -> anyhow::Result<(Arc<Extender>, Writer)> {
@@ -103,6 +116,7 @@ fn create_extender(arguments: &Arguments, client: kube::Client) -> anyhow::Resul
         reservation: arguments.reservation,
         bind_timeout: arguments.bind_timeout,
         activation_timeout: ACTIVATION_TIMEOUT,
+        scale_up_after: SCALE_UP_AFTER,
         settle: SettleTimes { own: SETTLE_TIME, takeover: arguments.bind_timeout + SETTLE_TIME },
         scheduler_name: Some(arguments.scheduler_name.clone()).filter(|name| name != EVERY_POD),
     };

@@ -12,6 +12,7 @@ mod choice;
 mod compatibility;
 mod containers;
 mod ephemeral_containers;
+mod node_selection;
 mod output_annotations;
 mod patch;
 mod plan;

@@ -1,4 +1,4 @@
-//! The JSON patch that completes a pod: additions, each at a place that is empty, and the removal of annotations.
+//! The JSON patch that completes a pod: additions, replaced members, and the removal of annotations.
 
 use std::collections::BTreeMap;
 
@@ -44,6 +44,15 @@ fn add_members(path: &str, there: bool, members: &BTreeMap<String, String>) -> V
 
 pub(super) fn annotations(there: bool, wanted: &BTreeMap<String, String>) -> Vec<Operation> {
     add_members("/metadata/annotations", there, wanted)
+}
+
+/// Adds a label that the pod does not have with this value.
+pub(super) fn label(there: Option<&BTreeMap<String, String>>, key: &str, value: &str) -> Vec<Operation> {
+    if there.and_then(|labels| labels.get(key)).is_some_and(|stated| stated == value) {
+        return Vec::new();
+    }
+    let wanted = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    add_members("/metadata/labels", there.is_some(), &wanted)
 }
 
 /// Amounts of resources, in the container's limits and requests.

@@ -13,6 +13,7 @@ use super::amounts::{self, ContainerAmounts};
 use super::choice::{self, Choice};
 use super::compatibility;
 use super::containers::{self, PodContainer};
+use super::node_selection;
 use super::patch::{self, Operation};
 use super::platform;
 use super::pod_request::read_pod_request;
@@ -88,6 +89,8 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
     let mut operations = pod_operations(pod, spec, &annotations, settings);
+    operations.extend(node_selection::tolerations(spec));
+    operations.extend(node_selection::model_affinity(spec, &requested.request.demand.models));
     for container in &containers {
         let amounts = amounts_of(container).map(ContainerAmounts::to_map);
         operations.extend(container_operations(container, amounts.as_ref()));
@@ -111,6 +114,7 @@ fn pod_operations(
     settings: &Settings,
 ) -> Vec<Operation> {
     let mut operations = patch::annotations(pod.metadata.annotations.is_some(), added);
+    operations.extend(patch::label(pod.metadata.labels.as_ref(), keys::POD_LABEL, "true"));
     if spec.scheduler_name.as_deref() != Some(keys::SCHEDULER_NAME) {
         operations.push(patch::add("/spec/schedulerName".to_owned(), json!(keys::SCHEDULER_NAME)));
     }

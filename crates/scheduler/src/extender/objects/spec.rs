@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sluice_placement::annotations::parse_thousandths;
+use sluice_placement::annotations::{SpecDemand, keys, parse_thousandths};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -13,7 +13,7 @@ pub(crate) struct PodSpec {
     priority: Option<i32>,
     preemption_policy: Option<String>,
     containers: Option<Vec<Container>>,
-    init_containers: Option<Vec<IgnoredAny>>,
+    init_containers: Option<Vec<Container>>,
     overhead: Option<IgnoredAny>,
     resources: Option<IgnoredAny>,
     resource_claims: Option<Vec<IgnoredAny>>,
@@ -23,7 +23,10 @@ pub(crate) struct PodSpec {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Container {
+    /// `Always` in a sidecar, which is an init container that runs as long as the pod.
+    restart_policy: Option<String>,
     resources: Option<Resources>,
     ports: Option<Vec<Port>>,
 }
@@ -87,18 +90,30 @@ impl PodSpec {
         sum
     }
 
+    /// What it adds to the demand in the pod's annotations.
+    pub(crate) fn demand(&self) -> SpecDemand {
+        SpecDemand { pod_priority: self.priority(), device_slots: self.device_slots() }
+    }
+
+    fn device_slots(&self) -> u64 {
+        let sidecars = self.init_containers.iter().flatten();
+        let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+        let requests = requests_of(self.containers.iter().flatten().chain(sidecars));
+        let slots = requests.filter(|(name, _)| *name == keys::RESOURCE);
+        slots.filter_map(|(_, text)| parse_thousandths(text)).fold(0, u64::saturating_add) / 1000
+    }
+
     /// Whether the stock scheduler counts more for this pod than [`requests`](Self::requests): other resources, ports,
     /// volumes, or constraints between pods.
     pub(crate) fn has_uncounted_needs(&self) -> bool {
-        let is_empty = |list: &Option<Vec<IgnoredAny>>| list.as_ref().is_none_or(Vec::is_empty);
         let ports = self.containers.iter().flatten().flat_map(|container| container.ports.iter().flatten());
         let volumes = self.volumes.iter().flatten().flat_map(BTreeMap::keys);
         let affinity = self.affinity.as_ref();
         let terms =
             affinity.into_iter().flat_map(|one| [&one.pod_affinity, &one.pod_anti_affinity]).flatten();
         let constraints = self.topology_spread_constraints.iter().flatten();
-        !is_empty(&self.init_containers)
-            || !is_empty(&self.resource_claims)
+        self.init_containers.as_ref().is_some_and(|list| !list.is_empty())
+            || self.resource_claims.as_ref().is_some_and(|list| !list.is_empty())
             || self.overhead.is_some()
             || self.resources.is_some()
             || self.container_requests().any(|(_, text)| parse_thousandths(text).is_none())
@@ -127,7 +142,13 @@ impl PodSpec {
     }
 
     fn container_requests(&self) -> impl Iterator<Item = (&String, &String)> {
-        let resources = self.containers.iter().flatten().filter_map(|container| container.resources.as_ref());
-        resources.filter_map(|resources| resources.requests.as_ref()).flatten()
+        requests_of(self.containers.iter().flatten())
     }
+}
+
+fn requests_of<'a>(
+    containers: impl Iterator<Item = &'a Container>,
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    let resources = containers.filter_map(|container| container.resources.as_ref());
+    resources.filter_map(|resources| resources.requests.as_ref()).flatten()
 }

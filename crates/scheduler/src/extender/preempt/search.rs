@@ -14,7 +14,7 @@ use super::super::objects::{Budget, Pod};
 use super::super::wire::{MetaPod, MetaVictims};
 
 /// Resources that need no comparison of sums: a pod that fits on a GPU fits into the node's sum of the GPUs.
-const COUNTED_PER_GPU: [&str; 2] = [keys::MILLI, keys::MEMORY_MIB];
+const COUNTED_PER_GPU: [&str; 3] = keys::RESOURCES;
 
 /// Sets of pods that a call checks at most before its search becomes less thorough: milliseconds, under the lock.
 const CHECKS: usize = 10_000;

@@ -318,6 +318,8 @@ async fn metrics_and_probes_reflect_the_calls() {
         "sluice_scheduler_assigned_share{node=\"a\",gpu=\"GPU-a-0\"} 0.250",
         "sluice_scheduler_assigned_memory_bytes{node=\"a\",gpu=\"GPU-a-0\"} 21474836480",
         "sluice_scheduler_active 1",
+        "sluice_scheduler_fragmentation_ratio{share=\"0.750\"} 0.0000",
+        "sluice_scheduler_fragmentation_ratio{share=\"1.000\"} 1.0000",
         "sluice_scheduler_reservations 0",
         "sluice_scheduler_assigned_pods 1",
     ] {

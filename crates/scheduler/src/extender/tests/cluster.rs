@@ -31,6 +31,7 @@ pub(super) fn policy() -> Policy {
         reservation: Duration::from_secs(60),
         bind_timeout: Duration::from_millis(300),
         activation_timeout: Duration::from_millis(100),
+        scale_up_after: Duration::ZERO,
         settle: SettleTimes { own: Duration::ZERO, takeover: Duration::ZERO },
         scheduler_name: Some("sluice-scheduler".into()),
     }

@@ -96,6 +96,7 @@ impl Api {
                 "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
                 get(|Path(_): Path<String>, state, query| list(LEASES, state, query)),
             )
+            .route("/api/v1/namespaces/{namespace}/pods", get(list_namespaced).post(create_pod))
             .route("/api/v1/namespaces/{namespace}/pods/{name}", get(get_pod).delete(delete_pod))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/status", patch(patch_status))
             .route("/api/v1/namespaces/{namespace}/pods/{name}/binding", post(bind))
@@ -229,6 +230,36 @@ async fn get_pod(State(api): State<Arc<Api>>, Path((namespace, name)): Path<(Str
         Some(pod) => Json(pod).into_response(),
         None => status(404, "pod not found"),
     }
+}
+
+/// The pods of a namespace that have the label of the selector.
+async fn list_namespaced(
+    State(api): State<Arc<Api>>,
+    Path(namespace): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Response {
+    let has_label = |pod: &Value| {
+        query.get("labelSelector").is_none_or(|key| pod["metadata"]["labels"].get(key).is_some())
+    };
+    let pods = api.all(PODS).into_iter();
+    let items: Vec<Value> =
+        pods.filter(|pod| pod["metadata"]["namespace"] == *namespace && has_label(pod)).collect();
+    Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
+}
+
+async fn create_pod(
+    State(api): State<Arc<Api>>,
+    Path(namespace): Path<String>,
+    Json(mut pod): Json<Value>,
+) -> Response {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if api.get(PODS, &format!("{namespace}/{name}")).is_some() {
+        return status(409, "pod exists");
+    }
+    pod["metadata"]["uid"] = json!(format!("{name}-uid"));
+    pod["status"] = json!({"phase": "Pending"});
+    api.put(PODS, pod.clone());
+    (StatusCode::CREATED, Json(pod)).into_response()
 }
 
 /// As an API server does it for a pod without a grace period.

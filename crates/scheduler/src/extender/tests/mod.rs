@@ -11,4 +11,5 @@ mod json;
 mod late_answers;
 mod preempt;
 mod recheck;
+mod scale_up;
 mod several_gpus;

@@ -23,11 +23,24 @@ fn add(path: &str, value: impl Into<Value>) -> Value {
     json!({"op": "add", "path": path, "value": value.into()})
 }
 
+/// The label that every pod with GPUs gets, if it has no labels.
+fn gpu_label() -> Value {
+    add("/metadata/labels", json!({"sluice.dev/gpu-pod": "true"}))
+}
+
+/// The tolerations that every pod with GPUs gets, if it has none.
+fn tolerations() -> Value {
+    let of = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    add("/spec/tolerations", json!([of("nvidia.com/gpu"), of("sluice.dev/gpu")]))
+}
+
 /// The operations that every pod gets whose first container is `main`.
 fn common() -> Vec<Value> {
     vec![
         add("/metadata/annotations/sluice.dev~1container", "main"),
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
     ]
 }
 
@@ -48,7 +61,9 @@ fn named_container_gets_the_gpu_and_the_other_is_void() {
         {"name": "main", "image": "train", "resources": {"limits": {"cpu": "1"}}, "env": [{"name": "C", "value": "d"}]},
     ]});
     let expected = json!([
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/containers/0/env/-", void()),
         add("/spec/containers/1/resources/limits/sluice.dev~1gpu", "1"),
         add("/spec/containers/1/resources/limits/sluice.dev~1milli", "300"),
@@ -78,7 +93,9 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     assert_eq!(patch(&pod(&[("quota", "0.3")], &spec)), json!(expected));
 
     let expected = json!([
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/initContainers/0/resources", amounts(1, 300)),
         add("/spec/initContainers/0/env", json!([assigned()])),
         add("/spec/initContainers/1/env", json!([void()])),
@@ -88,7 +105,9 @@ fn init_containers_and_sidecars_are_void_unless_named() {
     assert_eq!(patch(&pod(&[("quota", "0.3"), ("container", "prepare,main")], &spec)), expected);
 
     let expected = json!([
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/initContainers/0/env", json!([void()])),
         add("/spec/initContainers/1/resources", amounts(1, 300)),
         add("/spec/initContainers/1/env", json!([assigned()])),
@@ -154,7 +173,9 @@ fn kubeshares_labels_become_annotations() {
         "sluice.dev/memory": "1073741824", "sluice.dev/quota": "0.5"});
     let expected = json!([
         add("/metadata/annotations", annotations),
+        add("/metadata/labels/sluice.dev~1gpu-pod", "true"),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/containers/0/resources", json!({"limits": amounts, "requests": amounts})),
         add("/spec/containers/0/env", json!([assigned()])),
     ]);
@@ -170,7 +191,9 @@ fn bare_resource_requests_whole_gpus() {
     object["metadata"].as_object_mut().unwrap().remove("annotations");
     let expected = json!([
         add("/metadata/annotations", json!({"sluice.dev/container": "main", "sluice.dev/quota": "2"})),
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/containers/0/env", json!([void()])),
         add("/spec/containers/1/resources/limits/sluice.dev~1milli", "2000"),
         add(
@@ -206,7 +229,9 @@ fn several_named_containers_get_the_gpu_and_one_of_them_states_time_and_memory()
     let slots =
         |count: &str| json!({"limits": {"sluice.dev/gpu": count}, "requests": {"sluice.dev/gpu": count}});
     let expected = json!([
+        gpu_label(),
         add("/spec/schedulerName", "sluice-scheduler"),
+        tolerations(),
         add("/spec/containers/0/env", json!([void()])),
         add("/spec/containers/1/resources", amounts(1, 300)),
         add("/spec/containers/1/env", json!([assigned()])),

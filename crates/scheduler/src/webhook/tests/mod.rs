@@ -6,6 +6,7 @@ mod copies;
 mod countable;
 mod golden;
 mod https;
+mod node_selection;
 mod platform;
 mod properties;
 mod refusals;

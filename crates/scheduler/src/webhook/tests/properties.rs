@@ -61,6 +61,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
             ("container", "c0"),
             ("container", "c0,c1"),
             ("gang", "g"),
+            ("gpu-model", "NVIDIA H100,NVIDIA-L4"),
         ],
         0..=7,
     );

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::cluster::pod;
 use super::super::fake_api::PODS;
-use super::{bound, cluster, only, urgent, victims};
+use super::{Bound, bound, cluster, only, urgent, victims};
 
 #[tokio::test]
 async fn node_is_left_out_if_a_proposed_pod_has_just_been_bound() {
@@ -47,4 +47,20 @@ async fn pod_with_required_affinity_to_pods_evicts_none_that_was_not_proposed() 
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"name": "b"}}}]}});
     assert_eq!(victims(&cluster, &beside, &["a", "c"]).await, None);
     assert_eq!(victims(&cluster, &beside, &["c", "d"]).await, only(&["c", "d"]));
+}
+
+#[tokio::test]
+async fn pod_is_not_evicted_for_a_device_slot_that_is_free_on_the_gpus() {
+    let slot = json!({"sluice.dev/gpu": "1"});
+    let pods = [
+        Bound { requests: slot.clone(), ..bound("higher", 0, "0.5", 10, 1) },
+        Bound { requests: slot.clone(), ..bound("lower", 1, "0.6", 0, 2) },
+    ];
+    let (_api, cluster) = cluster(3, &pods).await;
+    let mut pair = urgent("0.5");
+    pair["metadata"]["annotations"]["sluice.dev/gpus"] = json!("3");
+    pair["spec"]["containers"][0]["resources"]["requests"] = json!({"sluice.dev/gpu": "3"});
+    // 27 slots are free. kube-scheduler counts 1.4 GPUs in the sum, and proposes the pod of the lower priority.
+    assert_eq!(victims(&cluster, &pair, &["lower"]).await, only(&["lower"]));
+    assert_eq!(victims(&cluster, &pair, &["higher", "lower"]).await, only(&["lower"]));
 }
