@@ -144,7 +144,7 @@ def test_every_panel_of_each_dashboard_shows_data(cluster):
             cluster.until("data in every panel", 120, all_shown, every=1)
         except TimeoutError as error:
             raise AssertionError(f"panels without data: {sorted(missing)}") from error
-        # Enough for lines in the pictures of docs/operators, by the GPU's clock.
+        # Enough for the lines that tools/draw-dashboards.py draws, by the GPU's clock.
         began = product.counted(GPUS[0])[0]
         cluster.until("a minute of the GPU's time", 180, lambda: product.counted(GPUS[0])[0] - began > 60e9, every=1)
         monitoring.save_for_pictures(90)

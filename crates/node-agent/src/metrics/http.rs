@@ -43,7 +43,7 @@ pub struct Listeners {
     pub pages: TcpListener,
     /// Serves /livez and /readyz alone, for kubelet.
     pub health: TcpListener,
-    /// Serves /state alone, at a loopback address: who reads it has the right to forward ports to this pod or to execute programs in it,
+    /// Serves /state alone, at a loopback address: a user who reads it has the right to forward ports to this pod or to execute programs in it,
     /// which the API server checks.
     pub state: TcpListener,
 }
