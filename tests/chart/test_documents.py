@@ -17,7 +17,7 @@ PAGES = [
 ]
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 # Values as the pages write them, by their first part.
-VALUE = re.compile(r"`((?:nodeAgent|scheduler|webhook|global|image|podMonitor|serviceMonitor|networkPolicy)\.[\w.]+)")
+VALUE = re.compile(r"`((?:nodeAgent|scheduler|webhook|global|image|monitoring|networkPolicy)\.[\w.]+)")
 
 
 def anchors(page: Path) -> set[str]:

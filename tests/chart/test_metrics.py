@@ -1,4 +1,4 @@
-"""Every metric that a rule, the dashboard or the documentation names is served by a program, and the operators' page has all of them."""
+"""Every metric that a rule, a dashboard or the documentation names is served by a program, and the operators' page has all of them."""
 
 import re
 import unittest
@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 REPOSITORY = Path(__file__).parents[2]
+MONITORING = REPOSITORY / "charts/sluice/monitoring"
 NAMES = re.compile(r"\bsluice_[a-z0-9_]+")
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 CLIENTS = "sluice_client_"
@@ -32,10 +33,13 @@ class Names(unittest.TestCase):
     def test_every_series_that_is_asked_for_is_served(self):
         known = served()
         self.assertGreater(len(known), 20)
-        for path in ("deploy/prometheus/rules.yaml", "deploy/grafana/sluice.json", "docs/operators/metrics.md"):
-            self.assertTrue(named(REPOSITORY / path), f"{path} names no series")
+        dashboards = [*(MONITORING / "dashboards").glob("*.json")]
+        self.assertEqual(len(dashboards), 3)
+        asking = [MONITORING / "rules.yaml", *dashboards, REPOSITORY / "docs/operators/metrics.md"]
+        for path in asking:
+            self.assertTrue(named(path), f"{path} names no series")
         pages = [*(REPOSITORY / "docs/operators").glob("*.md"), REPOSITORY / "docs/kubernetes.md"]
-        for path in [*pages, *REPOSITORY.glob("deploy/*/*")]:
+        for path in {*pages, *asking}:
             with self.subTest(path):
                 self.assertEqual(named(path) - known, set())
 
@@ -48,9 +52,9 @@ class Names(unittest.TestCase):
 
 class Alerts(unittest.TestCase):
     def test_each_alert_is_tested_with_and_without_its_fault(self):
-        read = lambda name: yaml.safe_load((REPOSITORY / "deploy/prometheus" / name).read_text())
-        alerts = {rule["alert"] for group in read("rules.yaml")["groups"] for rule in group["rules"] if "alert" in rule}
-        cases = [case for test in read("rules_test.yaml")["tests"] for case in test["alert_rule_test"]]
+        read = lambda path: yaml.safe_load(path.read_text())
+        alerts = {rule["alert"] for group in read(MONITORING / "rules.yaml")["groups"] for rule in group["rules"] if "alert" in rule}
+        cases = [case for test in read(Path(__file__).with_name("rules_test.yaml"))["tests"] for case in test["alert_rule_test"]]
         for fires in (True, False):
             tested = {case["alertname"] for case in cases if bool(case.get("exp_alerts")) == fires}
             self.assertEqual(alerts - tested, set(), f"alerts without a case that expects {fires}")

@@ -14,7 +14,7 @@ FILES = {file.stem: file for file in sorted((Path(__file__).parent / "platforms"
 # The oldest Kubernetes that the chart accepts, and those of the cluster tests.
 KUBERNETES = ("1.30", "1.34", "1.36")
 # Kinds that are no part of Kubernetes; other tests name their fields.
-OTHERS = {"PodMonitor", "ServiceMonitor", "SecurityContextConstraints", "Issuer", "Certificate"}
+OTHERS = {"PodMonitor", "ServiceMonitor", "PrometheusRule", "SecurityContextConstraints", "Issuer", "Certificate"}
 
 
 def rendered(platform: str, *values: str) -> list[dict]:
@@ -37,7 +37,7 @@ class Schemas(unittest.TestCase):
 
     def test_objects_of_every_switch_are_valid(self):
         switches = (
-            "podMonitor.enabled", "serviceMonitor.enabled", "serviceMonitor.kubeScheduler", "openshift.enabled", "criticalPodsQuota.enabled",
+            "monitoring.monitors.enabled", "monitoring.rules.enabled", "monitoring.dashboards.enabled", "openshift.enabled", "criticalPodsQuota.enabled",
             "nodeAgent.seLinux.enabled", "webhook.hostNetwork", "cleanup.enabled",
         )
         for injection in ("runtime", "auto", "nri"):

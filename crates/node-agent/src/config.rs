@@ -30,12 +30,15 @@ pub struct Arguments {
     /// How containers get their GPUs: by NRI and CDI, by NVIDIA's container runtime, or by NRI where that is possible
     #[arg(long, value_enum, default_value_t)]
     injection: Injection,
-    /// Address of /metrics, /state, /livez and /readyz; [::] stands for all addresses, IPv4 ones included
+    /// Address of /metrics, /livez and /readyz; [::] stands for all addresses, IPv4 ones included
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:9400")]
     http: String,
     /// Port of /livez and /readyz for kubelet, at the address of --http, or another address with its port
     #[arg(long, value_name = "PORT|ADDRESS", default_value = "9405")]
     health: String,
+    /// Loopback address of /state, which names pods and asks for no authentication
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9407")]
+    state_page: String,
     #[command(flatten)]
     host: HostArguments,
     /// File with settings for the nodes with certain labels, which take precedence over these flags
@@ -102,6 +105,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// Address of the probes.
     pub health: SocketAddr,
+    /// Loopback address of /state.
+    pub state_page: SocketAddr,
     pub(crate) host: HostArguments,
     /// Whether to serve the node or to clean it up.
     pub task: Task,
@@ -196,9 +201,18 @@ impl Config {
             (Ok(port), http) => http.map(|http| SocketAddr::new(http.ip(), port)),
             (Err(_), _) => address("health", &arguments.health),
         };
+        let state_page = address("state-page", &arguments.state_page);
         let addresses = http.zip(health);
         if let Some((_, health)) = addresses.filter(|(http, health)| collide(*http, *health)) {
             wrong("health", &arguments.health, &format!("another port than {} of --http", health.port()));
+        }
+        if state_page.is_some_and(|address| !address.ip().is_loopback()) {
+            wrong("state-page", &arguments.state_page, "a loopback address, such as 127.0.0.1:9407");
+        }
+        let taken =
+            |address: SocketAddr| [http, health].into_iter().flatten().any(|one| collide(one, address));
+        if state_page.is_some_and(taken) {
+            wrong("state-page", &arguments.state_page, "another port than those of --http and --health");
         }
         let paths = [
             ("library", &arguments.host.library),
@@ -228,14 +242,15 @@ impl Config {
                  the container runtime created it while the container own-driver was not registered"
             ));
         }
-        match (slots, addresses, mistakes.is_empty()) {
-            (Some(slots_per_gpu), Some((http, health)), true) => Ok(Self {
+        match (slots, addresses.zip(state_page), mistakes.is_empty()) {
+            (Some(slots_per_gpu), Some(((http, health), state_page)), true) => Ok(Self {
                 node,
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
                 http,
                 health,
+                state_page,
                 host: arguments.host.clone(),
                 task,
             }),

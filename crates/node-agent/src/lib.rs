@@ -84,8 +84,11 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     }
     raise_descriptor_limit();
     let program = std::env::current_exe().context("cannot find the program of this process")?;
-    let listeners =
-        Listeners { pages: listener_of("http", config.http)?, health: listener_of("health", config.health)? };
+    let listeners = Listeners {
+        pages: listener_of("http", config.http)?,
+        health: listener_of("health", config.health)?,
+        state: listener_of("state-page", config.state_page)?,
+    };
     // Loaded at the first use, so the agent also starts on a node without a driver.
     let gpus = Arc::new(gpus::NvmlDriver::new(config.host.gpu.paths()));
     let client = serving_client().await?;

@@ -38,6 +38,7 @@ class Agent:
             "node": self.node,
             "http": f"127.0.0.1:{9500 + self.number}",
             "health": f"127.0.0.1:{9600 + self.number}",
+            "state-page": f"127.0.0.1:{9700 + self.number}",
             "library": STATE / "programs/libsluice.so",
             "state-folder": self._folder / "state",
             "socket-folder": self._folder / "run",
@@ -65,7 +66,7 @@ class Agent:
 
     def clients(self) -> set[str]:
         """Names of the pods that it serves."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{9500 + self.number}/state", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{9700 + self.number}/state", timeout=10) as answer:
             gpus = json.loads(answer.read())["gpus"]
         return {client["pod"] for gpu in gpus for client in gpu["in_force"] if not client["left_out"]}
 

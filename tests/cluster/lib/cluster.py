@@ -109,7 +109,7 @@ class Cluster:
     def prometheus(self, expression: str) -> list[dict]:
         """The series of an expression as a real Prometheus has them: [{"metric": labels, "value": [time, text]}]."""
         prometheus.start()
-        return prometheus.query(expression)
+        return prometheus.PODS.query(expression)
 
     def metrics(self, url: str) -> list[Sample]:
         with urllib.request.urlopen(url, timeout=10) as answer:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from lib import api, images
 from lib.cluster import parse_metrics
 from lib.devices import GPUS, ledger
 from lib.namespaces import until
+from lib.processes import running
 from lib.settings import KUBERNETES, NODE, REPOSITORY
 
 NAMESPACE = "sluice-system"
@@ -158,10 +160,20 @@ def url(component: str, port: int, path: str) -> str:
     return f"http://{pod['status']['podIP']}:{port}{path}"
 
 
+def agent_state() -> str:
+    """The agent's page /state, which only its pod's loopback serves."""
+    (pid, *_) = running("node-agent") or [0]
+    # An operator has `kubectl port-forward`, which takes longer.
+    words = ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sS", "--fail", "--max-time", "10", "http://127.0.0.1:9407/state"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"/state of the agent: {done.stderr}")
+    return done.stdout
+
+
 def clients() -> dict[tuple[str, str], dict]:
     """The pod-managers' clients from the agent's /state: (namespace, pod) to limits and GPU."""
-    with urllib.request.urlopen(url("node-agent", 9400, "/state"), timeout=10) as answer:
-        state = json.loads(answer.read())
+    state = json.loads(agent_state())
     rows = [(client, gpu["uuid"]) for gpu in state["gpus"] for client in gpu["in_force"] if not client["left_out"]]
     return {(client["namespace"], client["pod"]): client | {"gpu": uuid} for client, uuid in rows}
 

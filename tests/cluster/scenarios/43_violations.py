@@ -1,32 +1,10 @@
 """With `violationPolicy: evict`, a pod of which a process enables its disabled channels is evicted; its neighbour goes on."""
 
-import subprocess
-
-from lib import product
+from lib import product, violator
 from lib.devices import GPUS
-from lib.settings import REPOSITORY, SIMULATION, environment
 
 SECONDS = 240
 VIOLATORS = {"violator"}
-ATTEMPTS = SIMULATION / "attempts"
-
-
-def compile_attempt() -> None:
-    """The program of tests/escapes, in a folder that pods can mount."""
-    ATTEMPTS.mkdir(exist_ok=True)
-    words = ["cc", "-std=gnu11", "-O1", "-pthread", "-I", REPOSITORY / "tests/preload/programs", "-o", ATTEMPTS / "own_ioctls"]
-    words += [REPOSITORY / "tests/escapes/programs/own_ioctls.c", "-L", SIMULATION / "lib"]
-    words += ["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]
-    subprocess.run(words, check=True, env=environment())
-
-
-def violator(gpu: str) -> dict:
-    # The program works until its input closes. The pod ends with it.
-    script = "exec /attempts/own_ioctls enable < <(sleep 100000)"
-    pod = product.program("violator", "/usr/bin/bash", "-c", script, quota=0.3, memory="256Mi", gpu_uuid=gpu)
-    pod["spec"]["volumes"] = [{"name": "attempts", "hostPath": {"path": str(ATTEMPTS)}}]
-    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "attempts", "mountPath": "/attempts", "readOnly": True}]
-    return pod
 
 
 def has_been_evicted(ns: str) -> bool:
@@ -39,13 +17,12 @@ def has_been_evicted(ns: str) -> bool:
 
 def test_pod_of_a_violating_process_is_evicted_and_its_neighbour_goes_on(cluster):
     product.need()
-    compile_attempt()
     gpu = GPUS[0]
     product.install(nodeAgent={"violationPolicy": "evict"})
     try:
         with cluster.namespace() as ns:
             words = ["load", "be", "--duration-us", "1000", "--depth", "50", "--seconds", "100000"]
-            product.create(ns, product.tenant("neighbour", *words, quota=0.7, memory="256Mi", gpu_uuid=gpu), violator(gpu))
+            product.create(ns, product.tenant("neighbour", *words, quota=0.7, memory="256Mi", gpu_uuid=gpu), violator.pod(gpu))
             cluster.until("the eviction", 120, lambda: has_been_evicted(ns))
             cluster.until("its event", 30, lambda: [e for e in cluster.events(ns, "violator") if e["reason"] == "EvictedForViolation"])
             notes = [e["message"] for e in cluster.events(ns, "violator") if e["reason"] == "EvictedForViolation"]

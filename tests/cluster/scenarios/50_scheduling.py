@@ -143,7 +143,7 @@ def test_d21_no_prometheus_no_difference(cluster):
     with cluster.namespace() as ns:
         product.create(ns, quiet("before", quota="0.2", memory="64Mi"))
         product.all_running(ns)
-        prometheus.PROGRAM.stop()
+        prometheus.PODS.program.stop()
         try:
             product.create(ns, quiet("during", quota="0.3", memory="64Mi"))
             product.all_running(ns)

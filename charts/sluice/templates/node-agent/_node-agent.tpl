@@ -46,8 +46,9 @@ nodeAffinity:
 {{- include "sluice.flag" (list "context-reserve" $own.contextReserve) }}
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}
-{{- if eq (int64 .) 9400 }}
-{{- fail "nodeAgent.healthPort is 9400, expected another port: the agent serves its metrics on 9400" }}
+{{- $taken := dict "9400" "metrics" "9407" "state" }}
+{{- with get $taken (toString (int64 .)) }}
+{{- fail (printf "nodeAgent.healthPort is %v, expected another port: the agent serves its %s there" (int64 $own.healthPort) .) }}
 {{- end }}
 - {{ printf "--health=%v" (int64 .) | quote }}
 {{- end }}

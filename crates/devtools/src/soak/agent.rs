@@ -93,6 +93,7 @@ impl Agent {
             &pages.to_string(),
             "--health",
             &health.to_string(),
+            "--state-page=127.0.0.1:0",
         ]);
         command.arg(format!("--manager-argument=--metrics={metrics}"));
         command.arg("--library").arg(bed.hook()).arg("--state-folder").arg(path("s"));

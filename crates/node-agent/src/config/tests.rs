@@ -21,6 +21,7 @@ fn defaults_are_used_without_flags() {
     assert_eq!((config.node.as_str(), config.slots_per_gpu, config.task), ("n1", 10, Task::Serve));
     assert_eq!(config.http, "[::]:9400".parse().unwrap());
     assert_eq!(config.health, "[::]:9405".parse().unwrap());
+    assert_eq!(config.state_page, "127.0.0.1:9407".parse().unwrap());
     assert_eq!(config.control_folder(), PathBuf::from("/var/lib/sluice/control"));
     assert_eq!(config.on_manager_loss, None);
     assert_eq!(config.injection, Injection::Runtime);
@@ -33,6 +34,7 @@ fn all_mistakes_are_reported_with_the_allowed_values() {
         "--on-manager-loss=maybe",
         "--http=9400",
         "--health=here",
+        "--state-page=0.0.0.0:9407",
         "--state-folder=here",
     ];
     let message = read(&flags, None).unwrap_err().to_string();
@@ -44,6 +46,8 @@ fn all_mistakes_are_reported_with_the_allowed_values() {
         "--on-manager-loss is \"maybe\"",
         "--http is \"9400\"",
         "--health is \"here\"",
+        "--state-page is \"0.0.0.0:9407\"",
+        "a loopback address",
         "--state-folder is \"here\"",
     ] {
         assert!(message.contains(part), "{part} is not in {message}");
@@ -103,4 +107,19 @@ fn port_of_the_pages_is_refused_for_the_probes() {
         let message = read(flags, Some("n1")).unwrap_err().to_string();
         assert!(message.contains("--health is") && message.contains("another port than"), "{message}");
     }
+}
+
+#[test]
+fn ports_of_the_other_pages_are_refused_for_the_state() {
+    for flags in [
+        &["--health=9407"][..],
+        &["--http=127.0.0.1:9407"],
+        &["--http=10.0.0.1:9400", "--health=0.0.0.0:9500", "--state-page=127.0.0.1:9500"],
+    ] {
+        let message = read(flags, Some("n1")).unwrap_err().to_string();
+        assert!(message.contains("--state-page is") && message.contains("another port than"), "{message}");
+    }
+    let read = |flags: &[&str]| read(flags, Some("n1")).unwrap().state_page.to_string();
+    assert_eq!(read(&["--state-page=[::1]:9500"]), "[::1]:9500");
+    assert_eq!(read(&["--http=10.0.0.1:9407"]), "127.0.0.1:9407");
 }

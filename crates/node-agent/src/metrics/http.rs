@@ -36,29 +36,30 @@ impl PageState {
     }
 }
 
-/// The agent's two HTTP listeners. Each has limits of its own, so that requests to the pages do not delay a probe.
+/// The agent's HTTP listeners. Each has limits of its own, so that requests to the pages do not delay a probe.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Serves all pages.
+    /// Serves /metrics, /livez and /readyz.
     pub pages: TcpListener,
     /// Serves /livez and /readyz alone, for kubelet.
     pub health: TcpListener,
+    /// Serves /state alone, at a loopback address: a user who reads it has the right to forward ports to this pod or to execute programs in it,
+    /// which the API server checks.
+    pub state: TcpListener,
 }
 
 /// Serves until `stop`.
 pub async fn serve(listeners: Listeners, pages: Pages, stop: CancellationToken) {
     let state = Arc::new(PageState { pages, gather_lock: Mutex::new(()) });
-    let (pages, health) = (router(Arc::clone(&state)), health_router(state));
+    let health = health_router(Arc::clone(&state));
+    let pages =
+        Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(&state)).merge(health.clone());
+    let state_page = Router::new().route("/state", get(state_page)).with_state(state);
     tokio::join!(
         sluice_connection_limit::serve(listeners.pages, pages, stop.cancelled()),
         sluice_connection_limit::serve(listeners.health, health, stop.cancelled()),
+        sluice_connection_limit::serve(listeners.state, state_page, stop.cancelled()),
     );
-}
-
-/// All pages.
-fn router(state: Arc<PageState>) -> Router {
-    let pages = Router::new().route("/metrics", get(metrics)).route("/state", get(state_page));
-    pages.with_state(Arc::clone(&state)).merge(health_router(state))
 }
 
 /// The probes.

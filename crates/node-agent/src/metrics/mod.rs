@@ -1,4 +1,4 @@
-//! The agent's HTTP pages: `/metrics` for Prometheus, `/state` for users and tests, `/livez` and `/readyz` for
+//! The agent's HTTP pages: `/metrics` for Prometheus, `/state` for operators and tests, `/livez` and `/readyz` for
 //! kubelet.
 //!
 //! The series are built anew for each scrape, so a pod that ended leaves none. A manager that hangs costs only its own.

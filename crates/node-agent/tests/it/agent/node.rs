@@ -56,6 +56,7 @@ pub struct Node {
     root: tempfile::TempDir,
     port: AtomicU16,
     health_port: AtomicU16,
+    state_port: AtomicU16,
 }
 
 pub struct Agent {
@@ -84,6 +85,7 @@ impl Node {
             root,
             port: AtomicU16::new(0),
             health_port: AtomicU16::new(0),
+            state_port: AtomicU16::new(0),
         }
     }
 
@@ -99,9 +101,10 @@ impl Node {
     /// With further flags.
     pub async fn start_agent_with_flags(&self, injection: &str, more: &[String]) -> Agent {
         let listen = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let listeners = Listeners { pages: listen().await, health: listen().await };
+        let listeners = Listeners { pages: listen().await, health: listen().await, state: listen().await };
         self.port.store(listeners.pages.local_addr().unwrap().port(), Ordering::SeqCst);
         self.health_port.store(listeners.health.local_addr().unwrap().port(), Ordering::SeqCst);
+        self.state_port.store(listeners.state.local_addr().unwrap().port(), Ordering::SeqCst);
         let path = |name: &str| self.root.path().join(name).to_string_lossy().into_owned();
         let flags = [
             "agent".to_owned(),
@@ -246,7 +249,7 @@ impl Node {
     }
 
     pub async fn state(&self) -> Value {
-        serde_json::from_str(&self.get("/state").await.1).unwrap()
+        serde_json::from_str(&get(self.state_port.load(Ordering::SeqCst), "/state").await.1).unwrap()
     }
 }
 

@@ -240,6 +240,16 @@ async fn probes_are_answered_beside_half_open_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_for_all_addresses_do_not_have_the_state_of_pods() {
+    let node = Node::with_gpus(1).await;
+    let agent = node.start_agent().await;
+    assert_eq!(node.get("/state").await.0, 404);
+    assert_eq!(node.probe("/state").await.0, 404);
+    assert_eq!(node.state().await["gpus"].as_array().unwrap().len(), 1);
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn violation_becomes_an_event_on_its_pod() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
