@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
-use crate::{gpus, managers};
+use crate::{gpus, lost_gpus, managers};
 
 /// Allowed number of device slots per GPU; each is a pod that may share the GPU.
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=1000;
@@ -79,6 +79,8 @@ pub(crate) struct HostArguments {
     pub(crate) proc: PathBuf,
     #[command(flatten)]
     pub(crate) gpu: gpus::Flags,
+    #[command(flatten)]
+    pub(crate) lost_gpus: lost_gpus::Flags,
     #[command(flatten)]
     pub(crate) managers: managers::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated

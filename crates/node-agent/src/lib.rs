@@ -5,6 +5,7 @@
 //! ```text
 //! gpus ── inventory ─┬─▶ capacity ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
 //!                    ├─────────────┴─▶ node ───────────▶ annotation, labels, amounts, events
+//!                    ├─▶ lost_gpus ──────▶ node: taint, evictions
 //!                    └─▶ pods ◀─────────── API server
 //!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
 //!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
@@ -28,6 +29,7 @@ mod folders;
 pub mod gpus;
 mod kubelet_checkpoint;
 pub mod library;
+pub mod lost_gpus;
 pub mod managers;
 pub mod metrics;
 pub mod node;

@@ -20,6 +20,7 @@ use crate::folders;
 use crate::gpus::{self, GpuDriver};
 use crate::kubelet_checkpoint;
 use crate::library::{self, Installed, Library, Usage, collect_periodically};
+use crate::lost_gpus::{self, LostGpus};
 use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
@@ -70,6 +71,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
     let (injection_known, injection) = watch::channel(InForce::Unknown);
+    let (lost_known, lost) = watch::channel(LostGpus::new());
     let command = command(config, program);
     let tester = wants_self_tests(config, &command)
         .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
@@ -85,6 +87,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         command: command.clone(),
         registered: is_registered,
         injection: injection.clone(),
+        lost,
         loader_refusal: loader_refusal.clone(),
     };
     let pages = Pages { sources, registry };
@@ -122,9 +125,10 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
+    let (taint_wanted, taint) = watch::channel(None);
     tasks.spawn_abortable(
         "node object",
-        node_object::reconcile(client.clone(), node.clone(), gpus.clone(), capacity.clone()),
+        node_object::reconcile(client.clone(), node.clone(), gpus.clone(), capacity.clone(), taint),
     );
     tasks.spawn_abortable(
         "self-test events",
@@ -138,8 +142,24 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
             statuses.watch(),
             pods.clone(),
             event_queue.clone(),
-            evictions_wanted,
+            evictions_wanted.clone(),
         ),
+    );
+    let inputs = lost_gpus::Inputs {
+        found: watched.lost,
+        inventory: gpus.clone(),
+        assignments: assignments.clone(),
+        pods: pods.clone(),
+    };
+    let outputs = lost_gpus::Outputs {
+        lost: lost_known,
+        taint: taint_wanted,
+        evictions: evictions_wanted,
+        events: event_queue.clone(),
+    };
+    tasks.spawn_abortable(
+        "lost GPUs",
+        lost_gpus::follow(node.clone(), config.host.lost_gpus.clone(), inputs, outputs),
     );
     tasks.spawn_abortable(
         "evictions",

@@ -20,6 +20,7 @@ use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
+use crate::lost_gpus::LostGpus;
 use crate::managers::{self, ManagerCommand, ManagerState, ManagerStatus, ManagerStatuses};
 use crate::nri::InForce;
 use crate::pods::{Assignments, AssignmentsWatch, Pods, PodsWatch};
@@ -49,6 +50,8 @@ pub struct Sources {
     pub registered: watch::Receiver<bool>,
     /// How containers get their GPUs.
     pub injection: watch::Receiver<InForce>,
+    /// The lost GPUs.
+    pub lost: watch::Receiver<LostGpus>,
     /// Why programs in pods would ignore the library, so that the node offers no device slots.
     pub loader_refusal: Option<String>,
 }
@@ -70,6 +73,8 @@ pub struct Facts {
     pub manager_processes: BTreeMap<String, ProcessFigures>,
     /// How containers get their GPUs; `None` while it is unknown.
     pub injection: Option<&'static str>,
+    /// The lost GPUs.
+    pub lost: LostGpus,
     /// Why programs in pods would ignore the library, so that the node offers no device slots.
     pub loader_refusal: Option<String>,
     /// The managers' snapshots by GPU, or the error of the call.
@@ -95,6 +100,7 @@ impl Sources {
             managers,
             manager_processes,
             injection: self.injection.borrow().label(),
+            lost: self.lost.borrow().clone(),
             loader_refusal: self.loader_refusal.clone(),
             snapshots,
         }

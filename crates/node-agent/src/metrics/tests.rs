@@ -21,6 +21,7 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
         },
         registered: plugin.subscribe(),
         injection: injection.subscribe(),
+        lost: watch::Sender::default().subscribe(),
         loader_refusal: None,
     };
     let missing = [

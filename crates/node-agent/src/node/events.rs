@@ -43,7 +43,11 @@ pub enum Reason {
     LimitViolated,
     /// A pod was evicted because of a violation.
     EvictedForViolation,
-    /// A pod is to be evicted because of a violation, and the API server does not do it yet.
+    /// No program can work on a GPU since longer than the grace period.
+    GpuLost,
+    /// A pod was evicted because no program can work on a GPU of it.
+    EvictedForLostGpu,
+    /// A pod is to be evicted, and the API server does not do it yet.
     EvictionRefused,
     /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
     GpuMemoryLimitReached,
@@ -64,6 +68,8 @@ impl Reason {
             Self::LibraryNotLoadable => (EventType::Warning, "LibraryNotLoadable", "Install"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::EvictedForViolation => (EventType::Warning, "EvictedForViolation", "Evict"),
+            Self::GpuLost => (EventType::Warning, "GpuLost", "CheckGpu"),
+            Self::EvictedForLostGpu => (EventType::Warning, "EvictedForLostGpu", "Evict"),
             Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
