@@ -120,8 +120,15 @@ fn evict(
     evictions: &mpsc::UnboundedSender<Eviction>,
 ) {
     let due = pods_to_evict(lost);
-    evicting.retain(|uid, _| due.contains_key(uid));
     let known = pods.borrow().clone().unwrap_or_default();
+    let over: Vec<String> = evicting.keys().filter(|uid| !due.contains_key(*uid)).cloned().collect();
+    for uid in over {
+        let Some(guard) = evicting.remove(&uid) else { continue };
+        // The eviction of a pod that has ended or is gone ends by itself, after its Event.
+        if known.get(&uid).is_none_or(|pod| pod.has_ended) {
+            guard.disarm();
+        }
+    }
     for (uid, reason) in due {
         let Some(pod) = known.get(&uid).filter(|_| !evicting.contains_key(&uid)) else { continue };
         let cause_ended = CancellationToken::new();

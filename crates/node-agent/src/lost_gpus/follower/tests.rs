@@ -21,7 +21,8 @@ struct Node {
     taint: watch::Receiver<Option<LostGpuTaint>>,
     evictions: mpsc::UnboundedReceiver<Eviction>,
     events: mpsc::Receiver<PendingEvent>,
-    _assignments: watch::Sender<Option<Arc<Assignments>>>,
+    assignments: watch::Sender<Option<Arc<Assignments>>>,
+    pods: watch::Sender<Option<Arc<Pods>>>,
 }
 
 impl Node {
@@ -35,12 +36,16 @@ impl Node {
         let (assignments, assignments_seen) = watch::channel(assignments);
         let view = |index| Arc::new(PodView { uid: uid(index), name: uid(index), ..PodView::default() });
         let pods: Pods = [0, 1].map(|index| (uid(index), view(index))).into();
-        let (_pods, pods) = watch::channel(Some(Arc::new(pods)));
+        let (pods, pods_seen) = watch::channel(Some(Arc::new(pods)));
         let (taint_wanted, taint) = watch::channel(None);
         let (evictions_wanted, evictions) = mpsc::unbounded_channel();
         let (event_queue, events) = EventQueue::new();
-        let inputs =
-            Inputs { found: found_seen, inventory: inventory_seen, assignments: assignments_seen, pods };
+        let inputs = Inputs {
+            found: found_seen,
+            inventory: inventory_seen,
+            assignments: assignments_seen,
+            pods: pods_seen,
+        };
         let outputs = Outputs {
             lost: watch::Sender::default(),
             taint: taint_wanted,
@@ -48,7 +53,7 @@ impl Node {
             events: event_queue,
         };
         tokio::spawn(follow("n".into(), flags, inputs, outputs));
-        Self { found, inventory, taint, evictions, events, _assignments: assignments }
+        Self { found, inventory, taint, evictions, events, assignments, pods }
     }
 
     fn lose(&self, indices: &[u32]) {
@@ -122,4 +127,17 @@ async fn report_publishes_the_loss_and_does_nothing_else() {
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn eviction_of_a_pod_that_is_gone_ends_by_itself_after_its_event() {
+    let mut node = Node::with(&["--lost-gpu-grace-seconds=0"]);
+    node.lose(&[0, 1]);
+    let eviction = node.evictions.recv().await.unwrap();
+    node.pods.send_replace(Some(Arc::default()));
+    node.assignments.send_replace(Some(Arc::default()));
+    // The eviction of the other pod, and no further one.
+    assert!(node.evictions.recv().await.is_some());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!eviction.cause_ended.is_cancelled() && node.evictions.try_recv().is_err());
 }
