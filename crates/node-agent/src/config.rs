@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::injection_proof::{OWN_DRIVER, OwnPath};
 use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
 use crate::{gpus, lost_gpus, managers};
 
@@ -100,6 +101,8 @@ pub struct Config {
     pub on_manager_loss: Option<String>,
     /// How containers get their GPUs.
     pub injection: Injection,
+    /// The path by which this container got the driver.
+    pub own_path: OwnPath,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
     /// Address of the probes.
@@ -236,6 +239,11 @@ impl Config {
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
+                own_path: OwnPath::of(
+                    arguments.injection,
+                    variable(VISIBLE_DEVICES).is_some(),
+                    variable(OWN_DRIVER).is_some(),
+                ),
                 http,
                 health,
                 host: arguments.host.clone(),

@@ -68,11 +68,13 @@ pub struct GpuWatch {
 /// Number of events that a slow receiver may lag behind.
 const EVENTS_KEPT: usize = 1_024;
 
-/// Starts to watch. Returns when the driver has answered for the first time; `None` if `stop` was cancelled before.
+/// Starts to watch. Returns when the driver has answered for the first time; `None` if `stop` was cancelled before. `unavailable` is called
+/// with each new reason why the driver has not answered yet.
 pub async fn watch(
     gpus: Arc<dyn GpuDriver>,
     settings: Settings,
     stop: CancellationToken,
+    mut unavailable: impl FnMut(&DriverUnavailable),
 ) -> Option<GpuWatch> {
     let mut registry = GpuRegistry::new(settings.policy.clone(), settings.good_scans);
     let began = Instant::now();
@@ -91,6 +93,7 @@ pub async fn watch(
             }
             Err(why) if logged.as_ref() != Some(&why) => {
                 tracing::warn!("no GPUs yet: {why}; retrying every {:?}", settings.scan_every);
+                unavailable(&why);
                 logged = Some(why);
             }
             Err(_) => {}

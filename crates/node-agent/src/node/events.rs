@@ -37,6 +37,8 @@ pub enum Reason {
     InjectionChanged,
     /// There is no path by which containers could get their GPUs.
     InjectionUnavailable,
+    /// A container of a pod was to get a GPU by the path in force, and did not.
+    InjectionFailed,
     /// Programs in pods would ignore the library: the node offers no device slots.
     LibraryNotLoadable,
     /// A process of a pod did something against the pod's limits.
@@ -65,6 +67,7 @@ impl Reason {
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::InjectionFailed => (EventType::Warning, "InjectionFailed", "Inject"),
             Self::LibraryNotLoadable => (EventType::Warning, "LibraryNotLoadable", "Install"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::EvictedForViolation => (EventType::Warning, "EvictedForViolation", "Evict"),

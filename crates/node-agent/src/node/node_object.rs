@@ -16,19 +16,31 @@ use tracing::warn;
 use super::node_writer::{NodeWriter, Part};
 use super::{LostGpuTaint, lost_gpu_taint, node_metadata, node_status};
 use crate::capacity::NodeCapacity;
+use crate::injection_proof::Proof;
+use crate::nri::InForce;
 use crate::watch_backoff::WatchBackoff;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Keeps the node object equal to GPUs, capacity and taint, for ever.
-pub async fn reconcile(
-    client: Client,
-    node: String,
-    mut inventory: watch::Receiver<NodeInventory>,
-    mut capacity: watch::Receiver<NodeCapacity>,
-    mut taint: watch::Receiver<Option<LostGpuTaint>>,
-) {
+/// What the node object is to show.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The GPUs: annotation and labels.
+    pub inventory: watch::Receiver<NodeInventory>,
+    /// Countable amounts.
+    pub capacity: watch::Receiver<NodeCapacity>,
+    /// The taint of lost GPUs.
+    pub taint: watch::Receiver<Option<LostGpuTaint>>,
+    /// How containers get their GPUs: an annotation, with the next one.
+    pub injection: watch::Receiver<InForce>,
+    /// Whether that path is proven.
+    pub proof: watch::Receiver<Proof>,
+}
+
+/// Keeps the node object equal to what is wanted, for ever.
+pub async fn reconcile(client: Client, node: String, wanted: Wanted) {
+    let Wanted { mut inventory, mut capacity, mut taint, mut injection, mut proof } = wanted;
     let nodes = Api::<Node>::all(client);
     let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let events = watcher(nodes.clone(), config).backoff(WatchBackoff::new(FIRST_PAUSE, LONGEST_PAUSE));
@@ -38,8 +50,11 @@ pub async fn reconcile(
     let mut taints = NodeWriter::new(Part::Taint);
     loop {
         let patch = {
+            let path = injection.borrow_and_update().label();
+            let proof = proof.borrow_and_update();
+            let injection = path.map(|path| format!("{path}: {}", proof.label()));
             let wanted = inventory.borrow_and_update();
-            seen.as_ref().and_then(|node| node_metadata::patch(&node.metadata, &wanted))
+            seen.as_ref().and_then(|node| node_metadata::patch(&node.metadata, &wanted, injection.as_deref()))
         };
         let status_patch = seen.as_ref().and_then(|node| status_patch(node, &inventory, &mut capacity));
         let wanted_taint = *taint.borrow_and_update();
@@ -54,6 +69,8 @@ pub async fn reconcile(
             },
             changed = inventory.changed() => if changed.is_err() { return },
             changed = capacity.changed() => if changed.is_err() { return },
+            changed = injection.changed() => if changed.is_err() { return },
+            changed = proof.changed() => if changed.is_err() { return },
             changed = taint.changed() => if changed.is_err() { return },
             () = taints.allowed(), if taint_patch.is_some() => {
                 let Some(patch) = taint_patch else { continue };
