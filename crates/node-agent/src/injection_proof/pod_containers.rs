@@ -28,10 +28,9 @@ pub(super) fn look(proc: &Path, gpus: &BTreeMap<String, usize>) -> BTreeMap<Stri
         let Ok(mounts) = fs::read_to_string(folder.join("mountinfo")) else { continue };
         let lack = if !has_library(&mounts) {
             Some(format!("no {LIBRARY} is mounted into it"))
-        } else if let Some(nodes) = device_nodes(&folder).filter(|nodes| expects_nodes && nodes < count) {
-            Some(format!("it has {nodes} device nodes of GPUs, expected {count}"))
         } else {
-            None
+            let nodes = device_nodes(&folder).filter(|nodes| expects_nodes && nodes < count);
+            nodes.map(|nodes| format!("it has {nodes} device nodes of GPUs, expected {count}"))
         };
         found.insert(container, lack);
     }

@@ -88,7 +88,7 @@ async fn pods_of_the_lost_gpu_alone_are_evicted_when_the_grace_period_has_ended(
     node.lose(&[]);
     eviction.cause_ended.cancelled().await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == None);
+    assert!(node.evictions.try_recv().is_err() && node.taint.borrow().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn report_publishes_the_loss_and_does_nothing_else() {
         assert!(event.reason == Reason::GpuLost && event.note.contains("not evicted"), "{event:?}");
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == None);
+    assert!(node.evictions.try_recv().is_err() && node.taint.borrow().is_none());
 }
 
 #[tokio::test(start_paused = true)]
