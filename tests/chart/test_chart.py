@@ -21,6 +21,7 @@ REFUSED = [
     ("nodeAgent.gates=ajar", "'/nodeAgent/gates': value must be one of 'auto', 'always', 'off'"),
     ("nodeAgent.adopt=all", "'/nodeAgent/adopt': value must be one of 'auto', 'off'"),
     ("nodeAgent.violationPolicy=kill", "'/nodeAgent/violationPolicy': value must be one of 'auto', 'report', 'stop', 'evict'"),
+    ("nodeAgent.lostGpuPolicy=drain", "'/nodeAgent/lostGpuPolicy': value must be one of 'report', 'taint', 'evict'"),
     ("nodeAgent.turnMs=20", "'/nodeAgent/turnMs': minimum"),
     ("nodeAgent.selfTest=twice", "'/nodeAgent/selfTest': value must be one of 'once', 'off'"),
     ("nodeAgent.gpuLookEveryMs=1", "'/nodeAgent/gpuLookEveryMs': minimum"),
@@ -67,6 +68,8 @@ class Values(unittest.TestCase):
             ("nodeAgent.gates=always", "node-agent", "--gates=always"),
             ("nodeAgent.violationPolicy=stop", "node-agent", "--violation-policy=stop"),
             ("nodeAgent.violationPolicy=evict", "node-agent", "--violation-policy=evict"),
+            ("nodeAgent.lostGpuPolicy=taint", "node-agent", "--lost-gpu-policy=taint"),
+            ("nodeAgent.lostGpuGraceSeconds=0", "node-agent", "--lost-gpu-grace-seconds=0"),
             ("nodeAgent.turnMs=100", "node-agent", "--turn-ms=100"),
             ("nodeAgent.selfTest=off", "node-agent", "--self-test=off"),
             ("nodeAgent.selfTest=false", "node-agent", "--self-test=off"),
@@ -105,12 +108,21 @@ class Rights(unittest.TestCase):
         system = {name for name in bound if not name.startswith("sluice-")}
         self.assertEqual(system, {"system:kube-scheduler", "system:volume-scheduler"})
 
-    def test_only_to_evict_gives_the_agent_the_right_to_evict_pods(self):
-        right = ("", "pods/eviction", "create", False)
-        for policy in ("auto", "report", "stop"):
-            self.assertNotIn(right, rules(render(f"nodeAgent.violationPolicy={policy}"), "node-agent"), policy)
-        self.assertNotIn(right, rules(render(), "node-agent"))
-        self.assertIn(right, rules(render("nodeAgent.violationPolicy=evict"), "node-agent"))
+    def test_agent_may_evict_pods_only_if_a_policy_is_to_evict_and_then_only_those_of_its_node(self):
+        right, policy = ("", "pods/eviction", "create", False), "sluice-node-agent-evictions"
+        cases = [((), True)]
+        for lost in ("report", "taint"):
+            cases += [((f"nodeAgent.lostGpuPolicy={lost}", f"nodeAgent.violationPolicy={one}"), False) for one in ("auto", "report", "stop")]
+            cases += [((f"nodeAgent.lostGpuPolicy={lost}",), False), ((f"nodeAgent.lostGpuPolicy={lost}", "nodeAgent.violationPolicy=evict"), True)]
+        for values, evicts in cases:
+            objects = render(*values)
+            self.assertEqual(right in rules(objects, "node-agent"), evicts, values)
+            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+                self.assertEqual(policy in of_kind(objects, kind), evicts, values)
+
+    def test_agents_tolerate_the_taint_that_they_set(self):
+        tolerations = workloads(render())["sluice-node-agent"]["tolerations"]
+        self.assertIn({"key": "sluice.dev/gpu-lost", "operator": "Exists", "effect": "NoSchedule"}, tolerations)
 
     def test_secrets_and_webhooks_are_writable_by_name_alone_and_by_the_webhook_alone(self):
         objects = render()
@@ -149,7 +161,8 @@ class Rights(unittest.TestCase):
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
-        self.assertEqual(done, reads | {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch")})
+        writes = {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch"), ("pods/eviction", "create")}
+        self.assertEqual(done, reads | writes)
 
     def test_every_container_is_confined(self):
         for one in containers(render("cleanup.enabled=true")):

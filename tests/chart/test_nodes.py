@@ -176,7 +176,13 @@ class Injection(unittest.TestCase):
         (agent,) = spec["containers"]
         self.assertEqual(agent["name"], "node-agent")
         self.assertNotIn("NVIDIA_VISIBLE_DEVICES", [one["name"] for one in agent["env"]])
-        self.assertNotIn("initContainers", self.agent("injection=auto"))
+        self.assertNotIn("initContainers", self.agent("injection=runtime"))
+
+    def test_with_auto_the_agent_gets_the_driver_as_pods_do_by_nri_or_by_the_runtime(self):
+        spec = self.agent("injection=auto")
+        (own,) = spec["initContainers"]
+        self.assertIn("--injection=auto", own["args"])
+        self.assertIn({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, spec["containers"][0]["env"])
 
     def test_nri_alone_uses_no_runtime_class_although_the_cluster_has_it(self):
         objects = rendered_in_a_cluster_with("nvidia", values=("injection=nri",))

@@ -13,7 +13,7 @@ async fn main() -> anyhow::Result<()> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |text| text.parse())?;
     let driver = Arc::new(NvmlDriver::new(DriverPaths::default()));
     let stop = CancellationToken::new();
-    let Some(watched) = watch(driver, Settings::default(), stop.clone()).await else { return Ok(()) };
+    let Some(watched) = watch(driver, Settings::default(), stop.clone(), |_| {}).await else { return Ok(()) };
     println!("{}", serde_json::to_string_pretty(&*watched.inventory.borrow())?);
     println!("not shared: {:?}", *watched.skipped.borrow());
     let mut events = watched.events.subscribe();

@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::injection_proof::{OWN_DRIVER, OwnPath};
 use crate::nri::{CdiFolders, Injection, Places, VISIBLE_DEVICES};
-use crate::{gpus, managers};
+use crate::{gpus, lost_gpus, managers};
 
 /// Allowed number of device slots per GPU; each is a pod that may share the GPU.
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=1000;
@@ -83,6 +84,8 @@ pub(crate) struct HostArguments {
     #[command(flatten)]
     pub(crate) gpu: gpus::Flags,
     #[command(flatten)]
+    pub(crate) lost_gpus: lost_gpus::Flags,
+    #[command(flatten)]
     pub(crate) managers: managers::Flags,
     /// Further argument of every pod-manager, such as --manager-argument=--window-ms=5000; may be repeated
     #[arg(long = "manager-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
@@ -101,6 +104,8 @@ pub struct Config {
     pub on_manager_loss: Option<String>,
     /// How containers get their GPUs.
     pub injection: Injection,
+    /// The path by which this container got the driver.
+    pub own_path: OwnPath,
     /// Address of the HTTP pages.
     pub http: SocketAddr,
     /// Address of the probes.
@@ -248,6 +253,11 @@ impl Config {
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
+                own_path: OwnPath::of(
+                    arguments.injection,
+                    variable(VISIBLE_DEVICES).is_some(),
+                    variable(OWN_DRIVER).is_some(),
+                ),
                 http,
                 health,
                 state_page,

@@ -5,6 +5,7 @@
 //! ```text
 //! gpus ── inventory ─┬─▶ capacity ─┬─▶ device_plugin ──▶ kubelet     library ──▶ what pods get mounted
 //!                    ├─────────────┴─▶ node ───────────▶ annotation, labels, amounts, events
+//!                    ├─▶ lost_gpus ──────▶ node: taint, evictions
 //!                    └─▶ pods ◀─────────── API server
 //!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
 //!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
@@ -26,8 +27,10 @@ mod config;
 pub mod device_plugin;
 mod folders;
 pub mod gpus;
+pub mod injection_proof;
 mod kubelet_checkpoint;
 pub mod library;
+pub mod lost_gpus;
 pub mod managers;
 pub mod metrics;
 pub mod node;
@@ -60,7 +63,7 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
     let mut config = Config::read(&arguments, variable)?;
     if config.task == Task::OwnDriver {
         let uid = std::env::var("POD_UID").context("POD_UID, the uid of this pod, is not set")?;
-        return nri::give_own_driver(config.nri_places(), uid, config.health, stop).await;
+        return nri::give_own_driver(config.nri_places(), uid, config.injection, config.health, stop).await;
     }
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
     if let (Task::Serve, Some(file)) = (config.task, arguments.profiles.clone()) {

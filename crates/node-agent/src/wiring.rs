@@ -18,8 +18,10 @@ use crate::config::Config;
 use crate::device_plugin::{self, Provision};
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
+use crate::injection_proof::{self, Proof};
 use crate::kubelet_checkpoint;
 use crate::library::{self, Installed, Library, Usage, collect_periodically};
+use crate::lost_gpus::{self, LostGpus};
 use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
@@ -70,6 +72,8 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
     let (injection_known, injection) = watch::channel(InForce::Unknown);
+    let (proof_known, proof) = watch::channel(Proof::Open);
+    let (lost_known, lost) = watch::channel(LostGpus::new());
     let command = command(config, program);
     let tester = wants_self_tests(config, &command)
         .then(|| Tester::new(self_test_tools(config, &command), Arc::clone(&gpus)));
@@ -85,6 +89,8 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         command: command.clone(),
         registered: is_registered,
         injection: injection.clone(),
+        proof: proof.clone(),
+        lost,
         loader_refusal: loader_refusal.clone(),
     };
     let pages = Pages { sources, registry };
@@ -104,8 +110,12 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         events: event_queue.clone(),
     };
     let settings = config.host.gpu.settings(config.slots_per_gpu);
+    let unavailable = |why: &gpus::driver::DriverUnavailable| {
+        let injection = config.injection;
+        injection_proof::report_no_driver(&node, injection, &why.to_string(), &proof_known, &event_queue);
+    };
     let watched = tokio::select! {
-        watched = gpus::watch(gpus, settings, stop.clone()) => watched,
+        watched = gpus::watch(gpus, settings, stop.clone(), unavailable) => watched,
         failed = tasks.wait() => return failed,
     };
     // `stop` was cancelled before the driver answered.
@@ -122,10 +132,15 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
-    tasks.spawn_abortable(
-        "node object",
-        node_object::reconcile(client.clone(), node.clone(), gpus.clone(), capacity.clone()),
-    );
+    let (taint_wanted, taint) = watch::channel(None);
+    let wanted = node_object::Wanted {
+        inventory: gpus.clone(),
+        capacity: capacity.clone(),
+        taint,
+        injection: injection.clone(),
+        proof,
+    };
+    tasks.spawn_abortable("node object", node_object::reconcile(client.clone(), node.clone(), wanted));
     tasks.spawn_abortable(
         "self-test events",
         health_events::publish_self_tests(node.clone(), statuses.watch(), event_queue.clone()),
@@ -138,8 +153,24 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
             statuses.watch(),
             pods.clone(),
             event_queue.clone(),
-            evictions_wanted,
+            evictions_wanted.clone(),
         ),
+    );
+    let inputs = lost_gpus::Inputs {
+        found: watched.lost,
+        inventory: gpus.clone(),
+        assignments: assignments.clone(),
+        pods: pods.clone(),
+    };
+    let outputs = lost_gpus::Outputs {
+        lost: lost_known,
+        taint: taint_wanted,
+        evictions: evictions_wanted,
+        events: event_queue.clone(),
+    };
+    tasks.spawn_abortable(
+        "lost GPUs",
+        lost_gpus::follow(node.clone(), config.host.lost_gpus.clone(), inputs, outputs),
     );
     tasks.spawn_abortable(
         "evictions",
@@ -161,7 +192,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         places: config.nri_places(),
         provision: Arc::new(provision(config, &installed)),
         library_folder: config.library_folder(),
-        pods,
+        pods: pods.clone(),
         assignments: assignments.clone(),
         events: event_queue.clone(),
         registration: registration_known,
@@ -170,6 +201,19 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     };
     let settings =
         nri::Settings { node: node.clone(), wanted: config.injection, cdi: config.nri_places().cdi };
+    let inputs = injection_proof::Inputs {
+        node: node.clone(),
+        proc: config.host.proc.clone(),
+        own_path: config.own_path,
+        in_force: injection.clone(),
+        pods,
+        assignments: assignments.clone(),
+    };
+    proof_known.send_replace(Proof::Open);
+    tasks.spawn_abortable(
+        "injection proof",
+        injection_proof::follow(inputs, proof_known, event_queue.clone()),
+    );
     tasks.spawn_abortable(
         "injection",
         nri::follow(settings, registration, gpus.clone(), injection_known, event_queue),

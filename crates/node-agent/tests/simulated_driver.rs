@@ -152,7 +152,7 @@ async fn health_follows(node: &Node) {
     };
     let stop = CancellationToken::new();
     let mut watched =
-        soon("the first scan", watch(Arc::new(node.driver()), settings, stop.clone())).await.unwrap();
+        soon("the first scan", watch(Arc::new(node.driver()), settings, stop.clone(), |_| {})).await.unwrap();
     let mut events = watched.events.subscribe();
     soon("listening", watched.listens.wait_for(|listens| *listens)).await.unwrap();
 

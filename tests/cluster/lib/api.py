@@ -37,10 +37,11 @@ def helm(*words: object, seconds: float = 300) -> str:
     return command("helm", *words, seconds=seconds)
 
 
-def request(method: str, path: str, body: dict | None = None, content: str = "application/json", seconds: float = 30):
-    """One request as the administrator. An error is urllib's and contains the API server's answer."""
+def request(method: str, path: str, body: dict | None = None, content: str = "application/json", seconds: float = 30, as_other: dict | None = None):
+    """One request as the administrator, or as another user by headers of impersonation. An error is urllib's and contains the API
+    server's answer."""
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": "Bearer token-admin", "Content-Type": content}
+    headers = {"Authorization": "Bearer token-admin", "Content-Type": content, **(as_other or {})}
     asked = urllib.request.Request(API + path, data=data, method=method, headers=headers)
     trusted = ssl.create_default_context(cafile=str(PKI / "ca.crt"))
     with urllib.request.urlopen(asked, timeout=seconds, context=trusted) as answer:

@@ -38,10 +38,10 @@ BAD = [
 ]
 
 
-def refused(method: str, path: str, body: dict, content: str = "application/json") -> str:
+def refused(method: str, path: str, body: dict, content: str = "application/json", **more) -> str:
     """The API server's message; fails if it agrees."""
     try:
-        api.request(method, path, body, content)
+        api.request(method, path, body, content, **more)
     except urllib.error.HTTPError as why:
         text = why.read().decode()
         assert why.code in (400, 403, 422), (why.code, text)
@@ -275,3 +275,43 @@ def test_exec_children_and_empty_environments_count_as_their_pod(cluster):
 def last_record(text: str) -> dict:
     """The final record of a load."""
     return json.loads(text.strip().splitlines()[-1])
+
+
+def agent_of(node: str) -> dict:
+    """Headers of a request as the node agent of this node."""
+    user = f"system:serviceaccount:{product.NAMESPACE}:sluice-node-agent"
+    return {"Impersonate-User": user, "Impersonate-Extra-Authentication.kubernetes.io%2fnode-name": node}
+
+
+def test_agent_may_evict_pods_of_its_own_node_and_no_others(cluster):
+    product.need()
+    with cluster.namespace() as ns:
+        for name in ("a", "b"):
+            cluster.create(ns, cluster.pod(name, "sleep", "1000"))
+        product.all_running(ns)
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": ns}, "deleteOptions": {"dryRun": ["All"]}}
+        path = f"/api/v1/namespaces/{ns}/pods/a/eviction?dryRun=All"
+        api.request("POST", path, body, as_other=agent_of(cluster.node))
+        message = refused("POST", path, body, as_other=agent_of("another"))
+        assert 'node agent of node "another" may evict only pods of that node' in message, message
+        # A pod that is bound to no node.
+        pending = cluster.pod("pending", "sleep", "1000")
+        pending["spec"]["schedulerName"] = "absent"
+        api.request("POST", f"/api/v1/namespaces/{ns}/pods", pending)
+        body["metadata"]["name"] = "pending"
+        path = f"/api/v1/namespaces/{ns}/pods/pending/eviction?dryRun=All"
+        assert "may evict only pods of that node" in refused("POST", path, body, as_other=agent_of(cluster.node))
+
+
+def test_agent_may_set_its_taint_and_no_other_part_of_the_node(cluster):
+    product.need()
+    merge = "application/merge-patch+json"
+    path = f"/api/v1/nodes/{cluster.node}?dryRun=All"
+    own = agent_of(cluster.node)
+    taint = {"key": "sluice.dev/gpu-lost", "effect": "PreferNoSchedule"}
+    there = api.request("GET", f"/api/v1/nodes/{cluster.node}")["spec"].get("taints", [])
+    made = api.request("PATCH", path, {"spec": {"taints": [*there, taint]}}, merge, as_other=own)
+    assert made["spec"]["taints"] == [*there, taint], made["spec"]
+    for spec in ({"taints": [{"key": "pool", "effect": "NoSchedule"}]}, {"unschedulable": True}, {"providerID": "other://node"}):
+        message = refused("PATCH", path, {"spec": spec}, merge, as_other=own)
+        assert "not the rest of the node" in message, message

@@ -45,6 +45,13 @@ def path() -> list[str]:
     return []
 
 
+def proof() -> list[str]:
+    """Whether the path in force is proven; empty while the agent does not answer."""
+    with contextlib.suppress(OSError, ValueError):
+        return [sample.labels["outcome"] for sample in product.metrics() if sample.name == "sluice_injection_proof"]
+    return []
+
+
 def tenant(ns: str, name: str, gpu: str) -> dict:
     """A pod whose container `main` has the GPU, beside a container `side`. Both can only load a driver that they were given."""
     pod = product.tenant(name, quota=0.1, memory="64Mi", gpu_uuid=gpu, container="main")
@@ -70,6 +77,8 @@ def test_nri_gives_the_chosen_container_exactly_its_gpu_without_nvidia_runtime(c
     with injecting(injection="nri"), cluster.namespace() as ns:
         cluster.until("NRI in force", 60, lambda: path() == ["nri"])
         assert "runtimeClassName" not in product.agent()["spec"]
+        # The agent's own container has got the driver in this way.
+        cluster.until("the proof", 30, lambda: proof() == ["proven"])
         product.create(ns, tenant(ns, "a", GPUS[1]))
         governed(cluster, ns, "a", GPUS[1])
         assert "runtimeClassName" not in cluster.get("pod", "a", ns)["spec"]
@@ -161,6 +170,8 @@ def test_auto_uses_nri_where_the_node_has_it_and_the_runtime_elsewhere(cluster):
             cluster.until("NRI in force", 60, lambda: path() == ["nri"])
             product.create(ns, tenant(ns, "a", GPUS[1]))
             governed(cluster, ns, "a", GPUS[1])
+            # The agent got its driver by NVIDIA's runtime, so this pod is the first to prove the path.
+            cluster.until("the proof", 30, lambda: proof() == ["proven"])
             # NVIDIA's runtime starts this pod, and adds nothing to what CDI has brought.
             assert cluster.get("pod", "a", ns)["spec"]["runtimeClassName"] == "nvidia"
             assert cluster.exec(ns, "a", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", container="main").strip() == "void"

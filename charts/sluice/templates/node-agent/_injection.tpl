@@ -1,6 +1,7 @@
 {{/*
-The container that gives the agent's own container the driver by NRI and CDI, on nodes without NVIDIA's container runtime. Kubelet
-starts it first, and keeps it running, because it also has to be there when the agent's container is created again.
+The container that gives the agent's own container the driver by NRI and CDI, on nodes without NVIDIA's container runtime, and with
+`auto` on each node that has both. Kubelet starts it first, and keeps it running, because it also has to be there when the agent's
+container is created again.
 */}}
 {{- define "sluice.ownDriver" -}}
 - name: own-driver
@@ -10,6 +11,7 @@ starts it first, and keeps it running, because it also has to be there when the 
   args:
     - node-agent
     - --own-driver
+    {{- include "sluice.flag" (list "injection" .Values.injection) | nindent 4 }}
     # The port alone: the address is that of --http, which the process does not serve.
     - --health=9406
     {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) | nindent 4 }}
@@ -22,7 +24,7 @@ starts it first, and keeps it running, because it also has to be there when the 
     {{- include "sluice.environment" (dict "root" . "component" "node-agent") | nindent 4 }}
   ports:
     - { name: own-driver, containerPort: 9406 }
-  # The agent's container is created after the plugin is registered.
+  # The agent's container is created after the plugin is registered, or, with `auto`, after the runtime is known to have no NRI.
   startupProbe:
     httpGet: { path: /readyz, port: own-driver }
     periodSeconds: 1

@@ -16,6 +16,11 @@ nodeAffinity:
 {{ has (toString .Values.nodeAgent.adopt) (list "off" "false") | ternary list (list "SYS_PTRACE" "DAC_READ_SEARCH" "DAC_OVERRIDE") | toJson }}
 {{- end }}
 
+{{/* Not empty if the agents evict pods. */}}
+{{- define "sluice.agentEvicts" -}}
+{{- if or (eq (toString .Values.nodeAgent.violationPolicy) "evict") (eq (.Values.nodeAgent.lostGpuPolicy | default "evict") "evict") }}true{{ end }}
+{{- end }}
+
 {{/* The folder of the library and of the agents' state on the nodes. */}}
 {{- define "sluice.stateFolder" -}}
 {{ .Values.nodeAgent.hostPaths.state | default "/var/lib/sluice" }}
@@ -57,6 +62,8 @@ nodeAffinity:
 {{- include "sluice.flag" (list $flag (eq (toString $value) "false" | ternary "off" $value)) }}
 {{- end }}
 {{- include "sluice.flag" (list "violation-policy" $own.violationPolicy) }}
+{{- include "sluice.flag" (list "lost-gpu-policy" $own.lostGpuPolicy) }}
+{{- include "sluice.flag" (list "lost-gpu-grace-seconds" $own.lostGpuGraceSeconds) }}
 {{- include "sluice.flag" (list "turn-ms" $own.turnMs) }}
 {{- include "sluice.flag" (list "gpu-look-every-ms" $own.gpuLookEveryMs) }}
 {{- include "sluice.flag" (list "gpu-good-looks" $own.gpuGoodLooks) }}

@@ -28,6 +28,25 @@ pub enum Fault {
     DriverUnavailable(String),
 }
 
+impl Fault {
+    /// Whether a scan that finds this fault shows that no program can work on the GPU until it is reset, repaired or replaced.
+    ///
+    /// An Xid alone does not show it: a scan follows. While the driver does not answer, programs may go on. A GPU that needs to be drained
+    /// works for the programs that it has.
+    pub fn ends_work(&self) -> bool {
+        match self {
+            Fault::Lost
+            | Fault::Vanished
+            | Fault::Mig
+            | Fault::NeedsRecovery(Recovery::Reset | Recovery::Reboot) => true,
+            Fault::NeedsRecovery(Recovery::DrainPeers | Recovery::DrainAndReset | Recovery::Other(_))
+            | Fault::Xid(_)
+            | Fault::Failed(_)
+            | Fault::DriverUnavailable(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

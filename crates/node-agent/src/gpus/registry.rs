@@ -1,5 +1,6 @@
 //! All GPUs of the node: scans and Xids in, inventory and events out. Pure.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use sluice_placement::inventory::NodeInventory;
@@ -60,6 +61,8 @@ struct RegisteredGpu {
     health: Health,
     /// The sequence number of the last fault. A good scan that began earlier does not count.
     last_fault: u64,
+    /// The fault that the last scan found, until the GPU is healthy again. [`Health`] keeps the Xid before it as its reason.
+    found: Option<Fault>,
 }
 
 /// A scan that has begun: its sequence number, and whether it counts towards recovery.
@@ -103,6 +106,19 @@ impl GpuRegistry {
         }
         gpus.sort_by(|one, other| (one.index, &one.uuid).cmp(&(other.index, &other.uuid)));
         NodeInventory::new(slots_per_gpu, gpus)
+    }
+
+    /// The GPUs on which no program can work until they are reset, repaired or replaced, by UUID, and why.
+    pub fn lost(&self) -> BTreeMap<String, String> {
+        let lost = self.members.iter().filter_map(|member| {
+            let found = member.found.as_ref().filter(|found| found.ends_work())?;
+            let why = match member.health.reason() {
+                Some(first) if first != found => format!("{first}; {found}"),
+                Some(_) | None => found.to_string(),
+            };
+            Some((member.gpu.uuid.clone(), why))
+        });
+        lost.collect()
     }
 
     /// GPUs that the driver lists and the inventory leaves out.
@@ -195,7 +211,7 @@ impl GpuRegistry {
             return (index, None);
         }
         let events = GpuEvent::Appeared { uuid: gpu.uuid.clone() };
-        self.members.push(RegisteredGpu { gpu, health: Health::Healthy, last_fault: 0 });
+        self.members.push(RegisteredGpu { gpu, health: Health::Healthy, last_fault: 0, found: None });
         (self.members.len() - 1, Some(events))
     }
 
@@ -216,9 +232,15 @@ impl GpuRegistry {
             self.sequence += 1;
             member.last_fault = self.sequence;
         }
+        if let Observation::Bad(found) = &observation {
+            member.found = Some(found.clone());
+        }
         let before = std::mem::take(&mut member.health);
         let (was, since) = (before.reason().cloned(), before.since_ns());
         member.health = before.after(observation, now_ns, needed);
+        if member.health == Health::Healthy {
+            member.found = None;
+        }
         let uuid = member.gpu.uuid.clone();
         match (was, member.health.reason()) {
             (Some(was), None) => {

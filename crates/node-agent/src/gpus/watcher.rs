@@ -1,6 +1,7 @@
 //! Queries the driver and publishes the results. It scans at intervals and after each relevant event, and waits for
 //! Xids on a thread of its own. No driver call is made on a thread of the runtime.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ impl Default for Settings {
 pub struct GpuWatch {
     /// The inventory; it changes only when its content does.
     pub inventory: watch::Receiver<NodeInventory>,
+    /// The GPUs of the inventory on which no program can work until they are reset, repaired or replaced, by UUID, and why.
+    pub lost: watch::Receiver<BTreeMap<String, String>>,
     /// GPUs that exist and are not in the inventory.
     pub skipped: watch::Receiver<Vec<Skipped>>,
     /// Whether Xid events arrive. Without them only scans find faults.
@@ -65,11 +68,13 @@ pub struct GpuWatch {
 /// Number of events that a slow receiver may lag behind.
 const EVENTS_KEPT: usize = 1_024;
 
-/// Starts to watch. Returns when the driver has answered for the first time; `None` if `stop` was cancelled before.
+/// Starts to watch. Returns when the driver has answered for the first time; `None` if `stop` was cancelled before. `unavailable` is called
+/// with each new reason why the driver has not answered yet.
 pub async fn watch(
     gpus: Arc<dyn GpuDriver>,
     settings: Settings,
     stop: CancellationToken,
+    mut unavailable: impl FnMut(&DriverUnavailable),
 ) -> Option<GpuWatch> {
     let mut registry = GpuRegistry::new(settings.policy.clone(), settings.good_scans);
     let began = Instant::now();
@@ -88,6 +93,7 @@ pub async fn watch(
             }
             Err(why) if logged.as_ref() != Some(&why) => {
                 tracing::warn!("no GPUs yet: {why}; retrying every {:?}", settings.scan_every);
+                unavailable(&why);
                 logged = Some(why);
             }
             Err(_) => {}
@@ -99,11 +105,13 @@ pub async fn watch(
     }
     let (inventory, inventory_seen) =
         watch::channel(registry.inventory(settings.slots_per_gpu, settings.context_reserve));
+    let (lost, lost_seen) = watch::channel(registry.lost());
     let (skipped, skipped_seen) = watch::channel(Vec::new());
     let (listens, listens_seen) = watch::channel(false);
     let events = broadcast::Sender::new(EVENTS_KEPT);
     let watched = GpuWatch {
         inventory: inventory_seen,
+        lost: lost_seen,
         skipped: skipped_seen,
         listens: listens_seen,
         events: events.clone(),
@@ -114,7 +122,7 @@ pub async fn watch(
     if let Err(error) = thread.spawn(move || xid_events::forward(listener.as_ref(), &sender, &stopped)) {
         tracing::error!("no thread to wait for Xid events, only scans find faults: {error}");
     }
-    let watcher = Watcher { gpus, settings, registry, began, inventory, skipped, listens, events };
+    let watcher = Watcher { gpus, settings, registry, began, inventory, lost, skipped, listens, events };
     watcher.publish();
     tokio::spawn(watcher.run(messages, stop));
     Some(watched)
@@ -137,6 +145,7 @@ struct Watcher {
     registry: GpuRegistry,
     began: Instant,
     inventory: watch::Sender<NodeInventory>,
+    lost: watch::Sender<BTreeMap<String, String>>,
     skipped: watch::Sender<Vec<Skipped>>,
     listens: watch::Sender<bool>,
     events: broadcast::Sender<GpuEvent>,
@@ -221,6 +230,7 @@ impl Watcher {
     fn publish(&self) {
         let inventory = self.registry.inventory(self.settings.slots_per_gpu, self.settings.context_reserve);
         self.inventory.send_if_modified(|old| replace_if_new(old, inventory));
+        self.lost.send_if_modified(|old| replace_if_new(old, self.registry.lost()));
         let skipped = self.registry.skipped().to_vec();
         self.skipped.send_if_modified(|old| {
             for one in skipped.iter().filter(|one| !old.contains(one)) {

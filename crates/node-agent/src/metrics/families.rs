@@ -119,6 +119,15 @@ pub(super) fn gather(facts: &Facts) -> prometheus::Result<Vec<MetricFamily>> {
         let help = "How containers get their GPUs: 1 for one of the paths (nri, runtime, none)";
         families.set_gauges(&[("node", &facts.node), ("path", path)], &[("sluice_injection", help, 1.0)])?;
     }
+    let help = "Whether a container is known to have got a GPU by that path: 1 for one of the outcomes";
+    let labels = [("node", facts.node.as_str()), ("outcome", facts.proof.label())];
+    families.set_gauges(&labels, &[("sluice_injection_proof", help, 1.0)])?;
+    for (gpu, lost) in &facts.lost {
+        let help =
+            "Pods that have a GPU on which no program can work until it is reset, repaired or replaced";
+        let labels = [("gpu", gpu.as_str()), ("node", facts.node.as_str())];
+        families.set_gauges(&labels, &[("sluice_gpu_lost_pods", help, lost.pods.len() as f64)])?;
+    }
     for gpu in facts.inventory.iter().flat_map(|inventory| &inventory.gpus) {
         gpu_families::add(&mut families, gpu, facts)?;
     }

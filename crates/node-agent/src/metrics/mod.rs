@@ -20,6 +20,8 @@ use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::SnapshotResponse;
 use tokio::sync::watch;
 
+use crate::injection_proof::Proof;
+use crate::lost_gpus::LostGpus;
 use crate::managers::{self, ManagerCommand, ManagerState, ManagerStatus, ManagerStatuses};
 use crate::nri::InForce;
 use crate::pods::{Assignments, AssignmentsWatch, Pods, PodsWatch};
@@ -49,6 +51,10 @@ pub struct Sources {
     pub registered: watch::Receiver<bool>,
     /// How containers get their GPUs.
     pub injection: watch::Receiver<InForce>,
+    /// Whether that path is proven.
+    pub proof: watch::Receiver<Proof>,
+    /// The lost GPUs.
+    pub lost: watch::Receiver<LostGpus>,
     /// Why programs in pods would ignore the library, so that the node offers no device slots.
     pub loader_refusal: Option<String>,
 }
@@ -70,6 +76,10 @@ pub struct Facts {
     pub manager_processes: BTreeMap<String, ProcessFigures>,
     /// How containers get their GPUs; `None` while it is unknown.
     pub injection: Option<&'static str>,
+    /// Whether that path is proven.
+    pub proof: Proof,
+    /// The lost GPUs.
+    pub lost: LostGpus,
     /// Why programs in pods would ignore the library, so that the node offers no device slots.
     pub loader_refusal: Option<String>,
     /// The managers' snapshots by GPU, or the error of the call.
@@ -95,6 +105,8 @@ impl Sources {
             managers,
             manager_processes,
             injection: self.injection.borrow().label(),
+            proof: self.proof.borrow().clone(),
+            lost: self.lost.borrow().clone(),
             loader_refusal: self.loader_refusal.clone(),
             snapshots,
         }
@@ -113,6 +125,9 @@ impl Sources {
         let injection = self.injection.borrow();
         if !injection.works() {
             missing.push(injection.text());
+        }
+        if let Proof::NotInAgent(why) = &*self.proof.borrow() {
+            missing.push(format!("the node agent's container has no driver: {why}"));
         }
         missing.extend(self.loader_refusal.clone());
         for (gpu, status) in self.statuses.now() {

@@ -4,6 +4,7 @@ use super::*;
 fn readiness_lists_each_missing_component_until_none_is_missing() {
     let plugin = watch::Sender::new(false);
     let injection = watch::Sender::new(InForce::None("no NRI at /nri.sock".into()));
+    let proof = watch::Sender::new(Proof::NotInAgent("libnvidia-ml.so.1 cannot be loaded".into()));
     let inventory = InventorySlot::default();
     let (pods, statuses) = (watch::Sender::new(None), ManagerStatuses::default());
     let readiness = Sources {
@@ -21,6 +22,8 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
         },
         registered: plugin.subscribe(),
         injection: injection.subscribe(),
+        proof: proof.subscribe(),
+        lost: watch::Sender::default().subscribe(),
         loader_refusal: None,
     };
     let missing = [
@@ -28,10 +31,12 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
         "kubelet has not accepted the device plugin's registration",
         "the API server has not listed the node's pods",
         "containers cannot get GPUs, and --injection=nri allows no other path: no NRI at /nri.sock",
+        "the node agent's container has no driver: libnvidia-ml.so.1 cannot be loaded",
     ];
     assert_eq!(readiness.missing(), missing);
     inventory.get_or_init(|| watch::Sender::new(NodeInventory::new(1, Vec::new())).subscribe());
     plugin.send_replace(true);
+    proof.send_replace(Proof::Open);
     injection.send_replace(InForce::Nri("containerd v2.2.9".into(), None));
     pods.send_replace(Some(Arc::default()));
     statuses.add("GPU-a");

@@ -37,13 +37,19 @@ pub enum Reason {
     InjectionChanged,
     /// There is no path by which containers could get their GPUs.
     InjectionUnavailable,
+    /// A container of a pod was to get a GPU by the path in force, and did not.
+    InjectionFailed,
     /// Programs in pods would ignore the library: the node offers no device slots.
     LibraryNotLoadable,
     /// A process of a pod did something against the pod's limits.
     LimitViolated,
     /// A pod was evicted because of a violation.
     EvictedForViolation,
-    /// A pod is to be evicted because of a violation, and the API server does not do it yet.
+    /// No program can work on a GPU since longer than the grace period.
+    GpuLost,
+    /// A pod was evicted because no program can work on a GPU of it.
+    EvictedForLostGpu,
+    /// A pod is to be evicted, and the API server does not do it yet.
     EvictionRefused,
     /// What the driver takes for a pod's processes alone reaches the pod's memory limit.
     GpuMemoryLimitReached,
@@ -61,9 +67,12 @@ impl Reason {
             Self::GpuRefused => (EventType::Warning, "GpuRefused", "AssignGpu"),
             Self::InjectionChanged => (EventType::Normal, "InjectionChanged", "Inject"),
             Self::InjectionUnavailable => (EventType::Warning, "InjectionUnavailable", "Inject"),
+            Self::InjectionFailed => (EventType::Warning, "InjectionFailed", "Inject"),
             Self::LibraryNotLoadable => (EventType::Warning, "LibraryNotLoadable", "Install"),
             Self::LimitViolated => (EventType::Warning, "LimitViolated", "Inspect"),
             Self::EvictedForViolation => (EventType::Warning, "EvictedForViolation", "Evict"),
+            Self::GpuLost => (EventType::Warning, "GpuLost", "CheckGpu"),
+            Self::EvictedForLostGpu => (EventType::Warning, "EvictedForLostGpu", "Evict"),
             Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),

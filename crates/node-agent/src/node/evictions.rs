@@ -1,8 +1,7 @@
-//! Evicts pods whose manager asks for it, by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself within
-//! 30 seconds. The manager stops the process that is the reason. A pod that has ended is not evicted: the API server would delete it,
-//! and its logs and result would be lost.
+//! Evicts pods by the Eviction API: PodDisruptionBudgets are respected, and the pod may end by itself within 30 seconds. A pod that has
+//! ended is not evicted: the API server would delete it, and its logs and result would be lost.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use sluice_rate_limiter::Backoff;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::events::{EventQueue, Reason, about_pod};
@@ -23,13 +23,26 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long an evicted pod may take to end. The tenant chooses the grace period of its pod, and could choose hours.
 const LONGEST_GRACE_SECONDS: i64 = 30;
 
+/// Why a pod is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A process of it violated its limits, and its manager asks for the eviction. The manager stops the process meanwhile.
+    Violation,
+    /// No program can work on a GPU of it.
+    LostGpu,
+}
+
 /// A pod to be evicted.
 #[derive(Debug)]
 pub struct Eviction {
     /// The pod.
     pub pod: Arc<PodView>,
-    /// What it did, for its event.
+    /// Why.
+    pub cause: Cause,
+    /// The same for its event.
     pub reason: String,
+    /// Cancelled when the cause has ended: the API server is not asked again.
+    pub cause_ended: CancellationToken,
 }
 
 /// Evicts pods until there is no sender. A pod that is being evicted is not evicted again.
@@ -40,23 +53,35 @@ pub async fn serve(
     mut requests: UnboundedReceiver<Eviction>,
 ) {
     let mut running = JoinSet::new();
-    let mut uids = BTreeSet::new();
+    let mut active: BTreeMap<String, CancellationToken> = BTreeMap::new();
     loop {
         tokio::select! {
             request = requests.recv() => {
                 let Some(eviction) = request else { return };
-                if uids.insert(eviction.pod.uid.clone()) {
-                    running.spawn(evict(client.clone(), eviction, pods.clone(), events.clone()));
+                let uid = eviction.pod.uid.clone();
+                if active.get(&uid).is_some_and(|cause_ended| !cause_ended.is_cancelled()) {
+                    continue;
                 }
+                active.insert(uid.clone(), eviction.cause_ended.clone());
+                let (client, pods, events) = (client.clone(), pods.clone(), events.clone());
+                running.spawn(async move {
+                    let cause_ended = eviction.cause_ended.clone();
+                    cause_ended.run_until_cancelled(evict(client, eviction, pods, events)).await;
+                    uid
+                });
             }
-            Some(Ok(uid)) = running.join_next() => drop(uids.remove(&uid)),
+            Some(Ok(uid)) = running.join_next() => drop(active.remove(&uid)),
         }
     }
 }
 
-/// Asks until the pod is evicted, has ended or is gone, then waits until it is gone. Returns its uid.
-async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: EventQueue) -> String {
-    let Eviction { pod, reason } = eviction;
+/// Asks until the pod is evicted, has ended or is gone, then waits until it is gone.
+async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: EventQueue) {
+    let Eviction { pod, cause, reason, .. } = eviction;
+    let evicted = match cause {
+        Cause::Violation => Reason::EvictedForViolation,
+        Cause::LostGpu => Reason::EvictedForLostGpu,
+    };
     let grace_seconds = pod.grace_seconds.map_or(LONGEST_GRACE_SECONDS, |own| own.min(LONGEST_GRACE_SECONDS));
     let api: Api<Pod> = Api::namespaced(client, &pod.namespace);
     // Another pod may have this name by now. (`Api::evict` of kube 5 misspells the field of these options.)
@@ -75,7 +100,7 @@ async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: 
         match answer {
             Ok(_) => {
                 info!(namespace = pod.namespace, pod = pod.name, "pod is evicted: {reason}");
-                events.publish(about_pod(&pod), Reason::EvictedForViolation, format!("evicted: {reason}"));
+                events.publish(about_pod(&pod), evicted, format!("evicted: {reason}"));
                 break;
             }
             Err(Error::Api(why)) if why.code == 404 => break,
@@ -94,5 +119,7 @@ async fn evict(client: Client, eviction: Eviction, mut pods: PodsWatch, events: 
     let is_gone =
         |pods: &Option<_>| pods.as_ref().is_some_and(|pods: &Arc<Pods>| !pods.contains_key(&pod.uid));
     let _ = pods.wait_for(is_gone).await;
-    pod.uid.clone()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,14 @@
 pub mod events;
 pub mod evictions;
 pub mod health_events;
+mod lost_gpu_taint;
 mod node_metadata;
 pub mod node_object;
 mod node_status;
 mod node_writer;
 pub mod violation_events;
+
+pub use lost_gpu_taint::LostGpuTaint;
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The node's annotation `sluice.dev/gpus` and its labels.
+//! The node's annotations `sluice.dev/gpus` and `sluice.dev/injection`, and its labels.
 
 use std::collections::BTreeMap;
 
@@ -27,16 +27,20 @@ fn model_labels(there: Option<&BTreeMap<String, String>>) -> impl Iterator<Item 
         .filter(|key| key.starts_with(inventory::LABEL_MODEL_PREFIX))
 }
 
-/// The patch that removes annotation and labels from a node that has these labels.
+/// The patch that removes annotations and labels from a node that has these labels.
 pub(super) fn removal(there: Option<&BTreeMap<String, String>>) -> Value {
     let fixed = [inventory::LABEL_PRESENT, inventory::LABEL_COUNT, inventory::LABEL_MODEL];
     let labels: BTreeMap<&str, Value> =
         model_labels(there).chain(fixed).map(|key| (key, Value::Null)).collect();
-    json!({"metadata": {"annotations": {(keys::NODE_GPUS): null}, "labels": labels}})
+    json!({"metadata": {"annotations": {(keys::NODE_GPUS): null, (keys::NODE_INJECTION): null}, "labels": labels}})
 }
 
-/// The patch that makes a node's metadata equal to the inventory; `None` if they are equal.
-pub(super) fn patch(metadata: &ObjectMeta, inventory: &NodeInventory) -> Option<Value> {
+/// The patch that makes a node's metadata equal to the inventory and to what is known of the injection; `None` if they are equal.
+pub(super) fn patch(
+    metadata: &ObjectMeta,
+    inventory: &NodeInventory,
+    injection: Option<&str>,
+) -> Option<Value> {
     let annotation = match inventory.to_annotation() {
         Ok(annotation) => annotation,
         Err(why) => {
@@ -47,8 +51,8 @@ pub(super) fn patch(metadata: &ObjectMeta, inventory: &NodeInventory) -> Option<
     let there = metadata.labels.as_ref();
     let wanted = labels(there, inventory);
     let labels = differences(there, wanted.iter().map(|(key, value)| (key.as_str(), value.as_deref())));
-    let annotations =
-        differences(metadata.annotations.as_ref(), [(keys::NODE_GPUS, Some(annotation.as_str()))]);
+    let wanted = [(keys::NODE_GPUS, Some(annotation.as_str())), (keys::NODE_INJECTION, injection)];
+    let annotations = differences(metadata.annotations.as_ref(), wanted);
     let mut change = serde_json::Map::new();
     for (field, differences) in [("annotations", annotations), ("labels", labels)] {
         if !differences.is_empty() {

@@ -19,6 +19,8 @@ const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 pub(super) enum Part {
     /// Annotations and labels.
     Metadata,
+    /// The taint of lost GPUs.
+    Taint,
     /// Capacity and allocatable amounts: the sub-resource `status`.
     Status,
 }
@@ -45,7 +47,7 @@ impl NodeWriter {
         self.not_before = Instant::now() + BETWEEN_WRITES;
         let (parameters, merge) = (PatchParams::default(), Patch::Merge(patch));
         let written = match self.part {
-            Part::Metadata => nodes.patch(node, &parameters, &merge).await,
+            Part::Metadata | Part::Taint => nodes.patch(node, &parameters, &merge).await,
             Part::Status => nodes.patch_status(node, &parameters, &merge).await,
         };
         match written {

@@ -7,9 +7,10 @@ use sluice_proto::control::Violation;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::events::{EventQueue, Reason, about_pod};
-use super::evictions::Eviction;
+use super::evictions::{Cause, Eviction};
 use crate::managers::{ManagerCommand, ManagerStatus, control_client};
 use crate::pods::PodsWatch;
 
@@ -79,7 +80,12 @@ impl Announcer {
         self.events.publish(about_pod(pod), Reason::LimitViolated, reason.clone());
         if violation.evict {
             // Without a receiver the agent ends.
-            let _ = self.evictions.send(Eviction { pod: pod.clone(), reason });
+            let _ = self.evictions.send(Eviction {
+                pod: pod.clone(),
+                cause: Cause::Violation,
+                reason,
+                cause_ended: CancellationToken::new(),
+            });
         }
     }
 }

@@ -57,6 +57,14 @@ impl InForce {
         }
     }
 
+    /// Why some GPUs have no CDI device.
+    fn missing(&self) -> Option<&str> {
+        match self {
+            Self::Nri(_, missing) => missing.as_deref(),
+            Self::Unknown | Self::Runtime(_) | Self::None(_) => None,
+        }
+    }
+
     /// For an operator.
     #[must_use]
     pub fn text(&self) -> String {
@@ -102,7 +110,8 @@ pub struct Settings {
     pub cdi: CdiFolders,
 }
 
-/// Publishes the path in force whenever it changes, until the inventory ends. Each change is an Event on the node.
+/// Publishes the path in force whenever it changes, until the inventory ends. Each change is an Event on the node, also one of the GPUs
+/// that have no CDI device.
 pub async fn follow(
     settings: Settings,
     mut registration: watch::Receiver<Registration>,
@@ -128,10 +137,13 @@ pub async fn follow(
             missing: Some(format!("CDI specifications were not read: {why}")),
         };
         let now = decide(settings.wanted, &known, named.unwrap_or_else(failed));
-        let before = in_force.borrow().label();
-        if now.label() != before {
+        let before = in_force.borrow().clone();
+        if (now.label(), now.missing()) != (before.label(), before.missing()) {
             info!(path = now.label(), "{}", now.text());
-            let reason = if now.works() { Reason::InjectionChanged } else { Reason::InjectionUnavailable };
+            // NVIDIA's runtime serves a GPU without a CDI device, unless only NRI is wanted.
+            let has_refused = settings.wanted == Injection::Nri && now.missing().is_some();
+            let is_complete = now.works() && !has_refused;
+            let reason = if is_complete { Reason::InjectionChanged } else { Reason::InjectionUnavailable };
             if now != InForce::Unknown {
                 events.publish(about_node(&settings.node), reason, now.text());
             }

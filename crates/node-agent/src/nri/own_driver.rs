@@ -1,7 +1,8 @@
-//! The plugin that gives the node agent itself the driver, on nodes without NVIDIA's container runtime.
+//! The plugin that gives the node agent itself the driver, on nodes without NVIDIA's container runtime, or whose runtime does not give it.
 //!
 //! It runs in a container of the agent's pod that kubelet starts before the agent's own container. When the runtime creates
-//! that one, the plugin adds the CDI device `all`. It has to stay, for the times when the agent's container is created again.
+//! that one, the plugin adds the CDI device `all`. It has to stay, for the times when the agent's container is created again. With
+//! `--injection=auto` a node without NRI or CDI leaves the container as it is: NVIDIA's runtime serves it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use tracing::info;
 
 use super::cdi::unsupported_reason;
 use super::session::{Plugin, RuntimeName};
-use super::{Places, VISIBLE_DEVICES, VOID, supervisor};
+use super::{Injection, Places, VISIBLE_DEVICES, VOID, supervisor};
+use crate::injection_proof::OWN_DRIVER;
 use crate::listener_of;
 
 /// The agent's container in its pod.
@@ -25,24 +27,28 @@ const ALL: &str = "all";
 struct OwnDriverPlugin {
     places: Places,
     pod_uid: String,
+    injection: Injection,
     ready: CancellationToken,
     /// Why the runtime is not known to apply the device.
     unsupported_reason: Option<String>,
 }
 
-/// Serves until `stop`. From the moment at which the agent's container may be created, it answers `/readyz` at `health`.
+/// Serves until `stop`. From the moment at which the agent's container may be created, it answers `/readyz` at `health`: when the plugin is
+/// registered, or, with `auto`, when the runtime has no NRI.
 ///
 /// # Errors
 /// The address of the probe is in use.
 pub(crate) async fn give_own_driver(
     places: Places,
     pod_uid: String,
+    injection: Injection,
     health: SocketAddr,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let ready = CancellationToken::new();
     let socket = places.socket.clone();
-    let mut plugin = OwnDriverPlugin { places, pod_uid, ready: ready.clone(), unsupported_reason: None };
+    let mut plugin =
+        OwnDriverPlugin { places, pod_uid, injection, ready: ready.clone(), unsupported_reason: None };
     let answer = async {
         ready.cancelled().await;
         let listener = listener_of("health", health)?;
@@ -50,7 +56,11 @@ pub(crate) async fn give_own_driver(
         sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
         anyhow::Ok(())
     };
-    let connected = supervisor::keep_connected(&socket, &mut plugin, |_why| {});
+    let connected = supervisor::keep_connected(&socket, &mut plugin, |_why| {
+        if injection == Injection::Auto {
+            ready.cancel();
+        }
+    });
     tokio::select! {
         answered = answer => answered,
         () = connected => Ok(()),
@@ -86,9 +96,17 @@ impl Plugin for OwnDriverPlugin {
             Some(why) => Err(why.clone()),
             None => self.places.cdi.qualified(&[ALL.to_owned()]),
         };
-        let devices = devices.map_err(|why| format!("sluice: {why}"))?;
+        let devices = match devices {
+            Ok(devices) => devices,
+            Err(why) if self.injection == Injection::Auto => {
+                info!("the agent's container gets the driver by NVIDIA's runtime: {why}");
+                return Ok(ContainerAdjustment::default());
+            }
+            Err(why) => return Err(format!("sluice: {why}")),
+        };
+        let variable = |key: &str, value: &str| KeyValue { key: key.into(), value: value.into() };
         Ok(ContainerAdjustment {
-            env: vec![KeyValue { key: VISIBLE_DEVICES.into(), value: VOID.into() }],
+            env: vec![variable(VISIBLE_DEVICES, VOID), variable(OWN_DRIVER, "cdi")],
             cdi_devices: devices.into_iter().map(|name| CdiDevice { name }).collect(),
             ..ContainerAdjustment::default()
         })

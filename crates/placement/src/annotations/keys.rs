@@ -49,5 +49,11 @@ pub const RESOURCES: [&str; 3] = [RESOURCE, MILLI, MEMORY_MIB];
 /// Node annotation: the inventory as JSON.
 pub const NODE_GPUS: &str = "sluice.dev/gpus";
 
+/// Taint of a node with a lost GPU, if the operator's policy is to taint it.
+pub const GPU_LOST_TAINT: &str = "sluice.dev/gpu-lost";
+
+/// Node annotation: how containers get their GPUs, and whether that is proven, such as `nri: proven`. For operators.
+pub const NODE_INJECTION: &str = "sluice.dev/injection";
+
 /// The scheduler profile that uses the extender.
 pub const SCHEDULER_NAME: &str = "sluice-scheduler";

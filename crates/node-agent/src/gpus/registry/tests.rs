@@ -1,6 +1,7 @@
 //! How scans and Xids change the node's GPUs.
 
 use super::super::fake::gpu;
+use super::super::health::Recovery;
 use super::*;
 use proptest::prelude::*;
 
@@ -64,6 +65,35 @@ fn critical_xid_affects_only_its_gpu_and_is_reported_with_its_effect() {
     assert_eq!(node.scan(good(&[0, 1])), []);
     assert_eq!(node.scan(good(&[0, 1])), [GpuEvent::Healthy { uuid, was: reason, after_ns: 2 }]);
     assert_eq!(node.healthy(), [0, 1]);
+}
+
+#[test]
+fn gpu_is_lost_while_the_last_scan_says_that_no_program_can_work_on_it() {
+    let mut node = Node::new();
+    let found = |fault: Fault| Ok(vec![known(0, Condition::Good), known(1, Condition::Bad(fault))]);
+    node.record_xid(Some(1), 48);
+    assert!(node.registry.lost().is_empty(), "no scan has followed the Xid");
+    node.scan(found(Fault::NeedsRecovery(Recovery::Reset)));
+    let lost = node.registry.lost();
+    assert_eq!(lost.keys().collect::<Vec<_>>(), [&gpu(1).uuid]);
+    assert!(lost[&gpu(1).uuid].contains("Xid 48") && lost[&gpu(1).uuid].contains("reset"), "{lost:?}");
+    node.scan(good(&[0, 1]));
+    assert_eq!(node.registry.lost().len(), 1, "one good scan of two");
+    node.scan(good(&[0, 1]));
+    assert!(node.registry.lost().is_empty());
+    for fault in [Fault::Lost, Fault::Mig, Fault::NeedsRecovery(Recovery::Reboot)] {
+        node.scan(found(fault.clone()));
+        assert_eq!(node.registry.lost().len(), 1, "{fault}");
+    }
+    // Programs may go on.
+    for fault in [Fault::Failed("unknown error".into()), Fault::NeedsRecovery(Recovery::DrainAndReset)] {
+        node.scan(found(fault.clone()));
+        assert!(node.registry.lost().is_empty(), "{fault}");
+    }
+    node.scan(good(&[0]));
+    assert_eq!(node.registry.lost().len(), 1, "not listed any more");
+    node.scan(Err(DriverUnavailable("not loaded".into())));
+    assert!(node.registry.lost().is_empty(), "nothing is known while the driver does not answer");
 }
 
 #[test]

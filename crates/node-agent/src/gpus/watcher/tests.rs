@@ -16,7 +16,7 @@ fn settings() -> Settings {
 
 async fn watching(gpus: &Arc<FakeDriver>) -> (GpuWatch, CancellationToken) {
     let stop = CancellationToken::new();
-    let watched = watch(gpus.clone(), settings(), stop.clone()).await.unwrap();
+    let watched = watch(gpus.clone(), settings(), stop.clone(), |_| {}).await.unwrap();
     (watched, stop)
 }
 
@@ -42,13 +42,13 @@ async fn inventory_is_available_at_once_and_follows_loss_and_return() {
 async fn watch_waits_for_an_absent_driver() {
     let gpus = Arc::new(FakeDriver::answering(Err(DriverUnavailable("not yet".into()))));
     let stop = CancellationToken::new();
-    let mut watching = Box::pin(watch(gpus.clone(), settings(), stop.clone()));
+    let mut watching = Box::pin(watch(gpus.clone(), settings(), stop.clone(), |_| {}));
     assert!(futures::poll!(&mut watching).is_pending());
     gpus.set_answer(Ok(vec![ScannedGpu::Known(gpu(0), Condition::Good)]));
     assert_eq!(soon(watching).await.unwrap().inventory.borrow().gpus.len(), 1);
     stop.cancel();
     gpus.set_answer(Err(DriverUnavailable("never".into())));
-    assert!(soon(watch(gpus, settings(), stop)).await.is_none(), "stopped before an answer");
+    assert!(soon(watch(gpus, settings(), stop, |_| {})).await.is_none(), "stopped before an answer");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn hanging_driver_counts_as_unavailable_and_is_called_once() {
     let gpus = Arc::new(Hanging { scans: AtomicUsize::new(0), release: Mutex::new(release) });
     let settings = Settings { answer_timeout: Duration::from_millis(10), ..settings() };
     let stop = CancellationToken::new();
-    let mut watched = watch(gpus.clone(), settings, stop.clone()).await.unwrap();
+    let mut watched = watch(gpus.clone(), settings, stop.clone(), |_| {}).await.unwrap();
     let hung = soon(watched.inventory.wait_for(|now| now.device_slots() == 0)).await.unwrap().clone();
     assert_eq!(
         hung.gpus[0].unhealthy_reason.as_deref(),
@@ -122,7 +122,7 @@ async fn panicking_scan_is_a_fault_and_later_scans_go_on() {
     }
     let stop = CancellationToken::new();
     let mut watched =
-        watch(Arc::new(Panicking(AtomicUsize::new(0))), settings(), stop.clone()).await.unwrap();
+        watch(Arc::new(Panicking(AtomicUsize::new(0))), settings(), stop.clone(), |_| {}).await.unwrap();
     let mut events = watched.events.subscribe();
     let event = soon(events.recv()).await;
     assert!(
@@ -161,7 +161,7 @@ async fn gpu_recovers_during_a_flood_of_xids() {
     for code in [13, 79] {
         let gpus = Arc::new(Noisy { scans: AtomicUsize::new(0), code });
         let stop = CancellationToken::new();
-        let mut watched = watch(gpus, settings(), stop.clone()).await.unwrap();
+        let mut watched = watch(gpus, settings(), stop.clone(), |_| {}).await.unwrap();
         soon(watched.inventory.wait_for(|now| now.device_slots() == 3)).await.unwrap();
         stop.cancel();
     }

@@ -6,8 +6,13 @@ async fn only_the_agents_container_of_its_own_pod_gets_all_gpus() {
     let root = tempfile::tempdir().unwrap();
     let places = Places { socket: "/absent".into(), cdi: CdiFolders(vec![root.path().to_owned()]) };
     let ready = CancellationToken::new();
-    let mut plugin =
-        OwnDriverPlugin { places, pod_uid: "mine".into(), ready: ready.clone(), unsupported_reason: None };
+    let mut plugin = OwnDriverPlugin {
+        places,
+        pod_uid: "mine".into(),
+        injection: Injection::Nri,
+        ready: ready.clone(),
+        unsupported_reason: None,
+    };
     let adjust = async |plugin: &mut OwnDriverPlugin, uid: &str, name: &str| {
         let pod = PodSandbox { uid: uid.into(), ..PodSandbox::default() };
         let container = Container { name: name.into(), ..Container::default() };
@@ -25,4 +30,7 @@ async fn only_the_agents_container_of_its_own_pod_gets_all_gpus() {
     plugin.registered("containerd v2.0.7".into(), &[], &[]);
     assert!(ready.is_cancelled());
     assert!(adjust(&mut plugin, "mine", "node-agent").await.unwrap_err().contains("2.0.7"));
+    // NVIDIA's runtime serves the agent then.
+    plugin.injection = Injection::Auto;
+    assert_eq!(adjust(&mut plugin, "mine", "node-agent").await, Ok(ContainerAdjustment::default()));
 }

@@ -87,14 +87,18 @@ impl Api {
         self.store(&mut self.lock(), kind, object);
     }
 
-    /// Merges a patch into the node, and returns the result.
-    fn patch_node(&self, patch: &Value) -> Value {
+    /// Merges a patch into the node, and returns the result; `None` if the patch is one of another version of the node.
+    fn patch_node(&self, patch: &Value) -> Option<Value> {
         // Held from the reading to the writing, so that no change in between is lost.
         let mut inner = self.lock();
         let mut node = self.node.borrow().clone();
+        let version = &patch["metadata"]["resourceVersion"];
+        if !version.is_null() && *version != node["metadata"]["resourceVersion"] {
+            return None;
+        }
         merge(&mut node, patch);
-        self.store(&mut inner, Kind::Nodes, node.clone());
-        node
+        self.store(&mut inner, Kind::Nodes, node);
+        Some(self.node.borrow().clone())
     }
 
     fn store(&self, inner: &mut Inner, kind: Kind, mut object: Value) {
@@ -214,7 +218,8 @@ async fn answer(
             // The API server ignores the status outside of its sub-resource, and most of the rest within.
             let ignored = if path.ends_with("/status") { "metadata" } else { "status" };
             patch.as_object_mut().unwrap().remove(ignored);
-            axum::Json(api.patch_node(&patch)).into_response()
+            api.patch_node(&patch)
+                .map_or(StatusCode::CONFLICT.into_response(), |node| axum::Json(node).into_response())
         }
         Method::POST | Method::PATCH if path.contains("/events") => {
             let event: Value = serde_json::from_slice(&body).unwrap();

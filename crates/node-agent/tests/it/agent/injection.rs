@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+use sluice_node_agent::gpus::GpuDriver;
+use sluice_node_agent::gpus::driver::DriverUnavailable;
 use sluice_proto::nri::{Container, ContainerState, CreateContainerRequest, PodSandbox, SynchronizeRequest};
 
 use super::node::{Node, of_reason, soon, uuid};
@@ -114,5 +117,51 @@ async fn node_without_nri_says_so_and_offers_no_slots_or_falls_back() {
     metric(&node, "runtime").await;
     let events = of_reason(&mut node.api.seen(), "InjectionChanged", 2).await;
     assert!(events[1]["note"].as_str().unwrap().contains("no NRI: "), "{events:?}");
+    agent.end().await;
+}
+
+async fn proof(node: &Node, outcome: &str) {
+    let line = format!("sluice_injection_proof{{node=\"node-1\",outcome=\"{outcome}\"}} 1");
+    let shown = async { while !node.get("/metrics").await.1.contains(&line) {} };
+    soon(&line, shown).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_without_a_driver_offers_no_slots_and_says_why_until_the_driver_answers() {
+    let node = Node::with_gpus(1).await;
+    let mut kubelet = Kubelet::start(&node.plugin_folder());
+    let healthy = node.gpus.inventory();
+    let why = "libnvidia-ml.so.1 cannot be loaded";
+    node.gpus.set_answer(Err(DriverUnavailable(why.into())));
+    let agent = node.start_agent_with_flags("runtime", &["--gpu-look-every-ms=10".to_owned()]).await;
+    let events = of_reason(&mut node.api.seen(), "InjectionUnavailable", 1).await;
+    let note = events[0]["note"].as_str().unwrap();
+    assert_eq!(events[0]["regarding"]["kind"], "Node");
+    assert!(note.contains(why) && note.contains("NVIDIA_VISIBLE_DEVICES"), "{note}");
+    proof(&node, "not-in-agent").await;
+    let (status, missing) = node.get("/readyz").await;
+    assert!(status == 503 && missing.contains(why), "{status} {missing}");
+    assert!(!kubelet.has_plugin());
+
+    node.gpus.set_answer(healthy);
+    assert_eq!(kubelet.next_plugin().await.request.resource_name, "sluice.dev/gpu");
+    proof(&node, "proven").await;
+    let mut object = node.api.node();
+    let is_shown =
+        |object: &Value| object["metadata"]["annotations"]["sluice.dev/injection"] == "runtime: proven";
+    soon("the annotation", object.wait_for(is_shown)).await.unwrap();
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gpu_without_a_cdi_device_is_reported_while_others_get_theirs() {
+    let node = Node::with_gpus(2).await;
+    node.write_cdi(&[uuid(0)]);
+    let runtime = Runtime::listen(&node.nri_socket());
+    let agent = node.start_agent_with("nri").await;
+    let _plugin = runtime.next_plugin(SynchronizeRequest::default()).await;
+    let events = of_reason(&mut node.api.seen(), "InjectionUnavailable", 1).await;
+    assert!(events[0]["note"].as_str().unwrap().contains(&uuid(1)), "{events:?}");
+    metric(&node, "nri").await;
     agent.end().await;
 }

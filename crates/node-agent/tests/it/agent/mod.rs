@@ -5,6 +5,7 @@ mod api;
 mod injection;
 mod limits;
 mod loader;
+mod lost_gpus;
 mod manager;
 mod memory;
 mod node;

@@ -55,7 +55,9 @@ async fn each_gpu_is_tested_once_and_every_manager_gets_the_result() {
     assert_eq!(node.tests().len(), 2);
     node.managers_serve().await;
     let (_, text) = node.get("/metrics").await;
-    assert_eq!(text.matches("outcome=\"proven\"} 1").count(), 2, "{text}");
+    let is_proven =
+        |line: &&str| line.starts_with("sluice_gpu_self_test{") && line.ends_with("outcome=\"proven\"} 1");
+    assert_eq!(text.lines().filter(is_proven).count(), 2, "{text}");
     assert_eq!(node.state().await["gpus"][1]["manager"]["self_test"]["outcome"], "proven");
     kill(Pid::from_raw(node.pids()[0]), Signal::SIGKILL).unwrap();
     node.started(3).await;
