@@ -10,12 +10,14 @@ const MOST_LINES: usize = 500;
 fn listed(document: &str) -> Vec<&str> {
     let (_, section) = document.split_once("### One ATTACH, file by file\n").expect("the heading");
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
-    let file = |line: &'_ str| -> Option<&str> {
-        let (number, text) = line.split_once(". `")?;
-        number.parse::<usize>().ok()?;
-        text.split_once('`').map(|(file, _)| file)
-    };
-    section.lines().filter_map(file).collect()
+    section.lines().filter_map(file_of).collect()
+}
+
+/// The file that an item of the list begins with.
+fn file_of(line: &str) -> Option<&str> {
+    let (number, text) = line.split_once(". `")?;
+    number.parse::<usize>().ok()?;
+    text.split_once('`').map(|(file, _)| file)
 }
 
 #[test]
