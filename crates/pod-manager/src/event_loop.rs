@@ -13,12 +13,10 @@
 mod attach;
 mod clients;
 mod connections;
-mod contenders;
 mod decisions;
 mod effects;
-mod frames;
 mod heartbeat;
-mod own_process;
+mod requests;
 mod searches;
 
 use crate::agent_api::AgentApi;

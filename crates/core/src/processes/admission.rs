@@ -1,11 +1,13 @@
 //! Announcements of channel groups. Each group costs controls, which delay those of others, so announcements are limited. Where processes
 //! can be inspected, their ownership is checked first. Admitted groups replace those that the process had.
+//!
+//! Two processes of a client may have one open file: a child inherits its parent's, and a process can send it to another one. Handles can be
+//! guessed: a process that announced another program's groups would take them out of that program's scheduling.
 
 use super::announcement::{Announcement, ControlDescriptorId, Origin, PostponedUntil, handles_of};
-use super::event::Effect;
+use super::event::{Effect, OwnershipProof, Step};
 use super::note::Note;
-use super::obstacle::ObstacleKind;
-use super::step::Step;
+use super::obstacle::{Obstacle, ObstacleKind};
 use super::table::Processes;
 use crate::channel_groups::GroupId;
 use crate::ids::ProcessId;
@@ -43,6 +45,9 @@ pub(super) const MAX_OF_CLIENT: usize = 64;
 
 /// Groups of all clients that are kept.
 const MAX_GROUPS: usize = 1024;
+
+/// When an announcement of groups that are another process's is tried again.
+const OWNED_RETRY_NS: u64 = 1_000_000_000;
 
 impl<P, D: Clone + Default> Processes<P, D> {
     /// A process announces its groups. Those of a stopped process are disabled, and what it leaves out is released at the end of the stop.
@@ -89,43 +94,28 @@ impl<P, D: Clone + Default> Processes<P, D> {
         }
     }
 
-    pub(super) fn set_no_room(&mut self, id: ProcessId) {
-        if let Some(record) = self.get_mut(id) {
-            record.has_no_room = true;
-        }
+    /// Whether one of these groups is another process's of the same client: one that has announced it and is attached, or one that is
+    /// stopped. Its groups would be enabled in the quanta of the process that announces them now. A process on probation may have announced
+    /// what it does not have.
+    fn belongs_to_other(&self, id: ProcessId, contexts: &[ContextHandles]) -> bool {
+        let Some(record) = self.get(id) else { return false };
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        let mut others = self.groups.iter().filter(|(_, group)| group.process != id);
+        others.any(|(number, group)| {
+            let owner = self.get(group.process).filter(|owner| owner.client == record.client);
+            let is_same_process = record.pid.is_some() && group.pid == record.pid;
+            let is_attached = owner.is_some_and(|owner| owner.is_attached() && !owner.state.is_unhooked());
+            let is_relied_on = is_attached && !self.scheduler.is_on_probation(group.process);
+            let is_owner = self.scheduler.owns(group.process, *number)
+                && (is_relied_on || owner.is_some() && self.scheduler.is_stopped(group.process));
+            is_owner && !is_same_process && announced.contains(&handles_of(&group.context))
+        })
     }
 
-    /// Makes the postponed announcement of a process if its time has come.
-    pub(super) fn announce_due(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
-        let now = step.now;
-        let is_due = |(_, until): &mut (_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
-        let due = self.get_mut(id).and_then(|record| record.postponed.take_if(is_due));
-        if let Some((announcement, _)) = due {
-            self.announce(id, announcement, step);
-        }
-    }
-
-    /// Refuses an announcement. Its groups count as unannounced.
-    pub(super) fn refuse(&mut self, id: ProcessId, why: String, step: &mut Step<'_, D>) {
-        if let Some(record) = self.get_mut(id) {
-            record.announced = None;
-        }
-        step.effects.push(Effect::Report(id, Note::NotProven(why)));
-        self.take_none(id, step);
-    }
-
-    pub(super) fn postpone(
-        &mut self,
-        id: ProcessId,
-        announcement: Announcement<D>,
-        until: PostponedUntil,
-        step: &mut Step<'_, D>,
-    ) {
-        if let Some(record) = self.get_mut(id) {
-            record.postponed = Some((announcement, until));
-            self.note_timed(id);
-        }
-        self.take_none(id, step);
+    /// Postpones an announcement of groups that are another process's now.
+    fn postpone_owned(&mut self, id: ProcessId, announcement: Announcement<D>, step: &mut Step<'_, D>) {
+        let until = PostponedUntil::Time(step.now.saturating_add(OWNED_RETRY_NS));
+        self.postpone(id, announcement, until, step);
     }
 
     /// When these groups of a process may come under control. Groups that it has already cost nothing.
@@ -165,10 +155,101 @@ impl<P, D: Clone + Default> Processes<P, D> {
         self.contexts(id).filter(|context| !announced.contains(&handles_of(context))).count()
     }
 
-    /// Gives back the groups of a process: it is scheduled by token. A stopped process keeps them.
-    pub(super) fn take_none(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
-        if !self.scheduler.is_stopped(id) {
-            self.take(id, Vec::new(), &[], step);
+    /// Whether an announcement is checked from outside before it counts. Groups that the process has already were checked before.
+    fn must_prove(&self, id: ProcessId, contexts: &[ContextHandles]) -> bool {
+        let client = self.client_of(id).and_then(|client| self.clients.get(&client));
+        let is_pod = client.is_some_and(|client| client.facts.is_pod);
+        let is_new = |context| self.unchanged(id, context).is_none();
+        self.policy.searches && is_pod && contexts.iter().any(is_new)
+    }
+
+    /// The announcement that waits for this check, unless the process has announced other groups since, or has ended.
+    fn take_checked(&mut self, id: ProcessId, serial: u64) -> Option<Announcement<D>> {
+        let awaits = |(_, until): &mut (_, _)| *until == PostponedUntil::Proven(serial);
+        self.get_mut(id)?.postponed.take_if(awaits).map(|(announcement, _)| announcement)
+    }
+
+    pub(super) fn not_checked(
+        &mut self,
+        id: ProcessId,
+        serial: u64,
+        why: String,
+        is_lack_of_room: bool,
+        step: &mut Step<'_, D>,
+    ) {
+        if self.take_checked(id, serial).is_none() {
+            return;
+        }
+        if is_lack_of_room {
+            self.set_no_room(id);
+        }
+        self.refuse(id, why, step);
+    }
+
+    pub(super) fn proven(&mut self, proof: OwnershipProof, step: &mut Step<'_, D>) {
+        let OwnershipProof { process: id, serial, owns } = proof;
+        let Some(announcement) = self.take_checked(id, serial) else { return };
+        // Its owner may have been stopped meanwhile.
+        if self.belongs_to_other(id, &announcement.contexts) {
+            return self.postpone_owned(id, announcement, step);
+        }
+        match owns {
+            Ok(false) => self.refuse(id, "they belong to another process".into(), step),
+            // A process that cannot be inspected is trusted with groups that were found nowhere else.
+            Err(Obstacle { kind, text })
+                if kind != ObstacleKind::NotPermitted
+                    || self.was_found_elsewhere(id, &announcement.contexts) =>
+            {
+                self.refuse(id, text, step);
+            }
+            Ok(true) | Err(_) => step.effects.push(Effect::Open(id, Origin::Announced, announcement)),
+        }
+    }
+
+    /// Whether one of these groups was found at another process, which runs without the hook.
+    fn was_found_elsewhere(&self, id: ProcessId, contexts: &[ContextHandles]) -> bool {
+        let unhooked = |owner| self.get(owner).is_some_and(|record| record.state.is_unhooked());
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        let mut others = self.of_others(Some(id)).filter(|group| unhooked(group.process));
+        others.any(|group| announced.contains(&handles_of(&group.context)))
+    }
+
+    /// Refuses an announcement. Its groups count as unannounced.
+    fn refuse(&mut self, id: ProcessId, why: String, step: &mut Step<'_, D>) {
+        if let Some(record) = self.get_mut(id) {
+            record.announced = None;
+        }
+        step.effects.push(Effect::Report(id, Note::NotProven(why)));
+        self.take_none(id, step);
+    }
+
+    fn set_no_room(&mut self, id: ProcessId) {
+        if let Some(record) = self.get_mut(id) {
+            record.has_no_room = true;
+        }
+    }
+
+    fn postpone(
+        &mut self,
+        id: ProcessId,
+        announcement: Announcement<D>,
+        until: PostponedUntil,
+        step: &mut Step<'_, D>,
+    ) {
+        if let Some(record) = self.get_mut(id) {
+            record.postponed = Some((announcement, until));
+            self.note_timed(id);
+        }
+        self.take_none(id, step);
+    }
+
+    /// Makes the postponed announcement of a process if its time has come.
+    pub(super) fn announce_due(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+        let now = step.now;
+        let is_due = |(_, until): &mut (_, _)| matches!(until, PostponedUntil::Time(at) if *at <= now);
+        let due = self.get_mut(id).and_then(|record| record.postponed.take_if(is_due));
+        if let Some((announcement, _)) = due {
+            self.announce(id, announcement, step);
         }
     }
 
@@ -210,6 +291,40 @@ impl<P, D: Clone + Default> Processes<P, D> {
             }
             Origin::Lock { obstacle, .. } => self.locked(id, obstacle, step),
         }
+    }
+
+    /// Assigns announced groups to a process that were found at an unhooked process of the same client before: a child had inherited
+    /// its parent's file. The groups keep their numbers. Returns the processes that had them.
+    fn reassign(
+        &mut self,
+        id: ProcessId,
+        contexts: &[ContextHandles],
+        descriptors: &[Option<ControlDescriptorId>],
+    ) -> BTreeSet<ProcessId> {
+        let Some((client, pid)) = self.get(id).map(|record| (record.client, record.pid)) else {
+            return BTreeSet::new();
+        };
+        if !all_opened(contexts, descriptors) {
+            return BTreeSet::new();
+        }
+        let announced: BTreeSet<(u32, u32)> = contexts.iter().map(handles_of).collect();
+        let mut donors = BTreeSet::new();
+        let mut assigned = Vec::new();
+        for (number, group) in self.groups.iter().filter(|(_, group)| group.process != id) {
+            let owner = self.get(group.process);
+            let from_unhooked =
+                owner.is_some_and(|owner| owner.state.is_unhooked() && owner.client == client);
+            if from_unhooked && announced.contains(&handles_of(&group.context)) {
+                donors.insert(group.process);
+                assigned.push(*number);
+            }
+        }
+        for number in assigned {
+            if let Some(group) = self.groups.get_mut(&number) {
+                (group.process, group.pid) = (id, pid);
+            }
+        }
+        donors
     }
 
     /// Takes a process's groups under control if all of them can be: a process with one context that is not controlled would run
@@ -257,6 +372,13 @@ impl<P, D: Clone + Default> Processes<P, D> {
         }
         self.scheduler.announce(id, (client, class), (groups, &unchanged), step.ledger, step.now);
     }
+
+    /// Gives back the groups of a process: it is scheduled by token. A stopped process keeps them.
+    pub(super) fn take_none(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+        if !self.scheduler.is_stopped(id) {
+            self.take(id, Vec::new(), &[], step);
+        }
+    }
 }
 
 /// The opened descriptor that a group names.
@@ -268,6 +390,6 @@ fn descriptor_of(
 }
 
 /// Whether the descriptors of all groups were opened.
-pub(super) fn all_opened(contexts: &[ContextHandles], descriptors: &[Option<ControlDescriptorId>]) -> bool {
+fn all_opened(contexts: &[ContextHandles], descriptors: &[Option<ControlDescriptorId>]) -> bool {
     contexts.iter().all(|context| descriptor_of(context, descriptors).is_some())
 }

@@ -2,10 +2,10 @@
 //! groups of a process are released or kept.
 
 use super::admission::MAX_OF_CLIENT;
-use super::event::{ClientFacts, Effect, Event};
+use super::announcement::Announcement;
+use super::event::{ClientFacts, Effect, Event, Step};
 use super::note::Note;
 use super::record::Protocol;
-use super::step::Step;
 use super::table::Processes;
 use super::uncertainty::Uncertainty;
 use crate::channel_groups::{ControlOutcome, Event as GroupEvent};
@@ -30,6 +30,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
             Event::ChannelClosed { id, channel, connection, is_watched } => {
                 self.channel_closed(id, channel, connection, is_watched, s);
             }
+            Event::Attached(id, announcement) => self.attached(id, announcement, s),
             Event::Announced(id, announcement) => self.announced(id, announcement, s),
             Event::Opened { id, origin, contexts, descriptors, failure } => {
                 self.opened(id, origin, contexts, &descriptors, failure, s);
@@ -156,7 +157,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
 
     /// Makes a connection the channel of a process. A connection that was the channel before is dropped: the process has opened the
     /// channel anew (after exec, for instance), and the end of the old connection will be reported.
-    pub(super) fn channel_opened(
+    fn channel_opened(
         &mut self,
         id: ProcessId,
         channel: Channel,
@@ -184,8 +185,19 @@ impl<P, D: Clone + Default> Processes<P, D> {
         step.effects.extend(before.map(Effect::Close));
     }
 
+    /// A process takes part in grants from here on, and announces its groups. A latency-critical one has its launch gate opened before it asks.
+    fn attached(&mut self, id: ProcessId, announcement: Announcement<D>, step: &mut Step<'_, D>) {
+        let Some(client) = self.client_of(id) else { return };
+        // The ledger knows the client, or the process would have been expelled.
+        let _ = step.ledger.add_process(id, client, ReturnKind::Returns);
+        if self.is_critical(client) {
+            let _ = step.ledger.request(id, step.now, GrantRequest::default());
+        }
+        self.announced(id, announcement, step);
+    }
+
     /// A connection has closed. Unless another one has taken its place, what depended on the channel ends.
-    pub(super) fn channel_closed(
+    fn channel_closed(
         &mut self,
         id: ProcessId,
         channel: Channel,
@@ -241,7 +253,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
     }
 
     /// Marks the settings of the groups as unknown that a hook may have set meanwhile.
-    pub(super) fn mark_kept_groups(&mut self, step: &mut Step<'_, D>) {
+    fn mark_kept_groups(&mut self, step: &mut Step<'_, D>) {
         let now = step.now;
         let mut due = Vec::new();
         self.for_each_timed(|id, record| {
@@ -266,7 +278,7 @@ impl<P, D: Clone + Default> Processes<P, D> {
     }
 
     /// Releases the groups of a process that has left, or that attaches anew.
-    pub(super) fn release(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
+    fn release(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
         if let Some(record) = self.get_mut(id) {
             (record.announced, record.has_no_room, record.uncertainty) = (None, false, None);
         }

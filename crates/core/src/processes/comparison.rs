@@ -1,8 +1,7 @@
 //! Compares the groups that a process has announced, those that were found and those that are under control.
 
 use super::announcement::{covers, handles_of};
-use super::table::{ControlledGroup, Processes};
-use crate::channel_groups::GroupId;
+use super::table::Processes;
 use crate::ids::{ClientId, ProcessId};
 use sluice_comm::attach::ContextHandles;
 use std::collections::BTreeSet;
@@ -35,17 +34,6 @@ impl<P, D> Processes<P, D> {
     /// Whether a process has exactly the found groups under control.
     pub(super) fn controls_exactly(&self, id: ProcessId, found: &[ContextHandles]) -> bool {
         self.contexts(id).count() == found.len() && self.uncontrolled(id, found).is_empty()
-    }
-
-    /// The group that a process has under control exactly as it announces it, through any descriptor.
-    pub(super) fn unchanged(&self, id: ProcessId, context: &ContextHandles) -> Option<GroupId> {
-        let descriptor = context.descriptor;
-        let same = |group: &ControlledGroup| {
-            handles_of(&group.context) == handles_of(context)
-                && ContextHandles { descriptor, ..group.context.clone() } == *context
-        };
-        let mut its = self.of_process(id);
-        its.find(|(group_id, group)| same(group) && self.scheduler.owns(id, *group_id)).map(|(id, _)| id)
     }
 
     /// The groups that were found in a process, without those that are under control for other processes of the client alone. While its

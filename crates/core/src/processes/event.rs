@@ -1,4 +1,4 @@
-//! What happens to processes, and what the caller does about it.
+//! What happens to processes, what the caller does about it, and one event while it is applied.
 
 use super::announcement::{Announcement, ControlDescriptorId, Origin};
 use super::history::GrantPageMapping;
@@ -7,7 +7,7 @@ use super::obstacle::Obstacle;
 use super::violation::{Consequence, GroupFinding, ViolationKind};
 use crate::channel_groups::{ControlOutcome, GroupId};
 use crate::ids::{ClientId, ConnectionId, ProcessId, ProcessKey};
-use crate::ledger::ClientSpec;
+use crate::ledger::{ClientSpec, TokenLedger};
 use sluice_comm::Channel;
 use sluice_comm::attach::ContextHandles;
 
@@ -31,7 +31,9 @@ pub enum Event<P, D> {
         /// The end of the process will be reported.
         is_watched: bool,
     },
-    /// The hook of a process announces its groups.
+    /// The hook of a process has the answer to the ATTACH of its channel for grants, with which it announces its groups.
+    Attached(ProcessId, Announcement<D>),
+    /// The hook of an attached process announces its groups anew.
     Announced(ProcessId, Announcement<D>),
     /// The answer to [`Effect::Open`].
     Opened {
@@ -197,4 +199,11 @@ pub struct Violation {
     pub what: String,
     /// What follows.
     pub consequence: Consequence,
+}
+
+/// One event being applied: the ledger that it concerns, its time, and its effects so far.
+pub(super) struct Step<'a, D> {
+    pub(super) ledger: &'a mut TokenLedger,
+    pub(super) now: u64,
+    pub(super) effects: Vec<Effect<D>>,
 }

@@ -10,12 +10,11 @@
 
 use super::admission::Admission;
 use super::announcement::{Announcement, Origin, handles_of, lock_handles};
-use super::event::{Effect, Inspected, Violation};
+use super::event::{Effect, Inspected, Step, Violation};
 use super::history::{GrantPageMapping, Suspicion};
 use super::note::Note;
 use super::obstacle::{Obstacle, ObstacleKind};
 use super::record::{Record, State};
-use super::step::Step;
 use super::table::Processes;
 use super::violation::{Consequence, ViolationKind};
 use crate::ids::{ClientId, ProcessId, ProcessKey};

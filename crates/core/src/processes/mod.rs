@@ -21,10 +21,8 @@ mod history;
 mod inspected;
 mod note;
 mod obstacle;
-mod ownership;
 mod record;
 mod searches;
-mod step;
 mod stop;
 mod table;
 #[cfg(test)]

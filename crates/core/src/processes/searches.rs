@@ -1,29 +1,12 @@
 //! Which processes the next search inspects, and what is remembered of processes from search to search.
 
-use super::event::Effect;
+use super::event::{Effect, Step};
 use super::history::History;
-use super::step::Step;
 use super::table::Processes;
 use crate::ids::{ProcessId, ProcessKey};
 use std::collections::HashSet;
 
 impl<P, D> Processes<P, D> {
-    /// What is remembered of a process.
-    pub(super) fn history(&mut self, key: ProcessKey) -> &mut History {
-        match self.by_key.get(&key).and_then(|id| self.records.get_mut(id)) {
-            Some(record) => &mut record.history,
-            None => self.absent.entry(key).or_default(),
-        }
-    }
-
-    /// The next search inspects a process, whether it has changed or not.
-    pub(super) fn inspect_next(&mut self, id: ProcessId) {
-        let searches = self.policy.searches;
-        if let Some(record) = self.records.get_mut(&id).filter(|record| searches && record.key.is_some()) {
-            record.history.is_requested = true;
-        }
-    }
-
     /// A search begins at once, and inspects a process.
     pub(super) fn inspect_again(&mut self, id: ProcessId, step: &mut Step<'_, D>) {
         self.inspect_next(id);

@@ -2,11 +2,10 @@
 //!
 //! A single finding may be the effect of a race. So the policy applies when a process does the same again.
 
-use super::event::{Effect, Violation};
+use super::event::{Effect, Step, Violation};
 use super::history::Finding;
 use super::note::Note;
 use super::record::Stop;
-use super::step::Step;
 use super::table::Processes;
 use super::violation::{Checks, Consequence, GroupFinding, ViolationKind};
 use crate::ids::ProcessId;

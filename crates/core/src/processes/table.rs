@@ -1,11 +1,10 @@
 //! The table of processes and of their groups, with its indices.
 
 use super::announcement::handles_of;
-use super::event::{ClientFacts, Effect};
+use super::event::{ClientFacts, Effect, Step};
 use super::history::History;
 use super::obstacle::ObstacleKind;
 use super::record::Record;
-use super::step::Step;
 use super::uncertainty::MARKS;
 use super::violation::ViolationPolicy;
 use crate::channel_groups::{ChannelGroupScheduler, GroupId};
@@ -64,7 +63,7 @@ pub struct Processes<P, D> {
     /// The scheduler of their groups. Whether a process is hardware-scheduled is known there alone.
     pub scheduler: ChannelGroupScheduler,
     pub(super) records: BTreeMap<ProcessId, Record<P, D>>,
-    pub(super) by_key: BTreeMap<ProcessKey, ProcessId>,
+    by_key: BTreeMap<ProcessKey, ProcessId>,
     by_client: BTreeMap<ClientId, BTreeSet<ProcessId>>,
     /// Processes of which something happens at a time. A round visits no others.
     timed: BTreeSet<ProcessId>,
@@ -206,6 +205,22 @@ impl<P, D> Processes<P, D> {
         self.records.values().filter(|record| record.announces()).filter_map(|record| record.key)
     }
 
+    /// What is remembered of a process.
+    pub(super) fn history(&mut self, key: ProcessKey) -> &mut History {
+        match self.by_key.get(&key).and_then(|id| self.records.get_mut(id)) {
+            Some(record) => &mut record.history,
+            None => self.absent.entry(key).or_default(),
+        }
+    }
+
+    /// The next search inspects a process, whether it has changed or not.
+    pub(super) fn inspect_next(&mut self, id: ProcessId) {
+        let searches = self.policy.searches;
+        if let Some(record) = self.records.get_mut(&id).filter(|record| searches && record.key.is_some()) {
+            record.history.is_requested = true;
+        }
+    }
+
     /// Forgets a client that will not come back.
     pub fn forget_client(&mut self, id: ClientId) {
         self.clients.remove(&id);
@@ -297,6 +312,17 @@ impl<P, D> Processes<P, D> {
     pub(super) fn contexts(&self, id: ProcessId) -> impl Iterator<Item = &ContextHandles> {
         let kept = self.of_process(id).filter(move |(group, _)| self.scheduler.owns(id, *group));
         kept.map(|(_, group)| &group.context)
+    }
+
+    /// The group that a process has under control exactly as it announces it, through any descriptor.
+    pub(super) fn unchanged(&self, id: ProcessId, context: &ContextHandles) -> Option<GroupId> {
+        let descriptor = context.descriptor;
+        let same = |group: &ControlledGroup| {
+            handles_of(&group.context) == handles_of(context)
+                && ContextHandles { descriptor, ..group.context.clone() } == *context
+        };
+        let mut its = self.of_process(id);
+        its.find(|(group_id, group)| same(group) && self.scheduler.owns(id, *group_id)).map(|(id, _)| id)
     }
 
     /// Takes a group into the table. A known group keeps its number, also if another process of the client had it and it is being released:

@@ -4,16 +4,20 @@ use crate::party::Party;
 use crate::peer::Peer;
 use crate::reason::Reason;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{MsgFlags, SockaddrStorage, getpeername, recv, setsockopt, sockopt};
 use sluice_comm::attach::MAX_DESCRIPTORS;
 use sluice_comm::{Channel, FrameReader, REQUEST_LEN, Request, Response};
 use sluice_core::ProcessId;
+use sluice_core::pod_cgroup::PodCgroup;
 use sluice_sys::socket::{self, Received, send_with_fds};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The most descriptors that one frame may carry.
 const MAX_FDS: usize = 1 + MAX_DESCRIPTORS;
+
+/// Why no client is found for a peer of which the kernel reports nothing.
+pub(super) const UNKNOWN_PEER: &str = "nothing is known of the peer";
 
 /// How the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +62,8 @@ pub(crate) struct Connection {
     pub(crate) pid: Option<i32>,
     /// The user at the other end, if the kernel reports it.
     uid: Option<u32>,
-    /// The uid of the pod that it counts for, where peers are recognised by their pods.
-    pub(crate) pod: Option<String>,
+    /// The pod and container of the peer by its cgroup, where peers are recognised by that; or why it has none.
+    pub(super) pod: Result<PodCgroup, String>,
     /// For logs: process or address.
     pub(crate) label: String,
     /// It is logged already that it gets no answers.
@@ -69,7 +73,29 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, transport: Transport, peer: Option<Peer>, label: String) -> Self {
+    /// A connection over TCP: the kernel reports nothing of the process at its other end.
+    pub(super) fn over_tcp(socket: OwnedFd) -> Self {
+        // An answer is one small segment for which the peer waits. Without the option it is only later.
+        let _ = setsockopt(&socket, sockopt::TcpNoDelay, &true);
+        let address = getpeername::<SockaddrStorage>(socket.as_raw_fd());
+        let label = address.map_or_else(|_| "tcp".to_owned(), |address| format!("tcp {address}"));
+        Self::new(socket, Transport::Tcp, None, Err(UNKNOWN_PEER.to_owned()), label)
+    }
+
+    /// A connection over the unix socket. `by_cgroup`: the peer is recognised by its pod.
+    pub(super) fn over_unix(socket: OwnedFd, peer: Peer, by_cgroup: bool) -> Self {
+        let label = format!("pid {} uid {}", peer.credentials.pid, peer.credentials.uid);
+        let pod = if by_cgroup { peer.pod() } else { Err("peers are recognised by their names".to_owned()) };
+        Self::new(socket, Transport::Unix, Some(peer), pod, label)
+    }
+
+    fn new(
+        socket: OwnedFd,
+        transport: Transport,
+        peer: Option<Peer>,
+        pod: Result<PodCgroup, String>,
+        label: String,
+    ) -> Self {
         let (frames, fds) = (FrameReader::new(), Vec::new());
         let pid = peer.as_ref().map(|peer| peer.credentials.pid).filter(|pid| *pid > 0);
         let uid = peer.as_ref().map(|peer| peer.credentials.uid);
@@ -80,7 +106,7 @@ impl Connection {
             peer,
             pid,
             uid,
-            pod: None,
+            pod,
             label,
             silence_logged: false,
             frames,
@@ -88,9 +114,14 @@ impl Connection {
         }
     }
 
+    /// The uid of the pod that it counts for. A peer in no pod is refused with its first request, so it is not counted.
+    pub(super) fn pod_uid(&self) -> Option<&str> {
+        self.pod.as_ref().ok().map(|pod| pod.uid.as_str())
+    }
+
     /// The party that it counts for while it belongs to no client.
     pub(crate) fn party(&self) -> Party {
-        Party::peer(self.pod.as_deref(), self.pid, self.uid)
+        Party::peer(self.pod_uid(), self.pid, self.uid)
     }
 
     /// Whether its socket holds nothing that was not read, except the end of the connection.

@@ -1,12 +1,13 @@
 //! The connections: listeners, limits, and the attaches that wait until their pod is known.
 
-mod accept;
 mod connection;
+mod limits;
+mod listeners;
 mod pending;
 mod ready;
 
-pub(crate) use accept::{Accepted, Listener};
 pub(crate) use connection::{Connection, Incoming, Role, Transport};
+pub(crate) use listeners::{Accepted, Listener};
 pub(crate) use pending::{Attach, PendingAttaches};
 pub(crate) use ready::ReadyConnections;
 
@@ -15,12 +16,14 @@ use crate::config::{ClientSource, Config, nanos};
 use crate::io::Io;
 use crate::listen::UnixSocket;
 use crate::party::Party;
-use crate::peer::{Peer, Peers};
+use crate::peer::Peers;
 use crate::poller::Source;
-use crate::processes::Processes;
+use crate::processes::{Process, Processes};
 use crate::reason::Reason;
+use connection::UNKNOWN_PEER;
+use limits::Limits;
+use listeners::Listeners;
 use nix::sys::epoll::EpollFlags;
-use nix::sys::resource::{Resource, getrlimit};
 use sluice_comm::{Name, Response, ResponseBody};
 use sluice_core::pod_cgroup::PodCgroup;
 use sluice_core::{ClientId, ConnectionId};
@@ -28,10 +31,14 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::TcpListener;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use tracing::{debug, warn};
 
 /// A frame was handled, or its connection is to be closed for this reason.
 pub(crate) type Outcome = Result<(), Reason>;
+
+/// Channels of a process that attaches.
+pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
 
 /// The client of a peer.
 #[derive(Clone, Debug)]
@@ -41,54 +48,9 @@ pub(crate) struct PeerClient {
     pub(crate) container: Option<String>,
 }
 
-/// How many connections there may be.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    total: usize,
-    of_process: usize,
-    /// Connections of one client's processes, and of one pod, whether it is a client or not: one of them cannot take those of all.
-    of_client: usize,
-}
-
-/// Connections that one client may have if there is room for those of others: 128 processes, such as the ranks of an MPI program on a
-/// large host, also where the limit of descriptors is 1024.
-const CLIENT_FLOOR: usize = 256;
-
-/// Descriptors of a connection: a process has two connections, two pages, an eventfd and a pidfd.
-const DESCRIPTORS_EACH: u64 = 3;
-
-/// Descriptors for everything but connections: HTTP, the control API, driver files.
-const DESCRIPTORS_RESERVED: u64 = 128;
-
-impl Limits {
-    /// Of this configuration, as far as the descriptors of this process suffice.
-    fn of(config: &Config) -> Self {
-        Self::within(getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft), config)
-    }
-
-    fn within(descriptors: u64, config: &Config) -> Self {
-        let free = descriptors - DESCRIPTORS_RESERVED.min(descriptors / 2);
-        let possible = usize::try_from(free / DESCRIPTORS_EACH).unwrap_or(usize::MAX).max(4);
-        let total = config.max_connections.min(possible);
-        // A quarter, or the floor, but at least an eighth is left to others.
-        let left = total.saturating_sub((total / 8).max(2));
-        let of_client = (total / 4).max(CLIENT_FLOOR.min(left)).max(2);
-        if possible < config.max_connections {
-            tracing::warn!(
-                descriptors,
-                connections = total,
-                of_client,
-                "the limit of descriptors bounds the number of connections"
-            );
-        }
-        Self { total, of_process: config.max_connections_per_process, of_client }
-    }
-}
-
 /// All connections.
 pub(crate) struct Connections {
-    unix: UnixSocket,
-    tcp: Option<TcpListener>,
+    listeners: Listeners,
     pub(crate) peers: Box<dyn Peers>,
     limits: Limits,
     /// Peers are recognised by the pod of their cgroup, whatever name they claim (clients of the node agent).
@@ -104,8 +66,6 @@ pub(crate) struct Connections {
     pub(crate) ready_memory: ReadyConnections,
     /// Other connections with frames to read.
     pub(crate) ready: ReadyConnections,
-    /// Closed for a moment when descriptors run out, so that a connection can be accepted and closed.
-    reserve: Option<OwnedFd>,
     last: u64,
 }
 
@@ -117,18 +77,13 @@ impl Connections {
         peers: Box<dyn Peers>,
         io: &Io,
     ) -> nix::Result<Self> {
-        io.poller.add(&unix.listener, Source::UnixListener, EpollFlags::EPOLLIN)?;
-        if let Some(tcp) = &tcp {
-            io.poller.add(tcp, Source::TcpListener, EpollFlags::EPOLLIN)?;
-        }
         let pending = match &config.clients {
             ClientSource::File { .. } => PendingAttaches::new(0, 0),
             ClientSource::Agent(agent) => PendingAttaches::new(nanos(agent.pending_time), agent.max_pending),
         };
         let limits = Limits::of(config);
         Ok(Self {
-            unix,
-            tcp,
+            listeners: Listeners::new(unix, tcp, io)?,
             peers,
             limits,
             by_cgroup: matches!(config.clients, ClientSource::Agent(_)),
@@ -138,9 +93,75 @@ impl Connections {
             pending,
             ready_memory: ReadyConnections::default(),
             ready: ReadyConnections::default(),
-            reserve: accept::reserve(),
             last: 0,
         })
+    }
+
+    /// Accepts one connection; it is not open yet.
+    pub(crate) fn accept(&mut self, listener: Listener, io: &mut Io) -> Accepted {
+        let socket = match self.listeners.accept(listener, io) {
+            Ok(socket) => socket,
+            Err(outcome) => return outcome,
+        };
+        if listener == Listener::Tcp {
+            return Accepted::Connection(Box::new(Connection::over_tcp(socket)));
+        }
+        match self.peers.identify(socket.as_fd()) {
+            Ok(peer) => Accepted::Connection(Box::new(Connection::over_unix(socket, peer, self.by_cgroup))),
+            Err(error) => {
+                let is_exhausted = listeners::is_out_of_descriptors(&error);
+                if is_exhausted {
+                    listeners::answer_no_room(socket.as_fd());
+                }
+                io.closer.close(socket);
+                if is_exhausted {
+                    return Accepted::OutOfDescriptors;
+                }
+                debug!(%error, "peer has ended before it was accepted");
+                Accepted::PeerGone
+            }
+        }
+    }
+
+    /// Why a new connection has to be refused, whatever room there is.
+    pub(crate) fn refusal(&self, connection: &Connection) -> Option<Reason> {
+        let of_process = connection.pid.and_then(|pid| self.by_pid.get(&pid)).copied().unwrap_or(0);
+        if of_process >= self.limits.of_process {
+            return Some(Reason::TooManyOfProcess);
+        }
+        let pod = connection.pod_uid()?;
+        let of_pod = self.by_pod.get(pod).copied().unwrap_or(0);
+        (of_pod >= self.limits.of_client).then(|| Reason::TooManyOfPod(pod.to_owned()))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= self.limits.total
+    }
+
+    /// Answers that there is no room on a connection that is closed before it was read.
+    pub(crate) fn answer_no_room(&self, connection: &Connection) {
+        if connection.transport == Transport::Unix {
+            listeners::answer_no_room(connection.fd());
+        }
+    }
+
+    /// Opens an accepted connection: it is polled and counted.
+    pub(crate) fn open(&mut self, connection: Connection, io: &Io) {
+        self.last += 1;
+        let id = ConnectionId(self.last);
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
+        if let Err(error) = io.poller.add(connection.fd(), Source::Connection(id), flags) {
+            warn!(peer = %connection.label, %error, "cannot poll a connection");
+            return io.closer.close(connection);
+        }
+        debug!(peer = %connection.label, "connected");
+        if let Some(pid) = connection.pid {
+            *self.by_pid.entry(pid).or_default() += 1;
+        }
+        if let Some(pod) = connection.pod_uid() {
+            *self.by_pod.entry(pod.to_owned()).or_default() += 1;
+        }
+        self.open.insert(id, connection);
     }
 
     /// Whether a connection waits to be read.
@@ -206,8 +227,8 @@ impl Connections {
         if let Some(pid) = connection.pid {
             decrement(&mut self.by_pid, pid);
         }
-        if let Some(pod) = &connection.pod {
-            decrement(&mut self.by_pod, pod.clone());
+        if let Some(pod) = connection.pod_uid() {
+            decrement(&mut self.by_pod, pod.to_owned());
         }
         self.pending.remove(id);
         Some(connection)
@@ -240,12 +261,28 @@ impl Connections {
             return Ok(PeerClient { client, container: None });
         }
         // On a Kubernetes node a peer belongs to the pod of its cgroup, whatever name it claims.
-        let peer = connection.and_then(|connection| connection.peer.as_ref());
-        let pod = peer.map_or_else(|| Err("nothing is known of the peer".to_owned()), Peer::pod);
+        let pod =
+            connection.map_or_else(|| Err(UNKNOWN_PEER.to_owned()), |connection| connection.pod.clone());
         let PodCgroup { uid, container } = pod.map_err(Reason::NotAllowed)?;
         match clients.find_by_pod(&uid) {
             Some(client) => Ok(PeerClient { client, container }),
             None => Err(Reason::UnknownPod { uid, waited_ms: 0 }),
+        }
+    }
+
+    /// Whether a client may have a process with so many connections more.
+    pub(crate) fn check_client(
+        &self,
+        client: ClientId,
+        more: usize,
+        clients: &Clients,
+        processes: &Processes,
+    ) -> Outcome {
+        let due: usize = processes.of_client(client).map(|(_, process)| due_connections(process)).sum();
+        if due + more <= self.limits.of_client {
+            Ok(())
+        } else {
+            Err(Reason::TooManyOfClient(clients.name(client).to_owned()))
         }
     }
 
@@ -272,7 +309,7 @@ impl Connections {
         if let Some(connection) = self.open.get(&id)
             && let Err(error) = io.poller.prefer(connection.fd(), Source::Connection(id), flags)
         {
-            tracing::warn!(peer = %connection.label, %error, "requests of a memory channel are not read first");
+            warn!(peer = %connection.label, %error, "requests of a memory channel are not read first");
         }
     }
 
@@ -291,5 +328,16 @@ fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
         if *count.get() == 0 {
             count.remove();
         }
+    }
+}
+
+/// The number of connections that a process has or may still open: a process that attaches has two channels, a peer of the old protocol one
+/// connection. So a process that was admitted gets its second channel.
+fn due_connections(process: &Process) -> usize {
+    match (process.endpoint.pages.is_some() || process.memory.is_some(), process.token) {
+        (true, _) => ATTACHED_CONNECTIONS,
+        (false, Some(_)) => 1,
+        // It has closed its connections, or is unhooked.
+        (false, None) => 0,
     }
 }

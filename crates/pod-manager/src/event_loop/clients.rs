@@ -114,15 +114,6 @@ impl EventLoop {
         }
     }
 
-    /// A process is in the table: its end is watched for, and it has a memory account.
-    pub(super) fn process_added(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get(id) else { return };
-        if let Some(pidfd) = &process.endpoint.pidfd {
-            self.departed.watch(id, process.key, pidfd, &process.endpoint.label, &self.io);
-        }
-        self.clients.memory.open(id, process.client);
-    }
-
     /// Ends the grant that a process's pages show, and keeps what they report.
     pub(super) fn retire_pages(&mut self, id: ProcessId) {
         self.grants.read_usage(id, &mut self.clients, &mut self.processes, self.io.now());

@@ -1,13 +1,16 @@
-//! Connections: accepted, read and closed.
+//! Connections: accepted, read and closed. Each frame is handed on by the role of its connection.
 
 use super::EventLoop;
-use crate::connections::{Accepted, Connection, Connections, Incoming, Listener, ReadyConnections, Role};
+use crate::connections::{
+    Accepted, Connection, Connections, Incoming, Listener, Outcome, ReadyConnections, Role, Transport,
+};
 use crate::party::Party;
 use crate::processes::Event;
 use crate::reason::Reason;
 use nix::sys::epoll::EpollFlags;
-use sluice_comm::Channel;
+use sluice_comm::{Channel, Request, RequestBody};
 use sluice_core::{ClientId, ConnectionId};
+use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
 /// Connections accepted in one round: a peer that connects without end does not keep the loop from other events.
@@ -158,6 +161,37 @@ impl EventLoop {
             if let Err(reason) = outcome {
                 return self.close(id, &reason);
             }
+        }
+    }
+
+    /// Handles one request. Descriptors that it does not take stay in `fds`.
+    fn handle_request(&mut self, id: ConnectionId, request: &Request, fds: &mut Vec<OwnedFd>) -> Outcome {
+        let Some(connection) = self.connections.get(id) else { return Ok(()) };
+        let (role, transport) = (connection.role, connection.transport);
+        if let RequestBody::Attach { version, channel, used_bytes } = request.body {
+            return match (role, transport) {
+                (_, Transport::Tcp) => Err(Reason::OutOfOrder("ATTACH over TCP")),
+                (Role::New, Transport::Unix) => self.attach(id, request, version, channel, used_bytes, fds),
+                _ => self.refuse_second_attach(id, request.id),
+            };
+        }
+        if let (RequestBody::MemUpdate { .. }, Role::Attached(_, Channel::Token)) = (request.body, role) {
+            // A process releases by the connection by which it reserves.
+            return Err(Reason::OutOfOrder("MEM_UPDATE on the token channel"));
+        }
+        if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
+            return self.replace_contexts(id, process, version, fds);
+        }
+        if !fds.is_empty() {
+            return Err(Reason::BadPayload(
+                "a descriptor beside a request other than ATTACH and CONTEXTS".into(),
+            ));
+        }
+        match role {
+            Role::Attached(process, _) => self.handle_attached(id, process, request),
+            // A pending connection is not read.
+            Role::Pending => Ok(()),
+            Role::New | Role::Legacy(_) => self.handle_legacy(id, request),
         }
     }
 

@@ -58,8 +58,8 @@ pub trait Peers: Send {
     /// Whether a process is stopped, or its control group is frozen.
     fn is_stopped(&mut self, pid: i32) -> bool;
 
-    /// The number of a process in each of its pid namespaces, from the one of this manager to the process's own. Empty if that cannot be
-    /// read.
+    /// The number of a process in each of its pid namespaces, from the one of this manager to the process's own. If that cannot be read, only
+    /// the first, which is `pid`.
     fn namespace_pids(&mut self, pid: i32) -> Vec<i32>;
 }
 
@@ -146,7 +146,8 @@ impl<P: ProcFs> Peers for KernelPeers<P> {
     }
 
     fn namespace_pids(&mut self, pid: i32) -> Vec<i32> {
-        self.proc.read(pid, "status").map(|status| namespace_pids_in(&status)).unwrap_or_default()
+        let pids = self.proc.read(pid, "status").map(|status| namespace_pids_in(&status)).unwrap_or_default();
+        if pids.is_empty() { vec![pid] } else { pids }
     }
 }
 

@@ -1,11 +1,8 @@
 //! Processes that have closed their connections and whose end the manager still waits for, because they have groups under control.
 
 use crate::io::Io;
-use crate::poller::Source;
-use nix::sys::epoll::EpollFlags;
 use sluice_core::{ProcessId, ProcessKey};
 use std::os::fd::OwnedFd;
-use tracing::warn;
 
 /// Departures that are remembered. It remembers nothing of those beyond.
 const MAX_DEPARTURES: usize = 1024;
@@ -49,11 +46,9 @@ impl Departed {
         io.poller.remove(&pidfd);
     }
 
-    /// A process is in the table: its pidfd is polled under this id from here on. It may be connected again.
-    pub(crate) fn watch(&mut self, id: ProcessId, key: Key, pidfd: &OwnedFd, label: &str, io: &Io) {
-        if let Err(error) = io.poller.add(pidfd, Source::ProcessEnd(id), EpollFlags::EPOLLIN) {
-            return warn!(peer = %label, %error, "cannot watch for the end of a process: only its sockets will report it");
-        }
+    /// A process is in the table, which may have departed before: the pidfd of its connection, which the poller has under this id, reports its
+    /// end from here on.
+    pub(crate) fn returned(&mut self, id: ProcessId, key: Key, io: &Io) {
         if let Some(entry) = self.find(key) {
             entry.watched_as = id;
             if let Some(pidfd) = entry.pidfd.take() {

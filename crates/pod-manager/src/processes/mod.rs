@@ -14,7 +14,7 @@ use crate::metrics::EnforcementLevel;
 use sluice_comm::page::report;
 use sluice_core::channel_groups::Activity;
 use sluice_core::processes::{self, GrantPageMapping};
-use sluice_core::{ClientId, ProcessId, ProcessKey};
+use sluice_core::{ProcessId, ProcessKey};
 
 /// The table of all processes.
 pub(crate) type Processes = processes::Processes<Endpoint, Descriptors>;
@@ -24,9 +24,6 @@ pub(crate) type Process = processes::Record<Endpoint, Descriptors>;
 pub(crate) type Event = processes::Event<Endpoint, Descriptors>;
 /// What the event loop does about it.
 pub(crate) type Effect = processes::Effect<Descriptors>;
-
-/// Channels of a process that attaches.
-pub(crate) const ATTACHED_CONNECTIONS: usize = 2;
 
 /// The activity that a process reports, as far as its report counts.
 pub(crate) fn activity(process: &Process) -> Activity {
@@ -41,21 +38,6 @@ pub(crate) fn pages(processes: &Processes, id: ProcessId) -> Option<&Pages> {
 /// The process's name for logs.
 pub(crate) fn label(processes: &Processes, id: ProcessId) -> &str {
     processes.get(id).map_or("", |process| &process.endpoint.label)
-}
-
-/// The number of connections that a client's processes have or may still open: a process that attaches has two channels, a peer of the old
-/// protocol one connection. So a process that was admitted gets its second channel.
-pub(crate) fn due_connections(processes: &Processes, client: ClientId) -> usize {
-    let due = |process: &Process| match (
-        process.endpoint.pages.is_some() || process.memory.is_some(),
-        process.token,
-    ) {
-        (true, _) => ATTACHED_CONNECTIONS,
-        (false, Some(_)) => 1,
-        // It has closed its connections, or is unhooked.
-        (false, None) => 0,
-    };
-    processes.of_client(client).map(|(_, process)| due(process)).sum()
 }
 
 /// Where each attached process has mapped its grant page, by key.

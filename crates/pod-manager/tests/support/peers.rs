@@ -137,6 +137,6 @@ impl Peers for ScriptedPeers {
     }
 
     fn namespace_pids(&mut self, pid: i32) -> Vec<i32> {
-        self.in_container.lock().unwrap().get(&pid).map_or_else(Vec::new, |inner| vec![pid, *inner])
+        self.in_container.lock().unwrap().get(&pid).map_or_else(|| vec![pid], |inner| vec![pid, *inner])
     }
 }

@@ -8,7 +8,7 @@ use crate::simulated_gpu::{Arrivals, S, TenantSpec, client_spec, ledger_policy};
 use sluice_comm::Channel;
 use sluice_comm::attach::ContextHandles;
 use sluice_core::channel_groups::{ChannelGroupPolicy, ChannelGroupScheduler};
-use sluice_core::ledger::{Class, ReturnKind, TokenLedger};
+use sluice_core::ledger::{Class, TokenLedger};
 use sluice_core::processes::{
     Announcement, ClientFacts, ControlDescriptorId, Effect, Event, GroupFinding, Inspected, Note,
     ObstacleKind, Origin, OwnershipProof, ProcessPolicy, Processes, Record, Violation, ViolationKind,
@@ -185,11 +185,11 @@ impl World {
         manager.connections.insert(connection, id);
         self.processes[index].connection = Some(connection);
         self.apply(Event::ChannelOpened(id, Channel::Token, connection));
-        self.manager.ledger.add_process(id, client, ReturnKind::Returns).unwrap();
-        self.announces(index);
+        let announcement = Announcement { contexts: self.announced(index), descriptors: () };
+        self.apply(Event::Attached(id, announcement));
     }
 
-    /// The hook of a process announces its groups, if it is connected.
+    /// The hook of a process announces its groups anew, if it is connected.
     pub(super) fn announces(&mut self, index: usize) {
         let connection = self.processes[index].connection;
         let Some(id) = connection.and_then(|its| self.manager.connections.get(&its).copied()) else { return };

@@ -11,7 +11,7 @@ fn pidfd() -> OwnedFd {
 /// Each connection has another id and a pidfd of its own.
 fn connect(departed: &mut Departed, id: u64, io: &Io) -> (ProcessId, OwnedFd) {
     let (id, pidfd) = (ProcessId(id), pidfd());
-    departed.watch(id, KEY, &pidfd, "process", io);
+    departed.returned(id, KEY, io);
     (id, pidfd)
 }
 

@@ -1,14 +1,14 @@
-//! Requests: each frame is handed to the part that it concerns, by the role of its connection.
+//! The requests of attached processes other than ATTACH, and those of peers of the old protocol.
 
 use super::EventLoop;
 use crate::announcement::Payload;
 use crate::connections::{Outcome, PeerClient, Role, Transport};
 use crate::grants::{UNLIMITED_MS, answer_all};
 use crate::measured_memory::{Delay, Reservation};
-use crate::processes::{Endpoint, Event, MAX_UNANSWERED, Pages, Process, due_connections};
+use crate::processes::{Endpoint, Event, MAX_UNANSWERED, Pages, Process};
 use crate::reason::Reason;
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::{Channel, HandOffStep, Request, RequestBody, ResponseBody, ms_to_ns};
+use sluice_comm::{HandOffStep, Request, RequestBody, ResponseBody, ms_to_ns};
 use sluice_core::ledger::{GrantRequest, ReturnKind};
 use sluice_core::processes::Protocol;
 use sluice_core::{ConnectionId, ProcessId};
@@ -16,44 +16,8 @@ use std::os::fd::OwnedFd;
 use tracing::{debug, warn};
 
 impl EventLoop {
-    /// Handles one request. Descriptors that it does not take stay in `fds`.
-    pub(super) fn handle_request(
-        &mut self,
-        id: ConnectionId,
-        request: &Request,
-        fds: &mut Vec<OwnedFd>,
-    ) -> Outcome {
-        let Some(connection) = self.connections.get(id) else { return Ok(()) };
-        let (role, transport) = (connection.role, connection.transport);
-        if let RequestBody::Attach { version, channel, used_bytes } = request.body {
-            return match (role, transport) {
-                (_, Transport::Tcp) => Err(Reason::OutOfOrder("ATTACH over TCP")),
-                (Role::New, Transport::Unix) => self.attach(id, request, version, channel, used_bytes, fds),
-                _ => self.refuse_second_attach(id, request.id),
-            };
-        }
-        if let (RequestBody::MemUpdate { .. }, Role::Attached(_, Channel::Token)) = (request.body, role) {
-            // A process releases by the connection by which it reserves.
-            return Err(Reason::OutOfOrder("MEM_UPDATE on the token channel"));
-        }
-        if let (RequestBody::Contexts { version }, Role::Attached(process, _)) = (request.body, role) {
-            return self.replace_contexts(id, process, version, fds);
-        }
-        if !fds.is_empty() {
-            return Err(Reason::BadPayload(
-                "a descriptor beside a request other than ATTACH and CONTEXTS".into(),
-            ));
-        }
-        match role {
-            Role::Attached(process, _) => self.handle_attached(id, process, request),
-            // A pending connection is not read.
-            Role::Pending => Ok(()),
-            Role::New | Role::Legacy(_) => self.handle_legacy(id, request),
-        }
-    }
-
     /// A process has other contexts than before.
-    fn replace_contexts(
+    pub(super) fn replace_contexts(
         &mut self,
         connection: ConnectionId,
         id: ProcessId,
@@ -71,7 +35,13 @@ impl EventLoop {
         Ok(())
     }
 
-    fn handle_attached(&mut self, id: ConnectionId, process: ProcessId, request: &Request) -> Outcome {
+    /// A request on a channel of an attached process.
+    pub(super) fn handle_attached(
+        &mut self,
+        id: ConnectionId,
+        process: ProcessId,
+        request: &Request,
+    ) -> Outcome {
         match request.body {
             RequestBody::Yield { .. } if !self.counts_yield(process) => Ok(()),
             // It held the grant before it became hardware-scheduled. What it has run since is known better here.
@@ -98,6 +68,26 @@ impl EventLoop {
             }
             _ => self.handle_common(id, process, request),
         }
+    }
+
+    /// Whether `pid` is a process of the client of `asking`, as NVML numbers processes for it: in its own pid namespace, or in the host's.
+    fn is_own_process(&mut self, asking: ProcessId, pid: u32) -> bool {
+        let processes = &mut self.processes;
+        let (Ok(pid), Some(client)) = (i32::try_from(pid), processes.client_of(asking)) else { return false };
+        // Those of attached processes were read at the ATTACH. Each is read once: a tenant that asks often causes no system calls.
+        for id in processes.ids_of_client(client) {
+            if let Some(process) = processes.get_mut(id)
+                && let Some(of_host) = process.pid
+                && process.endpoint.namespace_pids.is_empty()
+            {
+                process.endpoint.namespace_pids = self.connections.peers.namespace_pids(of_host);
+            }
+        }
+        let depth = processes.get(asking).map_or(0, |process| process.endpoint.namespace_pids.len());
+        let in_namespace = |pids: &[i32]| depth.checked_sub(1).and_then(|at| pids.get(at)).copied();
+        processes.of_client(client).any(|(_, process)| {
+            process.pid == Some(pid) || in_namespace(&process.endpoint.namespace_pids) == Some(pid)
+        })
     }
 
     /// Counts a YIELD frame. `false` if the return was read from the page.
@@ -192,7 +182,8 @@ impl EventLoop {
         Ok(())
     }
 
-    fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
+    /// A request of a peer that has not attached.
+    pub(super) fn handle_legacy(&mut self, id: ConnectionId, request: &Request) -> Outcome {
         let Some(connection) = self.connections.get(id) else { return Ok(()) };
         let (role, transport) = (connection.role, connection.transport);
         use RequestBody::{Contexts, Detach, Hint, OwnProcess, Yield};
@@ -245,7 +236,7 @@ impl EventLoop {
     fn add_legacy(&mut self, id: ConnectionId, found: PeerClient) -> Result<ProcessId, Reason> {
         let PeerClient { client, container } = found;
         let Self { clients, processes, .. } = &*self;
-        self.connections.check_client(clients.name(client), due_connections(processes, client), 1)?;
+        self.connections.check_client(client, 1, clients, processes)?;
         let (label, pid, peer) = match self.connections.get_mut(id) {
             Some(connection) => (connection.label.clone(), connection.pid, connection.peer.take()),
             None => (String::new(), None, None),
