@@ -12,7 +12,7 @@ use crate::source::Source;
 const BUILD_TYPE: &str =
     "https://github.com/sluice-gpu/sluice/blob/main/docs/operators/image.md#make-a-release";
 
-/// Who or what ran the build, and with which tools.
+/// The machine or service that ran the build, and its tools.
 pub(crate) struct Builder<'a> {
     /// A URI.
     pub(crate) id: &'a str,

@@ -20,9 +20,9 @@ use crate::provenance::{self, Builder};
 use crate::source::Source;
 use crate::{bill_of_materials, chart, checksums, image, packages};
 
-/// Where the chart expects the image, and where the project publishes the chart.
+/// The image's name in the project's registry, where the chart expects it.
 const IMAGE: &str = "ghcr.io/sluice-gpu/sluice";
-/// The same for the chart.
+/// The chart's name there.
 const CHART: &str = "ghcr.io/sluice-gpu/charts/sluice";
 
 /// Makes the release of the workspace in the current folder.
