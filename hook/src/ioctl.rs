@@ -13,11 +13,11 @@ use crate::{fork, process, real, symbols};
 
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 
-/// libc's `ioctl`. It is variadic there, with at most one more argument. That argument is in the third argument register in both cases.
+/// libc's `ioctl`. It is variadic there, with at most one more argument. On x86-64 and on 64-bit ARM under Linux that argument is in the
+/// third argument register in both cases.
 ///
 /// # Safety
 /// As libc documents it.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: *mut c_void) -> c_int {
     match Request::of(number) {

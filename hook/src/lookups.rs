@@ -15,7 +15,12 @@ use crate::{exports, nvml};
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
-/// The result of a helper for its naked function, in `rax` and `rdx`.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "the hook has no `dlsym` for this processor: it is written in assembly for x86-64 and 64-bit ARM"
+);
+
+/// The result of a helper for its naked function: in `rax` and `rdx` on x86-64, in `x0` and `x1` on 64-bit ARM.
 #[repr(C)]
 struct Answer {
     address: *mut c_void,
@@ -85,6 +90,73 @@ pub(crate) unsafe extern "C" fn dlvsym(
         "ret",
         "2:",
         "jmp qword ptr [rip + {real}]",
+        helper = sym answer_dlvsym,
+        real = sym REAL_DLVSYM,
+    )
+}
+
+/// libc's `dlsym`, with wrappers for governed driver functions.
+///
+/// # Safety
+/// As libc documents it.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // `br x16` may enter a function that is protected by branch target identification; another register might not.
+    std::arch::naked_asm!(
+        "hint #34", // bti c
+        "stp x29, x30, [sp, #-32]!",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "bl {helper}",
+        "mov x16, x0",
+        "mov x17, x1",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "cbz x17, 2f",
+        "mov x0, x16",
+        "ret",
+        "2:",
+        "adrp x16, {real}",
+        "ldr x16, [x16, :lo12:{real}]",
+        "br x16",
+        helper = sym answer_dlsym,
+        real = sym REAL_DLSYM,
+    )
+}
+
+/// libc's `dlvsym`, with wrappers for governed driver functions.
+///
+/// # Safety
+/// As libc documents it.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn dlvsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    std::arch::naked_asm!(
+        "hint #34", // bti c
+        "stp x29, x30, [sp, #-48]!",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "str x2, [sp, #32]",
+        "bl {helper}",
+        "mov x16, x0",
+        "mov x17, x1",
+        "ldp x0, x1, [sp, #16]",
+        "ldr x2, [sp, #32]",
+        "ldp x29, x30, [sp], #48",
+        "cbz x17, 2f",
+        "mov x0, x16",
+        "ret",
+        "2:",
+        "adrp x16, {real}",
+        "ldr x16, [x16, :lo12:{real}]",
+        "br x16",
         helper = sym answer_dlvsym,
         real = sym REAL_DLVSYM,
     )

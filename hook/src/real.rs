@@ -23,6 +23,8 @@ static NOTHING: RealDriver = RealDriver::EMPTY;
 const STANDARD_PATHS: &[&CStr] = &[
     c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
     c"/lib/x86_64-linux-gnu/libcuda.so.1",
+    c"/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+    c"/lib/aarch64-linux-gnu/libcuda.so.1",
     c"/usr/lib64/libcuda.so.1",
     c"/usr/lib/libcuda.so.1",
     c"/usr/local/nvidia/lib64/libcuda.so.1",

@@ -16,8 +16,9 @@ pub(crate) const SMALL_STACK_BYTES: usize = 256 * 1024;
 /// Enough for the driver's compiler, and for callbacks of the program.
 pub(crate) const LARGE_STACK_BYTES: usize = 8 << 20;
 
-/// Some C libraries refuse stacks that are not a multiple of a page.
-const PAGE_BYTES: usize = 4096;
+/// Some C libraries refuse stacks that are not a multiple of a page. This is the largest page of the supported kernels: 64-bit ARM has
+/// pages of 4, 16 or 64 KiB.
+const PAGE_BYTES: usize = 64 * 1024;
 
 /// Signals that a thread raises by its own faults.
 const FAULTS: [c_int; 6] =

@@ -3,6 +3,7 @@
 //! * `build [--profile release|dev]`: builds the programs and libraries that a run needs into one directory. The hook and the
 //!   simulator are libraries that nothing may link, so no cargo alias can build them together with `sluice`.
 //! * `check`: formatting, lints and unit tests, for each commit. `.ci/run` is the complete gate.
+//! * `release FOLDER`: makes a release into the folder; `sluice-release` does it.
 //! * `demo [ARGS]`: builds in release mode and runs `sluice demo ARGS`; `cargo demo [ARGS]` is short for it.
 #![forbid(unsafe_code)]
 
@@ -28,7 +29,8 @@ const WITHOUT_CLUSTER: [&str; 1] = ["--no-default-features"];
 
 const USAGE: &str = "usage: cargo xtask build [--profile release|dev]
        cargo xtask check
-       cargo xtask demo [arguments of `sluice demo`]";
+       cargo xtask demo [arguments of `sluice demo`]
+       cargo xtask release FOLDER [--builder URI]";
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         }
         Some("check") if arguments.next().is_none() => check(),
         Some("demo") => demo(arguments.collect()),
+        Some("release") => release(arguments.collect()),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -125,6 +128,16 @@ fn demo(arguments: Vec<OsString>) -> Result<(), String> {
     let program = build("release", &WITHOUT_CLUSTER)?.join("sluice");
     let error = Command::new(&program).arg("demo").args(arguments).exec();
     Err(format!("cannot run {}: {error}", program.display()))
+}
+
+/// Makes a release by a program of its own, so that the other tasks need not build its dependencies.
+fn release(arguments: Vec<OsString>) -> Result<(), String> {
+    let mut command = cargo();
+    // Optimised, because it compresses and hashes the images.
+    command
+        .args(["run", "--quiet", "--release", "--locked", "--package", "sluice-release", "--"])
+        .args(arguments);
+    run(command, "the release")
 }
 
 #[cfg(test)]

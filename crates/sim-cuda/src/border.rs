@@ -165,7 +165,7 @@ impl Ptr<c_char> {
         }
         let bytes = text.bytes().take(size - 1).chain([0]);
         for (index, byte) in bytes.enumerate() {
-            self.at(index).write(byte.cast_signed())?;
+            self.at(index).write(c_char::from_ne_bytes([byte]))?;
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *slot = byte.cast_signed();
+        *slot = libc::c_char::from_ne_bytes([*byte]);
     }
     let length = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or(0);
     let begun = Instant::now();

@@ -169,7 +169,7 @@ fn uuid(device: nvmlDevice_t) -> Option<[u8; 16]> {
     if asked != NVML_SUCCESS {
         return None;
     }
-    parse_uuid(&text.map(c_char::cast_unsigned))
+    parse_uuid(&text.map(|byte| byte.to_ne_bytes()[0]))
 }
 
 /// The number in a text such as `GPU-01234567-89ab-cdef-0123-456789abcdef`. Earlier drivers name MIG instances otherwise: `None`.

@@ -46,7 +46,7 @@ const LARGEST_SCOPE: c_uint = 1;
 fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut chars = [0; N];
     for (char, byte) in chars.iter_mut().take(N - 1).zip(text.bytes()) {
-        *char = byte.cast_signed();
+        *char = c_char::from_ne_bytes([byte]);
     }
     chars
 }

@@ -73,7 +73,7 @@ pub(crate) fn parse(image: Ptr<c_void>) -> Result<Module, CUresult> {
     let begins = |with: &[u8]| {
         with.iter()
             .enumerate()
-            .all(|(index, byte)| image.at(index).read().is_ok_and(|read| read.cast_unsigned() == *byte))
+            .all(|(index, byte)| image.at(index).read().is_ok_and(|read| read.to_ne_bytes() == [*byte]))
     };
     if begins(sluice_sim::module::MAGIC.as_bytes()) {
         return Module::parse(&image.text()?).map_err(|_| CUresult::ERROR_INVALID_IMAGE);

@@ -9,7 +9,7 @@ kernel reduce params=communicator:u64,rank:u32,ranks:u32,iters:u32 ns_per_iter=1
 fn load_reduce() -> Ptr<CUfunc_st> {
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     cuModuleLoadData(Ptr::of(&mut module), Ptr::first_of(&mut REDUCE.to_vec()).cast()).unwrap();
-    let mut name: Vec<i8> = b"reduce\0".iter().map(|byte| byte.cast_signed()).collect();
+    let mut name: Vec<c_char> = b"reduce\0".iter().map(|byte| c_char::from_ne_bytes([*byte])).collect();
     cuModuleGetFunction(Ptr::of(&mut function), handle(module), Ptr::first_of(&mut name)).unwrap();
     handle(function)
 }

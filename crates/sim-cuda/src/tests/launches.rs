@@ -66,7 +66,8 @@ fn unknown_module_images_are_refused_as_by_the_driver() {
 fn every_function_is_found_in_the_requested_variant() {
     let _test = begin_test();
     let find = |name: &str, version, flags| {
-        let mut name: Vec<i8> = name.bytes().chain([0]).map(u8::cast_signed).collect();
+        let mut name: Vec<c_char> =
+            name.bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])).collect();
         let (mut address, mut status) = (std::ptr::null_mut::<c_void>(), 9);
         cuGetProcAddress_v2(
             Ptr::first_of(&mut name),

@@ -28,7 +28,7 @@ fn load_library(image: &[u8]) {
 
 fn kernel(module: CUmodule, name: &str) -> Ptr<CUfunc_st> {
     let mut function = std::ptr::null_mut();
-    let mut name: Vec<i8> = name.bytes().chain([0]).map(u8::cast_signed).collect();
+    let mut name: Vec<c_char> = name.bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])).collect();
     cuModuleGetFunction(Ptr::of(&mut function), handle(module), Ptr::first_of(&mut name)).unwrap();
     handle(function)
 }

@@ -66,7 +66,8 @@ fn begin_test() -> TestContext {
     cuModuleLoadData(Ptr::of(&mut module), Ptr::first_of(&mut MODULE.to_vec()).cast()).unwrap();
     let function = |name: &str| {
         let mut function = std::ptr::null_mut();
-        let mut name: Vec<i8> = name.bytes().chain([0]).map(u8::cast_signed).collect();
+        let mut name: Vec<c_char> =
+            name.bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])).collect();
         cuModuleGetFunction(Ptr::of(&mut function), handle(module), Ptr::first_of(&mut name)).unwrap();
         handle(function)
     };

@@ -212,7 +212,7 @@ const PTX: &[u8] = b".version 6.4
 fn hold_kernel() -> Ptr<CUfunc_st> {
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     cuModuleLoadData(Ptr::of(&mut module), Ptr::first_of(&mut PTX.to_vec()).cast()).unwrap();
-    let mut name: Vec<i8> = b"sluice_hold\0".map(u8::cast_signed).to_vec();
+    let mut name: Vec<c_char> = b"sluice_hold\0".map(|byte| c_char::from_ne_bytes([byte])).to_vec();
     cuModuleGetFunction(Ptr::of(&mut function), handle(module), Ptr::first_of(&mut name)).unwrap();
     handle(function)
 }
