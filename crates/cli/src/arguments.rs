@@ -25,7 +25,7 @@ enum Command {
     PodManager(Box<pod_manager::Arguments>),
     /// Run a Kubernetes node's part: GPUs, kubelet's device plugin, limits, pod-managers, metrics
     #[cfg(feature = "cluster")]
-    NodeAgent(sluice_node_agent::Arguments),
+    NodeAgent(Box<sluice_node_agent::Arguments>),
     /// Run the scheduler extender that picks the GPU of each pod
     #[cfg(feature = "cluster")]
     Scheduler(sluice_scheduler::extender::Arguments),
@@ -65,7 +65,7 @@ impl Arguments {
             Command::SelfTest(arguments) => return doctor::self_test::run(&arguments),
             Command::PodManager(arguments) => pod_manager::run(&arguments)?,
             #[cfg(feature = "cluster")]
-            Command::NodeAgent(arguments) => serve(|stop| sluice_node_agent::run(arguments, stop))?,
+            Command::NodeAgent(arguments) => serve(|stop| sluice_node_agent::run(*arguments, stop))?,
             #[cfg(feature = "cluster")]
             Command::Scheduler(arguments) => serve(|stop| sluice_scheduler::extender::run(arguments, stop))?,
             #[cfg(feature = "cluster")]
