@@ -1,4 +1,4 @@
-"""The documents of users and operators: links lead somewhere, and values are the chart's."""
+"""Links of the documents lead somewhere, and values in the pages of users and operators are the chart's."""
 
 import re
 import unittest
@@ -15,6 +15,9 @@ PAGES = [
     REPOSITORY / "docs/kubernetes.md",
     *sorted((REPOSITORY / "docs/operators").glob("*.md")),
 ]
+LINKING = [page for folder in (".", "docs/**", "examples", "python", "tests/*", "tools/*") for page in sorted(REPOSITORY.glob(f"{folder}/*.md"))]
+# The prose of docs/benchmarks.md, whose links are relative to that page.
+LINKING.remove(REPOSITORY / "tools/benchmarks/page.md")
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 # Values as the pages write them, by their first part.
 VALUE = re.compile(r"`((?:nodeAgent|scheduler|webhook|global|image|monitoring|networkPolicy)\.[\w.]+)")
@@ -29,7 +32,7 @@ def anchors(page: Path) -> set[str]:
 
 class Pages(unittest.TestCase):
     def test_every_link_leads_to_a_file_and_a_heading(self):
-        for page in PAGES:
+        for page in LINKING:
             for target, anchor in LINK.findall(page.read_text()):
                 if target.startswith("http"):
                     continue

@@ -6,10 +6,10 @@ import unittest
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# The generated page lists functions of the driver. CHANGELOG.md names what past versions had.
+# The generated page lists functions of the driver. CHANGELOG.md and older benchmarks name what past versions had.
 PAGES = sorted(
     {REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("tests/*/README.md")}
-    - {REPOSITORY / "docs/compatibility.md"}
+    - {REPOSITORY / "docs/compatibility.md", *REPOSITORY.glob("docs/benchmarks/history/*.md")}
 )
 CODE = re.compile(r"`([^`]+)`")
 PATH = re.compile(r"[\w.\-]+(?:/[\w.\-]+)*/?")

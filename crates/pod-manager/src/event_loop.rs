@@ -4,9 +4,9 @@
 //! [effects](crate::processes::Effect) that the parts return. The work of a round is bounded: after 100 µs no further connection is accepted
 //! and no further request is read of either kind, and there are at most eight decisions. The last item of each kind is finished, and the
 //! kernel may run other threads meanwhile: under a flood one round in a thousand measures more than 1 ms, a few more than 5 ms
-//! (docs/benchmarks.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take turns. The
-//! loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection and once per process. Other threads reach it by
-//! [`Message`]s.
+//! (docs/benchmarks/history/2026-11.md). Requests for memory come first; within each kind the clients, and the peers that belong to none, take
+//! turns. The loop takes no lock and waits only in the poller. It reads no file except /proc, once per connection and once per process. Other
+//! threads reach it by [`Message`]s.
 //!
 //! Parts refer to each other by id. Each file beside this one holds what concerns several parts; its first line says what.
 

@@ -75,7 +75,7 @@ pub struct Config {
     /// same for all of them, and none that tenants can read. Default: none; each GPU is scheduled by itself.
     pub gangs: Option<PathBuf>,
     /// Which processes have stream gates, which are closed while a latency-critical process is busy. Default: none, because the cost of
-    /// gates for frameworks on a GPU is not measured yet (docs/benchmarks.md).
+    /// gates for frameworks on a GPU is not measured yet (docs/benchmarks/history/2026-11.md).
     pub gates: GatedProcesses,
     /// How long all latency-critical processes have to be idle until the gates are opened: at most 1 s. Default 500 µs.
     pub gate_idle: Duration,

@@ -35,7 +35,7 @@ const READ_INTERVAL_NS: u64 = 400_000_000;
 /// The same if a first reservation waits. A tenant may start any number of processes, and a reading takes locks of the driver.
 const READ_SPACING_NS: u64 = 20_000_000;
 /// Memory above a limit that is no violation: a client that has filled its limit may still load modules, 8 MiB for each of PyTorch's
-/// libraries (H200, docs/benchmarks.md).
+/// libraries (H200, docs/benchmarks/history/2026-11.md).
 const LATE_MODULES: u64 = 64 << 20;
 /// The same for each process if the limit is below the client's overhead: PyTorch's context and modules took 824 MiB (H200). Such a limit
 /// is reported as too small.

@@ -107,7 +107,7 @@ fn search_reads_a_bounded_number_of_cgroups_and_the_next_ones_go_on() {
     assert!(processes.files().1 < 30, "{}", processes.files().1);
 }
 
-/// `cargo test -p sluice-pod-manager --release --lib -- --ignored --nocapture ten_thousand`: figures of docs/benchmarks.md.
+/// `cargo test -p sluice-pod-manager --release --lib -- --ignored --nocapture ten_thousand`: figures of docs/benchmarks/history/2026-11.md.
 #[test]
 #[ignore = "a measurement"]
 fn scan_of_ten_thousand_processes() {
