@@ -163,6 +163,11 @@ PLANNER = [
         *((f"sum(floor({FREE} / {quota} + 1e-6))", f"quota {quota}") for quota in (0.1, 0.25, 0.5, 1)),
         about="By GPU time alone: memory and slots may allow fewer. If many small pods fit and no large one, the free time is spread over GPUs.",
     ),
+    graph(
+        "Free time on GPUs that are too full, by the quota of a pod", "percentunit",
+        ("max by (share) (sluice_scheduler_fragmentation_ratio)", "quota {{share}}"),
+        about="Of all nodes. A pod of this quota, with the same part of the memory, cannot use this part of the free time.",
+    ),
 ]
 
 

@@ -135,7 +135,15 @@ fn release(arguments: Vec<OsString>) -> Result<(), String> {
     let mut command = cargo();
     // Optimised, because it compresses and hashes the images.
     command
-        .args(["run", "--quiet", "--release", "--locked", "--package", "sluice-release", "--"])
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--manifest-path",
+            "tools/release/Cargo.toml",
+            "--",
+        ])
         .args(arguments);
     run(command, "the release")
 }

@@ -159,7 +159,11 @@ mod tests {
 
     fn crates_of_this_workspace() -> BTreeMap<String, Crate> {
         let mut command = MetadataCommand::new();
-        let metadata = command.other_options(["--locked", "--offline"].map(str::to_owned)).exec().unwrap();
+        let metadata = command
+            .manifest_path(crate::release::WORKSPACE)
+            .other_options(["--locked", "--offline"].map(str::to_owned))
+            .exec()
+            .unwrap();
         let mut crates = BTreeMap::new();
         collect(&metadata, &mut crates).unwrap();
         crates

@@ -61,10 +61,14 @@ pub(crate) fn make(folder: &Path, builder: &str) -> Result<()> {
     output.finish()
 }
 
+/// The manifest of the workspace whose programs are released.
+pub(crate) const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+
 /// What cargo reports about the dependencies on each platform.
 fn metadata_of_platforms() -> Result<Vec<Metadata>> {
     let of = |platform: Platform| {
         let mut command = MetadataCommand::new();
+        command.manifest_path(WORKSPACE);
         command.other_options(["--locked", "--filter-platform", platform.triple()].map(str::to_owned));
         command.exec().with_context(|| format!("reading the dependencies for {}", platform.name()))
     };
