@@ -8,7 +8,7 @@ import dataclasses
 import os
 import pathlib
 
-# The port on which xserver answers its own command-line tool.
+# The port on which xserver answers its command-line tool, and by which the script sees that it runs.
 XSERVER_PORT = 50000
 # In-flight commands and commands of a batch, as XSched's example has them for a high and for a low priority.
 XSCHED_HIGH, XSCHED_LOW = (16, 8), (4, 2)
@@ -29,9 +29,12 @@ class Hami:
         """Variables of a program. Without `sm_limit`, in percent, its time on the SMs is not limited."""
         limit = {"CUDA_DEVICE_SM_LIMIT": str(sm_limit)} if sm_limit else {}
         return {
-            "LD_PRELOAD": str(self.library), "CUDA_DEVICE_MEMORY_LIMIT": memory, "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(self.folder / f"{program}.cache"),
-            # Its log is as long as its launches at other levels.
-            "LIBCUDA_LOG_LEVEL": "0", **limit,
+            "LD_PRELOAD": str(self.library),
+            "CUDA_DEVICE_MEMORY_LIMIT": memory,
+            "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(self.folder / f"{program}.cache"),
+            # Errors only.
+            "LIBCUDA_LOG_LEVEL": "0",
+            **limit,
         }
 
 
@@ -58,9 +61,16 @@ class XSched:
         policy PUP. Level 3 is the variant TSG, which every architecture has."""
         threshold, batch = XSCHED_HIGH if priority else XSCHED_LOW
         chosen = {"PRIORITY": priority, "UTILIZATION": utilization}
-        settings = {"LEVEL": level, "THRESHOLD": threshold, "BATCH_SIZE": batch, **{name: value for name, value in chosen.items() if value is not None}}
+        settings = {
+            "LEVEL": level,
+            "THRESHOLD": threshold,
+            "BATCH_SIZE": batch,
+            **{name: value for name, value in chosen.items() if value is not None},
+        }
         return {
-            "LD_LIBRARY_PATH": self.search_path(before), "XSCHED_SCHEDULER": "GLB", "XSCHED_AUTO_XQUEUE": "ON",
+            "LD_LIBRARY_PATH": self.search_path(before),
+            "XSCHED_SCHEDULER": "GLB",
+            "XSCHED_AUTO_XQUEUE": "ON",
             **{f"XSCHED_AUTO_XQUEUE_{name}": str(value) for name, value in settings.items()},
             **({"XSCHED_CUDA_LV3_IMPL": "TSG"} if level == 3 else {}),
         }

@@ -26,7 +26,7 @@ import rounds
 import serve
 import tenants
 from order import Order
-from peer_programs import Hami, XSched
+from peer_programs import XSERVER_PORT, Hami, XSched
 
 ASKED = (30, 70)
 OURS = {name: serve.ARMS[name] for name in ("alone", "alone2", "stock1", "plain1", "auto1")} | {"be-alone": (None, 0, ["be0.stock"])}
@@ -34,7 +34,11 @@ OURS = {name: serve.ARMS[name] for name in ("alone", "alone2", "stock1", "plain1
 
 def arms_of(name):
     """The arms of an alternative."""
-    return {name: (f"lc.{name}", 0, [f"be0.{name}"]), f"{name}-alone": (f"lc.{name}", 0, []), f"{name}-be-alone": (None, 0, [f"be0.{name}"])}
+    return {
+        name: (f"lc.{name}", 0, [f"be0.{name}"]),
+        f"{name}-alone": (f"lc.{name}", 0, []),
+        f"{name}-be-alone": (None, 0, [f"be0.{name}"]),
+    }
 
 
 class Peers:
@@ -55,9 +59,10 @@ class Peers:
         return needs
 
     def start(self, gpu, policy):
-        """Starts what programs need before they start."""
+        """Starts what programs need before they start. XSched's programs look for its server when they load its library."""
         if self.xsched:
-            self.server = rig.Child("xserver", self.xsched.server(policy), under(gpu, {"LD_LIBRARY_PATH": self.xsched.search_path(searched(gpu))}))
+            found = {"LD_LIBRARY_PATH": self.xsched.search_path(searched(gpu))}
+            rig.wait_for_port(XSERVER_PORT, rig.Child("xserver", self.xsched.server(policy), under(gpu, found)))
 
     def variables(self, gpu, name, program, **how):
         """Variables of a program under the alternative of that name."""
@@ -106,7 +111,10 @@ class Stage(serve.Stage):
         self.peers.start(self.gpu, "HPF")
         children = super().programs(service, training, wanted)
         for name in self.peers.names:
-            children |= {f"lc.{name}": (service, self.peers.service(self.gpu, name)), f"be0.{name}": (training, self.peers.training(self.gpu, name))}
+            children |= {
+                f"lc.{name}": (service, self.peers.service(self.gpu, name)),
+                f"be0.{name}": (training, self.peers.training(self.gpu, name)),
+            }
         return children
 
 
@@ -122,7 +130,9 @@ def pair(options, peers):
         systems[name] = [rig.Child(f"{name}.t{percent}", command, peers.asking(gpu, name, percent)) for percent in ASKED]
     if options.mps:
         mps = serve.Mps()
-        systems["mps"] = [rig.Child(f"mps.t{percent}", command, {**mps.env(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}) for percent in ASKED]
+        systems["mps"] = [
+            rig.Child(f"mps.t{percent}", command, {**mps.env(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}) for percent in ASKED
+        ]
     ready = rig.one_by_one({f"{name}.{number}": child for name, children in systems.items() for number, child in enumerate(children)})
     rates, order = {name: [] for name in systems}, Order(systems, options.seed)
     for number in rounds.numbers(options):
@@ -130,7 +140,18 @@ def pair(options, peers):
             rates[name].append(tenants.window(systems[name], [options.seconds] * len(systems[name])))
             rig.say(f"round {number} {name:12}", [round(rate * options.batch) for rate in rates[name][-1]])
         rows = {name: shares(each, rates["alone"]) for name, each in rates.items()}
-        rig.write(options.name, {"ok": True, "asked": ASKED, "rows": rows, "batch": options.batch, "seconds": options.seconds, "ready": ready, **order.result()})
+        rig.write(
+            options.name,
+            {
+                "ok": True,
+                "asked": ASKED,
+                "rows": rows,
+                "batch": options.batch,
+                "seconds": options.seconds,
+                "ready": ready,
+                **order.result(),
+            },
+        )
     for children in systems.values():
         for child in children:
             child.stop()
@@ -142,7 +163,13 @@ def shares(rates, alone):
     """Of each round: the shares of the sum, and the sum of the training's rate alone in the same round. Medians over the rounds."""
     of_sum = [[rate / sum(each) for rate in each] for each in rates]
     sums = [sum(each) / by_itself[0] for each, by_itself in zip(rates, alone)]
-    return {"rates": rates, "of_sum_rounds": of_sum, "sum_of_alone_rounds": sums, "of_sum": [statistics.median(each) for each in zip(*of_sum)], "sum_of_alone": statistics.median(sums)}
+    return {
+        "rates": rates,
+        "of_sum_rounds": of_sum,
+        "sum_of_alone_rounds": sums,
+        "of_sum": [statistics.median(each) for each in zip(*of_sum)],
+        "sum_of_alone": statistics.median(sums),
+    }
 
 
 def arguments():
