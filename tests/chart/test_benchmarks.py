@@ -24,7 +24,9 @@ class Page(unittest.TestCase):
         self.assertLessEqual(len(PAGE.read_text().splitlines()), MOST_LINES)
 
     def test_each_recorded_result_beside_the_page_is_named_in_a_document(self):
-        texts = [page.read_text() for page in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("tests/*/README.md")]]
+        texts = [
+            page.read_text() for page in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("tests/*/README.md")]
+        ]
         for result in [*write.FOLDER.glob("*.json"), *write.FOLDER.glob("*.svg")]:
             self.assertTrue(any(result.name in text for text in texts), f"no document names {result.name}")
 

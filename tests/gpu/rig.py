@@ -247,17 +247,27 @@ def inspection_flags(flags):
 
 def wait_for_socket(path, child, seconds=10.0):
     """Returns when something accepts connections at `path`."""
+    wait_for(socket.AF_UNIX, str(path), child, seconds)
+
+
+def wait_for_port(port, child, seconds=10.0):
+    """Returns when something accepts connections at this port of the loopback address."""
+    wait_for(socket.AF_INET, ("127.0.0.1", port), child, seconds)
+
+
+def wait_for(family, address, child, seconds):
+    """Returns when something accepts connections there. Ends this script if the child that should do so ends, or after this time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if child.process.poll() is not None:
             fail(f"{child.name} ended with status {child.process.returncode}\n{child.errors()}")
-        with socket.socket(socket.AF_UNIX) as probe:
+        with socket.socket(family) as probe:
             try:
-                probe.connect(str(path))
+                probe.connect(address)
                 return
             except OSError:
                 time.sleep(0.02)
-    fail(f"{child.name} does not answer at {path} after {seconds:.0f} s\n{child.errors()}")
+    fail(f"{child.name} does not answer at {address} after {seconds:.0f} s\n{child.errors()}")
 
 
 class Load(Child):

@@ -19,6 +19,7 @@ Arms (LC = ResNet-50 graph each 10 ms, BE = ResNet-50 training):
 import argparse
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -57,11 +58,15 @@ class Mps:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-mps-"))
         self.variables = {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
-        for name in ("pipe", "log"):
-            (self.folder / name).mkdir()
-        started = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=rig.plain_env(**self.variables), capture_output=True, text=True, timeout=20)
-        if started.returncode != 0:
-            raise OSError(started.stderr or started.stdout)
+        try:
+            for name in ("pipe", "log"):
+                (self.folder / name).mkdir()
+            started = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.env(), capture_output=True, text=True, timeout=20)
+            if started.returncode != 0:
+                raise OSError(started.stderr or started.stdout)
+        except (OSError, subprocess.TimeoutExpired):
+            shutil.rmtree(self.folder)
+            raise
         rig.LAST.append(self.stop)
 
     def env(self):
@@ -72,6 +77,7 @@ class Mps:
             subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", env=self.env(), text=True, timeout=15, capture_output=True)
         except subprocess.TimeoutExpired:
             rig.say("the MPS server does not end")
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def percentile(values, share):
@@ -86,20 +92,32 @@ def summary(values):
 class Stage:
     """The programs of all arms."""
 
-    def __init__(self, options):
-        self.options, gpu, self.clocks = options, rig.Gpu(options.gpu), Clocks()
+    # Further arguments of the trainings.
+    TRAINING = ()
+
+    def __init__(self, options, arms=None):
+        self.options, self.gpu, self.clocks = options, rig.Gpu(options.gpu), Clocks()
+        self.arms = ARMS if arms is None else arms
+        gpu = self.gpu
         # The service has cores of its own, as a pod of the Guaranteed class has on a node that pins CPUs; no other process runs there.
         cores = sorted(os.sched_getaffinity(0))
         served, others = (cores[2:4], cores[:2] + cores[4:]) if options.pin and len(cores) >= 6 else (cores, cores)
         os.sched_setaffinity(0, others)
-        training = gpu.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged")
+        training = gpu.python("torch_model.py", "resnet50", "--batch", options.batch, "--staged", *self.TRAINING)
         service = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_serve.py", "--staged")]
         clients = [{"name": f"be{i}", "request": q, "limit": 1.0, "memory": "40Gi"} for i, q in enumerate(options.quota)]
         # Requests of 1.2 ms each 10 ms need 0.12. Beyond its request a latency-critical client would be delayed for the trainings.
         clients += [{"name": n, "request": 0.2, "limit": 1.0, "memory": "20Gi", "class": "latency-critical"} for n in ("lc", "lcplain")]
         self.manager = rig.Manager(clients, [f"--controls={gpu.controls}", *options.manager])
         self.mps = None
-        wanted = {program for arm in options.arms for program in (ARMS[arm][0], *ARMS[arm][2])}
+        wanted = {program for arm in options.arms for program in (self.arms[arm][0], *self.arms[arm][2])}
+        children = {name: how for name, how in self.programs(service, training, wanted).items() if name in wanted}
+        self.children = {name: rig.Child(name, command, env) for name, (command, env) in children.items()}
+        self.ready = rig.one_by_one(self.children)
+
+    def programs(self, service, training, wanted):
+        """The command and the environment of each program, by name."""
+        gpu = self.gpu
         children = {"lc0": (service, gpu.plain())}
         children |= {name: (training, gpu.plain()) for name in ("be0.stock", "be1.stock")}
         if wanted & {"lc.mps", "be0.mps"}:
@@ -112,9 +130,7 @@ class Stage:
         children["be0.light"] = (gpu.python("torch_model.py", "light", "--staged"), gpu.under(self.manager, "be0"))
         children["lc"] = (service, gpu.under(self.manager, "lc"))
         children["lcplain"] = (service, gpu.under(self.manager, "lcplain", SLUICE_HINTS="off"))
-        children = {name: how for name, how in children.items() if name in wanted}
-        self.children = {name: rig.Child(name, command, env) for name, (command, env) in children.items()}
-        self.ready = rig.one_by_one(self.children)
+        return children
 
     def run(self, service, lead, trainings, requests, jitter=0.0):
         """One block: requests of `service` beside `trainings`; returns their results."""
@@ -135,12 +151,12 @@ class Stage:
 
 def plan(stage):
     """The arms whose programs run."""
-    return {name: ARMS[name] for name in stage.options.arms if all(program in stage.children for program in (ARMS[name][0], *ARMS[name][2]) if program)}
+    arms = stage.arms
+    return {name: arms[name] for name in stage.options.arms if all(program in stage.children for program in (arms[name][0], *arms[name][2]) if program)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone-random auto1-random alone-random2 alone2".split())
+def add_arguments(parser):
+    """The flags of every script that measures arms of this form."""
     parser.add_argument("--gpu", choices=["real", "sim"], default="real")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600, help="of an arm in a round")
@@ -152,11 +168,21 @@ def main():
     parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True, help="give the service two cores of its own")
     parser.add_argument("--seed", type=int, default=1, help="of the arms' order")
     parser.add_argument("--limit", type=int, default=560)
-    parser.add_argument("--name", default="serve")
     parser.add_argument("--manager", nargs="*", default=[], help="more arguments of the pod-manager")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default="alone be-alone stock1 plain1 auto1 api1 hooked-alone stock2 plain2 auto2 pair mps1 mps2 alone-random auto1-random alone-random2 alone2".split())
+    parser.add_argument("--name", default="serve")
+    add_arguments(parser)
     options = parser.parse_args()
     rig.limit(options.limit)
-    stage = Stage(options)
+    return measure(options, Stage(options))
+
+
+def measure(options, stage):
+    """Runs the rounds and writes the result; the exit status."""
     arms = plan(stage)
     latencies = {name: [] for name in arms}
     windows_of = {name: {} for name in arms}
@@ -222,7 +248,8 @@ def result(options, arms, latencies, windows_of, holds_of, wrong, stage):
     """Everything measured; ratios against `alone` of the same run, medians of the rounds' rates; shares of the steps of all rounds."""
     pooled = {name: summary([value for block in blocks for value in block]) for name, blocks in latencies.items() if blocks}
     median = {name: {program: statistics.median(window["rate"] for window in windows) for program, windows in by.items()} for name, by in windows_of.items()}
-    first = median.get("be-alone", {}).get("be0")
+    # The training alone, by whatever name the arm's only program has.
+    first = next(iter(median.get("be-alone", {}).values()), None)
     # The two train the same model.
     alone = {"be0": first, "be1": median.get("be-alone.1", {}).get("be1", first)}
     light = median.get("light-alone", {}).get("be0.light")

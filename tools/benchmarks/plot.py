@@ -1,17 +1,26 @@
 """The plot of docs/benchmarks.md: p99 of the latency-critical service over the rate of the training, one point an arm and run.
 
-Written without a plotting library: the gate compares the file with the script's output byte by byte, and a library's output changes with its version.
+Written without a plotting library: the gate compares the file with the script's output byte by byte, and a library's output changes with its
+version.
 """
 
 import dataclasses
 import math
 import statistics
 
-from tables import peer_points
+from latency import peer_points
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 430, 62, 190, 34, 48
 X_LEAST, X_MOST, Y_LEAST, Y_MOST = 0.9, 9.0, 0.55, 1.02
-COLOURS = {"Sluice": "#0b6e4f", "Sluice, holds off": "#6fb98f", "time slicing": "#555555", "MPS": "#8338ec", "HAMi-core": "#c1121f", "XSched level 1": "#e09f3e", "XSched level 3 (TSG)": "#9e5a00"}
+COLOURS = {
+    "Sluice": "#0b6e4f",
+    "Sluice, holds off": "#6fb98f",
+    "time slicing": "#555555",
+    "MPS": "#8338ec",
+    "HAMi-core": "#c1121f",
+    "XSched level 1": "#e09f3e",
+    "XSched level 3 (TSG)": "#9e5a00",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +40,14 @@ def points(results):
     runs = results.serve_since() + results.serve_before()
     for arm, name in (("auto1", "Sluice"), ("plain1", "Sluice, holds off"), ("stock1", "time slicing"), ("mps1", "MPS")):
         rows = [run[arm] for run in runs if "be_sum" in run.get(arm, {}) and "p99_of_alone" in run[arm]]
-        found.append(Point(name, "median of runs of serve.py", statistics.median(row["p99_of_alone"] for row in rows), statistics.median(row["be_sum"] for row in rows)))
+        found.append(
+            Point(
+                name,
+                "median of runs of serve.py",
+                statistics.median(row["p99_of_alone"] for row in rows),
+                statistics.median(row["be_sum"] for row in rows),
+            )
+        )
     return found
 
 
@@ -71,7 +87,10 @@ def draw(results):
         text(LEFT, 18, "ResNet-50 service beside a ResNet-50 training, H200: better is up and left"),
     ]
     for late in (1, 1.5, 2, 3, 5, 7):
-        lines += [f'<path d="M{across(late):.1f} {TOP}V{bottom}" stroke="#dddddd"/>', text(across(late), bottom + 17, f"{late:g}", "middle")]
+        lines += [
+            f'<path d="M{across(late):.1f} {TOP}V{bottom}" stroke="#dddddd"/>',
+            text(across(late), bottom + 17, f"{late:g}", "middle"),
+        ]
     for kept in (0.6, 0.7, 0.8, 0.9, 1.0):
         lines += [f'<path d="M{LEFT} {down(kept):.1f}H{right}" stroke="#dddddd"/>', text(LEFT - 8, down(kept) + 4, f"{kept:.1f}", "end")]
     middle = (TOP + bottom) / 2
@@ -80,10 +99,25 @@ def draw(results):
         text((LEFT + right) / 2, HEIGHT - 10, "service: p99 / alone (logarithmic)", "middle"),
         text(16, middle, "training: rate / alone", "middle", f' transform="rotate(-90 16 {middle:.1f})"'),
     ]
-    lines += [mark(point.run, across(point.late), down(point.kept), COLOURS[point.arm], f"{point.arm}, {point.run}: p99 {point.late:.2f}, training {point.kept:.2f}") for point in drawn]
+    lines += [
+        mark(
+            point.run,
+            across(point.late),
+            down(point.kept),
+            COLOURS[point.arm],
+            f"{point.arm}, {point.run}: p99 {point.late:.2f}, training {point.kept:.2f}",
+        )
+        for point in drawn
+    ]
     for row, (arm, colour) in enumerate(COLOURS.items()):
-        lines += [f'<rect x="{right + 16}" y="{TOP + 20 * row}" width="12" height="12" fill="{colour}"/>', text(right + 34, TOP + 20 * row + 10, arm)]
+        lines += [
+            f'<rect x="{right + 16}" y="{TOP + 20 * row}" width="12" height="12" fill="{colour}"/>',
+            text(right + 34, TOP + 20 * row + 10, arm),
+        ]
     below = TOP + 20 * len(COLOURS) + 16
     for row, run in enumerate(("2026-11-22", "2026-11-28", "median of runs of serve.py")):
-        lines += [mark(run, right + 22, below + 20 * row, "#888888"), text(right + 34, below + 20 * row + 4, run if row == 2 else f"run of {run}", more=' font-size="11"')]
+        lines += [
+            mark(run, right + 22, below + 20 * row, "#888888"),
+            text(right + 34, below + 20 * row + 4, run if row == 2 else f"run of {run}", more=' font-size="11"'),
+        ]
     return "\n".join([*lines, "</svg>", ""])

@@ -33,13 +33,18 @@ class Results:
     def serve_since(self):
         """Runs of `serve.py` from 2026-11-26 on, when the service no longer made garbage in each request (docs/benchmarks/history)."""
         return [
-            self.load("serve-one")["rows"], self.load("serve-auto-inspection")["rows"], self.load("serve-auto-9bee136e")["rows"],
+            self.load("serve-one")["rows"],
+            self.load("serve-auto-inspection")["rows"],
+            self.load("serve-auto-9bee136e")["rows"],
             *(self.part("core-processes", "serve-auto", f"serve_auto_{build}")["rows"] for build in ("a1f25260", "3bf85530")),
         ]
 
     def serve_before(self):
         """The runs before that date, without those beside measurements on another GPU of the host (serve-x2.json)."""
-        runs = [self.load(name)["rows"] for name in ("serve-768006f", "serve-f1087c5", "serve-auto-80af14f", "serve", "serve-auto", "serve-one-h100")]
+        runs = [
+            self.load(name)["rows"]
+            for name in ("serve-768006f", "serve-f1087c5", "serve-auto-80af14f", "serve", "serve-auto", "serve-one-h100")
+        ]
         runs += [self.part(name, "serve-auto")["rows"] for name in ("restructured-build", "restructured-final", "disturb-h200")]
         return runs + [compared(run) for run in self.load("restructured-comparison")["runs"]]
 

@@ -4,7 +4,8 @@
   tools/benchmarks/write.py            writes both
   tools/benchmarks/write.py --check    fails if one of them is not as it would be written
 
-The prose is page.md. `{{name}}` in it is replaced by the table of that name in tables.py, `{{raw name}}` by links to the results that the table reads.
+The prose is page.md. `{{name}}` in it is replaced by the table of that name in tables.py, `{{raw name}}` by links to the results that the
+table reads.
 """
 
 import argparse

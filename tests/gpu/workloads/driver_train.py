@@ -47,6 +47,7 @@ def main():
     parser.add_argument("workload", choices=["resnet50", "transformer", "light"])
     parser.add_argument("--batch", type=int)
     parser.add_argument("--staged", action="store_true")
+    parser.add_argument("--own-stream", action="store_true", help="as torch_model.py; this program always works on a stream of its own")
     options = parser.parse_args()
     driver = driver_serve.Driver()
     kernel, stream, _ = driver_serve.build(driver, 4096, KERNEL_US)

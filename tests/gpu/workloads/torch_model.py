@@ -83,9 +83,12 @@ def main():
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
+    parser.add_argument("--own-stream", action="store_true", help="work on a stream of its own instead of the default stream, which XSched does not schedule")
     options = parser.parse_args()
     if options.staged:
         window.stand_by(torch)
+    if options.own_stream:
+        torch.cuda.set_stream(torch.cuda.Stream())
     torch.manual_seed(0)
     build, batch = WORKLOADS[options.workload]
     batch = options.batch or batch
