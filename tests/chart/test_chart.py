@@ -14,6 +14,7 @@ REFUSED = [
     ("nodeAgent.seatsPerGpu=many", "'/nodeAgent/seatsPerGpu': got string, want null or integer"),
     ("nodeAgent.healthPort=9400", "the agent serves its metrics there"),
     ("nodeAgent.healthPort=9407", "the agent serves its state there"),
+    ("injection=auto,nodeAgent.healthPort=9406", "the agent serves its own-driver's probe there"),
     ("nodeAgent.seatsPerGpu=0", "'/nodeAgent/seatsPerGpu': minimum"),
     ("nodeAgent.onManagerLoss=ajar", "'/nodeAgent/onManagerLoss': value must be one of 'open', 'closed'"),
     ("nodeAgent.controls=on", "'/nodeAgent/controls': value must be one of 'auto', 'any-driver', 'off'"),
@@ -108,17 +109,15 @@ class Rights(unittest.TestCase):
         system = {name for name in bound if not name.startswith("sluice-")}
         self.assertEqual(system, {"system:kube-scheduler", "system:volume-scheduler"})
 
-    def test_agent_may_evict_pods_only_if_a_policy_is_to_evict_and_then_only_those_of_its_node(self):
-        right, policy = ("", "pods/eviction", "create", False), "sluice-node-agent-evictions"
-        cases = [((), True)]
+    def test_agent_may_evict_pods_only_if_a_policy_is_to_evict(self):
+        right = ("", "pods/eviction", "create", False)
+        cases = [((), False), (("nodeAgent.lostGpuPolicy=evict",), True)]
         for lost in ("report", "taint"):
             cases += [((f"nodeAgent.lostGpuPolicy={lost}", f"nodeAgent.violationPolicy={one}"), False) for one in ("auto", "report", "stop")]
             cases += [((f"nodeAgent.lostGpuPolicy={lost}",), False), ((f"nodeAgent.lostGpuPolicy={lost}", "nodeAgent.violationPolicy=evict"), True)]
         for values, evicts in cases:
             objects = render(*values)
             self.assertEqual(right in rules(objects, "node-agent"), evicts, values)
-            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-                self.assertEqual(policy in of_kind(objects, kind), evicts, values)
 
     def test_agents_tolerate_the_taint_that_they_set(self):
         tolerations = workloads(render())["sluice-node-agent"]["tolerations"]
@@ -161,7 +160,7 @@ class Rights(unittest.TestCase):
     def test_agent_may_do_what_it_does_and_no_more(self):
         done = {(resource, verb) for _, resource, verb, _ in rules(render(), "node-agent")}
         reads = {("pods", "list"), ("pods", "watch"), ("nodes", "list"), ("nodes", "watch")}
-        writes = {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch"), ("pods/eviction", "create")}
+        writes = {("nodes", "patch"), ("nodes/status", "patch"), ("events", "create"), ("events", "patch")}
         self.assertEqual(done, reads | writes)
 
     def test_every_container_is_confined(self):

@@ -95,8 +95,10 @@ class Scheduler(unittest.TestCase):
         for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
             (hook,) = (one for one in of_kind(with_pods, kind)["sluice-webhook"]["webhooks"] if one["rules"][0]["resources"] == ["pods"] and "CREATE" in one["rules"][0]["operations"])
             conditions = {one["name"]: one["expression"] for one in hook["matchConditions"]}
-            self.assertEqual(conditions["not-scale-up-pods"], f"request.userInfo.username != '{account}'")
+            self.assertEqual(conditions["not-scale-up-pods"], f"request.userInfo.username != '{account}' || object.spec.schedulerName != 'scale-up.sluice.dev'")
         self.assertNotIn("not-scale-up-pods", str(without))
+        self.assertIn("sluice-scale-up", of_kind(with_pods, "ValidatingAdmissionPolicy"))
+        self.assertNotIn("sluice-scale-up", of_kind(without, "ValidatingAdmissionPolicy"))
 
     def test_drain_may_evict_replicas_that_are_not_ready(self):
         budgets = of_kind(render(), "PodDisruptionBudget")

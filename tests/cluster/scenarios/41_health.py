@@ -74,7 +74,7 @@ def uids(ns: str) -> dict[str, str]:
 
 def test_pods_of_a_lost_gpu_are_evicted_and_run_again_on_another_one(cluster):
     product.need()
-    with policy(), cluster.namespace() as ns:
+    with policy(lostGpuPolicy="evict"), cluster.namespace() as ns:
         api.apply(deployment("moved", ns))
         cluster.until("both pods", 60, lambda: list(product.phases(ns).values()) == ["Running"] * 2)
         lost = set(product.assigned(ns).values())

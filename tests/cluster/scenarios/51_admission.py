@@ -199,6 +199,9 @@ def test_keys_and_assignment_cannot_be_changed(cluster):
                 continue
             message = refused("PATCH", path, {"metadata": {"annotations": {f"sluice.dev/{key}": value}}}, merge)
             assert f"sluice.dev/{key}" in message, message
+        # Without this label the pod would not keep scale-up pods from its node.
+        message = refused("PATCH", path, {"metadata": {"labels": {"sluice.dev/gpu-pod": None}}}, merge)
+        assert "sluice.dev/gpu-pod" in message, message
         other = next(gpu for gpu in GPUS if gpu != product.assigned(ns)["a"])
         # Not even the administrator, with all rights on pods.
         message = refused("PATCH", path, {"metadata": {"annotations": {product.ASSIGNED: other}}}, merge)
@@ -283,26 +286,6 @@ def agent_of(node: str) -> dict:
     return {"Impersonate-User": user, "Impersonate-Extra-Authentication.kubernetes.io%2fnode-name": node}
 
 
-def test_agent_may_evict_pods_of_its_own_node_and_no_others(cluster):
-    product.need()
-    with cluster.namespace() as ns:
-        for name in ("a", "b"):
-            cluster.create(ns, cluster.pod(name, "sleep", "1000"))
-        product.all_running(ns)
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": ns}, "deleteOptions": {"dryRun": ["All"]}}
-        path = f"/api/v1/namespaces/{ns}/pods/a/eviction?dryRun=All"
-        api.request("POST", path, body, as_other=agent_of(cluster.node))
-        message = refused("POST", path, body, as_other=agent_of("another"))
-        assert 'node agent of node "another" may evict only pods of that node' in message, message
-        # A pod that is bound to no node.
-        pending = cluster.pod("pending", "sleep", "1000")
-        pending["spec"]["schedulerName"] = "absent"
-        api.request("POST", f"/api/v1/namespaces/{ns}/pods", pending)
-        body["metadata"]["name"] = "pending"
-        path = f"/api/v1/namespaces/{ns}/pods/pending/eviction?dryRun=All"
-        assert "may evict only pods of that node" in refused("POST", path, body, as_other=agent_of(cluster.node))
-
-
 def test_agent_may_set_its_taint_and_no_other_part_of_the_node(cluster):
     product.need()
     merge = "application/merge-patch+json"
@@ -312,6 +295,6 @@ def test_agent_may_set_its_taint_and_no_other_part_of_the_node(cluster):
     there = api.request("GET", f"/api/v1/nodes/{cluster.node}")["spec"].get("taints", [])
     made = api.request("PATCH", path, {"spec": {"taints": [*there, taint]}}, merge, as_other=own)
     assert made["spec"]["taints"] == [*there, taint], made["spec"]
-    for spec in ({"taints": [{"key": "pool", "effect": "NoSchedule"}]}, {"unschedulable": True}, {"providerID": "other://node"}):
+    for spec in ({"taints": [{"key": "pool", "effect": "NoSchedule"}]}, {"taints": [*there, taint | {"effect": "NoExecute"}]}, {"unschedulable": True}, {"providerID": "other://node"}):
         message = refused("PATCH", path, {"spec": spec}, merge, as_other=own)
         assert "not the rest of the node" in message, message

@@ -18,7 +18,7 @@ nodeAffinity:
 
 {{/* Not empty if the agents evict pods. */}}
 {{- define "sluice.agentEvicts" -}}
-{{- if or (eq (toString .Values.nodeAgent.violationPolicy) "evict") (eq (.Values.nodeAgent.lostGpuPolicy | default "evict") "evict") }}true{{ end }}
+{{- if or (eq (toString .Values.nodeAgent.violationPolicy) "evict") (eq (toString .Values.nodeAgent.lostGpuPolicy) "evict") }}true{{ end }}
 {{- end }}
 
 {{/* The folder of the library and of the agents' state on the nodes. */}}
@@ -52,6 +52,7 @@ nodeAffinity:
 {{- include "sluice.flag" (list "on-manager-loss" $own.onManagerLoss) }}
 {{- with $own.healthPort }}
 {{- $taken := dict "9400" "metrics" "9407" "state" }}
+{{- if has (toString $.Values.injection) (list "auto" "nri") }}{{ $_ := set $taken "9406" "own-driver's probe" }}{{ end }}
 {{- with get $taken (toString (int64 .)) }}
 {{- fail (printf "nodeAgent.healthPort is %v, expected another port: the agent serves its %s there" (int64 $own.healthPort) .) }}
 {{- end }}

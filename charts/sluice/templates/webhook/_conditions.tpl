@@ -22,14 +22,15 @@ KubeShare, or states a resource of Sluice. No other pod may depend on the webhoo
 {{- end }}
 
 {{/*
-Nothing binds the pods that the scheduler creates, and they request Sluice's resources for the autoscaler's count alone. Only the
-scheduler's account creates pods without the webhook.
+Nothing binds the scale-up pods, and they request Sluice's resources for the autoscaler's count alone. Only the scheduler's account creates
+them without the webhook.
 */}}
+{{- define "sluice.scaleUpScheduler" -}}scale-up.sluice.dev{{- end }}
 {{- define "sluice.notScaleUpPods" -}}
 {{- if .Values.scheduler.scaleUpPods -}}
 - name: not-scale-up-pods
   expression: >-
-    request.userInfo.username != 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "sluice.serviceAccountName" (dict "root" $ "component" "scheduler") }}'
+    request.userInfo.username != '{{ include "sluice.userName" (dict "root" $ "component" "scheduler") }}' || object.spec.schedulerName != '{{ include "sluice.scaleUpScheduler" $ }}'
 {{- end }}
 {{- end }}
 

@@ -26,9 +26,9 @@ pub enum LostGpuPolicy {
     /// Events and metrics only
     Report,
     /// The node has the taint sluice.dev/gpu-lost until no GPU is lost: PreferNoSchedule while other GPUs are healthy, else NoSchedule
+    #[default]
     Taint,
     /// The pods that have the GPU are evicted. The agent needs the right to create `pods/eviction`
-    #[default]
     Evict,
 }
 
