@@ -170,7 +170,7 @@ impl GpuState {
             return Some(Reason::HeldWhole);
         }
         if used.slots.saturating_add(demand.slots) > self.slots {
-            return Some(Reason::Slots { has: self.slots, used: used.slots });
+            return Some(Reason::Slots { has: self.slots, used: used.slots, asked: demand.slots });
         }
         let free_ppm = u64::from(WHOLE_PPM).saturating_sub(used.ppm);
         if free_ppm < share {

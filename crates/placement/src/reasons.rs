@@ -37,6 +37,8 @@ pub enum Reason {
         has: u32,
         /// Device slots that its pods use.
         used: u32,
+        /// Device slots that the pod asks for.
+        asked: u32,
     },
     /// One pod has the whole GPU.
     HeldWhole,
@@ -55,11 +57,8 @@ impl Reason {
     /// Whether the pod could fit with fewer pods on the GPU.
     pub fn is_resolvable(&self) -> bool {
         match self {
-            Self::Share { .. }
-            | Self::Memory { .. }
-            | Self::Slots { .. }
-            | Self::HeldWhole
-            | Self::InUse { .. } => true,
+            Self::Slots { has, asked, .. } => asked <= has,
+            Self::Share { .. } | Self::Memory { .. } | Self::HeldWhole | Self::InUse { .. } => true,
             Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
         }
     }
@@ -77,7 +76,7 @@ impl fmt::Display for Reason {
             Self::TooSmall { has, asked } => {
                 write!(to, "has {} memory in all, {} asked", memory_free(*has), memory_asked(*asked))
             }
-            Self::Slots { has, used } => write!(to, "has {used} of its {has} device slots in use"),
+            Self::Slots { has, used, .. } => write!(to, "has {used} of its {has} device slots in use"),
             Self::HeldWhole => write!(to, "is given to one pod as a whole"),
             Self::InUse { pods: 1 } => write!(to, "is in use by 1 pod, asked for as a whole"),
             Self::InUse { pods } => write!(to, "is in use by {pods} pods, asked for as a whole"),

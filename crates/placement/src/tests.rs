@@ -123,6 +123,16 @@ fn pod_goes_to_a_gpu_with_free_device_slots_though_another_has_room() {
 }
 
 #[test]
+fn refusal_for_more_device_slots_than_the_gpu_has_is_unresolvable() {
+    let mut index = index(&[("a", NodeInventory::new(3, vec![gpu("a", 0)]))]);
+    let four_containers = Demand { slots: 4, ..share(100, Some(GIB)) };
+    let PlacementOutcome::Refused(reasons) = reserve(&mut index, "p", &four_containers, &["a"]) else {
+        panic!()
+    };
+    assert!(!reasons[0].1.is_resolvable());
+}
+
+#[test]
 fn free_time_is_unusable_on_gpus_that_cannot_take_a_pod_of_the_share() {
     let mut sick = node("b", 1);
     sick.gpus[0].healthy = false;

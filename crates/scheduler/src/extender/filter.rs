@@ -62,8 +62,11 @@ impl Extender {
                 (failure(&format!("the pod is already bound to {}", claim.node)), Outcome::Error)
             }
             PlacementOutcome::Refused(reasons) => {
-                let uid = args.pod.uid().unwrap_or_default();
-                self.state().refusals.record(uid, args.pod.path(), self.clock.now_ns());
+                // Only such a pod gets a scale-up pod: a new node has no GPU of a known UUID, and its GPUs are not larger.
+                if demand.uuids.is_empty() && is_resolvable(&reasons) {
+                    let uid = args.pod.uid().unwrap_or_default();
+                    self.state().refusals.record(uid, args.pod.path(), self.clock.now_ns());
+                }
                 self.evict_for_refused(&args.pod, &demand, names.iter().map(|name| &*name.0));
                 (self.refused(&args.pod, &demand, &reasons), Outcome::Refused)
             }
@@ -166,7 +169,12 @@ fn has_changed(changes: &mut watch::Receiver<u64>) -> bool {
 
 /// Whether the pod was refused for lack of what other pods hold.
 fn may_become_free(offer: &PlacementOutcome) -> bool {
-    matches!(offer, PlacementOutcome::Refused(reasons) if reasons.iter().any(|(_, reasons)| reasons.is_resolvable()))
+    matches!(offer, PlacementOutcome::Refused(reasons) if is_resolvable(reasons))
+}
+
+/// Whether the pod fits on a node without other pods.
+fn is_resolvable(reasons: &[(Arc<str>, NodeReasons)]) -> bool {
+    reasons.iter().any(|(_, reasons)| reasons.is_resolvable())
 }
 
 /// The pod's demand, or a text that says what is wrong with its request.

@@ -60,7 +60,7 @@ fn completed(request: &Request, settings: &Settings) -> Result<Decision, String>
     // The validating webhook returns the other warnings: it runs last and sees every container. It does not see which choice the user made,
     // and not what was removed.
     Ok(Decision::Admitted {
-        patch: removal.patch.into_iter().chain(plan.patch).collect(),
+        patch: removal.patch.into_iter().chain(plan.hints).chain(plan.patch).collect(),
         warnings: removal.warnings.into_iter().chain(plan.choice_warning).collect(),
     })
 }

@@ -17,6 +17,9 @@ const TAINTS: [&str; 2] = ["nvidia.com/gpu", keys::RESOURCE];
 /// The only effect that the plugin tolerates.
 const EFFECT: &str = "NoSchedule";
 
+/// Most terms of a node affinity that the webhook writes. A pod of the largest size has 50,000 terms, and each is repeated for each model.
+const MOST_TERMS: usize = 256;
+
 /// Adds a toleration for each taint of nodes with GPUs that the pod does not tolerate.
 pub(super) fn tolerations(spec: &PodSpec) -> Vec<Operation> {
     let stated = spec.tolerations.as_deref().unwrap_or_default();
@@ -39,7 +42,8 @@ fn tolerates(toleration: &Toleration, taint: &str) -> bool {
 /// Requires nodes with a GPU of one of the models, beside what the pod requires itself.
 ///
 /// Kubernetes accepts a node that meets any term of the required affinity. So each term of the pod is repeated for each model. A term that
-/// selects one of the models already stays as it is.
+/// selects one of the models already stays as it is. If the terms would be too many, nothing is added: the extender compares the models
+/// anyway.
 pub(super) fn model_affinity(spec: &PodSpec, models: &[String]) -> Option<Operation> {
     let mut labels: Vec<String> = models.iter().filter_map(|model| label_of_model(model)).collect();
     labels.sort();
@@ -51,6 +55,10 @@ pub(super) fn model_affinity(spec: &PodSpec, models: &[String]) -> Option<Operat
     let of_nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         of_nodes.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let stated = required.map_or(1, |required| required.node_selector_terms.len());
+    if stated.saturating_mul(labels.len()) > MOST_TERMS {
+        return None;
+    }
     let terms: Vec<NodeSelectorTerm> = match required {
         None => labels.iter().map(|label| with_label(&NodeSelectorTerm::default(), label)).collect(),
         Some(required) => {

@@ -1,13 +1,13 @@
 //! What a new pod needs to run on a shared GPU, or why it cannot. The entry point is [`plan`].
 //!
-//! The mutating webhook applies the patch; the validating webhook requires that it is empty. So a second pass changes
+//! The mutating webhook applies the hints and the patch; the validating webhook requires that the patch is empty. So a second pass changes
 //! nothing, whatever other webhooks did in between.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::json;
-use sluice_placement::annotations::{Mistakes, keys, kubeshare};
+use sluice_placement::annotations::{Mistake, Mistakes, keys, kubeshare};
 
 use super::amounts::{self, ContainerAmounts};
 use super::choice::{self, Choice};
@@ -40,7 +40,11 @@ impl Default for Settings {
 /// How to complete a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
+    /// What the pod needs to run on a shared GPU.
     pub(super) patch: Vec<Operation>,
+    /// Additions for kube-scheduler and autoscalers: label, tolerations, node affinity. The pod also runs without them, so a pod that an older
+    /// webhook completed, or from which a policy removed them, is valid.
+    pub(super) hints: Vec<Operation>,
     /// What the user should know about the pod as it is in the end.
     pub(super) warnings: Vec<String>,
     /// A choice among the containers that the user did not make. Its result is recorded, so a second pass has none.
@@ -57,7 +61,10 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
     let from_kubeshare = labels.into_iter().any(|(label, _)| label.starts_with(kubeshare::PREFIX));
     let mut mistakes = compatibility::scheduling_mistakes(spec, from_kubeshare);
     let requested = match read_pod_request(pod, &containers) {
-        Ok(None) => return Ok(kubeshare_release_plan(spec, from_kubeshare)),
+        Ok(None) => {
+            return Mistakes::check(label_mistake(pod).into_iter().collect())
+                .map(|()| kubeshare_release_plan(spec, from_kubeshare));
+        }
         Ok(Some(requested)) => requested,
         Err(more) => {
             mistakes.extend(more);
@@ -88,16 +95,24 @@ pub(super) fn plan(pod: &Pod, settings: &Settings) -> Result<Option<Plan>, Mista
         // Recorded, so that containers which other webhooks insert first do not change the choice.
         annotations.insert(keys::CONTAINER.to_owned(), chosen.join(","));
     }
+    let mut hints = patch::label(pod.metadata.labels.as_ref(), keys::POD_LABEL, "true");
+    hints.extend(node_selection::tolerations(spec));
+    hints.extend(node_selection::model_affinity(spec, &requested.request.demand.models));
     let mut operations = pod_operations(pod, spec, &annotations, settings);
-    operations.extend(node_selection::tolerations(spec));
-    operations.extend(node_selection::model_affinity(spec, &requested.request.demand.models));
     for container in &containers {
         let amounts = amounts_of(container).map(ContainerAmounts::to_map);
         operations.extend(container_operations(container, amounts.as_ref()));
     }
     let mut warnings = requested.warnings;
     warnings.extend(compatibility::warnings_for(spec, &containers));
-    Ok(Some(Plan { patch: operations, warnings, choice_warning: choice.warning }))
+    Ok(Some(Plan { patch: operations, hints, warnings, choice_warning: choice.warning }))
+}
+
+/// The mistake of a pod without a request that has the label of pods with GPUs: it would keep scale-up pods from its node.
+fn label_mistake(pod: &Pod) -> Option<Mistake> {
+    let value = pod.metadata.labels.as_ref()?.get(keys::POD_LABEL)?;
+    let key = format!("metadata.labels[{}]", keys::POD_LABEL);
+    Some(Mistake::new(key, value, "only on pods that request a GPU"))
 }
 
 /// The plan for a pod with KubeShare's labels but without a GPU: the scheduler that it names does not exist any more.
@@ -114,7 +129,6 @@ fn pod_operations(
     settings: &Settings,
 ) -> Vec<Operation> {
     let mut operations = patch::annotations(pod.metadata.annotations.is_some(), added);
-    operations.extend(patch::label(pod.metadata.labels.as_ref(), keys::POD_LABEL, "true"));
     if spec.scheduler_name.as_deref() != Some(keys::SCHEDULER_NAME) {
         operations.push(patch::add("/spec/schedulerName".to_owned(), json!(keys::SCHEDULER_NAME)));
     }

@@ -4,7 +4,7 @@
 //! waiting pod of 0.5 fits, and adds no node. So the extender creates a second pod for it, which fits only on a node without pods with GPUs,
 //! and which no scheduler binds. The extender deletes it when the first one has its GPUs, or was not refused again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::extender::Extender;
 use super::leadership::LeadershipState;
@@ -31,6 +31,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Scale-up pods at a time. One new node serves several of them.
 const MOST: usize = 100;
+
+/// Scale-up pods at a time for waiting pods of one namespace, so that no namespace takes the places of all others.
+const MOST_OF_NAMESPACE: usize = 10;
 
 /// The namespace of the scale-up pods, and the pod of the extender, with which they end.
 #[derive(Debug, Clone)]
@@ -59,6 +62,7 @@ impl Extender {
     /// Keeps a scale-up pod for each pod that needs one, as long as it is polled.
     pub(crate) async fn keep_scale_up_pods(&self, namespace: &str, pod_name: &str) {
         let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut home = None;
         loop {
             ticks.tick().await;
@@ -87,30 +91,64 @@ impl Extender {
     /// next comparison, and keeps no other from being made.
     pub(crate) async fn update_scale_up_pods(&self, home: &Home) -> kube::Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &home.namespace);
-        let existing = pods.list(&ListParams::default().labels(UID_LABEL)).await?;
+        let existing = pods.list(&ListParams::default().match_any().labels(UID_LABEL)).await?;
         let needed = self.pods_without_room();
-        let mut served = BTreeSet::new();
+        // Namespace by UID of the waiting pods that have a scale-up pod.
+        let mut served: BTreeMap<&str, &str> = BTreeMap::new();
+        let has_place = |served: &BTreeMap<&str, &str>, namespace: &str| {
+            let of_namespace = served.values().filter(|one| **one == namespace).count();
+            served.len() < MOST && of_namespace < MOST_OF_NAMESPACE
+        };
         for pod in existing.items {
-            let uid = pod.metadata.labels.as_ref().and_then(|labels| labels.get(UID_LABEL)).cloned();
-            match uid.filter(|uid| needed.contains_key(uid) && served.len() < MOST) {
-                Some(uid) => {
-                    served.insert(uid);
+            let uid = pod.metadata.labels.as_ref().and_then(|labels| labels.get(UID_LABEL));
+            let waiting = uid.and_then(|uid| needed.get_key_value(uid));
+            match waiting.filter(|(_, (namespace, _))| has_place(&served, namespace)) {
+                Some((uid, (namespace, _))) => {
+                    served.insert(uid, namespace);
                     report("marked", &pod, mark(&pods, &pod).await);
                 }
                 None => report("deleted", &pod, delete(&pods, &pod).await),
             }
         }
-        let missing = needed.into_iter().filter(|(uid, _)| !served.contains(uid));
-        for (uid, (namespace, name)) in missing.take(MOST - served.len()) {
-            let waiting: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-            let Some(waiting) = waiting.get_opt(&name).await? else { continue };
-            let is_bound = waiting.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-            if waiting.metadata.uid.as_deref() == Some(uid.as_str()) && !is_bound {
-                let pod = scale_up_pod(&waiting, home);
-                report("created", &pod, create(&pods, &pod).await);
+        for (uid, (namespace, name)) in &needed {
+            if served.contains_key(uid.as_str()) || !has_place(&served, namespace) {
+                continue;
+            }
+            match self.create_scale_up_pod(&pods, home, uid, (namespace, name)).await {
+                Ok(true) => {
+                    served.insert(uid, namespace);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, namespace, name, "no scale-up pod was created for the pod")
+                }
             }
         }
         Ok(())
+    }
+
+    /// Creates the scale-up pod of a waiting pod, unless that has ended or has a node. Returns whether there is a scale-up pod now.
+    async fn create_scale_up_pod(
+        &self,
+        pods: &Api<Pod>,
+        home: &Home,
+        uid: &str,
+        (namespace, name): (&str, &str),
+    ) -> kube::Result<bool> {
+        let all: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let Some(waiting) = all.get_opt(name).await? else { return Ok(false) };
+        let is_bound = waiting.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        if waiting.metadata.uid.as_deref() != Some(uid) || is_bound {
+            return Ok(false);
+        }
+        match pods.create(&PostParams::default(), &scale_up_pod(&waiting, home)).await {
+            Ok(created) => {
+                report("created", &created, Ok(()));
+                report("marked", &created, mark(pods, &created).await);
+                Ok(true)
+            }
+            Err(error) => ignore(Err(error), &[409]).map(|()| true),
+        }
     }
 
     /// Namespace and name by UID of the pods that need a scale-up pod.
@@ -133,13 +171,6 @@ async fn delete(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let deleted = pods.delete(pod.metadata.name.as_deref().unwrap_or_default(), &parameters).await;
     ignore(deleted.map(drop), &[404, 409])
-}
-
-async fn create(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
-    match pods.create(&PostParams::default(), pod).await {
-        Ok(created) => mark(pods, &created).await,
-        Err(error) => ignore(Err(error), &[409]),
-    }
 }
 
 /// Marks the pod as a scheduler marks one that it cannot place, unless it is marked: autoscalers consider only such pods.

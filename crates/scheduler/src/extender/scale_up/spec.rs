@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodAffinityTerm, PodAntiAffinity, PodSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, Pod, PodAffinityTerm, PodAntiAffinity, PodSpec, ResourceRequirements,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
 use sluice_placement::annotations::keys;
@@ -58,12 +60,12 @@ pub(super) fn scale_up_pod(waiting: &Pod, home: &Home) -> Pod {
     }
 }
 
-/// A container that requests the same.
+/// A container that requests the same, without claims of devices: the API server accepts them only with the claims of the pod.
 fn placeholder(container: Container) -> Container {
     Container {
         name: container.name,
         image: Some(IMAGE.to_owned()),
-        resources: container.resources,
+        resources: container.resources.map(|stated| ResourceRequirements { claims: None, ..stated }),
         restart_policy: container.restart_policy,
         ..Container::default()
     }

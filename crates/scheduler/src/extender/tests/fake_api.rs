@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::gate::Gate;
 
-/// What goes wrong with a bind or a deletion.
+/// What goes wrong with a bind, a creation or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing.
@@ -40,6 +40,8 @@ pub(super) struct Api {
     pub(super) fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
     /// Decides which deletions of pods are refused. Other faults have no effect.
     pub(super) delete_fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
+    /// Decides which creations of pods are refused. Other faults have no effect.
+    pub(super) create_fault: Mutex<Box<dyn FnMut() -> Fault + Send>>,
     /// Holds changes of a pod's status before they are carried out.
     pub(super) patches: Gate,
     /// Holds the answers to requests for single pods: they show the pod as it was before.
@@ -79,6 +81,7 @@ impl Api {
             silent: AtomicBool::new(false),
             fault: Mutex::new(Box::new(|| Fault::None)),
             delete_fault: Mutex::new(Box::new(|| Fault::None)),
+            create_fault: Mutex::new(Box::new(|| Fault::None)),
             patches: Gate::new(),
             answers: Gate::new(),
         })
@@ -252,6 +255,9 @@ async fn create_pod(
     Path(namespace): Path<String>,
     Json(mut pod): Json<Value>,
 ) -> Response {
+    if let Fault::Refuse(code) = (api.create_fault.lock().unwrap())() {
+        return status(code, "made up by the test");
+    }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if api.get(PODS, &format!("{namespace}/{name}")).is_some() {
         return status(409, "pod exists");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, names, node, pod, policy};
-use super::fake_api::{Api, NODES, PODS};
+use super::fake_api::{Api, Fault, NODES, PODS};
 use crate::extender::extender::Policy;
 use crate::extender::scale_up::Home;
 
@@ -139,6 +139,7 @@ async fn pod_whose_victims_are_ending_asks_for_no_node() {
     urgent["spec"]["priority"] = json!(1000);
     api.put(PODS, urgent.clone());
     cluster.until("the budgets are listed", |extender| extender.state().budgets.is_some()).await;
+    cluster.until("the watch shows the binds", |extender| extender.state().occupants.len() == 2).await;
     for _ in 0..2 {
         assert!(names(&cluster.filter(&urgent, &["a"]).await).is_empty());
     }
@@ -155,6 +156,93 @@ async fn pod_that_was_refused_just_now_asks_for_no_node() {
     cluster.filter(&object, &["a"]).await;
     cluster.extender.update_scale_up_pods(&home).await.unwrap();
     assert!(scale_up_pods(&api).is_empty());
+}
+
+#[tokio::test]
+async fn pod_that_no_new_node_can_take_asks_for_no_node() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    let too_large = pod("large", &[("quota", "0.3"), ("memory", "81Gi")]);
+    let of_one_gpu = pod("chosen", &[("quota", "0.3"), ("memory", "1Gi"), ("gpu-uuid", "GPU-a-0")]);
+    for object in [too_large, of_one_gpu] {
+        api.put(PODS, object.clone());
+        assert!(names(&cluster.filter(&object, &["a"]).await).is_empty());
+    }
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    assert!(scale_up_pods(&api).is_empty());
+}
+
+/// Creates a waiting pod, which the extender refuses.
+async fn add_waiting(api: &Api, cluster: &Cluster, namespace: &str, name: &str) {
+    let mut object = pod(name, &[("quota", "0.3"), ("memory", "1Gi")]);
+    object["metadata"]["namespace"] = json!(namespace);
+    api.put(PODS, object.clone());
+    assert!(names(&cluster.filter(&object, &["a"]).await).is_empty());
+}
+
+#[tokio::test]
+async fn one_namespace_gets_only_some_of_the_scale_up_pods() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    for number in 0..12 {
+        add_waiting(&api, &cluster, "crowded", &format!("pod-{number}")).await;
+    }
+    add_waiting(&api, &cluster, "other", "single").await;
+    for _ in 0..2 {
+        cluster.extender.update_scale_up_pods(&home).await.unwrap();
+        let made = scale_up_pods(&api);
+        let in_namespace = |namespace: &str| {
+            let of = |pod: &&Value| {
+                let waiting = pod["metadata"]["annotations"]["scale-up.sluice.dev/pod"].as_str().unwrap();
+                waiting.starts_with(namespace)
+            };
+            made.iter().filter(of).count()
+        };
+        assert_eq!((in_namespace("crowded/"), in_namespace("other/")), (10, 1));
+    }
+}
+
+#[tokio::test]
+async fn failed_creation_takes_no_place_of_another_pod() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    for number in 0..11 {
+        add_waiting(&api, &cluster, "default", &format!("pod-{number}")).await;
+    }
+    let mut refused = 0;
+    *api.create_fault.lock().unwrap() = Box::new(move || {
+        refused += 1;
+        if refused <= 10 { Fault::Refuse(422) } else { Fault::None }
+    });
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    assert_eq!(scale_up_pods(&api).len(), 1);
+}
+
+#[tokio::test]
+async fn error_about_one_waiting_pod_keeps_no_other_from_its_scale_up_pod() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    add_waiting(&api, &cluster, "default", "broken").await;
+    add_waiting(&api, &cluster, "default", "waiting").await;
+    // The client cannot read this answer.
+    let mut broken = api.get(PODS, "default/broken").unwrap();
+    broken["spec"] = json!("none");
+    api.hold_watches(PODS);
+    api.put(PODS, broken);
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    let [made] = &scale_up_pods(&api)[..] else { panic!("not one pod") };
+    assert_eq!(made["metadata"]["annotations"]["scale-up.sluice.dev/pod"], "default/waiting");
+}
+
+/// The API server refuses containers with claims that the pod does not have.
+#[tokio::test]
+async fn scale_up_pod_has_no_resource_claims() {
+    let (api, cluster, home) = fragmented(policy()).await;
+    let mut object = waiting();
+    object["spec"]["resourceClaims"] = json!([{"name": "nic", "resourceClaimName": "rdma"}]);
+    object["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "nic"}]);
+    api.put(PODS, object.clone());
+    cluster.filter(&object, &["a"]).await;
+    cluster.extender.update_scale_up_pods(&home).await.unwrap();
+    let [made] = &scale_up_pods(&api)[..] else { panic!("not one pod") };
+    assert_eq!(made["spec"].get("resourceClaims"), None);
+    assert_eq!(made["spec"]["containers"][0]["resources"].get("claims"), None);
 }
 
 /// A test in Go asks kube-scheduler's filters about the scale-up pod: tests/cluster/modules/kubernetes-1.34/autoscaler.

@@ -103,6 +103,24 @@ fn alternative_that_selects_the_model_or_no_node_stays_as_it_is() {
 }
 
 #[test]
+fn alternatives_stay_as_they_are_if_their_product_with_the_models_is_large() {
+    let own = |count: usize| json!(vec![json!({"matchExpressions": [zone("a")]}); count]);
+    assert_eq!(terms("NVIDIA-H100,NVIDIA-L4", required(own(128))).as_array().unwrap().len(), 256);
+    assert_eq!(terms("NVIDIA-H100,NVIDIA-L4", required(own(129))), own(129));
+}
+
+/// Another version of the webhook may have completed the pod, or a policy may have removed something.
+#[test]
+fn label_tolerations_and_affinity_may_be_absent() {
+    let fine = Decision::Admitted { patch: Vec::new(), warnings: Vec::new() };
+    let mut object = admitted(&pod(&[("quota", "0.3"), ("gpu-model", "NVIDIA-L4")], &single()));
+    for (parent, field) in [("metadata", "labels"), ("spec", "tolerations"), ("spec", "affinity")] {
+        assert!(object[parent].as_object_mut().unwrap().remove(field).is_some(), "{field}");
+        assert_eq!(validate(&object), fine, "{field}");
+    }
+}
+
+#[test]
 fn preferences_among_nodes_stay() {
     let preferred = json!([{"weight": 1, "preference": {"matchExpressions": [zone("a")]}}]);
     let mut object = pod(&[("quota", "0.3"), ("gpu-model", "NVIDIA-L4")], &single());

@@ -182,3 +182,13 @@ fn object_that_is_no_pod_is_refused() {
     object["spec"]["containers"] = json!("none");
     assert!(refused(&object).starts_with("the object is no pod: "));
 }
+
+#[test]
+fn label_of_pods_with_gpus_is_refused_on_a_pod_without_a_request() {
+    let mut labelled = pod(&[], &single());
+    labelled["metadata"]["labels"] = json!({"sluice.dev/gpu-pod": "true"});
+    assert_eq!(
+        refused(&labelled),
+        "metadata.labels[sluice.dev/gpu-pod]: \"true\" is not allowed: only on pods that request a GPU"
+    );
+}
