@@ -4,7 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sluice_placement::annotations::keys;
 use sluice_units::parse_duration;
+
+/// Namespace that the documents install Sluice in.
+pub(crate) const SLUICE_NAMESPACE: &str = "sluice-system";
 
 /// See how pods share the cluster's GPUs
 #[derive(Debug, Parser)]
@@ -34,10 +38,13 @@ pub struct TopArguments {
     /// Read a pod-manager's or node agent's http://ADDRESS/metrics instead of a cluster; may be repeated
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) metrics: Vec<String>,
+    /// Namespace of Sluice; pods of other namespaces are not read as node agents
+    #[arg(long, value_name = "NAME", default_value = SLUICE_NAMESPACE)]
+    pub(crate) sluice_namespace: String,
     /// Print once and end, as with `-o json` and where the output is no terminal
     #[arg(long)]
     pub(crate) once: bool,
-    /// Time between two readings
+    /// Time between two readings; at least ten times the duration of a reading
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) interval: Duration,
     #[command(flatten)]
@@ -76,6 +83,9 @@ pub(crate) struct ClusterArguments {
     /// Path of the kubeconfig [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The extender's flag of the same name: only pods with this scheduler are read; `all`: every pod
+    #[arg(long, value_name = "NAME", default_value = keys::SCHEDULER_NAME)]
+    pub(crate) scheduler_name: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,13 +1,16 @@
 //! Reads the cluster through the API server, with the rights of the user's kubeconfig.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
-use hyper::Request;
+use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodSpec};
 use kube::api::{Api, ListParams};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
 use kube::{Client, Config, ResourceExt};
 use sluice_placement::annotations::{SpecDemand, keys, parse_thousandths};
 use sluice_placement::inventory::NodeInventory;
@@ -16,7 +19,8 @@ use tokio::time::timeout;
 use crate::arguments::ClusterArguments;
 use crate::cluster_state::{ClusterState, NodeFacts, PodFacts};
 use crate::explain::{Explanation, PodEvent};
-use crate::top::Top;
+use crate::metrics_pages;
+use crate::top::{Origin, Top};
 
 /// What the user may lack, and where the documents say more.
 const RIGHTS: &str =
@@ -25,8 +29,16 @@ const RIGHTS: &str =
 /// The pods that count: the others have ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// Scheduler name that stands for every pod, as for the extender.
+const EVERY_POD: &str = "all";
+
+/// Label of the node agents' pods. A tenant's pod may have it, too.
+const AGENTS: &str = "app.kubernetes.io/component=node-agent";
+
 /// Longest time for the page of one agent.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(4);
+
+const READ_PAGE: &str = "read the agent's page";
 
 /// Agents that are read at the same time.
 const CONCURRENT_PAGES: usize = 16;
@@ -34,6 +46,8 @@ const CONCURRENT_PAGES: usize = 16;
 /// A connection to a cluster.
 pub(crate) struct Cluster {
     client: Client,
+    /// Selects the pods that can have GPUs: those that the extender reads.
+    pod_fields: String,
 }
 
 /// The node agent's pod of a node.
@@ -60,30 +74,39 @@ impl Cluster {
             None => Config::infer().await.map_err(anyhow::Error::from),
         };
         let client = Client::try_from(config.context("cannot find a cluster in the kubeconfig")?);
-        Ok(Self { client: client.context("cannot use the kubeconfig")? })
+        Ok(Self::new(client.context("cannot use the kubeconfig")?, &arguments.scheduler_name))
     }
 
-    /// The nodes with GPUs, and the pods.
-    pub(crate) async fn state(&self) -> anyhow::Result<ClusterState> {
-        self.read().await.map(|(state, _)| state)
+    /// The extender reserves GPUs only for pods with its scheduler's name, and the webhook refuses requests of pods with another.
+    fn new(client: Client, scheduler_name: &str) -> Self {
+        let mut pod_fields = NOT_ENDED.to_owned();
+        if scheduler_name != EVERY_POD {
+            pod_fields = format!("{pod_fields},spec.schedulerName={scheduler_name}");
+        }
+        Self { client, pod_fields }
     }
 
     /// All GPUs with their pods. If an agent's page cannot be read, a note says why.
-    pub(crate) async fn top(&self) -> anyhow::Result<Top> {
-        let (state, agents) = self.read().await?;
+    pub(crate) async fn top(&self, sluice_namespace: &str) -> anyhow::Result<Top> {
+        let (state, agents) = tokio::try_join!(self.state(), self.agents(sluice_namespace))?;
         let mut top = Top::of_cluster(&state);
+        if agents.is_empty() && !state.nodes.is_empty() {
+            top.notes
+                .push(format!("no node agent runs in the namespace {sluice_namespace} (--sluice-namespace)"));
+        }
         let pages = stream::iter(agents).map(|agent| async {
             let page = self.page(&agent).await;
             (agent.node, page)
         });
-        let pages: Vec<_> = pages.buffer_unordered(CONCURRENT_PAGES).collect().await;
-        for (node, page) in pages {
-            let added = page.and_then(|page| top.add_page(&node, &page).map_err(|why| anyhow!(why)));
+        let mut pages = pin!(pages.buffer_unordered(CONCURRENT_PAGES));
+        while let Some((node, page)) = pages.next().await {
+            let origin = Origin::Node(&node);
+            let added = page.and_then(|page| top.add_page(origin, &page).map_err(|why| anyhow!(why)));
             if let Err(why) = added {
                 top.notes.push(format!("the metrics of {node} are missing: {why:#}"));
             }
         }
-        top.notes.sort();
+        top.finish();
         Ok(top)
     }
 
@@ -104,27 +127,53 @@ impl Cluster {
         Ok(Explanation::of(&pod_facts(pod), &state, events.into_iter().map(pod_event).collect()))
     }
 
-    async fn read(&self) -> anyhow::Result<(ClusterState, Vec<Agent>)> {
+    /// The nodes with GPUs, and the pods that can have GPUs.
+    pub(crate) async fn state(&self) -> anyhow::Result<ClusterState> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let pods: Api<Pod> = Api::all(self.client.clone());
         // From the API server's cache: a list of all pods every few seconds does not reach etcd.
-        let (all, not_ended) =
-            (ListParams::default().match_any(), ListParams::default().match_any().fields(NOT_ENDED));
-        let (nodes, pods) = tokio::join!(nodes.list(&all), pods.list(&not_ended));
+        let (all, with_gpus) = (cached(), cached().fields(&self.pod_fields));
+        let (nodes, pods) = tokio::join!(nodes.list(&all), pods.list(&with_gpus));
         let nodes = nodes.map_err(|error| explained(error, "list the nodes"))?.items;
         let pods = pods.map_err(|error| explained(error, "list the pods of all namespaces"))?.items;
-        let agents = pods.iter().filter_map(agent).collect();
         let mut nodes: Vec<NodeFacts> = nodes.into_iter().filter_map(node_facts).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok((ClusterState { nodes, pods: pods.into_iter().map(pod_facts).collect() }, agents))
+        Ok(ClusterState { nodes, pods: pods.into_iter().map(pod_facts).collect() })
+    }
+
+    /// The node agents that run. A pod of another namespace may have the agents' labels and serve any page.
+    async fn agents(&self, sluice_namespace: &str) -> anyhow::Result<Vec<Agent>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), sluice_namespace);
+        let pods = pods.list(&cached().labels(AGENTS)).await;
+        let pods = pods.map_err(|error| explained(error, &format!("list the pods of {sluice_namespace}")))?;
+        Ok(pods.iter().filter_map(|pod| agent(pod, sluice_namespace)).collect())
     }
 
     async fn page(&self, agent: &Agent) -> anyhow::Result<String> {
-        let request = Request::get(&agent.path).body(Vec::new()).context("cannot form the request")?;
-        let page = timeout(PAGE_TIMEOUT, self.client.request_text(request)).await;
-        let page = page.map_err(|_| anyhow!("no answer within {} s", PAGE_TIMEOUT.as_secs()))?;
-        page.map_err(|error| explained(error, "read the agent's page"))
+        let read = async {
+            let request = Request::get(&agent.path).body(Body::empty()).context("cannot form the request")?;
+            let answer = self.client.send(request).await.map_err(|error| explained(error, READ_PAGE))?;
+            let status = answer.status();
+            let text =
+                metrics_pages::text(answer.into_body()).await.context(format!("cannot {READ_PAGE}"))?;
+            if status.is_success() { Ok(text) } else { Err(refusal(status, &text)) }
+        };
+        let page = timeout(PAGE_TIMEOUT, read).await;
+        page.map_err(|_| anyhow!("no answer within {} s", PAGE_TIMEOUT.as_secs()))?
     }
+}
+
+/// Parameters of a list from the API server's cache.
+fn cached() -> ListParams {
+    ListParams::default().match_any()
+}
+
+/// The error of an answer that is not a page.
+fn refusal(status: StatusCode, text: &str) -> anyhow::Error {
+    let parsed = serde_json::from_str(text).ok();
+    let status: Status =
+        parsed.unwrap_or_else(|| Status::failure(text.trim(), "").with_code(status.as_u16()));
+    explained(kube::Error::Api(status.boxed()), READ_PAGE)
 }
 
 /// An error with what was tried, and with the missing right if that is the reason.
@@ -137,16 +186,16 @@ fn explained(error: kube::Error, what: &str) -> anyhow::Error {
     error.context(format!("cannot {what}"))
 }
 
-/// The agent in a pod, if it is one and runs.
-fn agent(pod: &Pod) -> Option<Agent> {
+/// The agent in a pod of this namespace, if it is one and runs.
+fn agent(pod: &Pod, namespace: &str) -> Option<Agent> {
     let spec = pod.spec.as_ref()?;
-    if pod.labels().get("app.kubernetes.io/component").map(String::as_str) != Some("node-agent") {
+    let is_running = pod.status.as_ref()?.phase.as_deref() == Some("Running");
+    if !is_running || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let container = spec.containers.iter().find(|container| container.name == "node-agent")?;
     let mut ports = container.ports.iter().flatten();
     let port = ports.find(|port| port.name.as_deref() == Some("metrics"))?.container_port;
-    let namespace = pod.namespace()?;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}:{port}/proxy/metrics", pod.name_any());
     Some(Agent { node: spec.node_name.clone()?, path })
 }
@@ -203,3 +252,6 @@ fn pod_event(event: Event) -> PodEvent {
         message: event.message.unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::timeout;
 
-use crate::top::Top;
+use crate::top::{Origin, Top};
 
 /// Longest time for one page.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,9 +32,11 @@ impl MetricsPages {
         let pages = join_all(self.0.iter().map(|address| page(address))).await;
         let mut errors = Vec::new();
         for (address, page) in self.0.iter().zip(pages) {
-            let added = page.and_then(|page| top.add_page(address, &page).map_err(|why| anyhow!(why)));
+            let origin = Origin::Address(address);
+            let added = page.and_then(|page| top.add_page(origin, &page).map_err(|why| anyhow!(why)));
             errors.extend(added.err());
         }
+        top.finish();
         if errors.len() == self.0.len()
             && let Some(first) = errors.pop()
         {
@@ -53,11 +55,19 @@ async fn page(address: &str) -> anyhow::Result<String> {
         let answer = client.get(uri).await?;
         let status = answer.status();
         ensure!(status.is_success(), "status {status}");
-        let body = Limited::new(answer.into_body(), LARGEST_PAGE).collect().await;
-        let body = body.map_err(|why| anyhow!(why))?.to_bytes();
-        String::from_utf8(body.into()).context("the page is not UTF-8")
+        text(answer.into_body()).await
     };
     let page = timeout(TIMEOUT, read).await;
     let page = page.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs())));
     page.with_context(|| format!("cannot read {url}"))
+}
+
+/// The text of an answer of at most [`LARGEST_PAGE`] bytes.
+pub(crate) async fn text<B>(body: B) -> anyhow::Result<String>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let body = Limited::new(body, LARGEST_PAGE).collect().await.map_err(|why| anyhow!(why))?;
+    String::from_utf8(body.to_bytes().into()).context("the page is not UTF-8")
 }

@@ -37,7 +37,8 @@ impl Command {
 
 fn run_top(arguments: &TopArguments, runtime: &Runtime) -> anyhow::Result<()> {
     let source = if arguments.metrics.is_empty() {
-        Source::Cluster(runtime.block_on(Cluster::connect(&arguments.cluster))?)
+        let cluster = runtime.block_on(Cluster::connect(&arguments.cluster))?;
+        Source::Cluster { cluster, sluice_namespace: arguments.sluice_namespace.clone() }
     } else {
         Source::Pages(MetricsPages::new(arguments.metrics.clone()))
     };

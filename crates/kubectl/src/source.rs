@@ -7,7 +7,11 @@ use crate::top::Top;
 /// Where `top` reads.
 pub(crate) enum Source {
     /// A cluster.
-    Cluster(Cluster),
+    Cluster {
+        cluster: Cluster,
+        /// Namespace of the node agents.
+        sluice_namespace: String,
+    },
     /// Pages of metrics by their addresses.
     Pages(MetricsPages),
 }
@@ -15,7 +19,7 @@ pub(crate) enum Source {
 impl Source {
     pub(crate) async fn top(&self) -> anyhow::Result<Top> {
         match self {
-            Self::Cluster(cluster) => cluster.top().await,
+            Self::Cluster { cluster, sluice_namespace } => cluster.top(sluice_namespace).await,
             Self::Pages(pages) => pages.top().await,
         }
     }

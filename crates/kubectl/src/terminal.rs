@@ -4,7 +4,7 @@ mod screen;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use ratatui::DefaultTerminal;
@@ -41,8 +41,14 @@ pub(crate) fn run(runtime: &Runtime, source: Source, interval: Duration) -> anyh
 fn start_senders(runtime: &Runtime, sender: &Sender<Message>, source: Source, interval: Duration) {
     let pages = sender.clone();
     runtime.spawn(async move {
-        while pages.send(Message::Page(source.top().await)).is_ok() {
-            tokio::time::sleep(interval).await;
+        loop {
+            let start = Instant::now();
+            let page = source.top().await;
+            let pause = pause(interval, start.elapsed());
+            if pages.send(Message::Page(page)).is_err() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
         }
     });
     let terminations = sender.clone();
@@ -67,6 +73,12 @@ fn start_senders(runtime: &Runtime, sender: &Sender<Message>, source: Source, in
     });
 }
 
+/// Time between two readings, of which the latest took `reading`. In a large cluster a reading loads the API server; at most a
+/// tenth of the time is spent on it.
+fn pause(interval: Duration, reading: Duration) -> Duration {
+    interval.max(reading.saturating_mul(10))
+}
+
 fn show(terminal: &mut DefaultTerminal, messages: &Receiver<Message>) -> anyhow::Result<()> {
     let mut screen = Screen::default();
     loop {
@@ -88,3 +100,6 @@ fn show(terminal: &mut DefaultTerminal, messages: &Receiver<Message>) -> anyhow:
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ mod lines;
 mod page;
 mod wait_time;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use sluice_placement::annotations::GpuRequest;
@@ -13,6 +13,7 @@ use sluice_placement::annotations::GpuRequest;
 use crate::cluster_state::{ClusterState, GpuRoom, PodFacts, share};
 
 pub(crate) use lines::lines;
+pub(crate) use page::Origin;
 use wait_time::WaitBuckets;
 
 /// The output of the command.
@@ -23,6 +24,9 @@ pub(crate) struct Top {
     pub(crate) waiting: Vec<String>,
     /// What could not be read, and why.
     pub(crate) notes: Vec<String>,
+    /// Indexes in `gpus` by UUID; by the node or address for a GPU without one.
+    #[serde(skip)]
+    positions: HashMap<String, usize>,
 }
 
 /// One GPU. What is unknown is `null`.
@@ -87,6 +91,15 @@ impl Top {
             rooms.iter().map(|room| GpuRow::of_room(&node.name, room))
         });
         let mut top = Self { gpus: gpus.collect(), ..Self::default() };
+        for (position, gpu) in top.gpus.iter().enumerate() {
+            let Some(uuid) = gpu.gpu.clone() else { continue };
+            // A GPU that only pods name has no index. The node whose inventory has it takes precedence.
+            if gpu.index.is_some() {
+                top.positions.insert(uuid, position);
+            } else {
+                top.positions.entry(uuid).or_insert(position);
+            }
+        }
         for node in &cluster.nodes {
             if let Err(why) = &node.inventory {
                 top.notes.push(format!("the GPUs of {} are unknown: {why}", node.name));
@@ -94,22 +107,29 @@ impl Top {
         }
         for pod in cluster.pods.iter().filter(|pod| !pod.has_ended()) {
             for uuid in pod.assignment().into_iter().flat_map(|assignment| assignment.gpus) {
-                if let Some(gpu) = top.gpus.iter_mut().find(|gpu| gpu.gpu.as_ref() == Some(&uuid)) {
+                if let Some(&position) = top.positions.get(&uuid) {
+                    let gpu = &mut top.gpus[position];
                     gpu.clients.push(ClientRow::of_pod(pod, gpu.memory_bytes.unwrap_or(0)));
                 }
             }
         }
         let waiting = cluster.pods.iter().filter(|pod| pod.is_waiting());
         top.waiting = waiting.map(PodFacts::title).collect();
-        top.sort();
+        top.finish();
         top
     }
 
-    fn sort(&mut self) {
+    /// Computes the quantiles and sorts, after the last page.
+    pub(crate) fn finish(&mut self) {
         for gpu in &mut self.gpus {
+            for client in &mut gpu.clients {
+                client.wait_p50_seconds = client.wait_buckets.quantile(0.5);
+                client.wait_p99_seconds = client.wait_buckets.quantile(0.99);
+            }
             gpu.clients.sort_by(|one, other| one.key().cmp(&other.key()));
         }
         self.waiting.sort();
+        self.notes.sort();
     }
 }
 

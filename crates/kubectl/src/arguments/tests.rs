@@ -21,3 +21,10 @@ fn interval_without_a_unit_or_below_100_ms_is_refused() {
     assert!(parse("2s").is_ok());
     assert!(parse("2").is_err() && parse("50ms").is_err());
 }
+
+#[test]
+fn metrics_of_an_address_need_no_namespace() {
+    let plugin = Plugin::try_parse_from(["kubectl-sluice", "top", "--metrics", "127.0.0.1:9400"]).unwrap();
+    let Command::Top(top) = plugin.command else { panic!("another command") };
+    assert_eq!(top.sluice_namespace, "sluice-system");
+}

@@ -6,84 +6,106 @@ use crate::metrics_text::{Sample, samples};
 /// All series of Sluice begin so.
 const PREFIX: &str = "sluice_";
 
+/// Where a page comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// The node agent of this node. Samples of other nodes' GPUs are ignored.
+    Node(&'a str),
+    /// An address that the user named.
+    Address(&'a str),
+}
+
+impl<'a> Origin<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Self::Node(name) | Self::Address(name) => name,
+        }
+    }
+}
+
 impl Top {
-    /// Adds the samples of a page. `origin` is the node, or the address, that the page comes from.
+    /// Adds the samples of a page. [`finish`](Self::finish) follows the last page.
     ///
     /// # Errors
     /// The page has no sample of Sluice.
-    pub(crate) fn add_page(&mut self, origin: &str, page: &str) -> Result<(), String> {
+    pub(crate) fn add_page(&mut self, origin: Origin<'_>, page: &str) -> Result<(), String> {
         let mut is_ours = false;
         for sample in samples(page).filter(|sample| sample.name.starts_with(PREFIX)) {
             is_ours = true;
             self.add_sample(origin, &sample);
         }
         if !is_ours {
-            return Err(format!("{origin} serves no metrics of Sluice"));
+            return Err(format!("{} serves no metrics of Sluice", origin.name()));
         }
-        for client in self.gpus.iter_mut().flat_map(|gpu| &mut gpu.clients) {
-            client.wait_p50_seconds = client.wait_buckets.quantile(0.5);
-            client.wait_p99_seconds = client.wait_buckets.quantile(0.99);
-        }
-        self.sort();
         Ok(())
     }
 
-    fn add_sample(&mut self, origin: &str, sample: &Sample<'_>) {
+    /// `None` for a sample that is not shown.
+    fn add_sample(&mut self, origin: Origin<'_>, sample: &Sample<'_>) -> Option<()> {
         // Where the pod-manager and the agent name the same figure differently, both names are here.
         match sample.name {
             "sluice_gpu_info" => {
-                let gpu = self.gpu(origin, sample);
+                let gpu = self.gpu(origin, sample)?;
                 gpu.model = sample.label("model").map(str::to_owned).or(gpu.model.take());
                 gpu.index = sample.label("index").and_then(|index| index.parse().ok()).or(gpu.index);
             }
-            "sluice_gpu_healthy" => self.gpu(origin, sample).healthy = Some(sample.value > 0.0),
+            "sluice_gpu_healthy" => self.gpu(origin, sample)?.healthy = Some(sample.value > 0.0),
             "sluice_gpu_memory_usable_bytes" => {
-                self.gpu(origin, sample).memory_bytes.get_or_insert(whole(sample.value));
+                self.gpu(origin, sample)?.memory_bytes.get_or_insert(whole(sample.value));
             }
             // The pods' annotations are the first source: an agent may not have read the latest ones yet.
             "sluice_gpu_quota_assigned_ratio" => {
-                self.gpu(origin, sample).promised_share.get_or_insert(sample.value);
+                self.gpu(origin, sample)?.promised_share.get_or_insert(sample.value);
             }
             "sluice_gpu_memory_assigned_bytes" => {
-                self.gpu(origin, sample).promised_memory_bytes.get_or_insert(whole(sample.value));
+                self.gpu(origin, sample)?.promised_memory_bytes.get_or_insert(whole(sample.value));
             }
             "sluice_level" => {
                 if let Some(level) = sample.label("level").filter(|_| sample.value > 0.0) {
-                    let levels = &mut self.gpu(origin, sample).levels;
+                    let levels = &mut self.gpu(origin, sample)?.levels;
                     levels.insert(level.to_owned(), whole(sample.value));
                 }
             }
             _ => {
-                if let Some(client) = self.client(origin, sample) {
-                    client.add_sample(sample);
-                }
+                self.client(origin, sample)?.add_sample(sample);
             }
         }
+        Some(())
     }
 
-    /// The GPU of a sample. A pod-manager's samples name none: they all belong to the GPU of its page.
-    fn gpu(&mut self, origin: &str, sample: &Sample<'_>) -> &mut GpuRow {
-        let uuid = sample.label("gpu");
-        let is_it = |gpu: &GpuRow| match uuid {
-            Some(uuid) => gpu.gpu.as_deref() == Some(uuid),
-            None => gpu.gpu.is_none() && gpu.node == origin,
+    /// The GPU of a sample. A pod-manager's samples name none: they all belong to the GPU of its page. `None` for a GPU that is not
+    /// on the page's node.
+    fn gpu(&mut self, origin: Origin<'_>, sample: &Sample<'_>) -> Option<&mut GpuRow> {
+        let named = sample.label("node").unwrap_or(origin.name());
+        let is_own = |node: &str| match origin {
+            Origin::Node(own) => node == own,
+            Origin::Address(_) => true,
         };
-        let position = self.gpus.iter().position(is_it).unwrap_or_else(|| {
-            let node = sample.label("node").unwrap_or(origin).to_owned();
-            self.gpus.push(GpuRow { node, gpu: uuid.map(str::to_owned), ..GpuRow::default() });
+        if !is_own(named) {
+            return None;
+        }
+        let uuid = sample.label("gpu");
+        let key = uuid.unwrap_or(origin.name());
+        let position = self.positions.get(key).copied().unwrap_or_else(|| {
+            self.gpus.push(GpuRow {
+                node: named.to_owned(),
+                gpu: uuid.map(str::to_owned),
+                ..GpuRow::default()
+            });
+            self.positions.insert(key.to_owned(), self.gpus.len() - 1);
             self.gpus.len() - 1
         });
-        &mut self.gpus[position]
+        self.gpus.get_mut(position).filter(|gpu| is_own(&gpu.node))
     }
 
     /// The client of a sample; `None` for a series that belongs to no client, or is not shown.
-    fn client(&mut self, origin: &str, sample: &Sample<'_>) -> Option<&mut ClientRow> {
+    fn client(&mut self, origin: Origin<'_>, sample: &Sample<'_>) -> Option<&mut ClientRow> {
         if !ClientRow::shows(sample.name) {
             return None;
         }
         let namespace = sample.label("namespace");
         let name = sample.label("pod").or_else(|| sample.label("client"))?;
-        let clients = &mut self.gpu(origin, sample).clients;
+        let clients = &mut self.gpu(origin, sample)?.clients;
         let is_it = |client: &ClientRow| client.key() == (namespace, name);
         let position = clients.iter().position(is_it).unwrap_or_else(|| {
             let namespace = namespace.map(str::to_owned);

@@ -49,7 +49,7 @@ fn pods_of_the_cluster_get_the_figures_of_their_agents() {
     let serve = pod("serve", &[("quota", "0.2"), ("memory", "1Gi"), ("priority", "latency-critical")]);
     let pods = vec![running(train, "a", &[0]), running(serve, "a", &[1]), pod("next", &[("quota", "0.9")])];
     let mut top = Top::of_cluster(&cluster(vec![node("a", 2)], pods));
-    top.add_page("a", AGENT).unwrap();
+    top.add_page(Origin::Node("a"), AGENT).unwrap();
     top.notes.push("the metrics of b are missing: no answer".to_owned());
     let expected = "\
 POD              PRIORITY          ASKED  LIMIT  GOT    MEMORY   MEMORY LIMIT  PROCESSES
@@ -65,7 +65,7 @@ the metrics of b are missing: no answer";
 #[test]
 fn agents_page_alone_gives_the_same_row() {
     let mut top = Top::default();
-    top.add_page("node-a:9400", AGENT).unwrap();
+    top.add_page(Origin::Address("node-a:9400"), AGENT).unwrap();
     let [gpu] = top.gpus.as_slice() else { panic!("{:?}", top.gpus) };
     assert_eq!((gpu.node.as_str(), gpu.gpu.as_deref(), gpu.index), ("a", Some("GPU-a-0"), Some(0)));
     assert_eq!((gpu.promised_share, gpu.memory_bytes), (Some(0.5), Some(80 * GIB)));
@@ -76,7 +76,8 @@ fn agents_page_alone_gives_the_same_row() {
 #[test]
 fn managers_page_has_waiting_times_and_one_gpu_without_a_uuid() {
     let mut top = Top::default();
-    top.add_page("127.0.0.1:9400", MANAGER).unwrap();
+    top.add_page(Origin::Address("127.0.0.1:9400"), MANAGER).unwrap();
+    top.finish();
     let expected = "\
 POD  PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  WAIT P50  WAIT P99  PROCESSES
 127.0.0.1:9400  levels: host 2
@@ -87,15 +88,25 @@ POD  PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  WAIT P50  WAIT P99  PR
 #[test]
 fn managers_of_two_addresses_are_two_gpus() {
     let mut top = Top::default();
-    top.add_page("127.0.0.1:9400", MANAGER).unwrap();
-    top.add_page("127.0.0.1:9401", MANAGER).unwrap();
+    top.add_page(Origin::Address("127.0.0.1:9400"), MANAGER).unwrap();
+    top.add_page(Origin::Address("127.0.0.1:9401"), MANAGER).unwrap();
     assert_eq!(top.gpus.iter().map(|gpu| gpu.clients.len()).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
 fn page_of_another_program_is_refused() {
-    let refused = Top::default().add_page("127.0.0.1:9100", "node_load1 0.5\n");
+    let refused = Top::default().add_page(Origin::Address("127.0.0.1:9100"), "node_load1 0.5\n");
     assert_eq!(refused, Err("127.0.0.1:9100 serves no metrics of Sluice".to_owned()));
+}
+
+#[test]
+fn page_that_names_another_nodes_gpu_changes_nothing() {
+    let train = running(pod("train", &[("quota", "0.5"), ("memory", "20Gi")]), "a", &[0]);
+    let mut top = Top::of_cluster(&cluster(vec![node("a", 1), node("b", 1)], vec![train]));
+    let before = top.clone();
+    top.add_page(Origin::Node("b"), AGENT).unwrap();
+    top.add_page(Origin::Node("b"), &AGENT.replace("node=\"a\"", "node=\"b\"")).unwrap();
+    assert_eq!(top, before);
 }
 
 #[test]
@@ -108,7 +119,7 @@ fn pod_with_two_gpus_is_a_client_of_each() {
 #[test]
 fn unknown_figures_are_null_in_json() {
     let mut top = Top::default();
-    top.add_page("127.0.0.1:9400", MANAGER).unwrap();
+    top.add_page(Origin::Address("127.0.0.1:9400"), MANAGER).unwrap();
     let json = serde_json::to_value(&top).unwrap();
     let client = &json["gpus"][0]["clients"][0];
     assert_eq!(client["got_share"], 0.25);

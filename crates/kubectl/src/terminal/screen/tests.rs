@@ -2,11 +2,13 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::top::Origin;
 
 fn page(clients: usize) -> Top {
     let mut top = Top::default();
     let samples = (0..clients).map(|at| format!("sluice_share{{client=\"c{at:02}\"}} 0.5\n"));
-    top.add_page("127.0.0.1:9400", &samples.collect::<String>()).unwrap();
+    top.add_page(Origin::Address("127.0.0.1:9400"), &samples.collect::<String>()).unwrap();
+    top.finish();
     top
 }
 
