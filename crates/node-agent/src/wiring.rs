@@ -26,7 +26,7 @@ use crate::managers::{self, ManagerCommand, ManagerStatuses, MemoryReports};
 use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_node, about_pod};
-use crate::node::{evictions, health_events, node_object, violation_events};
+use crate::node::{WantedTaint, evictions, health_events, node_object, violation_events};
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
@@ -132,7 +132,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
-    let (taint_wanted, taint) = watch::channel(None);
+    let (taint_wanted, taint) = watch::channel(WantedTaint::Keep);
     let wanted = node_object::Wanted {
         inventory: gpus.clone(),
         capacity: capacity.clone(),
@@ -159,6 +159,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let inputs = lost_gpus::Inputs {
         found: watched.lost,
         inventory: gpus.clone(),
+        skipped: watched.skipped,
         assignments: assignments.clone(),
         pods: pods.clone(),
     };

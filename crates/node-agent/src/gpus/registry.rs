@@ -61,7 +61,8 @@ struct RegisteredGpu {
     health: Health,
     /// The sequence number of the last fault. A good scan that began earlier does not count.
     last_fault: u64,
-    /// The fault that the last scan found, until the GPU is healthy again. [`Health`] keeps the Xid before it as its reason.
+    /// The last fault that a scan found, until the GPU is healthy again. [`Health`] keeps the Xid before it as its reason. A fault that
+    /// ends work is replaced only by another one: a scan that is late or fails does not show that the GPU is back.
     found: Option<Fault>,
 }
 
@@ -232,7 +233,9 @@ impl GpuRegistry {
             self.sequence += 1;
             member.last_fault = self.sequence;
         }
-        if let Observation::Bad(found) = &observation {
+        if let Observation::Bad(found) = &observation
+            && (found.ends_work() || !member.found.as_ref().is_some_and(Fault::ends_work))
+        {
             member.found = Some(found.clone());
         }
         let before = std::mem::take(&mut member.health);

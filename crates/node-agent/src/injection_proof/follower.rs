@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -19,6 +20,10 @@ use crate::tasks::replace_if_new;
 /// Time between two looks at the containers of which it is not known. A container that is just being created has a process before it has
 /// its mounts, so one lacks the driver only if a look this much later finds the same.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Minimum time between two looks. A look reads all of /proc, and tenants choose how often their pods change.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// How long the follower waits for a look. The file system of a tenant may keep one waiting; no other look begins before its end.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
 /// What [`follow`] needs.
 #[derive(Debug)]
@@ -69,14 +74,22 @@ pub async fn follow(mut inputs: Inputs, proof: watch::Sender<Proof>, events: Eve
     {
         return;
     }
-    let mut follower =
-        Follower { path: None, settled: BTreeSet::new(), lacking: BTreeMap::new(), proof, events };
+    let mut follower = Follower {
+        path: None,
+        settled: BTreeSet::new(),
+        lacking: BTreeMap::new(),
+        absent: BTreeMap::new(),
+        proof,
+        events,
+    };
+    let mut running: Option<JoinHandle<Looked>> = None;
     loop {
         let in_force = inputs.in_force.borrow_and_update().clone();
         let candidates = candidates(&inputs);
         follower.begin_path(&in_force, inputs.own_path, &candidates);
         follower.settled.retain(|id| candidates.contains_key(id));
         follower.lacking.retain(|id, _| candidates.contains_key(id));
+        follower.absent.retain(|id, _| candidates.contains_key(id));
         let unknown: BTreeMap<String, usize> = candidates
             .iter()
             .filter(|(id, _)| !follower.settled.contains(*id))
@@ -84,8 +97,14 @@ pub async fn follow(mut inputs: Inputs, proof: watch::Sender<Proof>, events: Eve
             .collect();
         if in_force.label().is_some() && !unknown.is_empty() {
             let proc = inputs.proc.clone();
-            let looked = tokio::task::spawn_blocking(move || look(&proc, &unknown)).await.unwrap_or_default();
-            follower.apply(&inputs.node, looked, &candidates);
+            let look = running.get_or_insert_with(|| {
+                tokio::task::spawn_blocking(move || Looked { found: look(&proc, &unknown), sought: unknown })
+            });
+            if let Ok(looked) = tokio::time::timeout(LONGEST_LOOK, look).await {
+                running = None;
+                follower.apply(&inputs.node, looked.unwrap_or_default(), &candidates);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
         let is_pending = candidates.keys().any(|id| !follower.settled.contains(id));
         tokio::select! {
@@ -95,6 +114,13 @@ pub async fn follow(mut inputs: Inputs, proof: watch::Sender<Proof>, events: Eve
             () = tokio::time::sleep(LOOK_EVERY), if is_pending => {}
         }
     }
+}
+
+/// The containers that a look searched for, and those that it found.
+#[derive(Default)]
+struct Looked {
+    sought: BTreeMap<String, usize>,
+    found: BTreeMap<String, Lack>,
 }
 
 /// A container that is to have GPUs.
@@ -122,10 +148,12 @@ fn candidates(inputs: &Inputs) -> BTreeMap<String, Candidate> {
 struct Follower {
     /// The path that the proof is about, by its label.
     path: Option<&'static str>,
-    /// Containers of which it is known, and those that existed before the path was in force.
+    /// Containers of which it is known, those that existed before the path was in force, and those that stayed without a process.
     settled: BTreeSet<String>,
     /// Containers that lack the driver, by the time of the first look at them.
     lacking: BTreeMap<String, Instant>,
+    /// Containers without a process, by the time of the first look for them.
+    absent: BTreeMap<String, Instant>,
     proof: watch::Sender<Proof>,
     events: EventQueue,
 }
@@ -144,19 +172,25 @@ impl Follower {
         self.path = in_force.label();
         self.settled = candidates.keys().cloned().collect();
         self.lacking.clear();
+        self.absent.clear();
         let own = own_path.is(in_force);
         self.publish(if own { Proof::Proven("the node agent's own".to_owned()) } else { Proof::Open });
     }
 
     /// Applies what a look has found.
-    fn apply(
-        &mut self,
-        node: &str,
-        looked: BTreeMap<String, Lack>,
-        candidates: &BTreeMap<String, Candidate>,
-    ) {
-        for (id, lack) in looked {
-            let Some(Candidate { pod, name, .. }) = candidates.get(&id) else { continue };
+    fn apply(&mut self, node: &str, looked: Looked, candidates: &BTreeMap<String, Candidate>) {
+        let Looked { sought, found } = looked;
+        // One that has ended, for example: it never has a process again.
+        for id in sought.into_keys().filter(|id| !found.contains_key(id)) {
+            let since = *self.absent.entry(id.clone()).or_insert_with(Instant::now);
+            if since.elapsed() >= LOOK_EVERY {
+                self.settled.insert(id);
+            }
+        }
+        for (id, lack) in found {
+            // The path may have changed during a long look.
+            let is_open = !self.settled.contains(&id);
+            let Some(Candidate { pod, name, .. }) = candidates.get(&id).filter(|_| is_open) else { continue };
             let shown = format!("{name} of pod {}", pod.full_name());
             match lack {
                 None => {

@@ -10,9 +10,10 @@ use tracing::error;
 
 use super::flags::{Flags, LostGpuPolicy};
 use super::loss::{LostGpus, lost_gpus, pods_to_evict};
-use crate::node::LostGpuTaint;
+use crate::gpus::Skipped;
 use crate::node::events::{EventQueue, Reason, about_node};
 use crate::node::evictions::{Cause, Eviction};
+use crate::node::{LostGpuTaint, WantedTaint};
 use crate::pods::{AssignmentsWatch, PodsWatch};
 use crate::tasks::replace_if_new;
 
@@ -23,6 +24,8 @@ pub struct Inputs {
     pub found: watch::Receiver<BTreeMap<String, String>>,
     /// The node's GPUs.
     pub inventory: watch::Receiver<NodeInventory>,
+    /// The GPUs that the inventory leaves out.
+    pub skipped: watch::Receiver<Vec<Skipped>>,
     /// The GPUs of the pods.
     pub assignments: AssignmentsWatch,
     /// The pods.
@@ -34,8 +37,8 @@ pub struct Inputs {
 pub struct Outputs {
     /// The lost GPUs, for metrics.
     pub lost: watch::Sender<LostGpus>,
-    /// The taint that the node is to have.
-    pub taint: watch::Sender<Option<LostGpuTaint>>,
+    /// What becomes of the node's taint. It begins with [`WantedTaint::Keep`]: the agent before this one may have set it.
+    pub taint: watch::Sender<WantedTaint>,
     /// The pods to be evicted.
     pub evictions: mpsc::UnboundedSender<Eviction>,
     /// Events on the node.
@@ -50,7 +53,12 @@ pub async fn follow(node: String, flags: Flags, mut inputs: Inputs, outputs: Out
     loop {
         let mut lost = {
             let assignments = inputs.assignments.borrow_and_update().clone().unwrap_or_default();
-            lost_gpus(&inputs.found.borrow_and_update(), &inputs.inventory.borrow_and_update(), &assignments)
+            lost_gpus(
+                &inputs.found.borrow_and_update(),
+                &inputs.inventory.borrow_and_update(),
+                &inputs.skipped.borrow_and_update(),
+                &assignments,
+            )
         };
         let now = Instant::now();
         since.retain(|gpu, _| lost.contains_key(gpu));
@@ -60,7 +68,11 @@ pub async fn follow(node: String, flags: Flags, mut inputs: Inputs, outputs: Out
         let next = since.values().map(|at| *at + flags.grace()).filter(|at| *at > now).min();
         let before = outputs.lost.borrow().clone();
         report_overdue(&node, flags.policy, &before, &lost, &outputs.events);
-        let taint = if flags.policy == LostGpuPolicy::Taint { wanted_taint(&lost, &inputs) } else { None };
+        let taint = if flags.policy == LostGpuPolicy::Taint {
+            wanted_taint(&lost, &inputs)
+        } else {
+            WantedTaint::Absent
+        };
         outputs.taint.send_if_modified(|last| replace_if_new(last, taint));
         if flags.policy == LostGpuPolicy::Evict {
             evict(&lost, &inputs.pods, &mut evicting, &outputs.evictions);
@@ -75,6 +87,7 @@ pub async fn follow(node: String, flags: Flags, mut inputs: Inputs, outputs: Out
         tokio::select! {
             changed = inputs.found.changed() => if changed.is_err() { return },
             changed = inputs.inventory.changed() => if changed.is_err() { return },
+            changed = inputs.skipped.changed() => if changed.is_err() { return },
             changed = inputs.assignments.changed() => if changed.is_err() { return },
             () = end_of_grace => {}
         }
@@ -103,13 +116,15 @@ fn report_overdue(
     }
 }
 
-/// The taint for these GPUs. Schedulers avoid the node while it has a healthy GPU, and do not use it otherwise.
-fn wanted_taint(lost: &LostGpus, inputs: &Inputs) -> Option<LostGpuTaint> {
+/// The taint for these GPUs. Schedulers avoid the node while it has a healthy GPU, and do not use it otherwise. Until the end of the grace
+/// period, a taint from before a restart of the agent stays. Without the assignments it is unknown which absent GPUs are lost.
+fn wanted_taint(lost: &LostGpus, inputs: &Inputs) -> WantedTaint {
     if !lost.values().any(|gpu| gpu.is_overdue) {
-        return None;
+        let is_known = inputs.assignments.borrow().is_some();
+        return if lost.is_empty() && is_known { WantedTaint::Absent } else { WantedTaint::Keep };
     }
     let has_healthy_gpu = inputs.inventory.borrow().gpus.iter().any(|gpu| gpu.healthy);
-    Some(if has_healthy_gpu { LostGpuTaint::PreferNoSchedule } else { LostGpuTaint::NoSchedule })
+    WantedTaint::Set(if has_healthy_gpu { LostGpuTaint::PreferNoSchedule } else { LostGpuTaint::NoSchedule })
 }
 
 /// Requests the evictions that have become due, and ends those whose GPU is back.

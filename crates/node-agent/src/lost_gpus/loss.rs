@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_placement::inventory::NodeInventory;
 
+use crate::gpus::Skipped;
 use crate::pods::Assignments;
 
 /// A GPU on which no program can work.
@@ -21,18 +22,22 @@ pub struct LostGpu {
 pub type LostGpus = BTreeMap<String, LostGpu>;
 
 /// The lost GPUs: those in `found`, and those that pods have and the inventory does not contain. None is overdue.
+///
+/// A skipped GPU that has not reported its identity may be any of the absent ones. If programs may go on there, no absent GPU is lost.
 pub(super) fn lost_gpus(
     found: &BTreeMap<String, String>,
     inventory: &NodeInventory,
+    skipped: &[Skipped],
     assignments: &Assignments,
 ) -> LostGpus {
     let mut lost: LostGpus = found
         .iter()
         .map(|(gpu, why)| (gpu.clone(), LostGpu { why: why.clone(), ..LostGpu::default() }))
         .collect();
+    let may_work = skipped.iter().any(|gpu| gpu.uuid.is_none() && !gpu.reason.ends_work());
     for (pod, gpus) in &assignments.named {
         for gpu in gpus {
-            if inventory.gpu(gpu).is_none() {
+            if !may_work && inventory.gpu(gpu).is_none() {
                 lost.entry(gpu.clone()).or_insert_with(|| LostGpu {
                     why: "the driver has not listed it since the agent started".to_owned(),
                     ..LostGpu::default()

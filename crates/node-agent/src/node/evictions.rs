@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_GRACE_SECONDS: i64 = 30;
 
 /// Why a pod is evicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// A process of it violated its limits, and its manager asks for the eviction. The manager stops the process meanwhile.
     Violation,
@@ -45,7 +45,8 @@ pub struct Eviction {
     pub cause_ended: CancellationToken,
 }
 
-/// Evicts pods until there is no sender. A pod that is being evicted is not evicted again.
+/// Evicts pods until there is no sender. A pod that is being evicted is not evicted again for the same cause. Each cause has an eviction of
+/// its own, because it ends with its cause.
 pub async fn serve(
     client: Client,
     pods: PodsWatch,
@@ -53,24 +54,31 @@ pub async fn serve(
     mut requests: UnboundedReceiver<Eviction>,
 ) {
     let mut running = JoinSet::new();
-    let mut active: BTreeMap<String, CancellationToken> = BTreeMap::new();
+    let mut active: BTreeMap<(String, Cause), (u64, CancellationToken)> = BTreeMap::new();
+    let mut serial = 0;
     loop {
         tokio::select! {
             request = requests.recv() => {
                 let Some(eviction) = request else { return };
-                let uid = eviction.pod.uid.clone();
-                if active.get(&uid).is_some_and(|cause_ended| !cause_ended.is_cancelled()) {
+                let key = (eviction.pod.uid.clone(), eviction.cause);
+                if active.get(&key).is_some_and(|(_, cause_ended)| !cause_ended.is_cancelled()) {
                     continue;
                 }
-                active.insert(uid.clone(), eviction.cause_ended.clone());
+                serial += 1;
+                active.insert(key.clone(), (serial, eviction.cause_ended.clone()));
                 let (client, pods, events) = (client.clone(), pods.clone(), events.clone());
                 running.spawn(async move {
                     let cause_ended = eviction.cause_ended.clone();
                     cause_ended.run_until_cancelled(evict(client, eviction, pods, events)).await;
-                    uid
+                    (key, serial)
                 });
             }
-            Some(Ok(uid)) = running.join_next() => drop(active.remove(&uid)),
+            // A cancelled eviction may end when the next one of its pod and cause has begun.
+            Some(Ok((key, ended))) = running.join_next() => {
+                if active.get(&key).is_some_and(|(serial, _)| *serial == ended) {
+                    active.remove(&key);
+                }
+            }
         }
     }
 }

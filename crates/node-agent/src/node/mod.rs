@@ -10,7 +10,7 @@ mod node_status;
 mod node_writer;
 pub mod violation_events;
 
-pub use lost_gpu_taint::LostGpuTaint;
+pub use lost_gpu_taint::{LostGpuTaint, WantedTaint};
 
 use std::collections::BTreeMap;
 

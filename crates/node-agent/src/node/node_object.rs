@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::node_writer::{NodeWriter, Part};
-use super::{LostGpuTaint, lost_gpu_taint, node_metadata, node_status};
+use super::{WantedTaint, lost_gpu_taint, node_metadata, node_status};
 use crate::capacity::NodeCapacity;
 use crate::injection_proof::Proof;
 use crate::nri::InForce;
@@ -31,7 +31,7 @@ pub struct Wanted {
     /// Countable amounts.
     pub capacity: watch::Receiver<NodeCapacity>,
     /// The taint of lost GPUs.
-    pub taint: watch::Receiver<Option<LostGpuTaint>>,
+    pub taint: watch::Receiver<WantedTaint>,
     /// How containers get their GPUs: an annotation, with the next one.
     pub injection: watch::Receiver<InForce>,
     /// Whether that path is proven.
@@ -114,7 +114,8 @@ pub async fn remove(client: Client, node: &str) -> kube::Result<()> {
     let labels = without_amounts.as_ref().ok().and_then(|node| node.metadata.labels.as_ref());
     let metadata = Patch::Merge(node_metadata::removal(labels));
     let without_metadata = nodes.patch(node, &parameters, &metadata).await;
-    let taint = without_metadata.as_ref().ok().and_then(|node| lost_gpu_taint::patch(node, None));
+    let taint =
+        without_metadata.as_ref().ok().and_then(|node| lost_gpu_taint::patch(node, WantedTaint::Absent));
     let without_taint = match taint {
         Some(patch) => Some(nodes.patch(node, &parameters, &Patch::Merge(patch)).await),
         None => None,

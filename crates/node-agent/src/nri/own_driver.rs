@@ -24,6 +24,9 @@ const CONTAINER: &str = "node-agent";
 /// The device of NVIDIA's CDI specifications that stands for all GPUs.
 const ALL: &str = "all";
 
+/// With `auto`, how long the agent's container waits for the registration with a runtime that has NRI. A restart of the runtime takes less.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 struct OwnDriverPlugin {
     places: Places,
     pod_uid: String,
@@ -34,7 +37,7 @@ struct OwnDriverPlugin {
 }
 
 /// Serves until `stop`. From the moment at which the agent's container may be created, it answers `/readyz` at `health`: when the plugin is
-/// registered, or, with `auto`, when the runtime has no NRI.
+/// registered. With `auto` also when the runtime's socket does not exist, because the runtime then has no NRI, and after [`LONGEST_WAIT`].
 ///
 /// # Errors
 /// The address of the probe is in use.
@@ -50,14 +53,18 @@ pub(crate) async fn give_own_driver(
     let mut plugin =
         OwnDriverPlugin { places, pod_uid, injection, ready: ready.clone(), unsupported_reason: None };
     let answer = async {
-        ready.cancelled().await;
+        let waits = ready.cancelled();
+        match injection {
+            Injection::Auto => drop(tokio::time::timeout(LONGEST_WAIT, waits).await),
+            Injection::Nri | Injection::Runtime => waits.await,
+        }
         let listener = listener_of("health", health)?;
         let pages = Router::new().route("/readyz", get(async || "ok\n"));
         sluice_connection_limit::serve(listener, pages, stop.cancelled()).await;
         anyhow::Ok(())
     };
     let connected = supervisor::keep_connected(&socket, &mut plugin, |_why| {
-        if injection == Injection::Auto {
+        if injection == Injection::Auto && socket.try_exists().is_ok_and(|exists| !exists) {
             ready.cancel();
         }
     });

@@ -68,7 +68,7 @@ fn critical_xid_affects_only_its_gpu_and_is_reported_with_its_effect() {
 }
 
 #[test]
-fn gpu_is_lost_while_the_last_scan_says_that_no_program_can_work_on_it() {
+fn gpu_is_lost_from_a_scan_that_says_that_no_program_can_work_on_it_until_it_is_healthy() {
     let mut node = Node::new();
     let found = |fault: Fault| Ok(vec![known(0, Condition::Good), known(1, Condition::Bad(fault))]);
     node.record_xid(Some(1), 48);
@@ -85,15 +85,30 @@ fn gpu_is_lost_while_the_last_scan_says_that_no_program_can_work_on_it() {
         node.scan(found(fault.clone()));
         assert_eq!(node.registry.lost().len(), 1, "{fault}");
     }
+    // Another fault does not show that the GPU is back.
+    let lost = node.registry.lost();
+    for fault in [Fault::Failed("unknown error".into()), Fault::NeedsRecovery(Recovery::DrainAndReset)] {
+        node.scan(found(fault.clone()));
+        assert_eq!(
+            node.registry.lost().keys().collect::<Vec<_>>(),
+            lost.keys().collect::<Vec<_>>(),
+            "{fault}"
+        );
+    }
+    node.scan(Err(DriverUnavailable("no answer".into())));
+    assert_eq!(node.registry.lost().len(), 1, "the driver has not answered once");
+    node.scan(good(&[0, 1]));
+    node.scan(good(&[0, 1]));
+    assert!(node.registry.lost().is_empty());
     // Programs may go on.
     for fault in [Fault::Failed("unknown error".into()), Fault::NeedsRecovery(Recovery::DrainAndReset)] {
         node.scan(found(fault.clone()));
         assert!(node.registry.lost().is_empty(), "{fault}");
     }
-    node.scan(good(&[0]));
-    assert_eq!(node.registry.lost().len(), 1, "not listed any more");
     node.scan(Err(DriverUnavailable("not loaded".into())));
     assert!(node.registry.lost().is_empty(), "nothing is known while the driver does not answer");
+    node.scan(good(&[0]));
+    assert_eq!(node.registry.lost().len(), 1, "not listed any more");
 }
 
 #[test]

@@ -107,3 +107,31 @@ async fn container_that_is_still_being_created_is_not_reported() {
     tokio::time::sleep(10 * LOOK_EVERY).await;
     assert!(node.events.try_recv().is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn container_without_processes_is_searched_for_until_a_second_look_and_no_longer() {
+    let mut node = Node::start(OwnPath::Other);
+    tokio::time::sleep(LOOK_EVERY).await;
+    node.start_pod('a', LIBRARY);
+    let process = node.proc.path().join(u32::from('a').to_string());
+    fs::remove_dir_all(&process).unwrap();
+    tokio::time::sleep(3 * LOOK_EVERY).await;
+    node.start_pod('a', LIBRARY);
+    tokio::time::sleep(10 * LOOK_EVERY).await;
+    assert_eq!(*node.proof.borrow(), Proof::Open, "it was searched for");
+    node.start_pod('b', LIBRARY);
+    node.is("proven").await;
+    assert_eq!(*node.proof.borrow(), Proof::Proven("main of pod ml/b".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_pods_in_quick_succession_are_followed_by_one_look() {
+    let mut node = Node::start(OwnPath::Other);
+    tokio::time::sleep(LOOK_EVERY).await;
+    let began = Instant::now();
+    node.start_pod('a', "/etc/ld.so.preload");
+    tokio::time::sleep(BETWEEN_LOOKS / 10).await;
+    node.start_pod('b', LIBRARY);
+    node.is("proven").await;
+    assert!(began.elapsed() >= BETWEEN_LOOKS, "{:?}", began.elapsed());
+}

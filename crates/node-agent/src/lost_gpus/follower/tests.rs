@@ -14,11 +14,14 @@ struct Program {
     flags: Flags,
 }
 
+const EVICT: &str = "--lost-gpu-policy=evict";
+
 /// Two GPUs, and a pod on each: `pod-0` and `pod-1`.
 struct Node {
     found: watch::Sender<BTreeMap<String, String>>,
     inventory: watch::Sender<NodeInventory>,
-    taint: watch::Receiver<Option<LostGpuTaint>>,
+    skipped: watch::Sender<Vec<Skipped>>,
+    taint: watch::Receiver<WantedTaint>,
     evictions: mpsc::UnboundedReceiver<Eviction>,
     events: mpsc::Receiver<PendingEvent>,
     assignments: watch::Sender<Option<Arc<Assignments>>>,
@@ -30,6 +33,7 @@ impl Node {
         let flags = Program::parse_from([&["agent"], words].concat()).flags;
         let (found, found_seen) = watch::channel(BTreeMap::new());
         let (inventory, inventory_seen) = watch::channel(NodeInventory::new(1, vec![gpu(0), gpu(1)]));
+        let (skipped, skipped_seen) = watch::channel(Vec::new());
         let uid = |index| format!("pod-{index}");
         let named = [0, 1].map(|index| (uid(index), vec![gpu(index).uuid])).into();
         let assignments = Some(Arc::new(Assignments { named, ..Assignments::default() }));
@@ -37,12 +41,13 @@ impl Node {
         let view = |index| Arc::new(PodView { uid: uid(index), name: uid(index), ..PodView::default() });
         let pods: Pods = [0, 1].map(|index| (uid(index), view(index))).into();
         let (pods, pods_seen) = watch::channel(Some(Arc::new(pods)));
-        let (taint_wanted, taint) = watch::channel(None);
+        let (taint_wanted, taint) = watch::channel(WantedTaint::Keep);
         let (evictions_wanted, evictions) = mpsc::unbounded_channel();
         let (event_queue, events) = EventQueue::new();
         let inputs = Inputs {
             found: found_seen,
             inventory: inventory_seen,
+            skipped: skipped_seen,
             assignments: assignments_seen,
             pods: pods_seen,
         };
@@ -53,7 +58,7 @@ impl Node {
             events: event_queue,
         };
         tokio::spawn(follow("n".into(), flags, inputs, outputs));
-        Self { found, inventory, taint, evictions, events, assignments, pods }
+        Self { found, inventory, skipped, taint, evictions, events, assignments, pods }
     }
 
     fn lose(&self, indices: &[u32]) {
@@ -69,7 +74,7 @@ impl Node {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_the_lost_gpu_alone_are_evicted_when_the_grace_period_has_ended() {
-    let mut node = Node::with(&[]);
+    let mut node = Node::with(&[EVICT]);
     let began = Instant::now();
     node.lose(&[1]);
     let eviction = node.evictions.recv().await.unwrap();
@@ -88,12 +93,12 @@ async fn pods_of_the_lost_gpu_alone_are_evicted_when_the_grace_period_has_ended(
     node.lose(&[]);
     eviction.cause_ended.cancelled().await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(node.evictions.try_recv().is_err() && node.taint.borrow().is_none());
+    assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == WantedTaint::Absent);
 }
 
 #[tokio::test(start_paused = true)]
 async fn gpu_that_is_back_within_the_grace_period_has_no_consequence_and_a_new_loss_a_new_period() {
-    let mut node = Node::with(&["--lost-gpu-grace-seconds=60"]);
+    let mut node = Node::with(&[EVICT, "--lost-gpu-grace-seconds=60"]);
     node.lose(&[1]);
     tokio::time::sleep(Duration::from_secs(59)).await;
     node.lose(&[]);
@@ -109,11 +114,11 @@ async fn gpu_that_is_back_within_the_grace_period_has_no_consequence_and_a_new_l
 async fn node_is_tainted_while_a_gpu_is_lost_and_only_without_a_healthy_one_unusable() {
     let mut node = Node::with(&["--lost-gpu-policy=taint"]);
     node.lose(&[1]);
-    node.taint.wait_for(|taint| *taint == Some(LostGpuTaint::PreferNoSchedule)).await.unwrap();
+    node.taint.wait_for(|taint| *taint == WantedTaint::Set(LostGpuTaint::PreferNoSchedule)).await.unwrap();
     node.lose(&[0, 1]);
-    node.taint.wait_for(|taint| *taint == Some(LostGpuTaint::NoSchedule)).await.unwrap();
+    node.taint.wait_for(|taint| *taint == WantedTaint::Set(LostGpuTaint::NoSchedule)).await.unwrap();
     node.lose(&[]);
-    node.taint.wait_for(Option::is_none).await.unwrap();
+    node.taint.wait_for(|taint| *taint == WantedTaint::Absent).await.unwrap();
     assert!(node.evictions.try_recv().is_err());
 }
 
@@ -126,12 +131,12 @@ async fn report_publishes_the_loss_and_does_nothing_else() {
         assert!(event.reason == Reason::GpuLost && event.note.contains("not evicted"), "{event:?}");
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(node.evictions.try_recv().is_err() && node.taint.borrow().is_none());
+    assert!(node.evictions.try_recv().is_err() && *node.taint.borrow() == WantedTaint::Absent);
 }
 
 #[tokio::test(start_paused = true)]
 async fn eviction_of_a_pod_that_is_gone_ends_by_itself_after_its_event() {
-    let mut node = Node::with(&["--lost-gpu-grace-seconds=0"]);
+    let mut node = Node::with(&[EVICT, "--lost-gpu-grace-seconds=0"]);
     node.lose(&[0, 1]);
     let eviction = node.evictions.recv().await.unwrap();
     node.pods.send_replace(Some(Arc::default()));
@@ -140,4 +145,30 @@ async fn eviction_of_a_pod_that_is_gone_ends_by_itself_after_its_event() {
     assert!(node.evictions.recv().await.is_some());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!eviction.cause_ended.is_cancelled() && node.evictions.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn taint_of_the_agent_before_stays_until_the_grace_period_ends_or_no_gpu_is_lost() {
+    let mut node = Node::with(&["--lost-gpu-policy=taint"]);
+    node.assignments.send_replace(None);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*node.taint.borrow(), WantedTaint::Keep, "the pods are not known yet");
+    node.lose(&[1]);
+    node.assignments.send_replace(Some(Arc::default()));
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert_eq!(*node.taint.borrow(), WantedTaint::Keep);
+    node.lose(&[]);
+    node.taint.wait_for(|taint| *taint == WantedTaint::Absent).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_an_absent_gpu_stay_while_a_gpu_that_answers_later_may_be_theirs() {
+    let mut node = Node::with(&[EVICT]);
+    let reason = crate::gpus::Fault::Failed("unknown error".into());
+    node.skipped.send_replace(vec![Skipped { uuid: None, index: 1, reason }]);
+    node.inventory.send_replace(NodeInventory::new(1, vec![gpu(0)]));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(node.evictions.try_recv().is_err());
+    node.skipped.send_replace(Vec::new());
+    assert_eq!(node.evictions.recv().await.unwrap().pod.uid, "pod-1");
 }

@@ -23,40 +23,75 @@ fn refusing(asked: &Arc<AtomicUsize>) -> Client {
     Client::new(tower::service_fn(answer), "default")
 }
 
+/// A running pod, and the server of its evictions.
+struct Bed {
+    asked: Arc<AtomicUsize>,
+    pod: Arc<PodView>,
+    requests: mpsc::UnboundedSender<Eviction>,
+    _pods: watch::Sender<Option<Arc<Pods>>>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let pod = Arc::new(PodView {
+            uid: "u".into(),
+            namespace: "ml".into(),
+            name: "train".into(),
+            ..PodView::default()
+        });
+        let (known, pods) = watch::channel(Some(Arc::new([("u".to_owned(), Arc::clone(&pod))].into())));
+        let (requests, received) = mpsc::unbounded_channel();
+        tokio::spawn(serve(refusing(&asked), pods, EventQueue::new().0, received));
+        Self { asked, pod, requests, _pods: known }
+    }
+
+    fn request(&self, cause: Cause) -> CancellationToken {
+        let cause_ended = CancellationToken::new();
+        let (pod, reason) = (Arc::clone(&self.pod), format!("{cause:?}"));
+        self.requests.send(Eviction { pod, cause, reason, cause_ended: cause_ended.clone() }).unwrap();
+        cause_ended
+    }
+
+    async fn count_in_an_hour(&self) -> usize {
+        let before = self.asked.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        self.asked.load(Ordering::SeqCst) - before
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn refused_eviction_is_repeated_until_its_cause_has_ended_and_may_be_requested_again() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let pod = Arc::new(PodView {
-        uid: "u".into(),
-        namespace: "ml".into(),
-        name: "train".into(),
-        ..PodView::default()
-    });
-    let pods = Pods::from([("u".to_owned(), Arc::clone(&pod))]);
-    let (_pods, pods) = watch::channel(Some(Arc::new(pods)));
-    let (requests, received) = mpsc::unbounded_channel();
-    let (events, _published) = EventQueue::new();
-    tokio::spawn(serve(refusing(&asked), pods, events, received));
-    let request = || {
-        let cause_ended = CancellationToken::new();
-        let eviction = Eviction {
-            pod: Arc::clone(&pod),
-            cause: Cause::LostGpu,
-            reason: "lost".into(),
-            cause_ended: cause_ended.clone(),
-        };
-        requests.send(eviction).unwrap();
-        cause_ended
-    };
-    let count_in_an_hour = async || {
-        let before = asked.load(Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
-        asked.load(Ordering::SeqCst) - before
-    };
-    let first = request();
-    assert!(count_in_an_hour().await > 10, "it is repeated");
+    let bed = Bed::new();
+    let first = bed.request(Cause::LostGpu);
+    assert!(bed.count_in_an_hour().await > 10, "it is repeated");
     first.cancel();
-    assert_eq!(count_in_an_hour().await, 0);
-    let _second = request();
-    assert!(count_in_an_hour().await > 10, "the GPU is lost again");
+    assert_eq!(bed.count_in_an_hour().await, 0);
+    let _second = bed.request(Cause::LostGpu);
+    assert!(bed.count_in_an_hour().await > 10, "the GPU is lost again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn eviction_for_a_violation_continues_when_the_lost_gpu_is_back() {
+    let bed = Bed::new();
+    let lost = bed.request(Cause::LostGpu);
+    let _violation = bed.request(Cause::Violation);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    lost.cancel();
+    assert!(bed.count_in_an_hour().await > 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_a_cancelled_eviction_leaves_the_next_one_known() {
+    let bed = Bed::new();
+    let first = bed.request(Cause::LostGpu);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // The next request is there before the end of the first eviction is.
+    let second = bed.request(Cause::LostGpu);
+    first.cancel();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let _repeated = bed.request(Cause::LostGpu);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    second.cancel();
+    assert_eq!(bed.count_in_an_hour().await, 0, "the repeated request was carried out, too");
 }

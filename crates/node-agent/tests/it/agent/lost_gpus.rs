@@ -6,6 +6,7 @@ use super::api::Kind;
 use super::node::{Node, last_set, names, of_reason, pod, soon, uuid};
 use super::pages::value;
 
+const EVICT: &str = "--lost-gpu-policy=evict";
 const NO_GRACE: &str = "--lost-gpu-grace-seconds=0";
 
 async fn start(node: &Node, words: &[&str]) -> super::node::Agent {
@@ -23,7 +24,7 @@ async fn pods_of_the_lost_gpu_are_evicted_once_the_api_server_allows_it_and_no_o
     for (name, gpu) in [("kept", 0), ("train", 1)] {
         node.put(name, &[("quota", "0.3"), ("assigned-gpu", &uuid(gpu))]);
     }
-    let agent = start(&node, &[NO_GRACE, "--gpu-look-every-ms=10"]).await;
+    let agent = start(&node, &[NO_GRACE, EVICT, "--gpu-look-every-ms=10"]).await;
     last_set(&mut node.managers[1].received(), "the client", |set| names(&set.clients) == ["train"]).await;
     // As a PodDisruptionBudget does.
     node.api.refuse_evictions(1);
@@ -49,7 +50,7 @@ async fn pod_of_a_replaced_gpu_is_evicted() {
     let node = Node::with_gpus(1).await;
     node.put("stale", &[("quota", "0.3"), ("assigned-gpu", "GPU-of-before")]);
     node.put("fresh", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
-    let agent = start(&node, &[NO_GRACE]).await;
+    let agent = start(&node, &[NO_GRACE, EVICT]).await;
     let event = of_reason(&mut node.api.seen(), "EvictedForLostGpu", 1).await.remove(0);
     assert_eq!(event["regarding"]["uid"], "uid-stale");
     assert!(event["note"].as_str().unwrap().contains("GPU-of-before is lost"), "{event}");
