@@ -40,10 +40,10 @@ impl Answer {
 ///
 /// # Safety
 /// As libc documents it.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(
         "endbr64",
         "push rdi",
@@ -60,50 +60,9 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
         "jmp qword ptr [rip + {real}]",
         helper = sym answer_dlsym,
         real = sym REAL_DLSYM,
-    )
-}
-
-/// libc's `dlvsym`, with wrappers for governed driver functions.
-///
-/// # Safety
-/// As libc documents it.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn dlvsym(
-    handle: *mut c_void,
-    name: *const c_char,
-    version: *const c_char,
-) -> *mut c_void {
-    std::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "call {helper}",
-        "mov r11, rdx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "test r11, r11",
-        "jz 2f",
-        "ret",
-        "2:",
-        "jmp qword ptr [rip + {real}]",
-        helper = sym answer_dlvsym,
-        real = sym REAL_DLVSYM,
-    )
-}
-
-/// libc's `dlsym`, with wrappers for governed driver functions.
-///
-/// # Safety
-/// As libc documents it.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    );
     // `br x16` may enter a function that is protected by branch target identification; another register might not.
+    #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
         "hint #34", // bti c
         "stp x29, x30, [sp, #-32]!",
@@ -123,14 +82,13 @@ pub(crate) unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) 
         "br x16",
         helper = sym answer_dlsym,
         real = sym REAL_DLSYM,
-    )
+    );
 }
 
 /// libc's `dlvsym`, with wrappers for governed driver functions.
 ///
 /// # Safety
 /// As libc documents it.
-#[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn dlvsym(
@@ -138,6 +96,26 @@ pub(crate) unsafe extern "C" fn dlvsym(
     name: *const c_char,
     version: *const c_char,
 ) -> *mut c_void {
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "call {helper}",
+        "mov r11, rdx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test r11, r11",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {real}]",
+        helper = sym answer_dlvsym,
+        real = sym REAL_DLVSYM,
+    );
+    #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
         "hint #34", // bti c
         "stp x29, x30, [sp, #-48]!",
@@ -159,7 +137,7 @@ pub(crate) unsafe extern "C" fn dlvsym(
         "br x16",
         helper = sym answer_dlvsym,
         real = sym REAL_DLVSYM,
-    )
+    );
 }
 
 extern "C" fn answer_dlsym(handle: *mut c_void, name: *const c_char) -> Answer {

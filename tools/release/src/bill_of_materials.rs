@@ -147,16 +147,6 @@ mod tests {
     use super::*;
     use crate::packages::parse;
 
-    fn source() -> Source {
-        Source {
-            root: "/nowhere".into(),
-            commit: "0123456789abcdef0123456789abcdef01234567".into(),
-            time: 1_700_000_000,
-            version: "1.2.3".into(),
-            repository: "https://example.com/sluice".into(),
-        }
-    }
-
     fn crates_of_this_workspace() -> BTreeMap<String, Crate> {
         let mut command = MetadataCommand::new();
         let metadata = command
@@ -188,12 +178,12 @@ mod tests {
     fn bill_is_valid_and_the_same_each_time() {
         let packages = parse(include_str!("../../../docker/packages")).unwrap();
         let crates = crates_of_this_workspace();
-        let made = bom(&source(), &crates, &packages).unwrap();
+        let made = bom(&Source::example(), &crates, &packages).unwrap();
         let result = made.validate();
         assert!(result.passed(), "{result:?}");
         let json = || {
             let mut json = Vec::new();
-            bom(&source(), &crates, &packages).unwrap().output_as_json_v1_5(&mut json).unwrap();
+            bom(&Source::example(), &crates, &packages).unwrap().output_as_json_v1_5(&mut json).unwrap();
             String::from_utf8(json).unwrap()
         };
         let text = json();

@@ -62,13 +62,7 @@ mod tests {
     #[test]
     fn artefact_has_helms_media_types_the_metadata_as_json_and_the_archive() {
         let folder = chart();
-        let source = Source {
-            root: "/nowhere".into(),
-            commit: "0123456789abcdef0123456789abcdef01234567".into(),
-            time: 1_700_000_000,
-            version: "1.2.3".into(),
-            repository: "https://example.com/sluice".into(),
-        };
+        let source = Source::example();
         let archived = archive(folder.path(), source.time).unwrap();
         let mut layout = Layout::default();
         add(&mut layout, &source, folder.path(), archived.clone()).unwrap();

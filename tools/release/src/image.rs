@@ -105,21 +105,11 @@ mod tests {
 
     use super::*;
 
-    fn source() -> Source {
-        Source {
-            root: "/nowhere".into(),
-            commit: "0123456789abcdef0123456789abcdef01234567".into(),
-            time: 1_700_000_000,
-            version: "1.2.3".into(),
-            repository: "https://example.com/sluice".into(),
-        }
-    }
-
     fn image() -> Vec<u8> {
         let mut layout = Layout::default();
         let systems =
             Platform::ALL.map(|platform| (platform, format!("files of {}", platform.name()).into_bytes()));
-        let index = add(&mut layout, &source(), &systems).unwrap();
+        let index = add(&mut layout, &Source::example(), &systems).unwrap();
         layout.finish(index, "1.2.3", 1_700_000_000).unwrap()
     }
 

@@ -68,13 +68,7 @@ mod tests {
 
     #[test]
     fn statement_names_the_commit_the_packages_the_tools_and_every_file() {
-        let source = Source {
-            root: "/nowhere".into(),
-            commit: "0123456789abcdef0123456789abcdef01234567".into(),
-            time: 1_700_000_000,
-            version: "1.2.3".into(),
-            repository: "https://example.com/sluice".into(),
-        };
+        let source = Source::example();
         let packages = parse(&format!("amd64 libc6 2.36 {}", "ab".repeat(32))).unwrap();
         let subjects =
             BTreeMap::from([("image".to_owned(), "cd".repeat(32)), ("chart".to_owned(), "ef".repeat(32))]);

@@ -23,6 +23,18 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A commit for tests.
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        Self {
+            root: "/nowhere".into(),
+            commit: "0123456789abcdef0123456789abcdef01234567".into(),
+            time: 1_700_000_000,
+            version: "1.2.3".into(),
+            repository: "https://example.com/sluice".into(),
+        }
+    }
+
     /// Reads the commit that is checked out at `root`. Refuses a folder with changes: no commit would describe the release.
     pub(crate) fn read(root: &Path, version: &str, repository: &str) -> Result<Self> {
         let git = |arguments: &[&str]| output_of(Command::new("git").arg("-C").arg(root).args(arguments));

@@ -174,7 +174,7 @@ impl Follower {
         self.lacking.clear();
         self.absent.clear();
         let own = own_path.is(in_force);
-        self.publish(if own { Proof::Proven("the node agent's own".to_owned()) } else { Proof::Open });
+        self.publish(if own { Proof::Proven("the node agent's container".to_owned()) } else { Proof::Open });
     }
 
     /// Applies what a look has found.
@@ -191,7 +191,7 @@ impl Follower {
             // The path may have changed during a long look.
             let is_open = !self.settled.contains(&id);
             let Some(Candidate { pod, name, .. }) = candidates.get(&id).filter(|_| is_open) else { continue };
-            let shown = format!("{name} of pod {}", pod.full_name());
+            let shown = format!("container {name} of pod {}", pod.full_name());
             match lack {
                 None => {
                     self.settled.insert(id);
@@ -206,7 +206,7 @@ impl Follower {
                     }
                     self.settled.insert(id);
                     let note = format!(
-                        "container {shown} was to get a GPU {} and has no driver: {lack}",
+                        "{shown} was to get a GPU {} and has no driver: {lack}",
                         if self.path == Some("nri") {
                             "by NRI and CDI"
                         } else {
@@ -224,7 +224,7 @@ impl Follower {
 
     fn publish(&self, now: Proof) {
         if self.proof.send_if_modified(|last| replace_if_new(last, now.clone())) {
-            info!(path = self.path, proof = now.label(), "whether containers get their GPUs: {now:?}");
+            info!(path = self.path, proof = now.label(), "{now}");
         }
     }
 }

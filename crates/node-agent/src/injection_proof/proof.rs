@@ -1,5 +1,7 @@
 //! The outcomes.
 
+use std::fmt;
+
 use crate::nri::{InForce, Injection};
 
 /// The path by which the agent's own container got the driver.
@@ -47,6 +49,17 @@ pub enum Proof {
     NotInPod(String),
     /// The agent's own container has no driver. The driver's error.
     NotInAgent(String),
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => write!(f, "no container has shown yet whether containers get their GPUs"),
+            Self::Proven(container) => write!(f, "containers get their GPUs: {container} has the driver"),
+            Self::NotInPod(container) => write!(f, "{container} was to get a GPU and has no driver"),
+            Self::NotInAgent(why) => write!(f, "the node agent's container has no driver: {why}"),
+        }
+    }
 }
 
 impl Proof {

@@ -75,7 +75,7 @@ async fn own_container_proves_its_path_alone_and_a_new_container_proves_the_othe
     node.is("open").await;
     node.start_pod('b', LIBRARY);
     node.is("proven").await;
-    assert_eq!(*node.proof.borrow(), Proof::Proven("main of pod ml/b".into()));
+    assert_eq!(*node.proof.borrow(), Proof::Proven("container main of pod ml/b".into()));
     assert!(node.events.try_recv().is_err());
 }
 
@@ -121,7 +121,7 @@ async fn container_without_processes_is_searched_for_until_a_second_look_and_no_
     assert_eq!(*node.proof.borrow(), Proof::Open, "it was searched for");
     node.start_pod('b', LIBRARY);
     node.is("proven").await;
-    assert_eq!(*node.proof.borrow(), Proof::Proven("main of pod ml/b".into()));
+    assert_eq!(*node.proof.borrow(), Proof::Proven("container main of pod ml/b".into()));
 }
 
 #[tokio::test(start_paused = true)]
