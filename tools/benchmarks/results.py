@@ -36,6 +36,7 @@ class Results:
             self.load("serve-one")["rows"],
             self.load("serve-auto-inspection")["rows"],
             self.load("serve-auto-9bee136e")["rows"],
+            self.load("serve-auto-0db465c8")["rows"],
             *(self.part("core-processes", "serve-auto", f"serve_auto_{build}")["rows"] for build in ("a1f25260", "3bf85530")),
         ]
 
@@ -50,7 +51,7 @@ class Results:
 
     def tenants(self):
         """Runs of `tenants.py`."""
-        runs = [self.load(name)["rows"] for name in ("tenants", "tenants-inspection", "tenants-9bee136e")]
+        runs = [self.load(name)["rows"] for name in ("tenants", "tenants-inspection", "tenants-9bee136e", "tenants-0db465c8")]
         runs += [self.part(name, "tenants")["rows"] for name in ("restructured-build", "restructured-final")]
         return [*runs, self.part("core-processes", "tenants", "tenants_a1f25260")["rows"]]
 
