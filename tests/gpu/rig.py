@@ -328,6 +328,13 @@ def compile(source, program, driver=()):
         fail(f"cc: {built.stderr}")
 
 
+def compile_library(source, library):
+    """Compiles a C library that is preloaded."""
+    built = subprocess.run(["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), str(source)], capture_output=True, text=True, check=False)
+    if built.returncode:
+        fail(f"cc: {built.stderr}")
+
+
 def found_driver():
     """The driver's library where the loader finds it, if the linker's folders have none."""
     asked = "import ctypes; ctypes.CDLL('libcuda.so.1'); print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line})"

@@ -1,6 +1,7 @@
 /* Preloaded into a best-effort program that knows nothing of it: gives the compute channel group of each of its contexts a time
- * slice of SLICE_US microseconds, SLICE_AFTER_MS after the group was made (the driver sets one of its own first). Layouts:
- * docs/reference/driver-controls.md §3, checked on 580.159 and 595.45. For tests without a manager. */
+ * slice of SLICE_US microseconds, SLICE_AFTER_MS after the group was made (the driver sets one of its own first). With
+ * SLICE_ENGINES=copy it gives that slice to the channel groups of copy engines instead. Layouts: docs/reference/driver-controls.md §3,
+ * checked on 580.159 and 595.45. For tests without a manager. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #define CHANNEL_GROUP 0xa06c
 #define SET_TIMESLICE 0xa06c0103u
 #define GR0 1
+#define COPY0 9
 
 struct group {
     int fd;
@@ -62,7 +64,9 @@ int ioctl(int fd, unsigned long request, ...) {
     if (kind != CHANNEL_GROUP || status != 0 || params == 0)
         return (int)code;
     memcpy(&engine, (const uint8_t *)(uintptr_t)params + 12, 4);
-    struct group *group = engine == GR0 ? malloc(sizeof *group) : NULL;
+    const char *engines = getenv("SLICE_ENGINES");
+    int copies = engines && strcmp(engines, "copy") == 0;
+    struct group *group = (copies ? engine >= COPY0 : engine == GR0) ? malloc(sizeof *group) : NULL;
     if (group) {
         group->fd = fd;
         memcpy(&group->client, block, 4);

@@ -145,6 +145,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=300_000)
     parser.add_argument("--us", type=int, default=100, help="time of the kernel on a GPU")
     parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
+    parser.add_argument("--uncopied", action="store_true", help="as torch_serve.py; the copy stays here")
     options = parser.parse_args()
     if options.staged:
         print(json.dumps({"loaded": True}), flush=True)
