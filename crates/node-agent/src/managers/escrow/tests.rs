@@ -19,7 +19,7 @@ use super::*;
 
 const GPU: &str = "GPU-test";
 
-/// Only ends a test that hangs.
+/// The limit of each wait. It decides no outcome: it only ends a test that hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
 /// A control as the driver receives it: of the group, or of the group with this first channel.

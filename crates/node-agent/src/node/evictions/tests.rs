@@ -28,7 +28,7 @@ struct Bed {
     asked: Arc<AtomicUsize>,
     pod: Arc<PodView>,
     requests: mpsc::UnboundedSender<Eviction>,
-    _pods: watch::Sender<Option<Arc<Pods>>>,
+    pods: watch::Sender<Option<Arc<Pods>>>,
 }
 
 impl Bed {
@@ -43,7 +43,7 @@ impl Bed {
         let (known, pods) = watch::channel(Some(Arc::new([("u".to_owned(), Arc::clone(&pod))].into())));
         let (requests, received) = mpsc::unbounded_channel();
         tokio::spawn(serve(refusing(&asked), pods, EventQueue::new().0, received));
-        Self { asked, pod, requests, _pods: known }
+        Self { asked, pod, requests, pods: known }
     }
 
     fn request(&self, cause: Cause) -> CancellationToken {
@@ -53,10 +53,14 @@ impl Bed {
         cause_ended
     }
 
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
     async fn count_in_an_hour(&self) -> usize {
-        let before = self.asked.load(Ordering::SeqCst);
+        let before = self.asked();
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        self.asked.load(Ordering::SeqCst) - before
+        self.asked() - before
     }
 }
 
@@ -94,4 +98,16 @@ async fn end_of_a_cancelled_eviction_leaves_the_next_one_known() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     second.cancel();
     assert_eq!(bed.count_in_an_hour().await, 0, "the repeated request was carried out, too");
+}
+
+/// The Eviction API would delete the pod, and with it its logs and its result.
+#[tokio::test(start_paused = true)]
+async fn pod_that_succeeds_after_a_refused_eviction_is_not_evicted() {
+    let bed = Bed::new();
+    let _violation = bed.request(Cause::Violation);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(bed.asked() > 0);
+    let ended = PodView { has_ended: true, ..PodView::clone(&bed.pod) };
+    bed.pods.send_replace(Some(Arc::new([("u".to_owned(), Arc::new(ended))].into())));
+    assert_eq!(bed.count_in_an_hour().await, 0);
 }

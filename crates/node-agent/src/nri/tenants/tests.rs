@@ -8,7 +8,7 @@ use crate::node::events::Reason;
 use crate::nri::CdiFolders;
 use crate::pods::{Assignments, Refusal};
 
-/// Only ends a test that hangs.
+/// The limit of each wait. It decides no outcome: it only ends a test that hangs.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 const CDI: &str = "kind: nvidia.com/gpu\ndevices: [{name: GPU-1}]\n";
 

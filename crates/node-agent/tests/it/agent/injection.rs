@@ -7,7 +7,7 @@ use sluice_node_agent::gpus::GpuDriver;
 use sluice_node_agent::gpus::driver::DriverUnavailable;
 use sluice_proto::nri::{Container, ContainerState, CreateContainerRequest, PodSandbox, SynchronizeRequest};
 
-use super::node::{Node, of_reason, soon, uuid};
+use super::node::{Node, last_set, of_reason, soon, uuid};
 use crate::support::kubelet::Kubelet;
 use crate::support::runtime::Runtime;
 
@@ -27,8 +27,7 @@ pub(super) fn request(pod: &PodSandbox, container: &str) -> CreateContainerReque
 
 async fn metric(node: &Node, path: &str) {
     let line = format!("sluice_injection{{node=\"node-1\",path=\"{path}\"}} 1");
-    let shown = async { while !node.get("/metrics").await.1.contains(&line) {} };
-    soon(&line, shown).await;
+    node.metrics_with(&line, |text| text.contains(&line)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +44,9 @@ async fn container_gets_the_gpu_of_the_api_server_also_after_restarts_of_runtime
 
     let second = uuid(1);
     node.put("train", &[QUOTA, ("container", "main"), ("assigned-gpu", &second)]);
+    // The agent refuses a container whose pod it does not learn of in time.
+    let mut received = node.managers[1].received();
+    let known = last_set(&mut received, "the client", |set| !set.clients.is_empty()).await;
     // The pod's own environment names another GPU; it counts for nothing.
     let pod = sandbox("train", &[QUOTA, ("container", "main"), ("assigned-gpu", &second)]);
     let mut asked = request(&pod, "main");
@@ -76,6 +78,7 @@ async fn container_gets_the_gpu_of_the_api_server_also_after_restarts_of_runtime
     agent.end().await;
     let agent = node.start_agent_with("nri").await;
     let mut plugin = runtime.next_plugin(SynchronizeRequest::default()).await;
+    last_set(&mut received, "it again", |set| set.agent_instance != known.agent_instance).await;
     assert_eq!(plugin.create(&request(&pod, "main")).await.unwrap().adjust.unwrap().cdi_devices.len(), 1);
     agent.end().await;
 }
@@ -101,7 +104,8 @@ async fn node_without_nri_says_so_and_offers_no_slots_or_falls_back() {
     metric(&node, "none").await;
     let events = of_reason(&mut node.api.seen(), "InjectionUnavailable", 1).await;
     assert!(events[0]["note"].as_str().unwrap().contains("nri.sock"), "{events:?}");
-    assert!(node.get("/readyz").await.1.contains("containers cannot get GPUs"));
+    let is_unready = |_, missing: &str| missing.contains("containers cannot get GPUs");
+    node.page_with("/readyz", "the missing NRI", is_unready).await;
     assert!(!kubelet.has_plugin());
     // NRI appears.
     node.write_cdi(&[uuid(0)]);
@@ -122,8 +126,7 @@ async fn node_without_nri_says_so_and_offers_no_slots_or_falls_back() {
 
 async fn proof(node: &Node, outcome: &str) {
     let line = format!("sluice_injection_proof{{node=\"node-1\",outcome=\"{outcome}\"}} 1");
-    let shown = async { while !node.get("/metrics").await.1.contains(&line) {} };
-    soon(&line, shown).await;
+    node.metrics_with(&line, |text| text.contains(&line)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,8 +142,8 @@ async fn agent_without_a_driver_offers_no_slots_and_says_why_until_the_driver_an
     assert_eq!(events[0]["regarding"]["kind"], "Node");
     assert!(note.contains(why) && note.contains("NVIDIA_VISIBLE_DEVICES"), "{note}");
     proof(&node, "not-in-agent").await;
-    let (status, missing) = node.get("/readyz").await;
-    assert!(status == 503 && missing.contains(why), "{status} {missing}");
+    let has_reason = |status, missing: &str| status == 503 && missing.contains(why);
+    node.page_with("/readyz", "the reason", has_reason).await;
     assert!(!kubelet.has_plugin());
 
     node.gpus.set_answer(healthy);

@@ -2,7 +2,7 @@
 
 use super::api::Kind;
 use super::node::{Node, last_set, names, of_reason, soon, uuid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pod_becomes_a_client_when_assigned_and_leaves_when_it_ends() {
@@ -67,8 +67,8 @@ async fn clients_remain_while_the_api_server_is_away_and_gone_ones_are_removed_a
     let mut seen = node.api.seen();
     soon("the agent asks in vain", seen.wait_for(|seen| seen.turned_away >= 4)).await.unwrap();
     assert_eq!(received.borrow().last().unwrap().generation, before.generation);
-    let state = node.state().await;
-    assert_eq!(state["gpus"][0]["in_force"].as_array().unwrap().len(), 2);
+    let has_both = |state: &Value| state["gpus"][0]["in_force"].as_array().unwrap().len() == 2;
+    node.state_with("both in force", has_both).await;
 
     node.put("c", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
     node.api.come_back();

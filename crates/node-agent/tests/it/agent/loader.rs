@@ -39,16 +39,17 @@ fn noexec_state_folder_gives_no_slots_and_a_reason_until_the_agent_starts_elsewh
         assert_eq!(events[0]["regarding"]["kind"], "Node");
         assert!(reason.contains("noexec") && reason.contains(library.to_str().unwrap()), "{reason}");
         node.managers_serve().await;
-        let (status, missing) = node.get("/readyz").await;
-        assert!(status == 503 && missing.contains(reason), "{status} {missing}");
-        assert_eq!(node.state().await["no_slots_reason"], reason);
+        let has_reason = |status, missing: &str| status == 503 && missing.contains(reason);
+        node.page_with("/readyz", "the reason", has_reason).await;
+        node.state_with("the reason", |state| state["no_slots_reason"] == reason).await;
         assert!(!kubelet.has_plugin());
         agent.end().await;
 
         mount(None::<&str>, &library, None::<&str>, MsFlags::MS_REMOUNT, None::<&str>).unwrap();
         let agent = node.start_agent().await;
         assert_eq!(kubelet.next_plugin().await.request.resource_name, "sluice.dev/gpu");
-        assert_eq!(node.state().await["no_slots_reason"], Value::Null);
+        let has_no_reason = |state: &Value| state.get("no_slots_reason") == Some(&Value::Null);
+        node.state_with("no reason", has_no_reason).await;
         agent.end().await;
         umount2(&library, MntFlags::MNT_DETACH).unwrap();
     });

@@ -39,9 +39,9 @@ async fn pods_of_the_lost_gpu_are_evicted_once_the_api_server_allows_it_and_no_o
     let lost = of_reason(&mut seen, "GpuLost", 1).await.remove(0);
     assert_eq!(lost["regarding"]["kind"], "Node");
     assert_eq!(evicted(&seen.borrow().evictions), ["train", "train"]);
-    let (_, text) = node.get("/metrics").await;
     let gpu = format!("gpu=\"{}\"", uuid(1));
-    assert_eq!(value(&text, "sluice_gpu_lost_pods", &[&gpu]), Some(1.0), "{text}");
+    let counts_it = |text: &str| value(text, "sluice_gpu_lost_pods", &[&gpu]) == Some(1.0);
+    node.metrics_with("the pod of the lost GPU", counts_it).await;
     agent.end().await;
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use serde_json::{Value, json};
@@ -21,6 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::api::{Api, Kind, NODE, Seen};
 use super::manager::{Manager, Received};
 use crate::fake_gpus::{self, FakeDriver};
+
+/// The limit of each wait. It decides no outcome: it only ends a test that hangs.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The pause before a page is read again.
+const BETWEEN_READS: Duration = Duration::from_millis(5);
 
 #[derive(Parser)]
 struct Program {
@@ -44,8 +50,8 @@ if [ "$3" = self-test ]; then
     echo "{\"about\": $about, \"slices\": $proven, \"stops\": $proven, \"counts\": $proven}" > "$file"
     exit 0
 fi
-echo "$@" >> "$here/arguments"
 echo $$ >> "$here/pids"
+echo "$@" >> "$here/arguments"
 exec sleep 100000
 "#;
 
@@ -132,7 +138,7 @@ impl Node {
         Agent { task: tokio::spawn(wiring::serve(config, environment, stop.clone())), stop }
     }
 
-    /// Process ids of all managers that were ever started.
+    /// Process ids of all managers that were ever started, at least of those that [`Node::started`] has returned.
     pub fn pids(&self) -> Vec<i32> {
         let text = fs::read_to_string(self.root.path().join("pids")).unwrap_or_default();
         text.lines().map(|pid| pid.parse().unwrap()).collect()
@@ -242,14 +248,37 @@ impl Node {
         streams
     }
 
-    /// Waits until the agent knows that its managers have accepted their clients.
-    pub async fn managers_serve(&self) {
-        let all_serve = async { while self.get("/readyz").await.1.contains("the pod-manager of") {} };
-        soon("managers serve", all_serve).await;
+    /// Reads a page until it satisfies the condition. Returns its status and body.
+    pub async fn page_with(
+        &self,
+        page: &str,
+        what: &str,
+        is_wanted: impl Fn(u16, &str) -> bool,
+    ) -> (u16, String) {
+        let port = self.port.load(Ordering::SeqCst);
+        read_until(what, async || get(port, page).await, |(status, text)| is_wanted(*status, text)).await
     }
 
-    pub async fn state(&self) -> Value {
-        serde_json::from_str(&get(self.state_port.load(Ordering::SeqCst), "/state").await.1).unwrap()
+    /// Reads the metrics until they satisfy the condition.
+    pub async fn metrics_with(&self, what: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        self.page_with("/metrics", what, |status, text| status == 200 && is_wanted(text)).await.1
+    }
+
+    /// Reads the state page until it satisfies the condition.
+    pub async fn state_with(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let port = self.state_port.load(Ordering::SeqCst);
+        let read = async || serde_json::from_str(&get(port, "/state").await.1).unwrap();
+        read_until(what, read, is_wanted).await
+    }
+
+    /// Waits until the agent knows that the manager of each GPU has accepted its clients.
+    pub async fn managers_serve(&self) {
+        let serves = |gpu: &Value| gpu["manager"]["state"] == "serving";
+        let all_serve = |state: &Value| {
+            let gpus = state["gpus"].as_array().unwrap();
+            gpus.len() == self.managers.len() && gpus.iter().all(serves)
+        };
+        self.state_with("managers serve", all_serve).await;
     }
 }
 
@@ -290,11 +319,31 @@ impl Node {
     }
 }
 
-/// Only ends a test that hangs.
+/// Waits for the future, [`LONGEST_WAIT`] at most.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
+    tokio::time::timeout(LONGEST_WAIT, future)
         .await
-        .unwrap_or_else(|_| panic!("{what}: not within 60 s"))
+        .unwrap_or_else(|_| panic!("{what}: not within {LONGEST_WAIT:?}"))
+}
+
+/// Reads a page until it satisfies the condition, and returns it. Panics with the last page.
+async fn read_until<T: std::fmt::Debug>(
+    what: &str,
+    read: impl AsyncFn() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    let begin = Instant::now();
+    loop {
+        let page = read().await;
+        if is_wanted(&page) {
+            return page;
+        }
+        assert!(
+            begin.elapsed() < LONGEST_WAIT,
+            "{what}: not within {LONGEST_WAIT:?}; the last page: {page:#?}"
+        );
+        tokio::time::sleep(BETWEEN_READS).await;
+    }
 }
 
 /// Waits until there are this many events of a reason, and returns them.

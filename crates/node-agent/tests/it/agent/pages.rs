@@ -1,8 +1,6 @@
 //! What the agent publishes: metrics, state page, node metadata, events on unhealthy GPUs.
 
-use std::time::Duration;
-
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_placement::inventory::NodeInventory;
 use sluice_proto::control::Violation;
 
@@ -35,9 +33,10 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
     let mut received = node.managers[1].received();
     last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     node.managers_serve().await;
-    let (_, text) = node.get("/metrics").await;
-    assert!(text.contains("\nprocess_open_fds ") && text.contains("\nprocess_cpu_seconds_total "), "{text}");
     let gpu = format!("gpu=\"{}\"", uuid(1));
+    let answers = |text: &str| value(text, "sluice_manager_up", &[&gpu]) == Some(1.0);
+    let text = node.metrics_with("the manager answers", answers).await;
+    assert!(text.contains("\nprocess_open_fds ") && text.contains("\nprocess_cpu_seconds_total "), "{text}");
     let labels = ["namespace=\"ml\"", "pod=\"train\"", "container=\"main\"", &gpu, "node=\"node-1\""];
     let expected = [
         ("sluice_client_gpu_seconds_total", 2.5),
@@ -114,7 +113,7 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
 
     node.api.delete("train");
     last_set(&mut received, "an empty set", |set| set.clients.is_empty() && set.generation > 1).await;
-    let (_, text) = node.get("/metrics").await;
+    let text = node.metrics_with("the manager answers", answers).await;
     assert!(!text.contains("pod=\"train\""), "{text}");
     agent.end().await;
 }
@@ -129,13 +128,14 @@ async fn hanging_manager_costs_only_its_own_series() {
     }
     node.managers_serve().await;
     node.managers[0].set_behaviour(Behaviour::Hangs);
-    let (status, text) = node.get("/metrics").await;
-    assert_eq!(status, 200);
+    let up = |text: &str, index| value(text, "sluice_manager_up", &[&uuid(index)]);
+    let only_the_second_is_up = |text: &str| (up(text, 0), up(text, 1)) == (Some(0.0), Some(1.0));
+    let text = node.metrics_with("one manager hangs", only_the_second_is_up).await;
     assert!(!text.contains("pod=\"pod-0\"") && text.contains("pod=\"pod-1\""), "{text}");
-    let up = |index| value(&text, "sluice_manager_up", &[&uuid(index)]);
-    assert_eq!((up(0), up(1)), (Some(0.0), Some(1.0)));
-    let state = node.state().await;
-    assert!(state["gpus"][0]["error"].as_str().unwrap().contains("did not answer"), "{state}");
+    let reports_it = |state: &Value| {
+        state["gpus"][0]["error"].as_str().is_some_and(|error| error.contains("did not answer"))
+    };
+    node.state_with("the hanging manager", reports_it).await;
     node.managers[0].set_behaviour(Behaviour::Normal);
     agent.end().await;
 }
@@ -146,7 +146,8 @@ async fn state_page_shows_wanted_clients_and_those_in_force() {
     let agent = node.start_agent().await;
     node.put("train", &[("quota", "0.25"), ("priority", "0"), ("slo", "5ms"), ("assigned-gpu", &uuid(0))]);
     last_set(&mut node.managers[0].received(), "the client", |set| set.clients.len() == 1).await;
-    let state = node.state().await;
+    let is_in_force = |state: &Value| !state["gpus"][0]["in_force"][0].is_null();
+    let state = node.state_with("the client in force", is_in_force).await;
     let gpu = &state["gpus"][0];
     // A quarter of the usable memory: 80 GiB without 0.5 GiB for each of ten device slots.
     let wanted = json!({
@@ -166,7 +167,7 @@ async fn node_metadata_is_written_and_restored_after_a_wipe() {
     let node = Node::with_gpus(2).await;
     let agent = node.start_agent().await;
     let mut seen = node.api.node();
-    let inventory = |object: &serde_json::Value| {
+    let inventory = |object: &Value| {
         let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str()?;
         NodeInventory::from_annotation(annotation).ok()
     };
@@ -176,7 +177,7 @@ async fn node_metadata_is_written_and_restored_after_a_wipe() {
     assert_eq!(node_object["metadata"]["labels"]["sluice.dev/gpu.model"], "Fake-GPU");
     let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "uid": "n", "labels": {"zone": "a"}}});
     node.api.put(Kind::Nodes, bare);
-    let is_whole = |object: &serde_json::Value| {
+    let is_whole = |object: &Value| {
         inventory(object).is_some() && object["metadata"]["labels"]["sluice.dev/gpu.count"] == "2"
     };
     let node_object = soon("node metadata again", seen.wait_for(is_whole)).await.unwrap().clone();
@@ -201,7 +202,7 @@ async fn unhealthy_gpu_causes_events_on_the_node_and_on_its_pods() {
     assert_eq!(about, [NODE, "mine"]);
     assert!(events.iter().all(|event| event["note"].as_str().unwrap().contains(&uuid(0))), "{events:?}");
     let mut node_objects = node.api.node();
-    let is_unhealthy = |object: &serde_json::Value| {
+    let is_unhealthy = |object: &Value| {
         let annotation = object["metadata"]["annotations"]["sluice.dev/gpus"].as_str().unwrap_or_default();
         NodeInventory::from_annotation(annotation).is_ok_and(|inventory| !inventory.gpus[0].healthy)
     };
@@ -215,15 +216,8 @@ async fn readiness_probe_lists_what_is_missing() {
     let agent = node.start_agent().await;
     assert_eq!(node.get("/livez").await.0, 200);
     last_set(&mut node.managers[0].received(), "a set", |_| true).await;
-    let (status, text) = soon("only the plugin is missing", async {
-        loop {
-            let answer = node.get("/readyz").await;
-            if answer.1.lines().count() == 1 {
-                break answer;
-            }
-        }
-    })
-    .await;
+    let is_one_line = |_, text: &str| text.lines().count() == 1;
+    let (status, text) = node.page_with("/readyz", "only the plugin is missing", is_one_line).await;
     assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
     agent.end().await;
 }
@@ -245,7 +239,8 @@ async fn pages_for_all_addresses_do_not_have_the_state_of_pods() {
     let agent = node.start_agent().await;
     assert_eq!(node.get("/state").await.0, 404);
     assert_eq!(node.probe("/state").await.0, 404);
-    assert_eq!(node.state().await["gpus"].as_array().unwrap().len(), 1);
+    let has_its_gpu = |state: &Value| state["gpus"].as_array().unwrap().len() == 1;
+    node.state_with("the page at its own address", has_its_gpu).await;
     agent.end().await;
 }
 
@@ -307,31 +302,6 @@ async fn pod_that_its_manager_wants_evicted_is_evicted_once_the_api_server_allow
     let mut seen = node.api.seen();
     let last = soon("the third request", seen.wait_for(|seen| seen.evictions.len() == 3)).await.unwrap();
     assert_eq!(last.evictions[2].1["deleteOptions"]["gracePeriodSeconds"], json!(5), "its own is shorter");
-    agent.end().await;
-}
-
-/// The Eviction API would delete the pod, and with it its logs and its result.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pod_that_succeeds_after_a_refused_eviction_is_not_evicted() {
-    let node = Node::with_gpus(1).await;
-    let agent = node.start_agent().await;
-    let mut received = node.managers[0].received();
-    let mut train = super::node::pod("train", &[("quota", "0.25"), ("assigned-gpu", &uuid(0))]);
-    node.api.put(Kind::Pods, train.clone());
-    last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
-    node.api.refuse_evictions(u32::MAX);
-    let (kind, note) = ("stopped_group_ran".to_owned(), "it ran".to_owned());
-    let violation = Violation { pod_uid: "uid-train".into(), kind, pid: 41, note, evict: true };
-    node.managers[0].find_violation(violation);
-    let mut seen = node.api.seen();
-    soon("the first request", seen.wait_for(|seen| !seen.evictions.is_empty())).await.unwrap();
-    train["status"]["phase"] = json!("Succeeded");
-    node.api.put(Kind::Pods, train);
-    last_set(&mut received, "no client", |set| set.clients.is_empty()).await;
-    // The second request would follow 1 s after the first refusal.
-    let asked_before_end = seen.borrow().evictions.len();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(seen.borrow().evictions.len(), asked_before_end);
     agent.end().await;
 }
 

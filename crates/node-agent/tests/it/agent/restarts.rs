@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::fake_gpus::DRIVER;
 use sluice_node_agent::gpus::driver::Usage;
@@ -16,20 +17,11 @@ async fn killed_manager_is_restarted_and_gets_all_clients_again() {
     let agent = node.start_agent().await;
     let mut received = node.managers[0].received();
     let before = last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
-    let pid = soon("a process", async {
-        loop {
-            match node.pids().as_slice() {
-                [pid] => break *pid,
-                _ => tokio::task::yield_now().await,
-            }
-        }
-    })
-    .await;
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    node.started(1).await;
+    kill(Pid::from_raw(node.pids()[0]), Signal::SIGKILL).unwrap();
     let again = last_set(&mut received, "once more", |set| set.generation > before.generation).await;
     assert_eq!(again.clients, before.clients);
-    let state = node.state().await;
-    assert_eq!(state["gpus"][0]["manager"]["restarts"], 1);
+    node.state_with("one restart", |state| state["gpus"][0]["manager"]["restarts"] == 1).await;
     agent.end().await;
 }
 
@@ -54,11 +46,11 @@ async fn each_gpu_is_tested_once_and_every_manager_gets_the_result() {
     node.started(2).await;
     assert_eq!(node.tests().len(), 2);
     node.managers_serve().await;
-    let (_, text) = node.get("/metrics").await;
     let is_proven =
         |line: &&str| line.starts_with("sluice_gpu_self_test{") && line.ends_with("outcome=\"proven\"} 1");
-    assert_eq!(text.lines().filter(is_proven).count(), 2, "{text}");
-    assert_eq!(node.state().await["gpus"][1]["manager"]["self_test"]["outcome"], "proven");
+    node.metrics_with("two proofs", |text| text.lines().filter(is_proven).count() == 2).await;
+    node.state_with("the proof", |state| state["gpus"][1]["manager"]["self_test"]["outcome"] == "proven")
+        .await;
     kill(Pid::from_raw(node.pids()[0]), Signal::SIGKILL).unwrap();
     node.started(3).await;
     agent.end().await;
@@ -86,8 +78,7 @@ async fn only_the_manager_of_a_gpu_under_test_waits() {
     let unblock = node.block_tests();
     let agent = node.start_agent().await;
     let mut seen = node.api.node();
-    let has_annotation =
-        |object: &serde_json::Value| object["metadata"]["annotations"]["sluice.dev/gpus"].is_string();
+    let has_annotation = |object: &Value| object["metadata"]["annotations"]["sluice.dev/gpus"].is_string();
     soon("the node's annotation", seen.wait_for(has_annotation)).await.unwrap();
     let is_tested = async {
         while node.tests().is_empty() {
@@ -95,7 +86,8 @@ async fn only_the_manager_of_a_gpu_under_test_waits() {
         }
     };
     soon("the test", is_tested).await;
-    assert_eq!(node.state().await["gpus"][0]["manager"]["self_test"]["outcome"], "pending");
+    let is_pending = |state: &Value| state["gpus"][0]["manager"]["self_test"]["outcome"] == "pending";
+    node.state_with("the pending test", is_pending).await;
     assert_eq!(node.arguments(), [""; 0]);
     unblock();
     assert!(node.started(1).await[0].contains("--self-test"));
@@ -112,7 +104,8 @@ async fn manager_starts_without_test_on_a_gpu_in_use() {
     assert!(!received[0].contains("--self-test"), "{received:?}");
     assert_eq!(node.tests(), [""; 0]);
     node.managers_serve().await;
-    assert_eq!(node.state().await["gpus"][0]["manager"]["self_test"]["processes"], 1);
+    let is_in_use = |state: &Value| state["gpus"][0]["manager"]["self_test"]["processes"] == 1;
+    node.state_with("the GPU in use", is_in_use).await;
     agent.end().await;
 }
 
@@ -123,6 +116,7 @@ async fn agent_ends_its_managers_and_leaves_library_and_socket_folder() {
     for manager in &node.managers {
         last_set(&mut manager.received(), "a set", |_| true).await;
     }
+    node.started(2).await;
     // Left by a manager that was killed.
     let tables = node.control_socket("x").with_file_name("gangs");
     std::fs::create_dir_all(&tables).unwrap();
@@ -165,16 +159,9 @@ async fn refused_clients_are_sent_again_until_accepted() {
     last_set(&mut received, "the empty set", |_| true).await;
     node.managers[0].set_behaviour(Behaviour::Refuses);
     node.put("train", &[("quota", "0.3"), ("assigned-gpu", &uuid(0))]);
-    let missing = soon("not ready", async {
-        loop {
-            let (status, text) = node.get("/readyz").await;
-            if status == 503 && text.contains("refuses its clients") {
-                break text;
-            }
-        }
-    })
-    .await;
-    assert!(missing.contains(&uuid(0)), "{missing}");
+    let refusal = format!("the pod-manager of {} refuses its clients", uuid(0));
+    let has_refusal = |status, text: &str| status == 503 && text.contains(&refusal);
+    node.page_with("/readyz", "the refusal", has_refusal).await;
     node.managers[0].set_behaviour(Behaviour::Normal);
     last_set(&mut received, "the client", |set| names(&set.clients) == ["train"]).await;
     agent.end().await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use sluice_proto::nri::SynchronizeRequest;
 
 use super::amounts::offers;
@@ -41,7 +42,10 @@ async fn pod_is_a_client_of_the_manager_of_each_of_its_gpus_and_of_no_other() {
     }
     last_set(&mut node.managers[1].received(), "the other", |set| names(&set.clients) == ["other"]).await;
     node.managers_serve().await;
-    let (_, text) = node.get("/metrics").await;
+    let answers = |text: &str| {
+        (0..3).all(|at| value(text, "sluice_manager_up", &[&format!("gpu=\"{}\"", uuid(at))]) == Some(1.0))
+    };
+    let text = node.metrics_with("each manager answers", answers).await;
     for at in 0..3 {
         let gpu = format!("gpu=\"{}\"", uuid(at));
         let quota = value(&text, "sluice_client_quota_ratio", &["pod=\"train\"", &gpu]);
@@ -49,7 +53,8 @@ async fn pod_is_a_client_of_the_manager_of_each_of_its_gpus_and_of_no_other() {
         let assigned = value(&text, "sluice_gpu_quota_assigned_ratio", &[&gpu]);
         assert_eq!(assigned, Some(if at == 1 { 0.5 } else { 0.25 }), "GPU {at}\n{text}");
     }
-    let state = node.state().await;
+    let is_in_force = |state: &Value| (0..3).all(|at| !state["gpus"][at]["in_force"][0].is_null());
+    let state = node.state_with("the clients in force", is_in_force).await;
     for at in [0, 2] {
         let gpu = &state["gpus"][at];
         for list in ["wanted", "in_force"] {
@@ -73,8 +78,9 @@ async fn pod_whose_assignment_names_too_few_gpus_is_a_client_of_none() {
     node.put("short", &annotations(&uuid(0)));
     node.put("good", &annotations(&pair()));
     last_set(&mut node.managers[0].received(), "the client", |set| names(&set.clients) == ["good"]).await;
-    let reason = node.state().await["refused"][0]["reason"].clone();
-    assert_eq!(reason, "it asks for 2 GPU(s), but sluice.dev/assigned-gpu names 1");
+    let state = node.state_with("the refusal", |state| !state["refused"][0].is_null()).await;
+    let reason = "it asks for 2 GPU(s), but sluice.dev/assigned-gpu names 1";
+    assert_eq!(state["refused"][0]["reason"], reason);
     agent.end().await;
 }
 
@@ -88,6 +94,7 @@ async fn container_gets_exactly_the_gpus_of_its_pod() {
     let assigned = pair();
     let annotations = [annotations(&assigned), vec![("container", "main")]].concat();
     node.put("train", &annotations);
+    last_set(&mut node.managers[0].received(), "the client", |set| !set.clients.is_empty()).await;
     let asked = request(&sandbox("train", &annotations), "main");
     let adjust = plugin.create(&asked).await.unwrap().adjust.unwrap();
     let devices: Vec<&str> = adjust.cdi_devices.iter().map(|device| device.name.as_str()).collect();

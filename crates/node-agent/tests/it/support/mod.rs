@@ -6,11 +6,14 @@ pub mod runtime;
 
 use std::time::Duration;
 
-/// Only ends a test that hangs.
+/// The limit of each wait. It decides no outcome: it only ends a test that hangs.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Waits for the future, [`LONGEST_WAIT`] at most.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future)
+    tokio::time::timeout(LONGEST_WAIT, future)
         .await
-        .unwrap_or_else(|_| panic!("{what}: not within 20 s"))
+        .unwrap_or_else(|_| panic!("{what}: not within {LONGEST_WAIT:?}"))
 }
 
 /// Yields to other tasks until the condition holds.

@@ -20,7 +20,7 @@ use crate::extender::{budget_watch, http, lease, node_watch, pod_watch};
 
 pub(super) const GIB: u64 = 1 << 30;
 
-/// Only ends a test that hangs.
+/// The limit of each wait. It decides no outcome: it only ends a test that hangs.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
 pub(super) fn policy() -> Policy {
