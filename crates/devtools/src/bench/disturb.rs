@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// List the scenarios' names and end
     #[arg(long)]
     list: bool,
-    /// How long each scenario is measured, from 2 s after its disturbance on. With less than 8 s, sluice_share still covers the
+    /// How long each scenario is measured at least, from 2 s after its disturbance on. With less than 8 s, sluice_share still covers the
     /// disturbance at the end; a repetition after the 10 s of a window needs 13 s
     #[arg(long, value_name = "SECONDS", default_value_t = 13, value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,

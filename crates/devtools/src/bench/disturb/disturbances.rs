@@ -12,7 +12,7 @@ use sluice_test_bed::timeline::longest_gap;
 
 use super::bed::DisturbBed;
 use super::messages::{Answer, Command};
-use super::scenario::{Client, Disturbance, Load};
+use super::scenario::{Client, Disturbance, Load, Scheduling};
 
 /// Time from the stop of the manager to the calls that are timed.
 const INTO_STOP: Duration = Duration::from_millis(300);
@@ -53,6 +53,11 @@ pub(super) fn disturb(bed: &mut DisturbBed<'_>) -> anyhow::Result<Observed> {
         Disturbance::LongKernel(time) => {
             bed.send(0, Command::Long(u64::try_from(time.as_millis())?))?;
             bed.waits.rest(time)?;
+            // Controls end its quantum in time. A grant does not: the client repays what the kernel took beyond it before it runs again, and
+            // with about equal requests that takes as long as the kernel.
+            if bed.scenario.scheduling != Scheduling::Controls {
+                bed.waits.rest(time)?;
+            }
         }
         Disturbance::ProcessStopped(time) => {
             bed.signal(0, Signal::SIGSTOP)?;

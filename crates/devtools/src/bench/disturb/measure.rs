@@ -47,7 +47,7 @@ pub(super) struct Measured {
     pub(super) host: HostLoad,
 }
 
-/// Runs a scenario and measures for this time, counted from when it has settled.
+/// Runs a scenario and measures for this time, or longer if its bar needs that, counted from when it has settled.
 pub(super) fn run(scenario: &Scenario, time: Duration, waits: &Waits<'_>) -> anyhow::Result<Measured> {
     let mut bed = DisturbBed::start(scenario, waits)?;
     waits.rest(WARM_UP)?;
@@ -59,7 +59,7 @@ pub(super) fn run(scenario: &Scenario, time: Duration, waits: &Waits<'_>) -> any
         disturbances::median_latency(&mut bed)?;
     }
     let (begin, mut host) = (bed.bed.gpu().ledger()?, HostWatch::begin()?);
-    let mut samples = sample(&bed, &mut host, time)?;
+    let mut samples = sample(&bed, &mut host, time.max(scenario.least_span()))?;
     let (end, host) = (bed.bed.gpu().ledger()?, host.end()?);
     let latency_ms = of_requests.then(|| disturbances::median_latency(&mut bed)).transpose()?;
     bed.check_running()?;

@@ -151,6 +151,15 @@ impl Scenario {
         format!("clients:\n{}", clients.iter().map(Client::line).collect::<String>())
     }
 
+    /// The shortest span over which the bar means something. A client with a twentieth of the GPU has one grant in about three seconds: over
+    /// 13 s its share is a point more or less with each grant, over a minute a quarter.
+    pub(super) fn least_span(&self) -> Duration {
+        match self.bar {
+            Bar::Entitled => Duration::from_secs(60),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Whether the scenario ends with this client's process running.
     pub(super) fn is_active(&self, client: usize) -> bool {
         match self.disturbance {
