@@ -91,7 +91,8 @@ impl Metrics {
     }
 }
 
-/// The HTTP thread's end: the registry.
+/// The readers' end: the registry.
+#[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
     notices: Receiver<Notice>,
