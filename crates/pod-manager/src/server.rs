@@ -12,7 +12,7 @@ use crate::http::{self, HttpListeners, SharedExposition};
 use crate::listen::{self, UnixSocket};
 use crate::measured_memory::{MemoryReader, NvmlReader};
 use crate::message::{self, Message, Remote};
-use crate::metrics;
+use crate::metrics::{self, Exposition};
 use crate::peer::{KernelPeers, Peers};
 use crate::resource_file::{self, ReloadRequests};
 use crate::side_thread::SideThread;
@@ -136,9 +136,18 @@ impl Handle {
 
     /// The text of /metrics, as of now; `None` if the event loop has ended.
     pub fn exposition(&self) -> Option<String> {
+        self.read_metrics(|exposition| exposition.text().ok())
+    }
+
+    /// The value of a gauge without labels, as of now; `None` if there is no such gauge, or if the event loop has ended.
+    pub fn gauge(&self, name: &str) -> Option<f64> {
+        self.read_metrics(|exposition| exposition.gauge(name).ok()?)
+    }
+
+    fn read_metrics<T>(&self, read: impl FnOnce(&Exposition) -> Option<T>) -> Option<T> {
         let is_current = self.refresh();
         let exposition = self.side.exposition.lock().unwrap_or_else(PoisonError::into_inner);
-        is_current.then(|| exposition.text().ok())?
+        if is_current { read(&exposition) } else { None }
     }
 
     /// Ends the manager in order: its socket is gone when this returns.
