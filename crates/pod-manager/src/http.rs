@@ -18,8 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 struct HttpState {
     remote: Remote,
-    exposition: Arc<Mutex<Exposition>>,
+    exposition: SharedExposition,
 }
+
+/// The series, for the HTTP server and for [`crate::Handle::exposition`].
+pub(crate) type SharedExposition = Arc<Mutex<Exposition>>;
 
 /// The open sockets of the two servers.
 #[derive(Debug, Default)]
@@ -31,8 +34,12 @@ pub(crate) struct HttpListeners {
 }
 
 /// Serves on open sockets.
-pub(crate) fn start(listeners: HttpListeners, remote: Remote, exposition: Exposition) -> Result<SideThread> {
-    let state = HttpState { remote, exposition: Arc::new(Mutex::new(exposition)) };
+pub(crate) fn start(
+    listeners: HttpListeners,
+    remote: Remote,
+    exposition: SharedExposition,
+) -> Result<SideThread> {
+    let state = HttpState { remote, exposition };
     let health = Router::new().route("/healthz", get(healthz)).with_state(state.clone());
     let pages = health.clone().route("/metrics", get(metrics).with_state(state));
     SideThread::serve("http", async move {

@@ -84,6 +84,13 @@ impl Remote {
         self.send(question(sender));
         tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok()
     }
+
+    /// [`Self::ask`] on a thread without a runtime. It waits for as long as the event loop runs.
+    pub(crate) fn ask_blocking<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
+        let (sender, answer) = oneshot::channel();
+        self.send(question(sender));
+        answer.blocking_recv().ok()
+    }
 }
 
 /// The receiving end.

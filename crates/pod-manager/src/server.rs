@@ -8,11 +8,11 @@ use crate::definition::{Definition, of_file};
 use crate::error::{Attempt, Error, Result};
 use crate::event_loop::{EventLoop, Inputs};
 use crate::gangs;
-use crate::http::{self, HttpListeners};
+use crate::http::{self, HttpListeners, SharedExposition};
 use crate::listen::{self, UnixSocket};
 use crate::measured_memory::{MemoryReader, NvmlReader};
 use crate::message::{self, Message, Remote};
-use crate::metrics;
+use crate::metrics::{self, Exposition};
 use crate::peer::{KernelPeers, Peers};
 use crate::resource_file::{self, ReloadRequests};
 use crate::side_thread::SideThread;
@@ -27,6 +27,7 @@ use sluice_nvrm::self_test::UsableControls;
 use sluice_sys::file_kind::{self, Kind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
@@ -128,6 +129,27 @@ impl Handle {
         self.side.health
     }
 
+    /// Returns when the event loop has handled everything that it had received, and the metrics show it; `false` if it has ended.
+    pub fn refresh(&self) -> bool {
+        self.side.remote.ask_blocking(Message::Refresh).is_some()
+    }
+
+    /// The text of /metrics, as of now; `None` if the event loop has ended.
+    pub fn exposition(&self) -> Option<String> {
+        self.read_metrics(|exposition| exposition.text().ok())
+    }
+
+    /// The value of a gauge without labels, as of now; `None` if there is no such gauge, or if the event loop has ended.
+    pub fn gauge(&self, name: &str) -> Option<f64> {
+        self.read_metrics(|exposition| exposition.gauge(name).ok()?)
+    }
+
+    fn read_metrics<T>(&self, read: impl FnOnce(&Exposition) -> Option<T>) -> Option<T> {
+        let is_current = self.refresh();
+        let exposition = self.side.exposition.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_current { read(&exposition) } else { None }
+    }
+
     /// Ends the manager in order: its socket is gone when this returns.
     /// Errors: what went wrong while it ran.
     pub fn stop(self) -> Result<()> {
@@ -142,6 +164,7 @@ impl Handle {
 #[derive(Debug)]
 struct Side {
     remote: Remote,
+    exposition: SharedExposition,
     /// The thread that provides the set of clients, and the HTTP thread.
     threads: Vec<SideThread>,
     tcp: Option<SocketAddr>,
@@ -202,14 +225,14 @@ pub fn start_with(config: Config, parts: Parts) -> Result<Handle> {
 fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<(EventLoop, Side)> {
     config.check()?;
     let (remote, inbox) = message::pair().attempt("eventfd")?;
+    let (metrics, exposition) = metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
     let ClientsThread { thread, reloads, definitions } = open_source(&config.clients, &remote)?;
-    let mut side = Side { remote, threads: vec![thread], tcp: None, metrics: None, health: None };
+    let exposition = Arc::new(Mutex::new(exposition));
+    let mut side = Side { remote, exposition, threads: vec![thread], tcp: None, metrics: None, health: None };
     let event_loop = (|| {
         let tcp = config.tcp.map(listen::tcp).transpose()?;
         let metrics_listener = config.metrics.map(listen::tcp).transpose()?;
         let health = config.health.map(listen::tcp).transpose()?;
-        let (metrics, exposition) =
-            metrics::pair().map_err(std::io::Error::other).attempt("make the metrics")?;
         let address = |listener: &TcpListener| listener.local_addr().ok();
         side.tcp = tcp.as_ref().and_then(address);
         side.metrics = metrics_listener.as_ref().and_then(address);
@@ -245,7 +268,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         };
         let event_loop = EventLoop::new(config, definitions, inputs)?;
         if http.metrics.is_some() || http.health.is_some() {
-            side.threads.push(http::start(http, side.remote.clone(), exposition)?);
+            side.threads.push(http::start(http, side.remote.clone(), Arc::clone(&side.exposition))?);
         }
         Ok(event_loop)
     })();

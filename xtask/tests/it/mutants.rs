@@ -1,5 +1,5 @@
 //! The mutants in `tests/mutants`: each patch applies to the tree and names a test that is in it. Building and running them all takes
-//! twenty minutes (`tests/mutants/run`), so a change that makes a patch stale shows here first.
+//! minutes (`tests/mutants/run`), so a change that makes a patch stale shows here first.
 
 use std::path::Path;
 use std::process::Command;

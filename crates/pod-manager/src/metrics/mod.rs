@@ -11,7 +11,7 @@ pub(crate) use client::ClientMetrics;
 use memory_readings::MemoryReadings;
 pub(crate) use memory_readings::ReadingOutcome;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
-use prometheus::proto::Bucket;
+use prometheus::proto::{Bucket, MetricFamily};
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
@@ -91,7 +91,8 @@ impl Metrics {
     }
 }
 
-/// The HTTP thread's end: the registry.
+/// The readers' end: the registry.
+#[derive(Debug)]
 pub(crate) struct Exposition {
     registry: Registry,
     notices: Receiver<Notice>,
@@ -100,6 +101,17 @@ pub(crate) struct Exposition {
 impl Exposition {
     /// All metrics in Prometheus's text format.
     pub(crate) fn text(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.families()?)
+    }
+
+    /// The value of a gauge without labels; `None` if there is no such gauge.
+    pub(crate) fn gauge(&self, name: &str) -> prometheus::Result<Option<f64>> {
+        let families = self.families()?;
+        let metrics = families.iter().find(|family| family.name() == name).map(|family| family.get_metric());
+        Ok(metrics.and_then(<[_]>::first).map(|metric| metric.get_gauge().get_value()))
+    }
+
+    fn families(&self) -> prometheus::Result<Vec<MetricFamily>> {
         for notice in self.notices.try_iter() {
             match notice {
                 Notice::Add(client) => {
@@ -110,7 +122,7 @@ impl Exposition {
                 }
             }
         }
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        Ok(self.registry.gather())
     }
 }
 

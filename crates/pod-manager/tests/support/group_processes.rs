@@ -23,7 +23,7 @@ pub fn process_with_groups(world: &World, client: &str, groups: &[u32]) -> (Hook
 pub fn quiet(world: &World) {
     until("no control is in flight", || {
         world.settle();
-        world.metric("sluice_controls_in_flight") == Some(0.0)
+        world.handle().gauge("sluice_controls_in_flight") == Some(0.0)
     });
 }
 

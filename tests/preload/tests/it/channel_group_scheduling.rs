@@ -29,7 +29,7 @@ fn two_busy_clients_share_by_quanta_according_to_their_requests() {
     let node = node("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n");
     let tenants = busy(&node, &["be-a", "be-b"]);
     let (begin, _) = node.let_pass(2 * SECOND);
-    let measured = node.undisturbed(20 * SECOND);
+    let measured = node.undisturbed(10 * SECOND);
     let window = node.window(measured.span);
     let expected: [(&[i32], f64); 2] = [(&[tenants[0].pid()], 0.3), (&[tenants[1].pid()], 0.7)];
     checks::shares(&window, &expected, 0.6, measured.taken).unwrap();
@@ -197,7 +197,7 @@ fn without_controls_stream_gates_leave_the_others_their_gate_share() {
         (node.metrics().sum("sluice_gate_closed", &[]) == Some(1.0)).then_some(())
     });
     let (begin, _) = node.let_pass(SECOND);
-    let Measured { span, taken, .. } = node.undisturbed(10 * SECOND);
+    let Measured { span, taken, .. } = node.undisturbed(6 * SECOND);
     let share = node.window(span).share_of_time(tenants[0].pid());
     assert!((0.02 - taken..0.2 + taken).contains(&share), "it had {share:.4} of the GPU's time");
     let forced = node.metrics().sum("sluice_gate_changes_total", &["to=\"forced\""]).unwrap();

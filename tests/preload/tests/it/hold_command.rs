@@ -196,10 +196,10 @@ fn two_programs_without_the_hook_share_by_quanta() {
     let (pid, from) = (first.0.pid(), node.ledger().gpu.now_ns);
     // From the first quantum to the begin of a later one, as part of a cycle would distort the share. The first quantum is included: soon
     // after the start the command searches for new groups, and no quantum ends until the search does. Later quanta make up for that.
-    let to = node.when("180 hand-offs", |ledger| {
+    let to = node.when("120 hand-offs", |ledger| {
         let timeline = node.timeline((from, ledger.gpu.now_ns));
         let mut begins = timeline.windows(2).filter(|pair| pair[0].pid != pair[1].pid && pair[1].pid == pid);
-        begins.nth(90).map(|pair| pair[1].start_ns)
+        begins.nth(60).map(|pair| pair[1].start_ns)
     });
     let (share, taken) = (node.window((from, to)).share_of_busy(pid), host.taken());
     assert!((0.27 - taken..0.33 + taken).contains(&share), "{share}");

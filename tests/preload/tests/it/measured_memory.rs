@@ -156,12 +156,12 @@ fn tenant_that_releases_its_charge_and_keeps_its_memory_is_refused_more() {
         let answer = answer(&mut stream, gemini_frames::memory_request("forger", 1, bytes, allocate));
         gemini_frames::i32_at(&answer, 4) == 1
     };
-    // 3.6 GiB under a limit of 1 GiB, before a reading can show it or afterwards.
-    let mut taken = 0;
-    while taken < 3_700 && update(100 * MIB, true) {
+    // 3.6 GiB under a limit of 1 GiB. On a busy machine a reading shows a part of it before the end: the rest is taken without a charge.
+    let taken = 3_700;
+    for _ in 0..taken / 100 {
+        let is_charged = update(100 * MIB, true);
         gpu.allocate(100 * MIB).unwrap();
-        taken += 100;
-        assert!(update(100 * MIB, false));
+        assert!(!is_charged || update(100 * MIB, false));
     }
     let before = readings(&node);
     eventually("a refusal", || (!update(1, true) || !update(1, false)).then_some(()));

@@ -38,7 +38,7 @@ fn check_run_without_manager(node: &Node, tenants: &[Tenant]) {
     let host = HostTime::begin();
     node.stop_manager();
     let (stopped, _) = node.let_pass(0);
-    let (_, now) = node.let_pass(2 * SECOND);
+    let (_, now) = node.let_pass(3 * SECOND / 2);
     let timeline = node.timeline((stopped, now));
     for tenant in tenants {
         let gap = timeline::longest_gap(&timeline, &[tenant.pid()], stopped, now);
@@ -95,7 +95,7 @@ fn disabled_tenants_run_when_the_manager_hangs_again_right_after_it_ran() {
     let tenants = busy(&node, &["be-a", "be-b"], "2000 50");
     when_hardware_scheduled(&node, 2.0);
     node.stop_manager();
-    for ran_ms in [2, 5, 10, 20, 40, 80] {
+    for ran_ms in [2, 10, 80] {
         node.let_pass(SECOND);
         node.resume_manager();
         std::thread::sleep(Duration::from_millis(ran_ms));

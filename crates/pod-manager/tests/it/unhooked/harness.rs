@@ -135,7 +135,9 @@ impl Harness {
 
     /// Waits until every announcement is accepted or refused.
     pub(crate) fn wait_for_ownership_checks(&self) {
-        until("no announcement waits", || self.world.metric("sluice_announcements_waiting") == Some(0.0));
+        until("no announcement waits", || {
+            self.world.handle().gauge("sluice_announcements_waiting") == Some(0.0)
+        });
         quiet(&self.world);
     }
 
