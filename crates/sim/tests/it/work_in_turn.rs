@@ -1,5 +1,5 @@
 //! Two best-effort processes of one client take turns beside a latency-critical service: what each setting of their channel groups gives
-//! them, and what it costs the service. `docs/design/channel-groups.md` ("Work in turn beside a working service") has the figures.
+//! them, and what it costs the service. `docs/design/channel-groups.md` ("Work in turn") has the figures.
 
 use crate::busy_engine::{BusyEngine, RandomNumbers, Tenant, submit};
 use sluice_sim::engine::{Access, Command, Control, HoldParams, StreamId, StreamKind, Work};
@@ -327,7 +327,7 @@ fn lead_by_the_learned_switch_cost_does_not_hide_the_second_groups_slice() {
 
 /// Therefore the manager would have to know whether the workers take turns.
 #[test]
-fn two_groups_that_always_have_work_lose_a_quarter_beside_each_other() {
+fn two_groups_that_always_have_work_lose_more_than_a_quarter_beside_each_other() {
     let lead = SWITCH_LEAD;
     let one = Bench::run(Setup { lead, ..ONE_GROUP }).kernels;
     let both = Bench::run(Setup { lead: LONG_LEAD, workers: Workers::Always, ..SECOND_GROUP }).kernels;
