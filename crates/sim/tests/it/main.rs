@@ -6,3 +6,4 @@ mod collectives;
 mod invariants;
 mod measured;
 mod memory_words;
+mod work_in_turn;
