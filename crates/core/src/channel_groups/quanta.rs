@@ -2,27 +2,33 @@
 
 use super::process::{Process, QuantumState};
 use super::scheduler::ChannelGroupScheduler;
-use crate::ids::ProcessId;
+use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Action, GrantEnd, GrantRequest, TokenLedger};
+use std::collections::BTreeSet;
 
 impl ChannelGroupScheduler {
     /// Requests grants for processes that became busy, and returns the grants of those that are idle or were disabled.
     /// Call it before each [`TokenLedger::advance`].
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
+        self.read_waits(now);
         tokens.set_default_slices(self.default_slices());
         tokens.set_working(now, |id| {
-            self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped)
+            self.processes.get(&id).is_none_or(|process| process.executes() && !process.stopped)
         });
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
+        self.report_alternating(tokens, now);
         let control_earned = now >= self.control_ready_at();
         for id in ids {
             let Some(process) = self.processes.get(&id) else { continue };
             let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
             let returns = match process.quantum {
                 QuantumState::Granted if process.stopped => disabled,
+                QuantumState::Granted if tokens.is_beside(process.client) => {
+                    self.is_unused(process, now).is_some()
+                }
                 QuantumState::Granted => {
-                    let idle = process.idle_for(now);
+                    let idle = self.is_unused(process, now);
                     control_earned && idle.is_some_and(|idle| idle >= self.allowed_idle_ns(id))
                 }
                 QuantumState::Ending => disabled,
@@ -34,15 +40,15 @@ impl ChannelGroupScheduler {
                 let _ = tokens.returned(id, now, 0, 0);
                 process.quantum = QuantumState::Idle;
             }
-            let busy = process.activity.busy;
+            let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
-            let wants = !process.stopped && (busy || is_probed);
+            let wants = !process.stopped && (executes || is_probed);
             if process.quantum == QuantumState::Idle
                 && wants
                 && tokens.request(id, now, GrantRequest::default()).is_ok()
             {
                 process.quantum = QuantumState::Waiting;
-                process.probes = if busy { 0 } else { process.probes + 1 };
+                process.probes = if process.activity.busy { 0 } else { process.probes + 1 };
             }
         }
         self.read_ledger(tokens);
@@ -50,11 +56,48 @@ impl ChannelGroupScheduler {
 
     /// Copies the part of the ledger's state that the plan depends on.
     fn read_ledger(&mut self, tokens: &TokenLedger) {
-        self.contended = tokens.waiting().next().is_some();
         self.holders = tokens.holders().map(|(client, _)| client).collect();
+        self.contended = tokens.waiting().next().is_some() || self.holders.len() > 1;
         for process in self.processes.values_mut() {
             process.limited = tokens.is_limited(process.client);
+            process.has_short_bursts = tokens.has_short_bursts(process.client);
         }
+    }
+
+    /// Decides which reports of work that only waits count. While a latency-critical process works, at most one best-effort group is
+    /// enabled, and work that waits counts as any other: a stream of a disabled group does not go on.
+    fn read_waits(&mut self, now: u64) {
+        for process in self.processes.values_mut() {
+            let counts = process.is_best_effort() && process.activity.busy && !self.is_guarded;
+            let reported = process.reported_waits_since.filter(|_| counts).map(|since| since.min(now));
+            // A process that does not wait any more may have waited until now.
+            let has_waited = std::mem::replace(&mut process.waits_since, reported).is_some();
+            if has_waited || reported.is_some() {
+                process.alternates_until = now.saturating_add(self.policy.idle_ns);
+            }
+        }
+    }
+
+    /// Reports to the ledger which clients may be granted beside the holder.
+    fn report_alternating(&self, tokens: &mut TokenLedger, now: u64) {
+        let clients: BTreeSet<ClientId> =
+            self.hardware_scheduled().map(|(_, process)| process.client).collect();
+        for client in clients {
+            let processes = self.processes.values().filter(|process| process.client == client);
+            let mut with_work = processes.filter(|process| process.activity.busy).peekable();
+            let alternates = with_work.peek().is_some() && with_work.all(|process| process.alternates(now));
+            tokens.set_alternates(client, alternates && !self.is_guarded);
+        }
+    }
+
+    /// How long a process with a quantum has executed nothing. One that waits does not count while another process of its client
+    /// executes: it may wait for that one.
+    fn is_unused(&self, process: &Process, now: u64) -> Option<u64> {
+        let executes = |other: &Process| {
+            other.client == process.client && other.quantum == QuantumState::Granted && other.executes()
+        };
+        let waits_for_other = || self.hardware_scheduled().any(|(_, other)| executes(other));
+        process.idle_for(now).filter(|_| process.waits_since.is_none() || !waits_for_other())
     }
 
     /// Applies a decision of the ledger. Returns `false` if it concerns no hardware-scheduled process.
