@@ -65,6 +65,13 @@ pub(super) struct Process {
     pub(super) waits_since: Option<u64>,
     /// Until when its groups may be enabled beside those of the holder: it has waited a moment ago.
     pub(super) alternates_until: u64,
+    /// Until when it does not count that it reports work that only waits.
+    pub(super) disbelieved_until: u64,
+    /// When its present grant was first seen, or last counted.
+    pub(super) granted_at: Option<u64>,
+    /// How often its grants since the last check explain that a group was switched out, and those between the last two checks.
+    pub(super) allowed_switches: u32,
+    pub(super) allowed_in_check: u32,
     /// Its client has short bursts: see [`TokenLedger::has_short_bursts`](crate::ledger::TokenLedger::has_short_bursts).
     pub(super) has_short_bursts: bool,
     /// It reports that it is host-bound.

@@ -2,9 +2,8 @@
 
 use super::process::{Process, QuantumState};
 use super::scheduler::ChannelGroupScheduler;
-use crate::ids::{ClientId, ProcessId};
+use crate::ids::ProcessId;
 use crate::ledger::{Action, GrantEnd, GrantRequest, TokenLedger};
-use std::collections::BTreeSet;
 
 impl ChannelGroupScheduler {
     /// Requests grants for processes that became busy, and returns the grants of those that are idle or were disabled.
@@ -39,6 +38,7 @@ impl ChannelGroupScheduler {
                 // Its usage is the time for which it was enabled, which the ledger counts.
                 let _ = tokens.returned(id, now, 0, 0);
                 process.quantum = QuantumState::Idle;
+                process.count_allowed_switches(now);
             }
             let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
@@ -64,42 +64,6 @@ impl ChannelGroupScheduler {
         }
     }
 
-    /// Decides which reports of work that only waits count. While a latency-critical process works, at most one best-effort group is
-    /// enabled, and work that waits counts as any other: a stream of a disabled group does not go on.
-    fn read_waits(&mut self, now: u64) {
-        for process in self.processes.values_mut() {
-            let counts = process.is_best_effort() && process.activity.busy && !self.is_guarded;
-            let reported = process.reported_waits_since.filter(|_| counts).map(|since| since.min(now));
-            // A process that does not wait any more may have waited until now.
-            let has_waited = std::mem::replace(&mut process.waits_since, reported).is_some();
-            if has_waited || reported.is_some() {
-                process.alternates_until = now.saturating_add(self.policy.idle_ns);
-            }
-        }
-    }
-
-    /// Reports to the ledger which clients may be granted beside the holder.
-    fn report_alternating(&self, tokens: &mut TokenLedger, now: u64) {
-        let clients: BTreeSet<ClientId> =
-            self.hardware_scheduled().map(|(_, process)| process.client).collect();
-        for client in clients {
-            let processes = self.processes.values().filter(|process| process.client == client);
-            let mut with_work = processes.filter(|process| process.activity.busy).peekable();
-            let alternates = with_work.peek().is_some() && with_work.all(|process| process.alternates(now));
-            tokens.set_alternates(client, alternates && !self.is_guarded);
-        }
-    }
-
-    /// How long a process with a quantum has executed nothing. One that waits does not count while another process of its client
-    /// executes: it may wait for that one.
-    fn is_unused(&self, process: &Process, now: u64) -> Option<u64> {
-        let executes = |other: &Process| {
-            other.client == process.client && other.quantum == QuantumState::Granted && other.executes()
-        };
-        let waits_for_other = || self.hardware_scheduled().any(|(_, other)| executes(other));
-        process.idle_for(now).filter(|_| process.waits_since.is_none() || !waits_for_other())
-    }
-
     /// Applies a decision of the ledger. Returns `false` if it concerns no hardware-scheduled process.
     pub fn apply_action(&mut self, action: &Action) -> bool {
         let (id, state) = match action {
@@ -113,6 +77,9 @@ impl ChannelGroupScheduler {
         let scheduled = |process: &&mut Process| process.is_hardware_scheduled();
         let Some(process) = self.processes.get_mut(&id).filter(scheduled) else { return false };
         self.rotate |= matches!(action, Action::Extend { .. });
+        if state == QuantumState::Granted && process.quantum != QuantumState::Granted {
+            process.granted_at = None;
+        }
         process.quantum = state;
         true
     }

@@ -149,6 +149,12 @@ pub(super) struct Simulation {
     pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
+    /// Processes that report at all times that their work only waits.
+    pub(super) false_waits: BTreeSet<ProcessId>,
+    /// GPU time that each process had while others had work, and the counts of switches at the last check.
+    contested: BTreeMap<ProcessId, u64>,
+    counted: BTreeMap<GroupId, u64>,
+    next_check: u64,
     /// Processes that never report that their work only waits.
     pub(super) reports_no_waits: BTreeSet<ProcessId>,
     /// Latency-critical processes that report that they are host-bound.
@@ -184,6 +190,10 @@ impl Simulation {
             events: Vec::new(),
             restored: Vec::new(),
             false_idle: BTreeSet::new(),
+            false_waits: BTreeSet::new(),
+            contested: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            next_check: S,
             reports_no_waits: BTreeSet::new(),
             host_bound: BTreeSet::new(),
             frozen: BTreeSet::new(),
@@ -280,6 +290,7 @@ impl Simulation {
             let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
             process.end_wait(process.groups.iter().any(is_enabled), self.now);
             let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
+            let waits_since = waits_since.or(self.false_waits.contains(id).then_some(self.now));
             self.scheduler.set_waits(*id, waits_since);
             let (busy, since_ns, _) = process.work.at(self.now);
             // The activity changes with each kernel.
@@ -303,6 +314,7 @@ impl Simulation {
             self.scheduler.set_activity(*id, detector.activity(activity));
             self.scheduler.set_wants_default_slices(*id, self.host_bound.contains(id));
         }
+        self.check_switches();
         let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
         self.restored.extend(restored.into_iter().map(|id| (id, self.now)));
         for _ in 0..8 {
@@ -341,7 +353,8 @@ impl Simulation {
         let served = self.served().len().max(1) as u64;
         let work = self.processes.values().map(|process| process.next_change(self.now, served));
         let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
-        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight];
+        let check = Some(self.next_check);
+        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight, check];
         work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
@@ -392,6 +405,29 @@ impl Simulation {
             let part = span.div_ceil(served.len() as u64);
             *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
             self.processes.get_mut(id).into_iter().for_each(|process| process.ran(part, until));
+            if served.len() > 1 {
+                *self.contested.entry(*id).or_default() += part;
+            }
+        }
+    }
+
+    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
+    fn check_switches(&mut self) {
+        if self.now < self.next_check {
+            return;
+        }
+        self.next_check = self.now + S / 2;
+        let before = std::mem::take(&mut self.counted);
+        for group in self.scheduler.begin_check(self.now) {
+            let owner = self.processes.iter().find(|(_, process)| process.groups.contains(&group));
+            let Some((id, process)) = owner else { continue };
+            let slices = self.contested.get(id).map_or(0, |ns| ns / (2 * MS));
+            let count = process.turns + slices;
+            self.counted.insert(group, count);
+            if let Some(before) = before.get(&group) {
+                let switches = u32::try_from(count - before).unwrap();
+                self.scheduler.check_switches(group, switches, self.now);
+            }
         }
     }
 

@@ -42,6 +42,20 @@ fn process_that_waits_between_longer_kernels_is_not_slower_than_beside_equal_sli
     }
 }
 
+/// It would have half of the GPU if it were believed.
+#[test]
+fn process_that_falsely_reports_waits_has_no_more_than_its_share() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 10, Work::Always);
+    sim.best_effort(2, 90, Work::Always);
+    sim.false_waits.insert(WAITING);
+    sim.run(2 * S);
+    sim.reset_counts();
+    sim.run(10 * S);
+    let other = sim.gpu_time[&OTHER] as f64 / (10 * S) as f64;
+    assert!(other >= 0.87, "{other} of the GPU for the other client");
+}
+
 /// What the others lose without the report.
 #[test]
 fn process_that_does_not_report_its_waits_holds_its_quanta() {
