@@ -264,10 +264,10 @@ impl TokenLedger {
         let mut candidates = processes.filter(|p| self.is_grantable(p));
         let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let quota = if hardware_scheduled {
-            self.policy.quantum_ns(client.spec.limit)
-        } else if beside {
+        let quota = if beside && !client.alternates {
             self.policy.short_grant_ns
+        } else if hardware_scheduled {
+            self.policy.quantum_ns(client.spec.limit)
         } else {
             client.quota.next(&self.policy.quota, burst, client.spec.limit)
         };

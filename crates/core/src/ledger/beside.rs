@@ -51,7 +51,8 @@ impl TokenLedger {
 
     /// Whether a client that holds its grant for no longer than this one has short bursts.
     pub(super) fn is_short(&self, grant: &Grant) -> bool {
-        if grant.hardware_scheduled {
+        let alternates = self.clients.get(&grant.client).is_some_and(|client| client.alternates);
+        if grant.hardware_scheduled && alternates {
             return self.shared.saturating_sub(grant.shared_begin) < self.policy.quantum_ns / 2;
         }
         self.now.saturating_sub(grant.start) < self.policy.short_grant_ns

@@ -20,7 +20,7 @@ pub(super) struct Client {
     pub(super) start: VirtualNs,
     /// What it owes the others; nothing unless it is one of the ledger's `indebted`.
     pub(super) debt: Debt,
-    /// It returned its last grant within [`Policy::short_grant_ns`]; a hardware-scheduled one after less than half a quantum of GPU time.
+    /// It returned its last grant within [`Policy::short_grant_ns`]; one that alternates after less than half a quantum of GPU time.
     pub(super) has_short_bursts: bool,
     /// See [`TokenLedger::set_alternates`](super::TokenLedger::set_alternates).
     pub(super) alternates: bool,
