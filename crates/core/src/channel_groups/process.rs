@@ -107,7 +107,7 @@ impl Process {
 
     /// Whether its groups may be enabled beside those of the holder: its work waits, or has just ended to wait, and its client has no limit.
     pub(super) fn alternates(&self, now: u64) -> bool {
-        now < self.alternates_until && !self.limited && !self.stopped
+        (self.waits_since.is_some() || now < self.alternates_until) && !self.limited && !self.stopped
     }
 
     /// Whether it has work that may execute.

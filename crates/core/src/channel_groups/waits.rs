@@ -102,7 +102,7 @@ impl ChannelGroupScheduler {
         let exceeds = switches > process.allowed_in_check.saturating_add(UNEXPLAINED_SWITCHES);
         if exceeds {
             process.disbelieved_until = now.saturating_add(DISBELIEVED_NS);
-            process.alternates_until = 0;
+            (process.waits_since, process.alternates_until) = (None, 0);
         }
         exceeds
     }

@@ -290,7 +290,7 @@ impl Simulation {
             let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
             process.end_wait(process.groups.iter().any(is_enabled), self.now);
             let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
-            let waits_since = waits_since.or(self.false_waits.contains(id).then_some(self.now));
+            let waits_since = waits_since.or(self.false_waits.contains(id).then_some(S));
             self.scheduler.set_waits(*id, waits_since);
             let (busy, since_ns, _) = process.work.at(self.now);
             // The activity changes with each kernel.
