@@ -134,6 +134,10 @@ pub mod report {
     pub const GRANT_ADDRESS: usize = 29;
     /// Not 0 while the process has, or may have, channel groups that it has not announced: the number of their last change.
     pub const UNANNOUNCED: usize = 30;
+    /// Since when all work of a busy process only waits, on CLOCK_MONOTONIC, in nanoseconds: each of its streams with work has a command at its
+    /// head that uses no multiprocessor, for example a host function, a copy or a wait for a value. 0: a kernel may run, or the process has no
+    /// work. The manager uses it only for a best-effort process. A manager that does not know the word takes such a process for a busy one.
+    pub const WAITS_SINCE_NS: usize = 31;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

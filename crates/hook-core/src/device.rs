@@ -58,6 +58,8 @@ pub struct Device<'p, D, L, C> {
     /// The activity that was last reported to the manager: whether this process has GPU work. Written with the state
     /// locked; read without the lock by polls.
     reported_active: AtomicBool,
+    /// It was last reported that all work only waits. Written with the state locked.
+    reported_waits: AtomicBool,
     /// The program polls for the completion of work, and has no other work that is known.
     polling: AtomicBool,
     /// When the program last polled, in nanoseconds.
@@ -114,6 +116,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             hold_kernels: HoldKernels::new(settings.hold_kernels),
             bypass: AtomicU8::new(0),
             reported_active: AtomicBool::new(false),
+            reported_waits: AtomicBool::new(false),
             polling: AtomicBool::new(false),
             polled_ns: AtomicU64::new(0),
             submitting_ungated: AtomicUsize::new(0),

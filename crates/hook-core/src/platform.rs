@@ -257,6 +257,14 @@ pub trait TokenLink: Debug {
     /// Reports whether there is GPU work that is not known to have finished, since `now_ns`. Never called by two threads at once.
     fn set_activity(&self, busy: bool, now_ns: u64);
 
+    /// Reports since when all work only waits, or that it does not, or not any more. Never called by two threads at once, and after
+    /// [`Self::set_activity`].
+    fn report_waits(&self, since_ns: Option<u64>);
+
+    /// Whether other clients contend for the GPU, which the manager divides by the channel groups of this best-effort process and of theirs.
+    /// Called before each copy: it must not be slow.
+    fn has_hardware_contenders(&self) -> bool;
+
     /// Number of other clients that contend for the GPU, as the manager reports it.
     fn contenders(&self) -> u64;
 

@@ -21,12 +21,19 @@ pub struct UsedStream {
     is_tail_last: bool,
     /// Epoch of the newest launch that was noted and is not known to have finished; 0 if there is none.
     dirty: u64,
+    /// The same for commands that need no grant, of a hardware-scheduled process.
+    command: u64,
 }
 
 impl UsedStream {
     /// Whether a launch on the stream is not known to have finished.
     pub fn is_dirty(&self) -> bool {
         self.dirty != 0
+    }
+
+    /// Whether a command that needs no grant was noted, and is not known to have finished.
+    pub fn has_command(&self) -> bool {
+        self.command != 0
     }
 
     /// The last event that was recorded behind work of the stream.
@@ -90,6 +97,7 @@ impl StreamSet {
                 tail: None,
                 is_tail_last: false,
                 dirty: epoch,
+                command: 0,
             }),
         }
     }
@@ -107,11 +115,46 @@ impl StreamSet {
             if what.covers(used) && used.dirty < epoch {
                 used.dirty = 0;
             }
+            if what.covers(used) && used.command < epoch {
+                used.command = 0;
+            }
         }
         // Clean ones are never looked up, and those with an event are kept until the next drain returns it. Under an unlimited grant the streams of ended threads would accumulate.
         self.streams.retain(|used| {
-            used.is_dirty() || used.tail.is_some() || used.stream.kind != StreamKind::PerThread
+            used.is_dirty()
+                || used.has_command()
+                || used.tail.is_some()
+                || used.stream.kind != StreamKind::PerThread
         });
+    }
+
+    /// The launches of a stream have finished. Commands behind them may not have.
+    pub fn launches_finished(&mut self, context: u64, stream: Stream, epoch: u64) {
+        let is_its = |used: &&mut UsedStream| used.context == context && used.stream == stream;
+        for used in self.streams.iter_mut().filter(is_its).filter(|used| used.dirty < epoch) {
+            used.dirty = 0;
+        }
+    }
+
+    /// Notes a command that needs no grant during `epoch` (not 0).
+    pub fn note_command(&mut self, context: u64, stream: Stream, blocking: bool, epoch: u64) {
+        match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
+            Some(used) => used.command = epoch,
+            None => self.streams.push(UsedStream {
+                context,
+                stream,
+                blocking,
+                tail: None,
+                is_tail_last: false,
+                dirty: 0,
+                command: epoch,
+            }),
+        }
+    }
+
+    /// Whether a command that needs no grant was noted, and is not known to have finished.
+    pub fn any_command(&self) -> bool {
+        self.streams.iter().any(UsedStream::has_command)
     }
 
     /// Keeps an event behind the stream's work. Returns the event that is not needed any more: the former one, or this one if the stream is

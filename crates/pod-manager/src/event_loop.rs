@@ -150,7 +150,8 @@ impl EventLoop {
         let search = search.attempt("start the thread that searches for processes without the hook")?;
         let measured_memory = MeasuredMemory::new(inputs.memory, remote.report(Message::MemoryRead))
             .attempt("start the thread that reads the memory of processes")?;
-        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding));
+        let switches = remote.report(|(group, count)| Message::GroupSwitched(group, count));
+        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding), switches);
         let executor = ControlExecutor::start(reports, io.closer.clone(), inputs.escrow, slices)
             .attempt("start the control executor")?;
         let group_controls = GroupControls::new(driver, executor, io.closer.clone());
@@ -276,6 +277,15 @@ impl EventLoop {
                     let _ = done.send(());
                 }
                 Message::Controlled(report) => self.control_ended(&report),
+                Message::GroupSwitched(group, switches) => {
+                    let now = self.io.now();
+                    if self.processes.scheduler.check_switches(group, switches, now) {
+                        info!(
+                            switches,
+                            "process executed while it reported that its work waits: it counts as one that executes for 64 s"
+                        );
+                    }
+                }
                 Message::GroupFinding(finding) => self.apply(processes::Event::Checked(finding)),
                 Message::ThreadsStopped((id, result)) => {
                     self.apply(processes::Event::ThreadsStopped(id, result));
@@ -345,7 +355,9 @@ impl EventLoop {
             self.refuse_attach(id, request, &reason);
         }
         self.unhooked.search_if_due(&self.clients, &mut self.processes, now);
-        self.group_controls.check_if_due(self.processes.has_groups(), now);
+        let has_groups = self.processes.has_groups();
+        let scheduler = &mut self.processes.scheduler;
+        self.group_controls.check_if_due(has_groups, || scheduler.begin_check(now), now);
         self.measured_memory.read_if_due(&self.clients, &self.processes, now);
         self.decide_first_reservations();
         self.apply_due();

@@ -8,6 +8,7 @@ use crate::report::Report;
 use crate::stopped_threads::ThreadsStopped;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use sluice_core::channel_groups::GroupId;
 use sluice_core::gangs::NodeGangs;
 use sluice_core::processes::{GroupFinding, OwnershipProof};
 use sluice_proto::control::{ReportMemoryResponse, SnapshotResponse, ViolationsResponse};
@@ -38,6 +39,8 @@ pub(crate) enum Message {
     Controlled(ControlReport),
     /// A check of a channel group has found something else than the manager has set.
     GroupFinding(GroupFinding),
+    /// How often a group that is enabled beside the holder's was switched out between two checks.
+    GroupSwitched(GroupId, u32),
     /// All threads of a process that is to be stopped have stopped, or why they cannot be.
     ThreadsStopped(ThreadsStopped),
     /// The result of a search for processes without the hook.

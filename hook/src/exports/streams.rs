@@ -66,10 +66,7 @@ macro_rules! deferred_copy {
 /// A command of the stream among the arguments, or of the default stream, that can be made later.
 macro_rules! order {
     ($name:tt $c:tt $($a:ident)*) => {{
-        if const { may_take_long($name) } {
-            governed::stream::before_waiting_command(stream_of!($c $($a)*));
-        }
-        governed::stream::command(stream_of!($c $($a)*), || preempt::submit_by_value(
+        governed::stream::command(stream_of!($c $($a)*), const { may_take_long($name) }, || preempt::submit_by_value(
             (stream_among!($($a)*), per_thread!($c)),
             || work!($name $($a)*),
             call!($c),
@@ -83,10 +80,7 @@ macro_rules! order {
 /// A command that only the calling thread can make.
 macro_rules! turn {
     ($name:tt $c:tt $($a:ident)*) => {{
-        if const { may_take_long($name) } {
-            governed::stream::before_waiting_command(stream_of!($c $($a)*));
-        }
-        governed::stream::command(stream_of!($c $($a)*), || preempt::submit_by_caller(
+        governed::stream::command(stream_of!($c $($a)*), const { may_take_long($name) }, || preempt::submit_by_caller(
             (stream_among!($($a)*), per_thread!($c)),
             || work!($name $($a)*),
             call!($c),

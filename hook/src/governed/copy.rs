@@ -14,8 +14,7 @@ pub(crate) fn call(
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     hold_kernel::before_copy(is_input);
-    super::stream::before_waiting_command(stream);
-    super::stream::command(stream, real)
+    super::stream::command(stream, true, real)
 }
 
 /// Whether a copy between unified addresses goes from the host to the GPU.

@@ -16,25 +16,22 @@ use crate::process;
 use crate::settings;
 use crate::thread_state;
 
-/// The program is about to submit a command to `stream` that may take long and needs no grant.
+/// Calls `real`, which submits a command to `stream`. `waits`: it may take long and needs no grant.
 #[inline]
-pub(crate) fn before_waiting_command((stream, per_thread): (CUstream, bool)) {
-    let Some(managed) = process::device_for_call().filter(|managed| managed.device.returns_early()) else {
-        return;
-    };
-    let stream =
-        thread_state::with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
-    guarded((), || managed.device.begin_waiting_command(stream));
-}
-
-/// Calls `real`, which submits a command to `stream`.
-#[inline]
-pub(crate) fn command((stream, per_thread): (CUstream, bool), real: impl FnOnce() -> CUresult) -> CUresult {
+pub(crate) fn command(
+    (stream, per_thread): (CUstream, bool),
+    waits: bool,
+    real: impl FnOnce() -> CUresult,
+) -> CUresult {
     let Some(managed) = process::device_for_call() else { return real() };
     let begun = thread_state::with_thread(|thread| {
         let stream = Stream::new(stream.addr() as u64, per_thread, thread.id());
-        managed.device.needs_note(stream, thread)
-            && guarded(false, || managed.device.begin_work(stream, thread))
+        let is_noted = waits
+            && managed.device.returns_early()
+            && guarded(false, || managed.device.begin_waiting_command(stream));
+        is_noted
+            || managed.device.needs_note(stream, thread)
+                && guarded(false, || managed.device.begin_work(stream, thread))
     });
     if !begun {
         return real();

@@ -62,6 +62,16 @@ impl<'a> ReportView<'a> {
         }
     }
 
+    /// Since when all work of the process only waits; `None`: a kernel may run, or there is no work.
+    pub fn waits_since_ns(&self) -> Option<u64> {
+        Some(read(self.0, report::WAITS_SINCE_NS)).filter(|since| *since != 0)
+    }
+
+    /// Reports since when all work only waits. After the activity if that changes too.
+    pub fn set_waits(&self, since_ns: Option<u64>) {
+        self.0[report::WAITS_SINCE_NS].store(since_ns.map_or(0, |since| since.max(1)), Ordering::Release);
+    }
+
     /// Work that the client's gates hold back: [`report::GATES_HOST`], [`report::GATES_DEVICE`], or none.
     pub fn gates(&self) -> u64 {
         read(self.0, report::GATES)

@@ -204,6 +204,19 @@ fn activity_counts_its_changes_and_keeps_the_time_of_the_last() {
 }
 
 #[test]
+fn work_that_only_waits_is_reported_beside_the_activity() {
+    let words = words();
+    let page = ReportView::new(&words);
+    page.init();
+    page.set_activity(true, 2);
+    assert_eq!(page.waits_since_ns(), None, "it may execute");
+    page.set_waits(Some(7));
+    assert_eq!((page.waits_since_ns(), page.activity(), words[31].load(Relaxed)), (Some(7), (true, 2), 7));
+    page.set_waits(None);
+    assert_eq!((page.waits_since_ns(), page.activity()), (None, (true, 2)));
+}
+
+#[test]
 fn page_of_a_manager_that_died_while_writing_has_no_grant() {
     let words = words();
     let page = GrantView::new(&words);

@@ -37,6 +37,7 @@ mod stalled;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use control::{Control, ControlOp, ControlOutcome, GroupId, Setting};
 pub use policy::{ChannelGroupPolicy, DEFAULT_SLICE_US, TINY_SLICE_US};

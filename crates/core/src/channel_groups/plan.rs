@@ -50,12 +50,14 @@ impl ChannelGroupScheduler {
     ///
     /// An idle process keeps its channel groups enabled where a false report harms itself alone: no client waits, no
     /// other client holds a grant, and its client has no limit. Enabling a disabled idle process can wait: it is
-    /// enabled when it reports work.
+    /// enabled when it reports work. One with short bursts keeps them enabled beside the holder while its work waits.
     fn may_run(&self, process: &Process, enabled: bool, now: u64) -> bool {
         match process.quantum {
             QuantumState::Granted => true,
             QuantumState::Idle => {
-                self.may_stay_enabled(process) && (enabled || now >= self.control_ready_at())
+                let may_be_enabled = enabled || now >= self.control_ready_at();
+                self.may_stay_enabled(process) && may_be_enabled
+                    || enabled && process.has_short_bursts && process.alternates(now)
             }
             QuantumState::Ending => self.extended_until(process).is_some_and(|until| now < until),
             QuantumState::Waiting => false,

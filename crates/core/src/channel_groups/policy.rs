@@ -41,6 +41,8 @@ pub struct ChannelGroupPolicy {
     /// A disabled process that reports idle is enabled for a moment after this time, as its report may be wrong. The
     /// next time follows after twice as long, up to 16 times this. Default 500 ms.
     pub probe_ns: u64,
+    /// The same for one that reports work that only waits. Default 20 ms.
+    pub waiting_probe_ns: u64,
     /// The groups of a disconnected process are left unchanged for this long. The process may be about to end, and then
     /// nothing need be done about them. Default 10 ms.
     pub disconnect_ns: u64,
@@ -73,6 +75,7 @@ impl Default for ChannelGroupPolicy {
             window_wait_ns: 20_000_000,
             window_open_ns: 3_000_000,
             probe_ns: 500_000_000,
+            waiting_probe_ns: 20_000_000,
             disconnect_ns: 10_000_000,
             control_ns: 6_250_000,
             control_burst: 32,

@@ -10,19 +10,24 @@ impl ChannelGroupScheduler {
     /// Call it before each [`TokenLedger::advance`].
     pub fn request_and_return_grants(&mut self, tokens: &mut TokenLedger, now: u64) {
         self.read_ledger(tokens);
+        self.read_waits(now);
         tokens.set_default_slices(self.default_slices());
         tokens.set_working(now, |id| {
-            self.processes.get(&id).is_none_or(|process| process.activity.busy && !process.stopped)
+            self.processes.get(&id).is_none_or(|process| process.executes() && !process.stopped)
         });
         let ids: Vec<ProcessId> = self.hardware_scheduled().map(|(id, _)| id).collect();
+        self.report_alternating(tokens, now);
         let control_earned = now >= self.control_ready_at();
         for id in ids {
             let Some(process) = self.processes.get(&id) else { continue };
             let disabled = !process.groups.iter().any(|group| self.reconciler.may_run(*group));
             let returns = match process.quantum {
                 QuantumState::Granted if process.stopped => disabled,
+                QuantumState::Granted if tokens.is_beside(process.client) => {
+                    self.is_unused(process, now).is_some()
+                }
                 QuantumState::Granted => {
-                    let idle = process.idle_for(now);
+                    let idle = self.is_unused(process, now);
                     control_earned && idle.is_some_and(|idle| idle >= self.allowed_idle_ns(id))
                 }
                 QuantumState::Ending => disabled,
@@ -33,16 +38,17 @@ impl ChannelGroupScheduler {
                 // Its usage is the time for which it was enabled, which the ledger counts.
                 let _ = tokens.returned(id, now, 0, 0);
                 process.quantum = QuantumState::Idle;
+                process.count_allowed_switches(now);
             }
-            let busy = process.activity.busy;
+            let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
-            let wants = !process.stopped && (busy || is_probed);
+            let wants = !process.stopped && (executes || is_probed);
             if process.quantum == QuantumState::Idle
                 && wants
                 && tokens.request(id, now, GrantRequest::default()).is_ok()
             {
                 process.quantum = QuantumState::Waiting;
-                process.probes = if busy { 0 } else { process.probes + 1 };
+                process.probes = if process.activity.busy { 0 } else { process.probes + 1 };
             }
         }
         self.read_ledger(tokens);
@@ -50,10 +56,11 @@ impl ChannelGroupScheduler {
 
     /// Copies the part of the ledger's state that the plan depends on.
     fn read_ledger(&mut self, tokens: &TokenLedger) {
-        self.contended = tokens.waiting().next().is_some();
         self.holders = tokens.holders().map(|(client, _)| client).collect();
+        self.contended = tokens.waiting().next().is_some() || self.holders.len() > 1;
         for process in self.processes.values_mut() {
             process.limited = tokens.is_limited(process.client);
+            process.has_short_bursts = tokens.has_short_bursts(process.client);
         }
     }
 
@@ -70,6 +77,9 @@ impl ChannelGroupScheduler {
         let scheduled = |process: &&mut Process| process.is_hardware_scheduled();
         let Some(process) = self.processes.get_mut(&id).filter(scheduled) else { return false };
         self.rotate |= matches!(action, Action::Extend { .. });
+        if state == QuantumState::Granted && process.quantum != QuantumState::Granted {
+            process.granted_at = None;
+        }
         process.quantum = state;
         true
     }

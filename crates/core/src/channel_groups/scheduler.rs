@@ -75,6 +75,14 @@ impl ChannelGroupScheduler {
         }
     }
 
+    /// Sets since when all work of a busy process only waits, as it reports: each of its streams with work has a command at its head that
+    /// uses no multiprocessor. `None`: a kernel may run.
+    pub fn set_waits(&mut self, id: ProcessId, since: Option<u64>) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.reported_waits_since = since;
+        }
+    }
+
     /// The next control to make, if none is in flight.
     pub fn begin_control(&mut self, now: u64) -> Option<Control> {
         if self.reconciler.in_flight().is_some() {

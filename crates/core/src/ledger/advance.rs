@@ -29,7 +29,7 @@ impl TokenLedger {
                 None => break,
             }
         }
-        if let Some(client) = self.short_in_line() {
+        while let Some(client) = self.short_in_line().or_else(|| self.alternating_in_line()) {
             self.grant(client, now, true);
         }
         self.extend(now);
@@ -66,8 +66,8 @@ impl TokenLedger {
         let now = self.now;
         self.repay_debts();
         let mut grant = self.grants.swap_remove(index);
+        let is_short = self.is_short(&grant);
         if let Some(client) = self.clients.get_mut(&grant.client) {
-            let is_short = now.saturating_sub(grant.start) < self.policy.short_grant_ns;
             client.has_short_bursts = how == GrantEnd::Returned && is_short && now < grant.deadline;
         }
         grant.set_running(false, now);
@@ -264,7 +264,7 @@ impl TokenLedger {
         let mut candidates = processes.filter(|p| self.is_grantable(p));
         let hardware_scheduled = candidates.all(|p| p.kind == ReturnKind::HardwareScheduled);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let quota = if beside {
+        let quota = if beside && !client.alternates {
             self.policy.short_grant_ns
         } else if hardware_scheduled {
             self.policy.quantum_ns(client.spec.limit)

@@ -20,8 +20,10 @@ pub(super) struct Client {
     pub(super) start: VirtualNs,
     /// What it owes the others; nothing unless it is one of the ledger's `indebted`.
     pub(super) debt: Debt,
-    /// It returned its last grant within [`Policy::short_grant_ns`].
+    /// It returned its last grant within [`Policy::short_grant_ns`]; one that alternates after less than half a quantum of GPU time.
     pub(super) has_short_bursts: bool,
+    /// See [`TokenLedger::set_alternates`](super::TokenLedger::set_alternates).
+    pub(super) alternates: bool,
     /// Where it waits; `None` if it does not wait, holds a grant or is latency-critical.
     pub(super) place: Option<Place>,
     /// Since when it neither waits nor holds a grant; `None` while it is active. Unused for latency-critical clients.
@@ -49,6 +51,7 @@ impl Client {
             start: 0,
             debt: Debt::default(),
             has_short_bursts: false,
+            alternates: false,
             place: None,
             idle_since: Some(now),
             in_demand: false,

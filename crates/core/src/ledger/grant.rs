@@ -41,6 +41,8 @@ pub(super) struct Grant {
     pub(super) ended: u64,
     /// Reading of the shared clock at the start.
     pub(super) shared_start: u64,
+    /// The same at the start of its first quantum.
+    pub(super) shared_begin: u64,
     /// GPU time of the members whose part has ended.
     pub(super) reported: u64,
     /// Time for which its client was enabled.
@@ -78,6 +80,7 @@ impl Grant {
             members: Vec::new(),
             ended: start,
             shared_start,
+            shared_begin: shared_start,
             reported: 0,
             ran: 0,
             hardware_scheduled: false,

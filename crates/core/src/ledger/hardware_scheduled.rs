@@ -64,7 +64,7 @@ impl TokenLedger {
 
     /// The deadline of the grant at `index` has come: its hardware-scheduled processes continue, or are to be disabled.
     pub(super) fn end_quantum(&mut self, index: usize, now: u64) {
-        if self.grants[index].can_continue() {
+        if self.grants[index].can_continue() && !self.grants[index].beside {
             self.charge_so_far(index, now);
             let client = self.grants[index].client;
             if self.choose(now, Some(client)) == Some(client) {

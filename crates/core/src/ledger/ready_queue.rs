@@ -68,6 +68,11 @@ impl ReadyQueue {
         self.token.iter()
     }
 
+    /// The clients with a hardware-scheduled process that may be granted, in their order.
+    pub(super) fn with_hardware(&self) -> impl Iterator<Item = &Key> {
+        self.hardware.iter()
+    }
+
     /// The client whose limit allows a grant next, and when.
     pub(super) fn first_limited(&self) -> Option<(u64, ClientId)> {
         self.limited.first().copied()

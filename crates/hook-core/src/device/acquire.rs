@@ -108,19 +108,25 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         Some((located, self.lock()))
     }
 
-    /// Reports changed activity to the manager. `true` if the process became active: the caller then wakes the manager, without the lock.
+    /// Reports changed activity to the manager. `true` if the process became active, or may execute again: the caller then wakes the manager,
+    /// without the lock.
     pub(super) fn report_activity(&self, state: &State, now: u64) -> bool {
-        let active = state.is_active();
+        let (active, waits) = (state.is_active(), state.only_waits());
         // All writers hold the lock, so an atomic exchange is not needed.
-        if self.reported_active.load(Relaxed) == active {
-            return false;
+        let was_active = self.reported_active.load(Relaxed);
+        if was_active != active {
+            self.reported_active.store(active, Relaxed);
+            self.link.set_activity(active, now);
         }
-        self.reported_active.store(active, Relaxed);
-        self.link.set_activity(active, now);
-        active
+        let waited = self.reported_waits.load(Relaxed);
+        if waited != waits {
+            self.reported_waits.store(waits, Relaxed);
+            self.link.report_waits(waits.then_some(now));
+        }
+        active && (!was_active || waited && !waits)
     }
 
-    /// Reports changed activity to the manager, and wakes it if the process became active.
+    /// Reports changed activity to the manager, and wakes it if the process became active or may execute again.
     pub(super) fn report_activity_and_unlock(&self, state: MutexGuard<'_, State>, now: u64) {
         let became_active = self.report_activity(&state, now);
         drop(state);

@@ -123,6 +123,10 @@ pub(super) struct State {
     pub(super) holds_until_ns: Option<u64>,
     /// Threads that wait for a grant.
     pub(super) waiting_launches: usize,
+    /// When the program last submitted a command that needs no grant, where the hook acts on it.
+    pub(super) last_command_ns: u64,
+    /// Launches that wait for a command ahead of them.
+    pub(super) launches_behind_commands: usize,
     /// The tracker was woken since its last step. The wake-up may have come before it slept, when no notification reaches it.
     pub(super) tracker_woken: bool,
     /// Until when the tracker sleeps, if it does.
@@ -199,7 +203,22 @@ impl State {
     /// Whether the manager is to count this process as active. A thread that waits for the GPU, or polls for completion, may wait for work
     /// that no call reported.
     pub(super) fn is_active(&self) -> bool {
-        self.is_busy() || self.blocked_threads > 0 || self.polling || self.holds_until_ns.is_some()
+        self.is_busy()
+            || self.blocked_threads > 0
+            || self.polling
+            || self.holds_until_ns.is_some()
+            || self.has_commands()
+    }
+
+    /// Whether there are commands that need no grant. Under a grant with a deadline they do not count: the process needs no grant for them.
+    fn has_commands(&self) -> bool {
+        self.grant.is_unlimited() && (self.launches_behind_commands > 0 || self.streams.any_command())
+    }
+
+    /// Whether all work of the process is commands that use no multiprocessor, as far as is known. A thread that waits for the GPU then waits
+    /// for them.
+    pub(super) fn only_waits(&self) -> bool {
+        !self.is_busy() && self.holds_until_ns.is_none() && self.has_commands()
     }
 
     /// How long the program would run without a quota, in milliseconds; 0 if unknown.

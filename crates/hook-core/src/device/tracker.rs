@@ -36,6 +36,12 @@ const WAITS_NS: u64 = 20_000_000;
 /// How often the interval between two polls of an unlimited grant is doubled while they are not needed: to 8 ms.
 const MAX_POLL_DOUBLINGS: u32 = 2;
 
+/// For how long after such a command the tracker polls as often as while work runs.
+const COMMANDS_NS: u64 = 100_000_000;
+
+/// How often a hardware-scheduled holder checks whether its launches have ended and only commands behind them are left.
+const WAITS_POLL_NS: u64 = 500_000;
+
 /// After this idle time the token is returned although no other client waits, because the time held counts against the request.
 const UNCONTENDED_IDLE_NS: u64 = 20_000_000;
 
@@ -197,7 +203,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn poll_unlimited_grant(&self, now: u64) -> NextStep {
         // While a thread waits for the GPU the process counts as active anyway, and a query would contend with the wait for the driver's
         // locks. After a while the driver is queried all the same: the thread may wait for something else, and used time is counted.
-        if self.has_short_wait(now) {
+        let seeks_waits = self.link.has_hardware_contenders() && self.lock().streams.any_command();
+        if self.has_short_wait(now) && !seeks_waits {
             self.lock().last_launches = self.gate.launches();
         } else {
             self.query_idle(now);
@@ -208,10 +215,12 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         state.follows_deadlines = self.link.is_latency_critical();
         let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
         // A process that only lingers becomes idle without another event.
-        let is_needed = state.is_active() && !waits || state.holds_until_ns.is_some();
+        let uses_commands = now.saturating_sub(state.last_command_ns) < COMMANDS_NS;
+        let is_needed = state.is_active() && (!waits || uses_commands) || state.holds_until_ns.is_some();
         state.needless_polls = if is_needed { 0 } else { state.needless_polls.saturating_add(1) };
         let poll_interval = match self.link.contenders() {
             0 => UNCONTENDED_IDLE_NS,
+            _ if seeks_waits && state.is_busy() => WAITS_POLL_NS,
             _ => UNCONTENDED_POLL_NS << state.needless_polls.saturating_sub(1).min(MAX_POLL_DOUBLINGS),
         };
         if now >= state.next_liveness_ns {
@@ -282,7 +291,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let quiet = std::mem::replace(&mut state.last_launches, launches) == launches;
         // The driver may block a launch before any of it is in its stream: because a queue is full, or the channel group is disabled.
         if !quiet
-            || !state.is_busy()
+            || !state.is_busy() && !state.streams.any_command()
             || self.submitting_ungated.load(Acquire) > 0
             || self.captures.any()
             || self.gate.in_flight()
@@ -290,21 +299,34 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             return;
         }
         let epoch = self.gate.next_epoch();
-        let streams: Vec<_> = state.streams.all().iter().filter(|used| used.is_dirty()).copied().collect();
+        let has_work = |used: &&UsedStream| used.is_dirty() || used.has_command();
+        let streams: Vec<_> = state.streams.all().iter().filter(has_work).copied().collect();
         drop(state);
         // A command that needs no grant may follow the end of the launches.
         let has_ended = |used: &UsedStream| used.end().is_some_and(|end| self.driver.is_reached(end));
         let is_idle = |used: &UsedStream| self.driver.is_idle(used.context, used.stream) == Some(true);
-        let all_idle = streams.iter().all(|used| has_ended(used) || is_idle(used));
-        if !all_idle || self.gate.launches() != launches || self.gate.in_flight() {
+        let mut idle = Vec::with_capacity(streams.len());
+        let all_ended = streams.iter().all(|used| {
+            idle.push(is_idle(used));
+            idle.last() == Some(&true) || !used.is_dirty() || has_ended(used)
+        });
+        if !all_ended || self.gate.launches() != launches || self.gate.in_flight() {
             // A launch that was submitting when its count was read is visible by now.
             return;
         }
         let mut state = self.lock();
-        for used in streams {
-            state.streams.finished(crate::streams::WaitTarget::Stream(used.context, used.stream), epoch);
+        for (used, is_idle) in streams.into_iter().zip(idle) {
+            if is_idle {
+                state.streams.finished(crate::streams::WaitTarget::Stream(used.context, used.stream), epoch);
+            } else {
+                state.streams.launches_finished(used.context, used.stream, epoch);
+            }
         }
-        self.end_burst_if_clean(&mut state, now, None);
+        if state.is_busy() {
+            self.end_burst_if_clean(&mut state, now, None);
+        } else {
+            self.report_activity(&state, now);
+        }
     }
 
     /// Returns the events on destroyed streams that the GPU has reached, unless commands of such a stream may still be queued.
@@ -345,6 +367,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 let is_active = state.is_active();
                 if self.reported_active.swap(is_active, Relaxed) || is_active {
                     self.link.set_activity(is_active, self.clock.now_ns());
+                }
+                if self.reported_waits.swap(false, Relaxed) {
+                    self.link.report_waits(None);
                 }
                 self.link.report_slices(state.host_bound.report());
                 if self.link.deadline_ns() == u64::MAX {

@@ -8,7 +8,10 @@
 //! Meanwhile the tracker returns the grant as that of an idle process.
 //!
 //! The hook does both only where a grant ends although the process could use it: another client waits or has worked in the last 100 ms, or
-//! the client has a limit.
+//! the client has a limit. A hardware-scheduled process keeps its unlimited grant. It reports that its work only waits, where its grant
+//! would be returned otherwise: then it leaves its quantum to the others.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::{Phase, State};
 use super::{Device, LaunchPass};
@@ -69,16 +72,40 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Whether the caller has to call [`Self::begin_waiting_command`]. Takes no lock and cannot panic.
     #[inline]
     pub fn returns_early(&self) -> bool {
-        self.link.deadline_ticks() != u64::MAX && (self.link.contended() || self.link.limited())
+        if self.link.deadline_ticks() == u64::MAX {
+            return self.link.has_hardware_contenders();
+        }
+        self.link.contended() || self.link.limited()
     }
 
-    /// The program is about to submit a command that needs no grant to `stream`.
+    /// The program is about to submit a command that needs no grant to `stream`. If `true`, [`Self::end_submission`] is to be called after the
+    /// driver's call: the command was noted.
     #[cold]
-    pub fn begin_waiting_command(&self, stream: Stream) {
+    pub fn begin_waiting_command(&self, stream: Stream) -> bool {
         // In a capture the command is only recorded.
         if self.captures.any() {
-            return;
+            return false;
         }
+        self.mark_launches_before(stream);
+        self.note_command(stream)
+    }
+
+    /// Notes the command under an unlimited grant: a hardware-scheduled process has to be enabled for it.
+    fn note_command(&self, stream: Stream) -> bool {
+        let Some((located, mut state)) = self.locate(stream) else { return false };
+        if state.phase != Phase::Open || !state.grant.is_unlimited() {
+            return false;
+        }
+        let now = self.clock.now_ns();
+        self.submitting_ungated.fetch_add(1, Relaxed);
+        state.last_command_ns = now;
+        state.streams.note_command(located.context, stream, located.blocking, self.gate.epoch());
+        self.report_activity_and_unlock(state, now);
+        true
+    }
+
+    /// Makes the command distinguishable from the launches before it, or notes that there are none.
+    fn mark_launches_before(&self, stream: Stream) {
         let Some((located, state)) = self.locate(stream) else { return };
         let used = state.streams.all().iter().find(|u| u.context == located.context && u.stream == stream);
         if used.is_some_and(|used| used.is_dirty()) {
@@ -156,9 +183,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if !self.is_first_behind_commands(&state, located.context, stream) {
             return pass;
         }
-        drop(state);
         drop(pass);
         let began = self.clock.now_ns();
+        let mut state = state;
+        state.launches_behind_commands += 1;
+        self.report_activity_and_unlock(state, began);
         while self.is_unfinished(located.context, stream) {
             let now = self.clock.now_ns();
             let mut state = self.lock();
@@ -180,6 +209,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 self.clock.pause(QUERY_INTERVAL_NS);
             }
         }
+        // Reported with the launch.
+        self.lock().launches_behind_commands -= 1;
         self.gate.enter(thread.shard());
         LaunchPass { gate: &self.gate, shard: thread.shard() }
     }

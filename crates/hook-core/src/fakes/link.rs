@@ -33,6 +33,8 @@ pub(crate) struct FakeLink {
     pub(crate) slices: Mutex<SliceReport>,
     /// The reported activity.
     pub(crate) activity: Mutex<Vec<(bool, u64)>>,
+    /// The reports of work that only waits.
+    pub(crate) waits: Mutex<Vec<Option<u64>>>,
     /// Calls of `announce`.
     pub(crate) announcements: AtomicU64,
     /// Announcements fail.
@@ -157,6 +159,14 @@ impl TokenLink for FakeLink {
 
     fn set_activity(&self, busy: bool, now_ns: u64) {
         lock(&self.activity).push((busy, now_ns));
+    }
+
+    fn report_waits(&self, since_ns: Option<u64>) {
+        lock(&self.waits).push(since_ns);
+    }
+
+    fn has_hardware_contenders(&self) -> bool {
+        self.deadline_ticks() == u64::MAX && !self.is_latency_critical() && self.contenders() > 0
     }
 
     fn contenders(&self) -> u64 {

@@ -30,8 +30,9 @@ pub(crate) enum ControlRequest {
     Close(ControlDescriptorId),
     /// Make a control and report.
     Make(Control),
-    /// Compare time slices and counts of switches with what was set. Findings are reported.
-    Check,
+    /// Compare time slices and counts of switches with what was set. Findings are reported, and how often these groups were switched out since
+    /// the last check.
+    Check(Vec<GroupId>),
     /// Other processes have made controls: what was read before does not count.
     ForgetChecks,
     /// Control a group no longer. With the last group of a descriptor the descriptor is closed.
@@ -59,7 +60,7 @@ pub(crate) struct ControlExecutor {
 impl ControlExecutor {
     /// Starts the thread, which reports the ends of controls and what its checks find. Time slices are set only if `sets_slices`.
     pub(crate) fn start(
-        (reports, findings): (Report<ControlReport>, Report<GroupFinding>),
+        (reports, findings, switches): (Report<ControlReport>, Report<GroupFinding>, Report<(GroupId, u32)>),
         closer: Closer,
         escrow: Option<EscrowClient>,
         sets_slices: bool,
@@ -74,6 +75,8 @@ impl ControlExecutor {
             groups,
             reports,
             findings,
+            switches,
+            alternating: HashMap::new(),
             closer,
             escrow,
             sets_slices,
@@ -130,6 +133,9 @@ struct Worker {
     groups: HashMap<GroupId, ControlledGroup>,
     reports: Report<ControlReport>,
     findings: Report<GroupFinding>,
+    switches: Report<(GroupId, u32)>,
+    /// The counts of switches at the last check of the groups that it was about.
+    alternating: HashMap<GroupId, u32>,
     /// Closing the last descriptor of a driver's client can take long.
     closer: Closer,
     /// `None`: copies are not escrowed.
@@ -163,7 +169,7 @@ impl Worker {
                     let report = ControlReport { control, result, took: begun.elapsed() };
                     self.reports.send(report);
                 }
-                ControlRequest::Check => self.check(),
+                ControlRequest::Check(alternating) => self.check(&alternating),
                 ControlRequest::ForgetChecks => self.disabled = DisabledGroups::new(),
                 ControlRequest::Forget(group) => self.forget(group),
                 ControlRequest::Restore(timeout, done) => {

@@ -16,6 +16,7 @@ pub(crate) use executor::{ControlExecutor, ControlReport, ControlRequest};
 use crate::announcement::Descriptors;
 use crate::closer::Closer;
 use sluice_comm::attach::ContextHandles;
+use sluice_core::channel_groups::GroupId;
 use sluice_core::processes::{Announcement, ControlDescriptorId};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -69,11 +70,16 @@ impl GroupControls {
         has_groups.then_some(self.next_check)
     }
 
-    /// Requests the check of all groups if it is due.
-    pub(crate) fn check_if_due(&mut self, has_groups: bool, now: u64) {
+    /// Requests the check of all groups if it is due. `alternating`: the groups that are enabled beside the holder's.
+    pub(crate) fn check_if_due(
+        &mut self,
+        has_groups: bool,
+        alternating: impl FnOnce() -> Vec<GroupId>,
+        now: u64,
+    ) {
         if has_groups && now >= self.next_check {
             self.next_check = now.saturating_add(CHECK_INTERVAL_NS);
-            self.request(ControlRequest::Check);
+            self.request(ControlRequest::Check(alternating()));
         }
     }
 

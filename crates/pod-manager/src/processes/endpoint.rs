@@ -53,6 +53,11 @@ impl Endpoint {
         self.stall.activity(pages.map_or(Activity::UNKNOWN, Pages::activity))
     }
 
+    /// Since when all of its work only waits, by its report, if that counts.
+    pub(super) fn waits_since(&self, report_counts: bool) -> Option<u64> {
+        self.pages.as_ref().filter(|_| report_counts).and_then(Pages::waits_since)
+    }
+
     /// Whether it reports that best-effort clients should have default slices beside it.
     pub(crate) fn wants_default_slices(&self) -> bool {
         self.pages

@@ -72,7 +72,10 @@ pub(crate) fn read_activity(processes: &mut Processes) {
         let process = processes.get(id);
         let reported = process.map_or(Activity::UNKNOWN, activity);
         let wants = process.is_some_and(|process| process.endpoint.wants_default_slices());
+        let waits_since =
+            process.and_then(|process| process.endpoint.waits_since(!process.state.is_misannounced()));
         processes.scheduler.set_activity(id, reported);
+        processes.scheduler.set_waits(id, waits_since);
         processes.scheduler.set_wants_default_slices(id, wants);
     }
 }

@@ -140,10 +140,16 @@ impl Pages {
         Activity { busy, since_ns }
     }
 
-    /// Since when the process has used the GPU, and for how long, nanoseconds, if its activity is this.
+    /// Since when all work of the process only waits, by its report.
+    pub(crate) fn waits_since(&self) -> Option<u64> {
+        self.report().waits_since_ns().filter(|_| self.reports_activity())
+    }
+
+    /// Since when the process has used the GPU, and for how long, nanoseconds, if its activity is this. A process of which all work waits
+    /// uses nothing.
     pub(crate) fn read_busy(&mut self, activity: Activity, now: u64) -> (u64, u64) {
         let reported_ns = self.report().busy_ns();
-        let busy = activity.busy && self.reports_activity();
+        let busy = activity.busy && self.reports_activity() && self.waits_since().is_none();
         self.busy.read(reported_ns, busy.then_some(activity.since_ns), now)
     }
 

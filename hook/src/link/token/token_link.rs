@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
-use sluice_comm::page::ReturnedGrant;
 use sluice_comm::page::grant::GATE;
+use sluice_comm::page::{ReturnedGrant, UNLIMITED};
 use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody, ms_to_ns};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
@@ -176,6 +176,17 @@ impl TokenLink for TokenConnection {
         if let Some(report) = self.report_view() {
             report.set_activity(busy, self.presence.clock.to_managers(now_ns));
         }
+    }
+
+    fn report_waits(&self, since_ns: Option<u64>) {
+        if let Some(report) = self.report_view() {
+            report.set_waits(since_ns.map(|since| self.presence.clock.to_managers(since)));
+        }
+    }
+
+    fn has_hardware_contenders(&self) -> bool {
+        let grant = self.grant_view();
+        grant.deadline_ns() == UNLIMITED && !grant.latency_critical() && grant.contenders() > 0
     }
 
     fn contenders(&self) -> u64 {

@@ -85,13 +85,26 @@ struct Beside {
     taken: f64,
 }
 
+/// How the two programs share the GPU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// Without the hook, by the driver's time slices.
+    Bare,
+    /// By grants only.
+    Grants,
+    /// By channel-group controls.
+    Controls,
+}
+
 /// Kernels of a tenth of a millisecond in turn with commands that use no multiprocessor: see `waiting`. Without the hook the GPU alternates
 /// between both programs.
-fn beside_a_busy_neighbour(what: &str, hooked: bool) -> Beside {
-    let node = Node::start("2\nwaiting 0.5 1.0 8589934592\nbusy 0.5 1.0 8589934592\n");
+fn beside_a_busy_neighbour(what: &str, sharing: Sharing) -> Beside {
+    let controls = if sharing == Sharing::Controls { "--controls simulated" } else { "--controls off" };
+    let resources = "2\nwaiting 0.5 1.0 8589934592\nbusy 0.5 1.0 8589934592\n";
+    let node = Node::with(resources).manager_arguments(controls).start();
     let start = |client: &str, program: &str, arguments: &str| {
         let options = node.tenant(client, program).arguments(arguments);
-        let mut tenant = if hooked { options } else { options.without_hook() }.start();
+        let mut tenant = if sharing == Sharing::Bare { options.without_hook() } else { options }.start();
         tenant.expect("ready");
         tenant
     };
@@ -108,11 +121,11 @@ fn beside_a_busy_neighbour(what: &str, hooked: bool) -> Beside {
 }
 
 /// While the command runs, the GPU is the neighbour's. And the kernel does not wait for the neighbour's grant of 50 ms.
-fn check_beside_a_busy_neighbour(what: &str, least_turns: f64) {
+fn check_beside_a_busy_neighbour(what: &str, sharing: Sharing, least_turns: f64) {
     let _lock = exclusive();
     // One after the other.
-    let bare = beside_a_busy_neighbour(what, false);
-    let hooked = beside_a_busy_neighbour(what, true);
+    let bare = beside_a_busy_neighbour(what, Sharing::Bare);
+    let hooked = beside_a_busy_neighbour(what, sharing);
     let taken = bare.taken + hooked.taken;
     let (neighbours, turns) = (hooked.neighbour / bare.neighbour, hooked.turns / bare.turns);
     assert!(neighbours >= 0.9 - taken, "the neighbour had {neighbours:.3} of what it has without the hook");
@@ -121,15 +134,46 @@ fn check_beside_a_busy_neighbour(what: &str, least_turns: f64) {
 
 #[test]
 fn functions_of_the_host_hold_no_grant_and_short_kernels_wait_for_none() {
-    check_beside_a_busy_neighbour("function", 0.75);
+    check_beside_a_busy_neighbour("function", Sharing::Grants, 0.75);
 }
 
 #[test]
 fn kernels_behind_functions_of_the_host_hold_no_grant_meanwhile() {
-    check_beside_a_busy_neighbour("kernel-last", 0.75);
+    check_beside_a_busy_neighbour("kernel-last", Sharing::Grants, 0.75);
 }
 
 #[test]
 fn kernels_behind_copies_hold_no_grant_meanwhile() {
-    check_beside_a_busy_neighbour("copy", 0.75);
+    check_beside_a_busy_neighbour("copy", Sharing::Grants, 0.75);
+}
+
+/// With controls the groups of the waiting process stay enabled, so that its kernel runs at once.
+#[test]
+fn functions_of_the_host_hold_no_quantum_and_short_kernels_wait_for_none() {
+    check_beside_a_busy_neighbour("function", Sharing::Controls, 0.75);
+}
+
+#[test]
+fn kernels_behind_functions_of_the_host_hold_no_quantum_meanwhile() {
+    check_beside_a_busy_neighbour("kernel-last", Sharing::Controls, 0.75);
+}
+
+#[test]
+fn kernels_behind_copies_hold_no_quantum_meanwhile() {
+    check_beside_a_busy_neighbour("copy", Sharing::Controls, 0.75);
+}
+
+/// The figures of docs/design/ledger.md.
+#[test]
+#[ignore = "prints figures"]
+fn figures_of_waiting_programs() {
+    let _lock = exclusive();
+    for what in ["function", "kernel-last", "copy"] {
+        for (name, sharing) in
+            [("bare", Sharing::Bare), ("grants", Sharing::Grants), ("controls", Sharing::Controls)]
+        {
+            let Beside { turns, neighbour, taken } = beside_a_busy_neighbour(what, sharing);
+            println!("{what:12} {name:9} neighbour {neighbour:.3} turns {turns:5.1} taken {taken:.2}");
+        }
+    }
 }

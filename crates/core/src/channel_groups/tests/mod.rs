@@ -13,3 +13,4 @@ mod simulation;
 mod slices;
 mod stalled;
 mod stopped;
+mod waiting;

@@ -31,12 +31,24 @@ pub(super) enum Work {
     },
     /// Reports work in each second millisecond, and otherwise that it has never had any.
     Forged,
+    /// A kernel of this GPU time and a command that waits for this time, in turn. A stream of a disabled group does not go on.
+    Turns {
+        kernel: u64,
+        wait: u64,
+    },
+}
+
+/// What a process of [`Work::Turns`] does, and since when.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Runs { since: u64, left: u64 },
+    Waits { since: u64, until: u64 },
 }
 
 impl Work {
     fn at(self, now: u64) -> (bool, u64, u64) {
         match self {
-            Self::Always => (true, 0, u64::MAX),
+            Self::Always | Self::Turns { .. } => (true, 0, u64::MAX),
             Self::Never => (false, 0, u64::MAX),
             Self::Forged => {
                 (now / MS % 2 == 1, if now / MS % 2 == 1 { now / MS * MS } else { 0 }, (now / MS + 1) * MS)
@@ -59,6 +71,56 @@ pub(super) struct Process {
     pub(super) class: Class,
     pub(super) work: Work,
     pub(super) groups: Vec<GroupId>,
+    turn: Turn,
+    /// Kernels of [`Work::Turns`] that have ended.
+    pub(super) turns: u64,
+}
+
+impl Process {
+    /// Whether it has a kernel at `now`.
+    fn has_kernel(&self, now: u64) -> bool {
+        let waits = matches!((self.work, self.turn), (Work::Turns { .. }, Turn::Waits { .. }));
+        self.work.at(now).0 && !waits
+    }
+
+    /// Since when all of its work waits.
+    fn waits_since(&self) -> Option<u64> {
+        match (self.work, self.turn) {
+            (Work::Turns { .. }, Turn::Waits { since, .. }) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Its kernel has run for `ns` up to `now`.
+    fn ran(&mut self, ns: u64, now: u64) {
+        if let (Work::Turns { wait, .. }, Turn::Runs { left, .. }) = (self.work, &mut self.turn) {
+            *left = left.saturating_sub(ns);
+            if *left == 0 {
+                self.turn = Turn::Waits { since: now, until: now + wait };
+                self.turns += 1;
+            }
+        }
+    }
+
+    /// Goes on with the next kernel if the wait has ended.
+    fn end_wait(&mut self, is_enabled: bool, now: u64) {
+        if let (Work::Turns { kernel, .. }, Turn::Waits { until, .. }) = (self.work, self.turn)
+            && is_enabled
+            && now >= until
+        {
+            self.turn = Turn::Runs { since: now, left: kernel };
+        }
+    }
+
+    /// When its work changes next, if it has all or `1 / served` of the GPU.
+    fn next_change(&self, now: u64, served: u64) -> u64 {
+        match (self.work, self.turn) {
+            (Work::Turns { .. }, Turn::Runs { left, .. }) => now + (left * served).max(1),
+            (Work::Turns { .. }, Turn::Waits { until, .. }) if until > now => until,
+            (Work::Turns { .. }, Turn::Waits { .. }) => u64::MAX,
+            (work, _) => work.at(now).2,
+        }
+    }
 }
 
 /// A control in flight.
@@ -87,6 +149,14 @@ pub(super) struct Simulation {
     pub(super) restored: Vec<(ProcessId, u64)>,
     /// Processes that report idle even while they have work.
     pub(super) false_idle: BTreeSet<ProcessId>,
+    /// Processes that report at all times that their work only waits.
+    pub(super) false_waits: BTreeSet<ProcessId>,
+    /// GPU time that each process had while others had work, and the counts of switches at the last check.
+    contested: BTreeMap<ProcessId, u64>,
+    counted: BTreeMap<GroupId, u64>,
+    next_check: u64,
+    /// Processes that never report that their work only waits.
+    pub(super) reports_no_waits: BTreeSet<ProcessId>,
     /// Latency-critical processes that report that they are host-bound.
     pub(super) host_bound: BTreeSet<ProcessId>,
     /// Processes that neither work nor change their reports.
@@ -120,6 +190,11 @@ impl Simulation {
             events: Vec::new(),
             restored: Vec::new(),
             false_idle: BTreeSet::new(),
+            false_waits: BTreeSet::new(),
+            contested: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            next_check: S,
+            reports_no_waits: BTreeSet::new(),
             host_bound: BTreeSet::new(),
             frozen: BTreeSet::new(),
             detectors: BTreeMap::new(),
@@ -166,7 +241,11 @@ impl Simulation {
             &mut self.tokens,
             self.now,
         );
-        self.processes.insert(process, Process { client, class, work, groups });
+        let turn = match work {
+            Work::Turns { kernel, .. } => Turn::Runs { since: self.now, left: kernel },
+            _ => Turn::Runs { since: self.now, left: 0 },
+        };
+        self.processes.insert(process, Process { client, class, work, groups, turn, turns: 0 });
     }
 
     /// A process announces only the first `left` of its groups, which may be none.
@@ -207,8 +286,20 @@ impl Simulation {
     }
 
     fn settle(&mut self) {
-        for (id, process) in &self.processes {
+        for (id, process) in &mut self.processes {
+            let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
+            process.end_wait(process.groups.iter().any(is_enabled), self.now);
+            let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
+            let waits_since = waits_since.or(self.false_waits.contains(id).then_some(S));
+            self.scheduler.set_waits(*id, waits_since);
             let (busy, since_ns, _) = process.work.at(self.now);
+            // The activity changes with each kernel.
+            let since_ns =
+                if let (Work::Turns { .. }, Turn::Runs { since, .. }) = (process.work, process.turn) {
+                    since
+                } else {
+                    since_ns
+                };
             let reports_idle = self.false_idle.contains(id);
             let activity =
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
@@ -223,6 +314,7 @@ impl Simulation {
             self.scheduler.set_activity(*id, detector.activity(activity));
             self.scheduler.set_wants_default_slices(*id, self.host_bound.contains(id));
         }
+        self.check_switches();
         let restored = self.scheduler.end_probation(&mut self.tokens, self.now);
         self.restored.extend(restored.into_iter().map(|id| (id, self.now)));
         for _ in 0..8 {
@@ -258,9 +350,11 @@ impl Simulation {
     }
 
     fn next_event(&self) -> u64 {
-        let work = self.processes.values().map(|process| process.work.at(self.now).2);
+        let served = self.served().len().max(1) as u64;
+        let work = self.processes.values().map(|process| process.next_change(self.now, served));
         let flight = self.flight.map(|f| if f.effective { f.done_at } else { f.takes_effect_at });
-        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight];
+        let check = Some(self.next_check);
+        let wake = [self.tokens.next_deadline(), self.scheduler.next_wakeup(self.now), flight, check];
         work.chain(wake.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
@@ -306,8 +400,41 @@ impl Simulation {
     /// among those.
     fn share_gpu(&mut self, until: u64) {
         let span = until - self.now;
+        let served = self.served();
+        for id in &served {
+            let part = span.div_ceil(served.len() as u64);
+            *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
+            self.processes.get_mut(id).into_iter().for_each(|process| process.ran(part, until));
+            if served.len() > 1 {
+                *self.contested.entry(*id).or_default() += part;
+            }
+        }
+    }
+
+    /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
+    fn check_switches(&mut self) {
+        if self.now < self.next_check {
+            return;
+        }
+        self.next_check = self.now + S / 2;
+        let before = std::mem::take(&mut self.counted);
+        for group in self.scheduler.begin_check(self.now) {
+            let owner = self.processes.iter().find(|(_, process)| process.groups.contains(&group));
+            let Some((id, process)) = owner else { continue };
+            let slices = self.contested.get(id).map_or(0, |ns| ns / (2 * MS));
+            let count = process.turns + slices;
+            self.counted.insert(group, count);
+            if let Some(before) = before.get(&group) {
+                let switches = u32::try_from(count - before).unwrap();
+                self.scheduler.check_switches(group, switches, self.now);
+            }
+        }
+    }
+
+    /// The processes that the GPU executes.
+    fn served(&self) -> Vec<ProcessId> {
         let runs = |id: &ProcessId, process: &Process| {
-            process.work.at(self.now).0
+            process.has_kernel(self.now)
                 && !self.frozen.contains(id)
                 && process
                     .groups
@@ -318,10 +445,7 @@ impl Simulation {
             self.processes.iter().filter(|(id, process)| runs(id, process)).map(|(id, _)| *id).collect();
         let critical = |id: &&ProcessId| self.processes[*id].class == Class::LatencyCritical;
         let first: Vec<ProcessId> = ready.iter().filter(critical).copied().collect();
-        let served = if first.is_empty() { ready } else { first };
-        for id in &served {
-            *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
-        }
+        if first.is_empty() { ready } else { first }
     }
 
     /// Shares of the GPU time of all best-effort processes, in percent, in the order of their ids.

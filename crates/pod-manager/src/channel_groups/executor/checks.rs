@@ -13,12 +13,28 @@ use std::time::{Duration, Instant};
 const LEAST_BETWEEN_CHECKS: Duration = Duration::from_millis(250);
 
 impl Worker {
-    pub(super) fn check(&mut self) {
+    pub(super) fn check(&mut self, alternating: &[GroupId]) {
+        // The event loop has begun another interval.
+        let before = std::mem::take(&mut self.alternating);
         if self.checked.is_some_and(|checked| checked.elapsed() < LEAST_BETWEEN_CHECKS) {
             return;
         }
+        for id in alternating {
+            self.count_switches(*id, before.get(id).copied());
+        }
         self.check_all();
         self.checked = Some(Instant::now());
+    }
+
+    /// Reports how often a group was switched out since its count was `before`.
+    fn count_switches(&mut self, id: GroupId, before: Option<u32>) {
+        let Some(group) = self.groups.get(&id) else { return };
+        let Some(control) = self.descriptors.get_mut(&group.descriptor) else { return };
+        let Some(count) = control.switches(&group.handles) else { return };
+        self.alternating.insert(id, count);
+        if let Some(before) = before {
+            self.switches.send((id, count.wrapping_sub(before)));
+        }
     }
 
     fn check_all(&mut self) {

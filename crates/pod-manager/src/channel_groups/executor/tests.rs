@@ -47,7 +47,8 @@ struct Twice {
 impl Twice {
     fn new() -> Self {
         let (remote, inbox) = message::pair().unwrap();
-        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding));
+        let switches = remote.report(|(group, count)| Message::GroupSwitched(group, count));
+        let reports = (remote.report(Message::Controlled), remote.report(Message::GroupFinding), switches);
         let executor = ControlExecutor::start(reports, Closer::start().unwrap(), None, true).unwrap();
         let group =
             Arc::new(Mutex::new(FakeGroup { enabled: true, slice_us: DEFAULT_SLICE_US, switches: 0 }));
@@ -86,7 +87,7 @@ impl Twice {
 
     /// The findings of a check.
     fn check(&self) -> Vec<(GroupId, ViolationKind)> {
-        self.executor.request(ControlRequest::Check);
+        self.executor.request(ControlRequest::Check(Vec::new()));
         self.wait()
     }
 }

@@ -1,0 +1,74 @@
+//! Processes whose work waits: for functions of the host, copies, values in memory.
+
+use super::simulation::{MS, S, Simulation, US, Work};
+use crate::ProcessId;
+
+const WAITING: ProcessId = ProcessId(1);
+const OTHER: ProcessId = ProcessId(2);
+
+/// A process of this work beside one that always has a kernel, after a second. What the second one has of the GPU and how many kernels the
+/// first one has in 10 s.
+fn beside_always(sim: &mut Simulation, work: Work) -> (f64, u64) {
+    sim.best_effort(1, 50, work);
+    sim.best_effort(2, 50, Work::Always);
+    sim.run(S);
+    sim.reset_counts();
+    let before = sim.processes[&WAITING].turns;
+    sim.run(10 * S);
+    (sim.gpu_time[&OTHER] as f64 / (10 * S) as f64, sim.processes[&WAITING].turns - before)
+}
+
+/// The kernel runs at once, on half of the GPU.
+#[test]
+fn process_that_waits_leaves_the_gpu_to_others_and_its_short_kernels_wait_for_no_quantum() {
+    let (kernel, wait) = (100 * US, 20 * MS);
+    let mut sim = Simulation::new();
+    let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
+    assert!(other >= 0.98, "{other} of the GPU for the other client");
+    let ideal = 10 * S / (2 * kernel + wait);
+    assert!(turns * 100 >= ideal * 98, "{turns} of {ideal} turns");
+    assert!(sim.controls.len() <= 20, "{} controls in 10 s", sim.controls.len());
+}
+
+/// It has less than its share, so it may have each of its kernels beside the other one.
+#[test]
+fn process_that_waits_between_longer_kernels_is_not_slower_than_beside_equal_slices() {
+    for (kernel, wait) in [(5 * MS, 4 * MS), (12 * MS, 4 * MS), (2 * MS, 5 * MS)] {
+        let mut sim = Simulation::new();
+        let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
+        let ideal = 10 * S / (2 * kernel + wait);
+        assert!(turns * 100 >= ideal * 90, "{turns} of {ideal} turns of {kernel}");
+        assert!(other >= 0.5, "{other} of the GPU for the other client beside {kernel}");
+    }
+}
+
+/// It would have half of the GPU if it were believed.
+#[test]
+fn process_that_falsely_reports_waits_has_no_more_than_its_share() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 10, Work::Always);
+    sim.best_effort(2, 90, Work::Always);
+    sim.false_waits.insert(WAITING);
+    sim.run(2 * S);
+    sim.reset_counts();
+    sim.run(10 * S);
+    let other = sim.gpu_time[&OTHER] as f64 / (10 * S) as f64;
+    assert!(other >= 0.87, "{other} of the GPU for the other client");
+}
+
+/// What the others lose without the report.
+#[test]
+fn process_that_does_not_report_its_waits_holds_its_quanta() {
+    let mut sim = Simulation::new();
+    sim.reports_no_waits.insert(WAITING);
+    let (other, turns) = beside_always(&mut sim, Work::Turns { kernel: 100 * US, wait: 20 * MS });
+    assert!(other <= 0.55 && turns <= 300, "{other} of the GPU for the other client, {turns} turns");
+}
+
+#[test]
+fn process_with_long_kernels_gives_up_its_quantum_while_it_waits() {
+    let mut sim = Simulation::new();
+    let (other, turns) = beside_always(&mut sim, Work::Turns { kernel: 60 * MS, wait: 300 * MS });
+    assert!(other >= 0.75, "{other} of the GPU for the other client");
+    assert!(turns >= 20, "{turns} turns");
+}

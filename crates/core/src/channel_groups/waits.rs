@@ -1,0 +1,109 @@
+//! Processes of which all work only waits: for functions of the host, copies, values in memory.
+//!
+//! Such a process executes nothing, so it leaves its quantum to others. Its groups stay enabled beside the holder if its bursts are short:
+//! a stream of a disabled group does not go on, and its next kernel is not to wait for a quantum. That is its own word. So the control
+//! executor reads how often the groups were switched out, and a process that has executed more than it was granted is disbelieved.
+
+use super::control::GroupId;
+use super::process::{Process, QuantumState};
+use super::scheduler::ChannelGroupScheduler;
+use crate::ids::ClientId;
+use crate::ledger::TokenLedger;
+use std::collections::BTreeSet;
+
+/// Switches of a group between two checks that no grant explains: the counts are read a moment after the check was requested. A group that
+/// executes all the time beside another one is switched out about 120 times in half a second.
+const UNEXPLAINED_SWITCHES: u32 = 16;
+/// A grant allows one switch in this time. A time slice is about twice as long.
+const ALLOWED_SWITCH_NS: u64 = 1_000_000;
+/// For how long a process that has executed more is taken for one that always executes.
+const DISBELIEVED_NS: u64 = 64_000_000_000;
+/// How many groups one check reads: each read-back takes the driver's locks.
+const GROUPS_PER_CHECK: usize = 4;
+
+impl Process {
+    /// A grant has ended at `now`: its bursts were switched out.
+    pub(super) fn count_allowed_switches(&mut self, now: u64) {
+        let held_ns = self.granted_at.take().map_or(0, |at| now.saturating_sub(at));
+        let switches = u32::try_from(held_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);
+        self.allowed_switches = self.allowed_switches.saturating_add(switches).saturating_add(1);
+    }
+}
+
+impl ChannelGroupScheduler {
+    /// Decides which reports of work that only waits count. While a latency-critical process works, at most one best-effort group is
+    /// enabled, and work that waits counts as any other: a stream of a disabled group does not go on.
+    pub(super) fn read_waits(&mut self, now: u64) {
+        for process in self.processes.values_mut() {
+            let counts = process.is_best_effort()
+                && process.activity.busy
+                && !self.is_guarded
+                && now >= process.disbelieved_until;
+            let reported = process.reported_waits_since.filter(|_| counts).map(|since| since.min(now));
+            if process.quantum == QuantumState::Granted {
+                process.granted_at.get_or_insert(now);
+            }
+            // A process that does not wait any more may have waited until now.
+            let has_waited = std::mem::replace(&mut process.waits_since, reported).is_some();
+            if has_waited || reported.is_some() {
+                process.alternates_until = now.saturating_add(self.policy.idle_ns);
+            }
+        }
+    }
+
+    /// Reports to the ledger which clients may be granted beside the holder.
+    pub(super) fn report_alternating(&self, tokens: &mut TokenLedger, now: u64) {
+        let clients: BTreeSet<ClientId> =
+            self.hardware_scheduled().map(|(_, process)| process.client).collect();
+        for client in clients {
+            let processes = self.processes.values().filter(|process| process.client == client);
+            let mut with_work = processes.filter(|process| process.activity.busy).peekable();
+            let alternates = with_work.peek().is_some() && with_work.all(|process| process.alternates(now));
+            tokens.set_alternates(client, alternates && !self.is_guarded);
+        }
+    }
+
+    /// How long a process with a quantum has executed nothing. One that waits does not count while another process of its client
+    /// executes: it may wait for that one.
+    pub(super) fn is_unused(&self, process: &Process, now: u64) -> Option<u64> {
+        let executes = |other: &Process| {
+            other.client == process.client && other.quantum == QuantumState::Granted && other.executes()
+        };
+        let waits_for_other = || self.hardware_scheduled().any(|(_, other)| executes(other));
+        process.idle_for(now).filter(|_| process.waits_since.is_none() || !waits_for_other())
+    }
+
+    /// The groups that are enabled beside the holder's because of what their processes report. Call it at each check, with the result for
+    /// [`Self::check_switches`].
+    pub fn begin_check(&mut self, now: u64) -> Vec<GroupId> {
+        let mut groups = Vec::new();
+        for process in self.processes.values_mut() {
+            if process.quantum == QuantumState::Granted {
+                process.count_allowed_switches(now);
+            }
+            process.allowed_in_check = std::mem::take(&mut process.allowed_switches);
+            let is_beside = self.holders.iter().any(|holder| *holder != process.client);
+            if is_beside
+                && process.alternates(now)
+                && process.has_short_bursts
+                && process.is_hardware_scheduled()
+            {
+                groups.extend(process.groups.iter().copied().filter(|group| self.reconciler.may_run(*group)));
+            }
+        }
+        groups.truncate(GROUPS_PER_CHECK);
+        groups
+    }
+
+    /// Between the last two checks a group was switched out so many times. `true` if its process is disbelieved from now on.
+    pub fn check_switches(&mut self, group: GroupId, switches: u32, now: u64) -> bool {
+        let mut owners = self.processes.values_mut().filter(|process| process.groups.contains(&group));
+        let Some(process) = owners.next() else { return false };
+        let exceeds = switches > process.allowed_in_check.saturating_add(UNEXPLAINED_SWITCHES);
+        if exceeds {
+            process.disbelieved_until = now.saturating_add(DISBELIEVED_NS);
+            (process.waits_since, process.alternates_until) = (None, 0);
+        }
+        exceeds
+    }
+}
