@@ -8,7 +8,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from lib import api, policies, product
+from lib import api, images, policies, product
 from lib.cluster import parse_metrics
 from lib.settings import environment
 
@@ -18,12 +18,24 @@ STATE_PORT, METRICS_PORT, EXTENDER_PORT, KUBE_SCHEDULER_PORT = 9407, 9400, 9401,
 TENANT = "edit"
 
 
-def fetched(cluster, ns: str, pod: str, url: str) -> str:
-    """What a pod gets from an address, or wget's message."""
+# A page over HTTP, with its status line, by a shell: busybox's wget cannot resolve addresses without the C library's plugins.
+FETCH = """exec 3<>/dev/tcp/$0/$1 && printf 'GET %s HTTP/1.0\\r\\n\\r\\n' "$2" >&3 && cat <&3"""
+# Exit code of `timeout`.
+TIMED_OUT = 143
+
+
+def reader(cluster, ns: str) -> None:
+    """A pod `reader` that can fetch pages."""
+    cluster.create(ns, cluster.pod("reader", "/usr/bin/sleep", "1000", image=images.TOOLS))
+    cluster.wait("pod/reader", "condition=Ready", ns)
+
+
+def fetched(cluster, ns: str, address: str, port: int, path: str) -> str:
+    """What the reader of a namespace gets, or the reason why it gets nothing."""
     try:
-        return cluster.exec(ns, pod, "wget", "-q", "-T", "3", "-O", "-", url)
+        return cluster.exec(ns, "reader", "timeout", "3", "bash", "-c", FETCH, address, port, path)
     except api.Failed as why:
-        return why.err
+        return "timed out" if why.code == TIMED_OUT else why.err
 
 
 def running_client(cluster, ns: str) -> str:
@@ -44,8 +56,7 @@ def test_no_pod_reads_the_state_of_the_agent_and_the_metrics_have_no_container_i
     product.need()
     with cluster.namespace() as ns:
         container = running_client(cluster, ns)
-        cluster.create(ns, cluster.pod("outsider", "sleep", "1000"))
-        cluster.wait("pod/outsider", "condition=Ready", ns)
+        reader(cluster, ns)
         address = product.agent()["status"]["podIP"]
         assert container in product.agent_state()
         # The network of this cluster enforces no policy, so the pod reaches the agent: it is the agent that keeps its state.
@@ -53,33 +64,40 @@ def test_no_pod_reads_the_state_of_the_agent_and_the_metrics_have_no_container_i
 
         def is_named() -> bool:
             nonlocal metrics
-            metrics = fetched(cluster, ns, "outsider", f"http://{address}:{METRICS_PORT}/metrics")
+            metrics = fetched(cluster, ns, address, METRICS_PORT, "/metrics")
             return names(metrics, ns)
 
-        cluster.until("the client in the metrics", 30, is_named)
+        try:
+            cluster.until("the client in the metrics", 30, is_named)
+        except TimeoutError as why:
+            raise AssertionError(f"{why}: {metrics}") from why
         assert container not in metrics and 'pid="' not in metrics, metrics
-        answer = fetched(cluster, ns, "outsider", f"http://{address}:{STATE_PORT}/state")
+        answer = fetched(cluster, ns, address, STATE_PORT, "/state")
         assert "Connection refused" in answer, answer
-        answer = fetched(cluster, ns, "outsider", f"http://{address}:{METRICS_PORT}/state")
-        assert "404" in answer, answer
+        answer = fetched(cluster, ns, address, METRICS_PORT, "/state")
+        assert "404 Not Found" in answer.partition("\n")[0], answer
 
 
 def test_network_policies_admit_the_scrapers_namespaces_alone(cluster):
     product.need()
     with cluster.namespace() as ns, scrapers_namespace(cluster) as scrapers:
-        running_client(cluster, ns)
         for where in (ns, scrapers):
-            cluster.create(where, cluster.pod("reader", "sleep", "1000"))
-            cluster.wait("pod/reader", "condition=Ready", where)
-        pages = [product.url("node-agent", METRICS_PORT, "/metrics"), product.url("scheduler", EXTENDER_PORT, "/metrics")]
+            reader(cluster, where)
+        pages = [(address_of("node-agent"), METRICS_PORT), (address_of("scheduler"), EXTENDER_PORT)]
         # A reader that fails without the policies proves nothing.
-        for page in pages:
-            assert "# HELP sluice_" in fetched(cluster, ns, "reader", page), page
+        for address, port in pages:
+            answer = fetched(cluster, ns, address, port, "/metrics")
+            assert "# HELP sluice_" in answer, answer
         with policies.enforced(product.NAMESPACE):
-            for page in pages:
-                assert "# HELP sluice_" in fetched(cluster, scrapers, "reader", page), page
-                answer = fetched(cluster, ns, "reader", page)
-                assert "timed out" in answer, (page, answer)
+            for address, port in pages:
+                answer = fetched(cluster, scrapers, address, port, "/metrics")
+                assert "# HELP sluice_" in answer, answer
+                answer = fetched(cluster, ns, address, port, "/metrics")
+                assert answer == "timed out", answer
+
+
+def address_of(component: str) -> str:
+    return product.url(component, 0, "").removeprefix("http://").partition(":")[0]
 
 
 @contextlib.contextmanager
