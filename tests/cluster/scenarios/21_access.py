@@ -127,13 +127,15 @@ class User:
         return ["kubectl", "--token", self.token, *words]
 
     def kubectl(self, *words: str) -> str:
-        return api.command(*self._words(*words))
+        return api.command(*self._words(*words), seconds=20)
 
     def is_refused(self, *words: str) -> None:
         try:
             answer = self.kubectl(*words)
         except api.Failed as why:
             assert "Forbidden" in why.err or "forbidden" in why.err, why
+        except subprocess.TimeoutExpired as why:
+            raise AssertionError(f"{words} was not refused: it still runs") from why
         else:
             raise AssertionError(f"{words} was not refused: {answer[:200]}")
 
