@@ -1,6 +1,6 @@
 """Autoscaling with several GPUs in a node, as docs/operators/autoscaling.md states it: the scale-up pod of a pod for which no GPU has room."""
 
-from lib import api, autoscaler, fleet, product
+from lib import api, autoscaler, documentation, fleet, product
 
 SECONDS = 300
 LABEL = "scale-up.sluice.dev/pod-uid"
@@ -28,6 +28,8 @@ def test_pod_that_fits_on_no_gpu_gets_a_node_although_the_sums_have_room(cluster
             waits = cluster.get("pod", "waits", ns)
             assert pod["metadata"]["labels"][LABEL] == waits["metadata"]["uid"], pod
             name = pod["metadata"]["name"]
+            (shown,) = documentation.run("Nodes with several GPUs")
+            assert name in shown, shown
             cluster.until("its condition", 30, lambda: scale_up_pods()[0]["status"].get("conditions"))
 
             # The reason for the scale-up pod: the autoscaler finds room for the waiting pod in the node's sums.
