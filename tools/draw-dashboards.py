@@ -5,6 +5,7 @@ DATA is /var/tmp/sluice-cluster/dashboards.json, which `tests/cluster/run --keep
 """
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -45,6 +46,9 @@ def draw(dashboard: dict, data: dict, file: Path) -> None:
     panels = dashboard["panels"]
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     figure = pyplot.figure(figsize=(24 * CELL_WIDTH, height * CELL_HEIGHT))
+    # All panels have the same range of time.
+    times = [float(when) for queries in data.values() for series in queries.values() for one in series for when, _ in one["values"]]
+    begin, end = min(times), max(times)
     for panel in panels:
         at = panel["gridPos"]
         left, top = at["x"] / 24, 1 - at["y"] / height
@@ -64,10 +68,13 @@ def draw(dashboard: dict, data: dict, file: Path) -> None:
             continue
         legend_lines = min(len(series), MOST_IN_LEGEND)
         axes = figure.add_axes((left + 0.05, top - (at["h"] - 0.9) / height, at["w"] / 24 * 0.62 - 0.045, (at["h"] - 2) / height))
-        begin = min((values[0][0] for _, values in series), default=0)
         for name, values in series:
             axes.plot([when - begin for when, _ in values], [value for _, value in values], linewidth=1.2, label=name)
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, end - begin)
+        most = max((value for _, values in series for _, value in values if not math.isnan(value)), default=0)
+        axes.set_ylim(0, 1.05 * most or 1)
+        if unit == "bytes" and most:
+            axes.yaxis.set_major_locator(ticker.MultipleLocator(2 ** math.ceil(math.log2(most / 5))))
         axes.tick_params(labelsize=7)
         axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _, unit=unit: text_of(value, unit)))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:.0f} s"))

@@ -30,14 +30,16 @@ KWOK = Program(
 )
 
 
-def start(nodes: int, resource: str, healthy: range | None = None, gpus: int = GPUS) -> list[str]:
+def start(nodes: int, resource: str, healthy: range | None = None, gpus: int = GPUS, first: int = 0) -> list[str]:
     """Creates the nodes, with our inventory and an equal number of slots of a plain resource; waits for Ready. `healthy`: the numbers
-    of the nodes whose GPUs are healthy, all if absent. The slots of the others stay, so that only the extender refuses them."""
+    of the nodes whose GPUs are healthy, all if absent. The slots of the others stay, so that only the extender refuses them. `first`: how
+    many nodes exist already."""
     KWOK.start()
-    names = [f"kwok-{number:04}" for number in range(nodes)]
-    api.many("POST", "/api/v1/nodes", (_node(name, resource, healthy is None or number in healthy, gpus) for number, name in enumerate(names)))
+    numbers = range(first, first + nodes)
+    names = [f"kwok-{number:04}" for number in numbers]
+    api.many("POST", "/api/v1/nodes", (_node(name, resource, healthy is None or number in healthy, gpus) for number, name in zip(numbers, names)))
     # `kubectl wait` would ask for each node by itself, a few a second.
-    until("nodes Ready", 180, lambda: _ready() == nodes, every=1)
+    until("nodes Ready", 180, lambda: _ready() == first + nodes, every=1)
     return names
 
 

@@ -26,6 +26,7 @@ def follow_the_pages(cluster) -> None:
     assert set(asked) == {
         "Install", "See what priority does", "Annotate", "Check a manifest", "Find your pods", "Look",
         "Divide GPUs between teams", "Queue Jobs with Kueue", "Troubleshooting by symptom", "A pod runs, but not as asked", "Upgrade", "Remove", "NRI and CDI",
+        "Nodes with several GPUs", "Node groups without nodes",
     }, set(asked)
 
     documentation.run("Install")
@@ -47,6 +48,10 @@ def follow_the_pages(cluster) -> None:
     for part in ("sluice.dev/gpu:", "Sluice-Simulated-H200", *cluster.gpus, "GpuAssigned", "sluice_client_gpu_seconds_total", "sluice_scheduler_active"):
         assert part in shown, f"{part} is not in the output of the page's commands"
 
+    amounts, labels = documentation.run("Node groups without nodes")
+    assert NODE in amounts and "sluice.dev/milli" in amounts and "sluice.dev/gpu.model.Sluice-Simulated-H200=true" in labels, (amounts, labels)
+
+    # 55_scale_up runs the command of "Nodes with several GPUs": it needs scale-up pods.
     # 54_kueue runs the commands of "Queue Jobs with Kueue": they need Kueue.
     described = documentation.run("Divide GPUs between teams")[2]
     assert ["requests.sluice.dev/gpu", "0", "4"] in [line.split() for line in described.splitlines()], described

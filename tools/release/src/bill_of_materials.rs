@@ -151,7 +151,7 @@ mod tests {
         let mut command = MetadataCommand::new();
         let metadata = command
             .manifest_path(crate::release::WORKSPACE)
-            .other_options(["--locked", "--offline"].map(str::to_owned))
+            .other_options(["--locked".to_owned()])
             .exec()
             .unwrap();
         let mut crates = BTreeMap::new();

@@ -74,6 +74,9 @@ fn environment(cargo: &mut Command, source: &Source, triple: &str) -> Result<()>
     // Paths of generated code and of C sources contain the target folder.
     cargo.env("CARGO_TARGET_DIR", source.root.join("target"));
     cargo.env("CARGO_INCREMENTAL", "0");
+    // With several units for a crate, rustc optimises across them (ThinLTO) and names their symbols by hashes that differ between two
+    // builds of the same commit.
+    cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     cargo.env("RUSTFLAGS", flags("--remap-path-prefix"));
     cargo.env(format!("CFLAGS_{}", triple.replace('-', "_")), flags("-ffile-prefix-map"));
     cargo.env("SOURCE_DATE_EPOCH", source.time.to_string());

@@ -1,12 +1,6 @@
-// Package autoscaler asks the filters of kube-scheduler what an autoscaler would decide about Sluice's pods.
-//
-// Cluster Autoscaler runs these plugins with their default configuration and calls no extender (its simulator, plugin_runner.go). Its own
-// module is not on the Go proxy, so this test makes the same calls. What it does to a node of a group to get the template of a new one
-// (node_info_utils.go) is in template() below.
-package autoscaler
+package main
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"testing"
@@ -14,15 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
 const recorded = "../../../../../crates/scheduler/src/extender/tests/recorded/scale_up.json"
@@ -63,15 +48,6 @@ func gpuNode(name string) *v1.Node {
 	}
 }
 
-// template is the node that Cluster Autoscaler expects from the group of an existing one: the same labels and amounts, another name, and
-// no pods but those of DaemonSets.
-func template(node *v1.Node) *v1.Node {
-	fresh := node.DeepCopy()
-	fresh.Name = "template-node-for-" + node.Name
-	fresh.Labels["kubernetes.io/hostname"] = fresh.Name
-	return fresh
-}
-
 // bound is a pod like the waiting one, with another share, on a node.
 func bound(waiting *v1.Pod, name, node, milli string) *v1.Pod {
 	pod := waiting.DeepCopy()
@@ -82,37 +58,17 @@ func bound(waiting *v1.Pod, name, node, milli string) *v1.Pod {
 	return pod
 }
 
-// fits tells whether the pod passes all filters on the node.
+// fits tells whether the pod passes all filters on the node, and logs the reason if not.
 func fits(t *testing.T, pod *v1.Pod, node *v1.Node, others ...*v1.Pod) bool {
 	t.Helper()
-	ctx := context.Background()
-	metrics.Register()
-	client, err := kubernetes.NewForConfig(&rest.Config{})
+	reason, err := refusal(pod, node, []*v1.Node{node}, others)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
+	if reason != "" {
+		t.Logf("%s on %s: %s", pod.Name, node.Name, reason)
 	}
-	snapshot := cache.NewSnapshot(others, []*v1.Node{node})
-	filters, err := runtime.NewFramework(ctx, plugins.NewInTreeRegistry(), &config.Profiles[0],
-		runtime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)), runtime.WithSnapshotSharedLister(snapshot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := framework.NewCycleState()
-	if _, status, _ := filters.RunPreFilterPlugins(ctx, state, pod); !status.IsSuccess() {
-		t.Logf("%s on %s: %v", pod.Name, node.Name, status)
-		return false
-	}
-	info, err := snapshot.NodeInfos().Get(node.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := filters.RunFilterPlugins(ctx, state, pod, info)
-	t.Logf("%s on %s: %v", pod.Name, node.Name, status)
-	return status.IsSuccess()
+	return reason == ""
 }
 
 // Eight GPUs with 0.2 free each.
