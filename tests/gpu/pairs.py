@@ -26,6 +26,7 @@ from order import Order
 # An idle latency-critical client counts as idle after ten seconds.
 IDLE = 11
 PAIRS = ("pipe", "ipc")
+PHASES = ("idle", "working")
 
 
 def arms_of(phase, by):
@@ -55,14 +56,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="pairs")
     parser.add_argument("--by", nargs="+", choices=PAIRS, default=PAIRS)
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--seconds", type=float, default=1.5, help="a block without requests")
     serve.add_arguments(parser)
     parser.set_defaults(period=20_000, requests=100, rounds=4)
     options = parser.parse_args()
     rig.limit(options.limit)
-    phases = {phase: {name: arm for by in options.by for name, arm in arms_of(phase, by).items()} for phase in ("idle", "working")}
+    phases = {phase: {name: arm for by in options.by for name, arm in arms_of(phase, by).items()} for phase in options.phases}
     every = {f"{phase} {name}": arm for phase, arms in phases.items() for name, arm in arms.items()}
+    # The service is attached in the idle phase, too.
     options.arms = list(every)
+    every["attached"] = ("lc", 0, [])
+    options.arms.append("attached")
     stage = Stage(options, every)
     result = {"ok": True, "phases": {}, "ready": stage.ready}
     for phase, arms in phases.items():

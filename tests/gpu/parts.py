@@ -99,6 +99,7 @@ PARTS = {
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "task-api": Part(script("task_api.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--requests", 20)),
     "pairs": Part(script("pairs.py"), 250, 300, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--requests", 40)),
+    "waiting": Part(script("waiting.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1)),
     "neighbours": Part(script("neighbours.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 30)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
     "kill": Part(script("kill.py", "--times", 5), 85, 160, sim=(*SHORT, "--times", 1)),

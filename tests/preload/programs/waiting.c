@@ -1,4 +1,5 @@
-/* waiting MICROS WHAT: again and again a kernel and a command that uses no multiprocessor, and a wait for both, until stdin closes.
+/* waiting MICROS WHAT: again and again a kernel and a command that uses no multiprocessor, and a wait for both, until stdin closes. It
+   prints the number of such turns.
    WHAT: "function" of the host that takes 20 ms, after the kernel; "kernel-last", the same before the kernel; "copy" of 64 MiB from the
    host, before the kernel. */
 #include "common.h"
@@ -26,14 +27,15 @@ int main(int count, char **arguments) {
     CUstream stream;
     DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     struct pollfd input = {.fd = 0, .events = POLLIN};
+    unsigned long turns = 0;
     SAY("ready");
-    while (poll(&input, 1, 0) == 0) {
+    for (; poll(&input, 1, 0) == 0; turns++) {
         if (!kernel_last) DO(launch(gpu.spin, data, NUMBERS, micros, stream));
         if (copies) DO(cuMemcpyHtoDAsync_v2(copied, host, COPIED, stream));
         else DO(cuLaunchHostFunc(stream, function, NULL));
         if (kernel_last) DO(launch(gpu.spin, data, NUMBERS, micros, stream));
         DO(cuStreamSynchronize(stream));
     }
-    SAY("done");
+    SAY("%lu", turns);
     return 0;
 }
