@@ -3,7 +3,7 @@
 macro_rules! copy {
     ($name:tt $c:tt $($a:ident)*) => {{
         let stream = stream_of!($c $($a)*);
-        governed::copy::call(stream, || is_input!($name $($a)*), || {
+        governed::copy::call(stream, || is_input!($name $($a)*), takes_long!($name $($a)*), || {
             preempt::submit(
                 stream,
                 || work!($name $($a)*),
@@ -40,6 +40,25 @@ macro_rules! is_input {
     };
     ($name:tt $($a:ident)*) => {
         false
+    };
+}
+
+/// Whether a copy may take so long that the GPU is worth leaving to others meanwhile. Those without a number of bytes among the arguments may.
+macro_rules! takes_long {
+    ("cuMemcpyHtoDAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        governed::copy::takes_long($bytes as usize)
+    };
+    ("cuMemcpyDtoHAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        governed::copy::takes_long($bytes as usize)
+    };
+    ("cuMemcpyDtoDAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        governed::copy::takes_long($bytes as usize)
+    };
+    ("cuMemcpyAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        governed::copy::takes_long($bytes as usize)
+    };
+    ($name:tt $($a:ident)*) => {
+        true
     };
 }
 

@@ -6,15 +6,25 @@ use sluice_driver_api::types::*;
 use crate::gpu::is_on_host;
 use crate::hold_kernel;
 
-/// Calls `real`. Before that, a copy of input may begin a request and its hold kernel.
+/// From so many bytes on a copy takes longer than 20 microseconds over the host link. Shorter ones are not worth an event and the queries of the
+/// context that a command costs: a launch-bound program makes thousands of them a second.
+const LONG_COPY: usize = 1 << 20;
+
+/// Whether a copy of so many bytes may take long.
+pub(crate) const fn takes_long(bytes: usize) -> bool {
+    bytes >= LONG_COPY
+}
+
+/// Calls `real`. Before that, a copy of input may begin a request and its hold kernel. `takes_long`: see [`takes_long`].
 #[inline]
 pub(crate) fn call(
     stream: (CUstream, bool),
     is_input: impl FnOnce() -> bool,
+    takes_long: bool,
     real: impl FnOnce() -> CUresult,
 ) -> CUresult {
     hold_kernel::before_copy(is_input);
-    super::stream::command(stream, true, real)
+    super::stream::command(stream, takes_long, real)
 }
 
 /// Whether a copy between unified addresses goes from the host to the GPU.
