@@ -88,18 +88,8 @@ pub struct StreamSet {
 impl StreamSet {
     /// Notes a launch on the stream during `epoch` (not 0).
     pub fn note(&mut self, context: u64, stream: Stream, blocking: bool, epoch: u64) {
-        match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
-            Some(used) => (used.dirty, used.is_tail_last) = (epoch, false),
-            None => self.streams.push(UsedStream {
-                context,
-                stream,
-                blocking,
-                tail: None,
-                is_tail_last: false,
-                dirty: epoch,
-                command: 0,
-            }),
-        }
+        let used = self.used(context, stream, blocking);
+        (used.dirty, used.is_tail_last) = (epoch, false);
     }
 
     /// The location of a noted stream that the program created. The meaning of other handles depends on the calling thread.
@@ -138,18 +128,25 @@ impl StreamSet {
 
     /// Notes a command that needs no grant during `epoch` (not 0).
     pub fn note_command(&mut self, context: u64, stream: Stream, blocking: bool, epoch: u64) {
-        match self.streams.iter_mut().find(|used| used.context == context && used.stream == stream) {
-            Some(used) => used.command = epoch,
-            None => self.streams.push(UsedStream {
+        self.used(context, stream, blocking).command = epoch;
+    }
+
+    /// The stream's entry, which is made if there is none.
+    fn used(&mut self, context: u64, stream: Stream, blocking: bool) -> &mut UsedStream {
+        let known = self.streams.iter().position(|used| used.context == context && used.stream == stream);
+        let at = known.unwrap_or_else(|| {
+            self.streams.push(UsedStream {
                 context,
                 stream,
                 blocking,
                 tail: None,
                 is_tail_last: false,
                 dirty: 0,
-                command: epoch,
-            }),
-        }
+                command: 0,
+            });
+            self.streams.len() - 1
+        });
+        &mut self.streams[at]
     }
 
     /// Whether a command that needs no grant was noted, and is not known to have finished.

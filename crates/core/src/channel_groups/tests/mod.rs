@@ -9,6 +9,7 @@ mod probation;
 mod rebuild;
 mod release_sequence;
 mod shares;
+mod simulated_process;
 mod simulation;
 mod slices;
 mod stalled;

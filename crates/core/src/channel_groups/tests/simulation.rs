@@ -1,6 +1,8 @@
 //! A simulated GPU that groups share as on the hardware, a driver that takes the measured time for each control, and
 //! processes with work at fixed times. Tests read each process's GPU time from the simulated GPU.
 
+use super::simulated_process::Process;
+pub(super) use super::simulated_process::Work;
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
     Progress, Reconciler, Setting, StallDetector,
@@ -16,111 +18,6 @@ pub(super) const S: u64 = 1_000_000_000;
 /// Whether no control is in flight and every group has its wanted setting.
 pub(super) fn is_settled(reconciler: &Reconciler) -> bool {
     reconciler.in_flight().is_none() && reconciler.clone().begin().is_none()
-}
-
-/// When a process has work.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
-    Always,
-    Never,
-    /// Busy for the first part of each period, from `from` on.
-    Periodic {
-        from: u64,
-        period: u64,
-        busy: u64,
-    },
-    /// Reports work in each second millisecond, and otherwise that it has never had any.
-    Forged,
-    /// A kernel of this GPU time and a command that waits for this time, in turn. A stream of a disabled group does not go on.
-    Turns {
-        kernel: u64,
-        wait: u64,
-    },
-}
-
-/// What a process of [`Work::Turns`] does, and since when.
-#[derive(Clone, Copy, Debug)]
-enum Turn {
-    Runs { since: u64, left: u64 },
-    Waits { since: u64, until: u64 },
-}
-
-impl Work {
-    fn at(self, now: u64) -> (bool, u64, u64) {
-        match self {
-            Self::Always | Self::Turns { .. } => (true, 0, u64::MAX),
-            Self::Never => (false, 0, u64::MAX),
-            Self::Forged => {
-                (now / MS % 2 == 1, if now / MS % 2 == 1 { now / MS * MS } else { 0 }, (now / MS + 1) * MS)
-            }
-            Self::Periodic { from, .. } if now < from => (false, 0, from),
-            Self::Periodic { from, period, busy } => {
-                let begun = now - (now - from) % period;
-                if now < begun + busy {
-                    (true, begun, begun + busy)
-                } else {
-                    (false, begun + busy, begun + period)
-                }
-            }
-        }
-    }
-}
-
-pub(super) struct Process {
-    client: ClientId,
-    pub(super) class: Class,
-    pub(super) work: Work,
-    pub(super) groups: Vec<GroupId>,
-    turn: Turn,
-    /// Kernels of [`Work::Turns`] that have ended.
-    pub(super) turns: u64,
-}
-
-impl Process {
-    /// Whether it has a kernel at `now`.
-    fn has_kernel(&self, now: u64) -> bool {
-        let waits = matches!((self.work, self.turn), (Work::Turns { .. }, Turn::Waits { .. }));
-        self.work.at(now).0 && !waits
-    }
-
-    /// Since when all of its work waits.
-    fn waits_since(&self) -> Option<u64> {
-        match (self.work, self.turn) {
-            (Work::Turns { .. }, Turn::Waits { since, .. }) => Some(since),
-            _ => None,
-        }
-    }
-
-    /// Its kernel has run for `ns` up to `now`.
-    fn ran(&mut self, ns: u64, now: u64) {
-        if let (Work::Turns { wait, .. }, Turn::Runs { left, .. }) = (self.work, &mut self.turn) {
-            *left = left.saturating_sub(ns);
-            if *left == 0 {
-                self.turn = Turn::Waits { since: now, until: now + wait };
-                self.turns += 1;
-            }
-        }
-    }
-
-    /// Goes on with the next kernel if the wait has ended.
-    fn end_wait(&mut self, is_enabled: bool, now: u64) {
-        if let (Work::Turns { kernel, .. }, Turn::Waits { until, .. }) = (self.work, self.turn)
-            && is_enabled
-            && now >= until
-        {
-            self.turn = Turn::Runs { since: now, left: kernel };
-        }
-    }
-
-    /// When its work changes next, if it has all or `1 / served` of the GPU.
-    fn next_change(&self, now: u64, served: u64) -> u64 {
-        match (self.work, self.turn) {
-            (Work::Turns { .. }, Turn::Runs { left, .. }) => now + (left * served).max(1),
-            (Work::Turns { .. }, Turn::Waits { until, .. }) if until > now => until,
-            (Work::Turns { .. }, Turn::Waits { .. }) => u64::MAX,
-            (work, _) => work.at(now).2,
-        }
-    }
 }
 
 /// A control in flight.
@@ -241,11 +138,7 @@ impl Simulation {
             &mut self.tokens,
             self.now,
         );
-        let turn = match work {
-            Work::Turns { kernel, .. } => Turn::Runs { since: self.now, left: kernel },
-            _ => Turn::Runs { since: self.now, left: 0 },
-        };
-        self.processes.insert(process, Process { client, class, work, groups, turn, turns: 0 });
+        self.processes.insert(process, Process::new((client, class), groups, work, self.now));
     }
 
     /// A process announces only the first `left` of its groups, which may be none.
@@ -292,14 +185,7 @@ impl Simulation {
             let waits_since = process.waits_since().filter(|_| !self.reports_no_waits.contains(id));
             let waits_since = waits_since.or(self.false_waits.contains(id).then_some(S));
             self.scheduler.set_waits(*id, waits_since);
-            let (busy, since_ns, _) = process.work.at(self.now);
-            // The activity changes with each kernel.
-            let since_ns =
-                if let (Work::Turns { .. }, Turn::Runs { since, .. }) = (process.work, process.turn) {
-                    since
-                } else {
-                    since_ns
-                };
+            let (busy, since_ns) = process.activity(self.now);
             let reports_idle = self.false_idle.contains(id);
             let activity =
                 Activity { busy: busy && !reports_idle, since_ns: if reports_idle { 0 } else { since_ns } };
