@@ -22,7 +22,9 @@ use crate::thread_state::ThreadState;
 /// launching thread itself, for example a host function or a wait for a value.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
 
-/// For how long launches wait for no command after one took longer: a program whose commands wait for its launches loses a hundredth.
+/// For how long launches wait for no command after one took longer: a program whose commands wait for its launches loses a hundredth. A
+/// hardware-scheduled process may also have waited for its groups to be enabled, so its pauses begin with the time that it waited, and double
+/// up to this while one follows another.
 const PAUSE_NS: u64 = 10_000_000_000;
 
 /// For how long a launch polls before it sleeps: small copies take some microseconds.
@@ -37,8 +39,9 @@ pub(super) struct CommandsAhead {
     /// A context and a stream of it. When such a command began in the stream, the stream had no other work. No launch has been noted on the
     /// stream since.
     of: Option<(u64, Stream)>,
-    /// Until when launches wait for none.
+    /// Until when launches wait for none, and how long that pause is.
     paused_until_ns: u64,
+    pause_ns: u64,
 }
 
 impl CommandsAhead {
@@ -60,6 +63,18 @@ impl CommandsAhead {
     /// A context has ended.
     pub(super) fn context_gone(&mut self, context: u64) {
         self.of.take_if(|(of, _)| *of == context);
+    }
+
+    /// A launch has waited too long at `now`: it goes on, and the next ones wait for no command.
+    fn pause(&mut self, now: u64, is_hardware_scheduled: bool) {
+        let follows = self.pause_ns > 0 && now.saturating_sub(self.paused_until_ns) < PAUSE_NS;
+        self.pause_ns = match (is_hardware_scheduled, follows) {
+            (false, _) => PAUSE_NS,
+            (true, false) => LONGEST_WAIT_NS,
+            (true, true) => (2 * self.pause_ns).min(PAUSE_NS),
+        };
+        self.paused_until_ns = now.saturating_add(self.pause_ns);
+        self.of = None;
     }
 
     /// The connection was lost: what launches do now is not noted.
@@ -198,8 +213,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 break;
             }
             if now.saturating_sub(began) >= LONGEST_WAIT_NS {
-                state.commands_ahead =
-                    CommandsAhead { of: None, paused_until_ns: now.saturating_add(PAUSE_NS) };
+                let is_hardware_scheduled = state.grant.is_unlimited();
+                state.commands_ahead.pause(now, is_hardware_scheduled);
                 break;
             }
             drop(state);

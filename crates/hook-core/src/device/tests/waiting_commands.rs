@@ -166,7 +166,7 @@ const LONGEST_MS: u64 = 100;
 /// The program submits the command, and then a launch behind it.
 fn waits_again_for_ns(fixture: &Fixture, device: &TestDevice<'_>, thread: &ThreadState) -> u64 {
     wait_for(device, 100);
-    device.begin_waiting_command(stream(100));
+    begin_command(device);
     lock(&device.driver.busy).push(100);
     waits_for_ns(fixture, device, thread, 100)
 }
@@ -376,6 +376,22 @@ fn launch_of_a_hardware_scheduled_process_ends_its_wait_and_wakes_the_manager() 
     assert!((10 * MS..11 * MS).contains(&waited), "{waited}");
     assert_eq!((waits(&device), reported(&device)), ((2, false), vec![true, false, true]));
     assert_eq!(device.link.wakeups.load(SeqCst), wakeups + 1);
+}
+
+/// The launch may have waited for the channel groups to be enabled.
+#[test]
+fn pauses_of_a_hardware_scheduled_process_begin_with_a_tenth_of_a_second_and_double() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = hardware_scheduled(&fixture, &thread);
+    let longest = LONGEST_MS * MS..(LONGEST_MS + 1) * MS;
+    for pause_ms in [100, 200, 400] {
+        let waited = waits_again_for_ns(&fixture, &device, &thread);
+        assert!(longest.contains(&waited), "{waited} ns before a pause of {pause_ms} ms");
+        fixture.clock.advance((pause_ms - 1) * MS);
+        assert_eq!(waits_again_for_ns(&fixture, &device, &thread), 0, "in a pause of {pause_ms} ms");
+        fixture.clock.advance(MS);
+    }
 }
 
 #[test]
