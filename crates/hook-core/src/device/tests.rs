@@ -6,6 +6,7 @@ mod deadline_polling;
 mod deadlines;
 mod environment;
 mod grants;
+mod hardware_waits;
 mod host_bound;
 mod idleness;
 mod measurement;
