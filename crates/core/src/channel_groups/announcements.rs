@@ -3,6 +3,7 @@
 use super::control::GroupId;
 use super::process::{Activity, Process, QuantumState};
 use super::scheduler::ChannelGroupScheduler;
+use super::waits::Waits;
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
 use std::collections::BTreeSet;
@@ -39,13 +40,7 @@ impl ChannelGroupScheduler {
             on_probation,
             stopped: false,
             activity: Activity::UNKNOWN,
-            reported_waits_since: None,
-            waits_since: None,
-            alternates_until: 0,
-            disbelieved_until: 0,
-            granted_at: None,
-            allowed_switches: 0,
-            allowed_in_check: 0,
+            waits: Waits::default(),
             has_short_bursts: false,
             wants_default_slices: false,
             worked_since_ns: 0,

@@ -2,6 +2,7 @@
 
 use super::control::GroupId;
 use super::policy::ChannelGroupPolicy;
+use super::waits::Waits;
 use crate::ids::ClientId;
 use crate::ledger::Class;
 
@@ -57,21 +58,7 @@ pub(super) struct Process {
     /// Its groups stay disabled, whatever it reports.
     pub(super) stopped: bool,
     pub(super) activity: Activity,
-    /// Since when all of its work only waits, by its report: see [`ChannelGroupScheduler::set_waits`].
-    ///
-    /// [`ChannelGroupScheduler::set_waits`]: super::ChannelGroupScheduler::set_waits
-    pub(super) reported_waits_since: Option<u64>,
-    /// The same where the report counts: not while a latency-critical process works, as one group at most is enabled then.
-    pub(super) waits_since: Option<u64>,
-    /// Until when its groups may be enabled beside those of the holder: it has waited a moment ago.
-    pub(super) alternates_until: u64,
-    /// Until when it does not count that it reports work that only waits.
-    pub(super) disbelieved_until: u64,
-    /// When its present grant was first seen, or last counted.
-    pub(super) granted_at: Option<u64>,
-    /// How often its grants since the last check explain that a group was switched out, and those between the last two checks.
-    pub(super) allowed_switches: u32,
-    pub(super) allowed_in_check: u32,
+    pub(super) waits: Waits,
     /// Its client has short bursts: see [`TokenLedger::has_short_bursts`](crate::ledger::TokenLedger::has_short_bursts).
     pub(super) has_short_bursts: bool,
     /// It reports that it is host-bound.
@@ -107,12 +94,12 @@ impl Process {
 
     /// Whether its groups may be enabled beside those of the holder: its work waits, or has just ended to wait, and its client has no limit.
     pub(super) fn alternates(&self, now: u64) -> bool {
-        (self.waits_since.is_some() || now < self.alternates_until) && !self.limited && !self.stopped
+        (self.waits.since.is_some() || now < self.waits.alternates_until) && !self.limited && !self.stopped
     }
 
     /// Whether it has work that may execute.
     pub(super) fn executes(&self) -> bool {
-        self.activity.busy && self.waits_since.is_none()
+        self.activity.busy && self.waits.since.is_none()
     }
 
     /// When a disabled process that reports idle is probed next: enabled for a moment, less often with each probe that
@@ -129,7 +116,7 @@ impl Process {
 
     /// How long it has been enabled and has executed nothing.
     pub(super) fn idle_for(&self, now: u64) -> Option<u64> {
-        let waits_for = || self.waits_since.map(|since| now.saturating_sub(since));
+        let waits_for = || self.waits.since.map(|since| now.saturating_sub(since));
         let (idle, enabled_since) = (self.activity.idle_for(now).or_else(waits_for)?, self.enabled_since?);
         Some(idle.min(now.saturating_sub(enabled_since)))
     }

@@ -38,7 +38,7 @@ impl ChannelGroupScheduler {
                 // Its usage is the time for which it was enabled, which the ledger counts.
                 let _ = tokens.returned(id, now, 0, 0);
                 process.quantum = QuantumState::Idle;
-                process.count_allowed_switches(now);
+                process.waits.count_allowed_switches(now);
             }
             let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);
@@ -78,7 +78,7 @@ impl ChannelGroupScheduler {
         let Some(process) = self.processes.get_mut(&id).filter(scheduled) else { return false };
         self.rotate |= matches!(action, Action::Extend { .. });
         if state == QuantumState::Granted && process.quantum != QuantumState::Granted {
-            process.granted_at = None;
+            process.waits.granted_at = None;
         }
         process.quantum = state;
         true

@@ -46,6 +46,8 @@ pub struct ChannelGroupScheduler {
     pub(super) rotate: bool,
     /// For each best-effort group, a number that is higher the later the group was chosen.
     pub(super) last_choice: BTreeMap<GroupId, u64>,
+    /// How often [`Self::begin_check`] was called.
+    pub(super) checks: usize,
 }
 
 impl ChannelGroupScheduler {
@@ -65,6 +67,7 @@ impl ChannelGroupScheduler {
             enabled_group: None,
             rotate: false,
             last_choice: BTreeMap::new(),
+            checks: 0,
         }
     }
 
@@ -79,7 +82,7 @@ impl ChannelGroupScheduler {
     /// uses no multiprocessor. `None`: a kernel may run.
     pub fn set_waits(&mut self, id: ProcessId, since: Option<u64>) {
         if let Some(process) = self.processes.get_mut(&id) {
-            process.reported_waits_since = since;
+            process.waits.reported_since = since;
         }
     }
 

@@ -21,7 +21,25 @@ const DISBELIEVED_NS: u64 = 64_000_000_000;
 /// How many groups one check reads: each read-back takes the driver's locks.
 const GROUPS_PER_CHECK: usize = 4;
 
-impl Process {
+/// What a process reports about work that only waits, and what follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Waits {
+    /// Since when all of its work only waits, by its report: see [`ChannelGroupScheduler::set_waits`].
+    pub(super) reported_since: Option<u64>,
+    /// The same where the report counts: not while a latency-critical process works, as one group at most is enabled then.
+    pub(super) since: Option<u64>,
+    /// Until when its groups may be enabled beside those of the holder: it has waited a moment ago.
+    pub(super) alternates_until: u64,
+    /// Until when its report does not count.
+    disbelieved_until: u64,
+    /// When its present grant was first seen, or last counted.
+    pub(super) granted_at: Option<u64>,
+    /// How often its grants since the last check explain that a group was switched out, and those between the last two checks.
+    allowed_switches: u32,
+    allowed_in_check: u32,
+}
+
+impl Waits {
     /// A grant has ended at `now`: its bursts were switched out.
     pub(super) fn count_allowed_switches(&mut self, now: u64) {
         let held_ns = self.granted_at.take().map_or(0, |at| now.saturating_sub(at));
@@ -38,15 +56,15 @@ impl ChannelGroupScheduler {
             let counts = process.is_best_effort()
                 && process.activity.busy
                 && !self.is_guarded
-                && now >= process.disbelieved_until;
-            let reported = process.reported_waits_since.filter(|_| counts).map(|since| since.min(now));
+                && now >= process.waits.disbelieved_until;
+            let reported = process.waits.reported_since.filter(|_| counts).map(|since| since.min(now));
             if process.quantum == QuantumState::Granted {
-                process.granted_at.get_or_insert(now);
+                process.waits.granted_at.get_or_insert(now);
             }
             // A process that does not wait any more may have waited until now.
-            let has_waited = std::mem::replace(&mut process.waits_since, reported).is_some();
+            let has_waited = std::mem::replace(&mut process.waits.since, reported).is_some();
             if has_waited || reported.is_some() {
-                process.alternates_until = now.saturating_add(self.policy.idle_ns);
+                process.waits.alternates_until = now.saturating_add(self.policy.idle_ns);
             }
         }
     }
@@ -70,7 +88,7 @@ impl ChannelGroupScheduler {
             other.client == process.client && other.quantum == QuantumState::Granted && other.executes()
         };
         let waits_for_other = || self.hardware_scheduled().any(|(_, other)| executes(other));
-        process.idle_for(now).filter(|_| process.waits_since.is_none() || !waits_for_other())
+        process.idle_for(now).filter(|_| process.waits.since.is_none() || !waits_for_other())
     }
 
     /// The groups that are enabled beside the holder's because of what their processes report. Call it at each check, with the result for
@@ -79,9 +97,9 @@ impl ChannelGroupScheduler {
         let mut groups = Vec::new();
         for process in self.processes.values_mut() {
             if process.quantum == QuantumState::Granted {
-                process.count_allowed_switches(now);
+                process.waits.count_allowed_switches(now);
             }
-            process.allowed_in_check = std::mem::take(&mut process.allowed_switches);
+            process.waits.allowed_in_check = std::mem::take(&mut process.waits.allowed_switches);
             let is_beside = self.holders.iter().any(|holder| *holder != process.client);
             if is_beside
                 && process.alternates(now)
@@ -91,7 +109,13 @@ impl ChannelGroupScheduler {
                 groups.extend(process.groups.iter().copied().filter(|group| self.reconciler.may_run(*group)));
             }
         }
-        groups.truncate(GROUPS_PER_CHECK);
+        // A count means something beside that of the check before, so each two checks are about the same groups.
+        if groups.len() > GROUPS_PER_CHECK {
+            let first = self.checks / 2 * GROUPS_PER_CHECK % groups.len();
+            groups.rotate_left(first);
+            groups.truncate(GROUPS_PER_CHECK);
+        }
+        self.checks = self.checks.wrapping_add(1);
         groups
     }
 
@@ -99,10 +123,10 @@ impl ChannelGroupScheduler {
     pub fn check_switches(&mut self, group: GroupId, switches: u32, now: u64) -> bool {
         let mut owners = self.processes.values_mut().filter(|process| process.groups.contains(&group));
         let Some(process) = owners.next() else { return false };
-        let exceeds = switches > process.allowed_in_check.saturating_add(UNEXPLAINED_SWITCHES);
+        let exceeds = switches > process.waits.allowed_in_check.saturating_add(UNEXPLAINED_SWITCHES);
         if exceeds {
-            process.disbelieved_until = now.saturating_add(DISBELIEVED_NS);
-            (process.waits_since, process.alternates_until) = (None, 0);
+            process.waits.disbelieved_until = now.saturating_add(DISBELIEVED_NS);
+            (process.waits.since, process.waits.alternates_until) = (None, 0);
         }
         exceeds
     }

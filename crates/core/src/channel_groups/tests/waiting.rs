@@ -56,6 +56,27 @@ fn process_that_falsely_reports_waits_has_no_more_than_its_share() {
     assert!(other >= 0.87, "{other} of the GPU for the other client");
 }
 
+/// One check reads the counts of few groups. Those of the honest processes come first.
+#[test]
+fn false_report_beside_many_processes_that_wait_is_found() {
+    const LIAR: u64 = 7;
+    let mut sim = Simulation::new();
+    sim.best_effort(2, 40, Work::Always);
+    for id in [1, 3, 4, 5, 6] {
+        sim.best_effort(id, 10, Work::Turns { kernel: 100 * US, wait: 20 * MS });
+    }
+    sim.best_effort(LIAR, 10, Work::Always);
+    sim.false_waits.insert(ProcessId(LIAR));
+    sim.run(6 * S);
+    sim.reset_counts();
+    sim.run(10 * S);
+    let [other, liar] = [OTHER, ProcessId(LIAR)].map(|id| sim.gpu_time[&id] as f64 / (10 * S) as f64);
+    assert!(
+        liar <= 0.3 && other >= 0.6,
+        "{liar} of the GPU for the process with the false report, {other} for the other one"
+    );
+}
+
 /// What the others lose without the report.
 #[test]
 fn process_that_does_not_report_its_waits_holds_its_quanta() {
