@@ -105,10 +105,15 @@ pub(crate) fn leave_gpu_if_launch_waits(managed: &'static ManagedDevice) {
 
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
-    if managed.device.link.slices() == Slices::Default {
-        return;
-    }
-    if let Some(hold) = managed.device.hold_kernels.with(|state| state.predict_next(now_ns))
+    let link = &managed.device.link;
+    let is_host_bound = link.slices() == Slices::Default;
+    let wanted_ns = if is_host_bound { 0 } else { link.wanted_lead_ns() };
+    let (lead_ns, hold) = managed.device.hold_kernels.with(|state| {
+        let lead_ns = state.set_wanted_lead(wanted_ns);
+        (lead_ns, if is_host_bound { None } else { state.predict_next(now_ns) })
+    });
+    link.report_lead(lead_ns);
+    if let Some(hold) = hold
         && let Some(context) = gpu::current_context()
     {
         worker::launch_later(ScheduledHold { managed, context, hold });

@@ -75,6 +75,10 @@ pub mod grant {
     /// While a client waits for the token: when the holder's grant ends, on CLOCK_MONOTONIC, in nanoseconds. Set for the holder and for the
     /// client that is granted next, which poll around this time; 0 for all others. A manager that does not know the word leaves it zero.
     pub const HAND_OFF_NS: usize = 38;
+    /// By how much the hold kernels of a latency-critical client's predicted requests should lead, besides the time of a context switch, in
+    /// nanoseconds: a best-effort neighbour could use a second channel group with such a time slice; 0 if none could. A manager that does
+    /// not know the word leaves it zero.
+    pub const LEAD_NS: usize = 39;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -138,6 +142,12 @@ pub mod report {
     /// head that uses no multiprocessor, for example a host function, a copy or a wait for a value. 0: a kernel may run, or the process has no
     /// work. The manager uses it only for a best-effort process. A manager that does not know the word takes such a process for a busy one.
     pub const WAITS_SINCE_NS: usize = 31;
+    /// By how much the hold kernels of this latency-critical process lead, besides the time of a context switch, in nanoseconds, if nearly all
+    /// of its requests have one; else 0. A request without one waits for so much longer.
+    pub const LEAD_NS: usize = 96;
+    /// Since when several contexts of the process have had work at the same time, on CLOCK_MONOTONIC, in nanoseconds; 0: they have not. The
+    /// manager uses it only for a best-effort process.
+    pub const CONTEXTS_AT_ONCE_NS: usize = 97;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

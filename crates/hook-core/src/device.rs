@@ -60,6 +60,7 @@ pub struct Device<'p, D, L, C> {
     reported_active: AtomicBool,
     /// It was last reported that all work only waits. Written with the state locked.
     reported_waits: AtomicBool,
+    reported_contexts: AtomicBool,
     /// The program polls for the completion of work, and has no other work that is known.
     polling: AtomicBool,
     /// When the program last polled, in nanoseconds.
@@ -117,6 +118,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             bypass: AtomicU8::new(0),
             reported_active: AtomicBool::new(false),
             reported_waits: AtomicBool::new(false),
+            reported_contexts: AtomicBool::new(false),
             polling: AtomicBool::new(false),
             polled_ns: AtomicU64::new(0),
             submitting_ungated: AtomicUsize::new(0),

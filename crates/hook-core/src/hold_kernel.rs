@@ -17,6 +17,7 @@
 pub(crate) mod arrival_predictor;
 mod benefit_test;
 mod contexts;
+mod lead;
 mod linger;
 mod preparation_estimate;
 mod request;

@@ -261,6 +261,9 @@ pub trait TokenLink: Debug {
     /// [`Self::set_activity`].
     fn report_waits(&self, since_ns: Option<u64>);
 
+    /// Reports since when several contexts of the process have had work at the same time; `None`: they have not.
+    fn report_contexts_at_once(&self, since_ns: Option<u64>);
+
     /// Whether other clients contend for the GPU, which the manager divides by the channel groups of this best-effort process and of theirs.
     /// Called before each copy: it must not be slow.
     fn has_hardware_contenders(&self) -> bool;

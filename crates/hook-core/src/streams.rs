@@ -195,6 +195,12 @@ impl StreamSet {
         self.streams.iter().any(UsedStream::is_dirty)
     }
 
+    /// Whether launches in several contexts are not known to have finished.
+    pub fn has_dirty_contexts(&self) -> bool {
+        let mut dirty = self.streams.iter().filter(|used| used.is_dirty()).map(|used| used.context);
+        dirty.next().is_some_and(|first| dirty.any(|context| context != first))
+    }
+
     /// Removes a stream, whatever its context: a destroyed handle must not be used again.
     pub fn remove(&mut self, stream: Stream) -> Option<UsedStream> {
         let at = self.streams.iter().position(|used| used.stream == stream)?;

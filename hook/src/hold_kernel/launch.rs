@@ -66,7 +66,13 @@ pub(super) fn launch_scheduled(managed: &ManagedDevice, context: u64, hold: Hold
         return;
     };
     count(managed, resources);
-    let is_due = |state: &mut HoldKernelState| state.take_due(hold.ticket).then_some(()).ok_or(());
+    let is_due = |state: &mut HoldKernelState| {
+        let is_due = state.take_due(hold.ticket);
+        if is_due {
+            state.predicted_hold_launched(HostClock.now_ns());
+        }
+        is_due.then_some(()).ok_or(())
+    };
     if plan_with_page(managed, resources.page(), is_due).is_ok() {
         managed.active_hold.expect_work(&managed.device, hold);
         let late_ns = HostClock.now_ns().saturating_sub(hold.starts_ns);

@@ -3,6 +3,7 @@
 mod attachment;
 mod gate_word;
 mod grant_wait;
+mod lead;
 mod token_link;
 
 use std::sync::Mutex;

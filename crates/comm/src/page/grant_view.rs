@@ -137,6 +137,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::TAKES_GPU) != 0
     }
 
+    /// By how much hold kernels of predicted requests should lead, besides the time of a context switch, in nanoseconds.
+    pub fn lead_ns(&self) -> u64 {
+        read(self.0, grant::LEAD_NS)
+    }
+
     /// When the manager last wrote its heartbeat, on CLOCK_MONOTONIC, in nanoseconds; 0 if the manager writes none.
     pub fn heartbeat_ns(&self) -> u64 {
         read(self.0, grant::HEARTBEAT_NS)
@@ -251,6 +256,11 @@ impl GrantView<'_> {
     /// Sets whether a launch of the latency-critical process takes the GPU from best-effort clients at once.
     pub fn set_takes_gpu(&self, takes: bool) {
         self.0[grant::TAKES_GPU].store(u64::from(takes), Ordering::Release);
+    }
+
+    /// Sets by how much hold kernels of predicted requests should lead.
+    pub fn set_lead_ns(&self, lead_ns: u64) {
+        self.0[grant::LEAD_NS].store(lead_ns, Ordering::Release);
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

@@ -177,6 +177,28 @@ impl<'a> ReportView<'a> {
         self.0[report::WANTS_DEFAULT_SLICES].store(u64::from(wants_default), Ordering::Release);
     }
 
+    /// Since when several contexts of the process have had work at the same time; `None`: they have not.
+    pub fn contexts_at_once_since_ns(&self) -> Option<u64> {
+        Some(read(self.0, report::CONTEXTS_AT_ONCE_NS)).filter(|since| *since != 0)
+    }
+
+    /// Reports since when several contexts have had work at the same time.
+    pub fn report_contexts_at_once(&self, since_ns: Option<u64>) {
+        let since_ns = since_ns.map_or(0, |since| since.max(1));
+        self.0[report::CONTEXTS_AT_ONCE_NS].store(since_ns, Ordering::Release);
+    }
+
+    /// By how much the hold kernels of the process lead, besides the time of a context switch, in nanoseconds; 0 if too few of its requests
+    /// have one.
+    pub fn lead_ns(&self) -> u64 {
+        read(self.0, report::LEAD_NS)
+    }
+
+    /// Reports by how much hold kernels lead.
+    pub fn report_lead(&self, lead_ns: u64) {
+        self.0[report::LEAD_NS].store(lead_ns, Ordering::Release);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)

@@ -30,12 +30,13 @@ fn grant_page_has_the_layout_of_version_3() {
     page.set_wakeup_requested(true);
     page.set_contenders(3);
     assert!(page.set_urgent(444) && !page.set_urgent(444));
+    page.set_lead_ns(555);
     page.set_gate_word(99);
     page.set_heartbeat(333);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 3), (2, 1)];
     let open = [(16, 111), (17, 222), (18, 7), (19, 2)];
-    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (48, 99), (64, 333)];
+    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (48, 99), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &open, &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);
@@ -61,9 +62,11 @@ fn report_page_has_the_layout_of_version_3() {
     page.add_postponed_ns(7800);
     page.set_grant_address(7850);
     page.report_unannounced(7900);
+    page.report_lead(7950);
+    page.report_contexts_at_once(Some(7960));
     let magic = u64::from_le_bytes(*b"SLUICERP");
     let head = [(0, magic), (1, 3), (17, 3), (18, 7000), (21, 7500), (26, 7600), (27, 7700), (28, 1)];
-    let rest = [(29, 7850), (30, 7900), (32, 1000), (35, 7800), (64, 1), (95, 1)];
+    let rest = [(29, 7850), (30, 7900), (32, 1000), (35, 7800), (64, 1), (95, 1), (96, 7950), (97, 7960)];
     assert_eq!(used(&words), [&head[..], &rest].concat());
 }
 

@@ -43,6 +43,8 @@ impl ChannelGroupScheduler {
             waits: Waits::default(),
             has_short_bursts: false,
             wants_default_slices: false,
+            contexts_at_once_since: None,
+            lead_us: 0,
             worked_since_ns: 0,
             works_until: 0,
             quantum: QuantumState::Idle,

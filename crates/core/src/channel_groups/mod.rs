@@ -11,7 +11,8 @@
 //! * *Quanta*: another client waits or holds a grant. The groups of the holder are enabled, all others are disabled.
 //! * *Guarded*: a latency-critical process has had work in the last [`absent_ns`](ChannelGroupPolicy::absent_ns). Best-effort groups have
 //!   the shortest slice that exists, and at most one of them is enabled: two of them would switch contexts without making progress. The enabled group changes
-//!   while no latency-critical process is busy, or after a bounded wait. If every latency-critical process with work is
+//!   while no latency-critical process is busy, or after a bounded wait. A second group of its client is enabled with a slice of
+//!   [`TINY_SLICE_US`] where hold kernels hide that slice (`second_group`). If every latency-critical process with work is
 //!   host-bound, all groups have the driver's default slice instead.
 //!
 //! At most one enabled group has a slice below [`TINY_SLICE_US`], also between two controls and when one fails.
@@ -32,6 +33,7 @@ mod rebuild;
 mod reconciler;
 mod release_sequence;
 mod scheduler;
+mod second_group;
 mod slices;
 mod stalled;
 mod stop;

@@ -24,6 +24,11 @@ impl ChannelGroupScheduler {
         }
         self.is_guarded = is_guarded;
         self.choose_slices(now);
+        if is_guarded {
+            self.choose_second_group(now);
+        } else {
+            self.second.withdraw();
+        }
         let critical_us = self.slices.critical_us(&self.policy, working_groups);
         let best_effort_us = self.slices.best_effort_us(&self.policy);
         for process in self.processes.values() {
@@ -35,8 +40,8 @@ impl ChannelGroupScheduler {
                 } else if !process.is_best_effort() {
                     Setting { enabled: true, slice_us: critical_us }
                 } else if is_guarded {
-                    let enabled = self.enabled_group == Some(*group);
-                    Setting { enabled, slice_us: best_effort_us }
+                    let enabled = self.enabled_group == Some(*group) || self.second.is(*group);
+                    Setting { enabled, slice_us: self.second.slice_us(*group, best_effort_us) }
                 } else {
                     let enabled = self.reconciler.may_run(*group);
                     Setting { enabled: self.may_run(process, enabled, now), slice_us: DEFAULT_SLICE_US }
@@ -92,10 +97,16 @@ impl ChannelGroupScheduler {
             self.enabled_group = next;
             self.rotate = false;
             if let Some(group) = next {
-                let latest = self.last_choice.values().max().copied().unwrap_or(0);
-                self.last_choice.insert(group, latest + 1);
+                self.second.becomes_first(group);
+                self.count_choice(group);
             }
         }
+    }
+
+    /// Counts that a group was chosen, to choose the others before it the next time.
+    pub(super) fn count_choice(&mut self, group: GroupId) {
+        let latest = self.last_choice.values().max().copied().unwrap_or(0);
+        self.last_choice.insert(group, latest + 1);
     }
 
     fn next_group(&self, now: u64) -> Option<GroupId> {
@@ -104,7 +115,8 @@ impl ChannelGroupScheduler {
         let continues = |owner: &Process| match owner.quantum {
             QuantumState::Granted => !self.rotate,
             QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
-            QuantumState::Idle | QuantumState::Waiting => false,
+            // Its client works in the second group.
+            QuantumState::Idle | QuantumState::Waiting => self.second_is_granted(),
         };
         if owner.is_some_and(continues) {
             return self.enabled_group;

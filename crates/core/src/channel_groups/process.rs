@@ -63,6 +63,10 @@ pub(super) struct Process {
     pub(super) has_short_bursts: bool,
     /// It reports that it is host-bound.
     pub(super) wants_default_slices: bool,
+    /// Since when it reports work in several of its contexts at the same time.
+    pub(super) contexts_at_once_since: Option<u64>,
+    /// By how much it reports that its hold kernels lead, besides the time of a context switch, microseconds.
+    pub(super) lead_us: u64,
     /// The activity when it was last seen to work, and until when it counts as one with work. Kept here, so that a report cannot end it.
     pub(super) worked_since_ns: u64,
     pub(super) works_until: u64,

@@ -5,6 +5,7 @@ use super::hand_off_window::HandOffWindow;
 use super::policy::ChannelGroupPolicy;
 use super::process::{Activity, Process, QuantumState};
 use super::reconciler::Reconciler;
+use super::second_group::SecondGroup;
 use super::slices::SliceChoice;
 use crate::ids::{ClientId, ProcessId};
 use crate::ledger::{Class, ReturnKind, TokenLedger};
@@ -42,6 +43,8 @@ pub struct ChannelGroupScheduler {
     pub(super) is_guarded: bool,
     /// The best-effort group that is enabled while a latency-critical process works.
     pub(super) enabled_group: Option<GroupId>,
+    /// The group that is enabled beside it.
+    pub(super) second: SecondGroup,
     /// The grant of that group's client was prolonged: another group of the client is next.
     pub(super) rotate: bool,
     /// For each best-effort group, a number that is higher the later the group was chosen.
@@ -65,6 +68,7 @@ impl ChannelGroupScheduler {
             holders: BTreeSet::new(),
             is_guarded: false,
             enabled_group: None,
+            second: SecondGroup::default(),
             rotate: false,
             last_choice: BTreeMap::new(),
             checks: 0,
@@ -181,6 +185,10 @@ impl ChannelGroupScheduler {
         let mut groups = processes.flat_map(Process::controlled_groups);
         let enabled = groups.any(|group| self.reconciler.may_run(*group));
         tokens.set_enabled(client, enabled, now);
+    }
+
+    pub(super) fn owner_of(&self, group: GroupId) -> Option<&Process> {
+        self.processes.values().find(|process| process.groups.contains(&group))
     }
 
     fn owner(&self, group: GroupId) -> Option<ProcessId> {

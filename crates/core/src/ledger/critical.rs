@@ -19,6 +19,8 @@ const ALTERNATING: Share = match Share::from_ppm(450_000) {
 /// A burst beside a process with the same slices ends within a time slice: of its last slice of 2048 µs it uses half on average. So the
 /// latency-critical client has this much less than its part [`ALTERNATING`] of the burst, and the other this much more.
 const LAST_SLICE_NS: u64 = 460_000;
+/// The part of the time in which hold kernels may lead for the sake of others: as much as the hook lets them.
+const LEADING_PART: u64 = 10;
 
 /// Why a latency-critical client is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,11 +106,13 @@ impl TokenLedger {
     }
 
     /// Counts `held_ns` in which hold kernels of a client kept the GPU between `from` and `to`. No client is charged for that time.
-    /// It counts towards the client's limit and request, because otherwise a client could report holds so that others are charged less.
-    pub fn count_holds(&mut self, client: ClientId, from: u64, to: u64, held_ns: u64) {
+    /// It counts towards the client's limit and request, because otherwise a client could report holds so that others are charged less. Up
+    /// to a tenth of the time does not count if the hold kernels lead for the sake of a best-effort client (`leads`).
+    pub fn count_holds(&mut self, client: ClientId, from: u64, to: u64, held_ns: u64, leads: bool) {
         let to = self.at(to);
         let own = self.preempt_grants(from, to, held_ns);
-        self.count_to_limit(client, from, to, own);
+        let for_others = if leads { to.saturating_sub(from) / LEADING_PART } else { 0 };
+        self.count_to_limit(client, from, to, own.saturating_sub(for_others));
     }
 
     /// A latency-critical client used the GPU for `used_ns` between `from` and `to`: other clients' grants are not charged for that.

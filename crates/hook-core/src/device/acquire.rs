@@ -126,6 +126,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         active && (!was_active || waited && !waits)
     }
 
+    /// Reports to the manager whether several contexts have work at the same time. Only the tracker calls it: it is about milliseconds.
+    pub(super) fn report_contexts(&self, state: &State, now: u64) {
+        let at_once = state.streams.has_dirty_contexts();
+        if self.reported_contexts.swap(at_once, Relaxed) != at_once {
+            self.link.report_contexts_at_once(at_once.then_some(now));
+        }
+    }
+
     /// Reports changed activity to the manager, and wakes it if the process became active or may execute again.
     pub(super) fn report_activity_and_unlock(&self, state: MutexGuard<'_, State>, now: u64) {
         let became_active = self.report_activity(&state, now);

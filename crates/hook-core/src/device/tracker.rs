@@ -212,6 +212,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.expire_polling(now);
         let mut state = self.lock();
         self.expire_hold(&mut state, now);
+        self.report_contexts(&state, now);
         state.follows_deadlines = self.link.is_latency_critical();
         let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
         // A process that only lingers becomes idle without another event.
@@ -370,6 +371,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 }
                 if self.reported_waits.swap(false, Relaxed) {
                     self.link.report_waits(None);
+                }
+                if self.reported_contexts.swap(false, Relaxed) {
+                    self.link.report_contexts_at_once(None);
                 }
                 self.link.report_slices(state.host_bound.report());
                 if self.link.deadline_ns() == u64::MAX {

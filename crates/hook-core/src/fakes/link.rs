@@ -35,6 +35,8 @@ pub(crate) struct FakeLink {
     pub(crate) activity: Mutex<Vec<(bool, u64)>>,
     /// The reports of work that only waits.
     pub(crate) waits: Mutex<Vec<Option<u64>>>,
+    /// The reports of work in several contexts at the same time.
+    pub(crate) contexts_at_once: Mutex<Vec<Option<u64>>>,
     /// Calls of `announce`.
     pub(crate) announcements: AtomicU64,
     /// Announcements fail.
@@ -163,6 +165,10 @@ impl TokenLink for FakeLink {
 
     fn report_waits(&self, since_ns: Option<u64>) {
         lock(&self.waits).push(since_ns);
+    }
+
+    fn report_contexts_at_once(&self, since_ns: Option<u64>) {
+        lock(&self.contexts_at_once).push(since_ns);
     }
 
     fn has_hardware_contenders(&self) -> bool {

@@ -147,6 +147,11 @@ impl ArrivalPredictor {
         };
     }
 
+    /// The mean interval, in nanoseconds.
+    pub(crate) fn interval_ns(&self) -> f64 {
+        self.mean_ns
+    }
+
     /// When the next request is due, by the host's clock, with a margin. `None` while intervals are irregular.
     pub(crate) fn next(&self) -> Option<ExpectedTime> {
         let by_last =

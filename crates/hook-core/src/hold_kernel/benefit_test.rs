@@ -74,6 +74,11 @@ impl BenefitTest {
         }
     }
 
+    /// The choice without a sample for a test.
+    pub(super) fn present_choice(&self) -> bool {
+        self.current_choice.map_or(self.default, |(choice, _)| choice)
+    }
+
     /// Records the end of a request; `lasted_ns` is `None` if its end was not observed. Unless other clients were `contesting` the GPU, the
     /// times do not count against hold kernels.
     pub(super) fn learn(&mut self, with_hold: bool, lasted_ns: Option<u64>, contesting: bool) {

@@ -176,6 +176,10 @@ pub(super) struct PredictedRequest {
     /// The hold kernel to be launched before it; `None` for a sample without one.
     pub(super) hold: Option<HoldPlan>,
     pub(super) ends: HoldEnd,
+    /// By how much the hold kernel leads, besides the time of a context switch.
+    pub(super) lead_ns: u64,
+    /// When it was launched.
+    pub(super) launched_ns: Option<u64>,
 }
 
 /// What ends a hold kernel, besides its limits and a wait for the whole context.

@@ -2,6 +2,7 @@
 
 use super::arrival_predictor::ArrivalPredictor;
 use super::benefit_test::BenefitTest;
+use super::lead::{Lead, SLACK_NS};
 use super::linger::Linger;
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::request::{
@@ -52,6 +53,7 @@ pub struct HoldKernelState {
     pub(super) switch_cost: SwitchCost,
     pub(super) benefit_tests: [BenefitTest; 3],
     arrivals: ArrivalPredictor,
+    lead: Lead,
     predicted: Option<PredictedRequest>,
     /// Moving mean of the launches of one request.
     launches_per_request: f64,
@@ -79,6 +81,7 @@ impl HoldKernelState {
             switch_cost: SwitchCost::default(),
             benefit_tests: [BenefitTest::new(true), BenefitTest::new(false), BenefitTest::new(true)],
             arrivals: ArrivalPredictor::default(),
+            lead: Lead::default(),
             predicted: None,
             launches_per_request: 1.0,
             last_launches: None,
@@ -215,7 +218,7 @@ impl HoldKernelState {
             Some(after) => ExpectedTime { mean_ns: announced + after.mean_ns, ..after },
             None => ExpectedTime { mean_ns: announced, margin_ns: self.settings.budget_ns as f64 },
         };
-        let mut hold = self.plan_around(expected, now_ns);
+        let mut hold = self.plan_around(expected, now_ns, 0);
         if hold.starts_ns as f64 <= now_ns as f64 + IMMEDIATE_NS {
             // It lasts longer by the time that it is launched earlier.
             let early = hold.starts_ns.saturating_sub(now_ns);
@@ -232,14 +235,16 @@ impl HoldKernelState {
         hold
     }
 
-    /// Plans a hold kernel for an expected first launch. It starts so early that the GPU is switched by then, and lasts long enough to cover
-    /// the usual error, within the budget.
-    fn plan_around(&mut self, expected: ExpectedTime, now_ns: u64) -> HoldPlan {
+    /// Plans a hold kernel for an expected first launch. It starts so early that the GPU is switched by then, by `earlier_ns` earlier if that
+    /// is not 0, and lasts long enough to cover the usual error, within the budget.
+    fn plan_around(&mut self, expected: ExpectedTime, now_ns: u64, earlier_ns: u64) -> HoldPlan {
+        let earlier = earlier_ns as f64;
         let budget = self.settings.budget_ns as f64;
         let ExpectedTime { mean_ns, margin_ns } = expected;
         // If the budget does not cover the whole margin, it covers its middle.
-        let starts =
-            (mean_ns - margin_ns - self.switch_cost.ns()).max(mean_ns - budget / 2.0).max(now_ns as f64);
+        let earliest = (mean_ns - margin_ns - self.switch_cost.ns()).max(mean_ns - budget / 2.0);
+        let starts = (earliest - earlier).max(now_ns as f64);
+        let budget = budget + earlier;
         let ends = self.hold_end();
         let lasts = match ends {
             HoldEnd::Wait => budget,
@@ -256,7 +261,7 @@ impl HoldKernelState {
         HoldPlan {
             ticket: self.next_ticket(),
             starts_ns: starts as u64,
-            timeout_ns: (lasts as u64).min(self.settings.budget_ns),
+            timeout_ns: (lasts as u64).min(self.settings.budget_ns + earlier_ns),
             linger_ns,
         }
     }
@@ -291,19 +296,25 @@ impl HoldKernelState {
             Some(after) => ExpectedTime { mean_ns: due.mean_ns + after.mean_ns, ..after },
             None => due,
         };
-        let hold = self.plan_around(expected, now_ns);
+        let lead_ns = self.lead.at_interval(self.arrivals.interval_ns());
+        let earlier_ns = if lead_ns > 0 { lead_ns + SLACK_NS } else { 0 };
+        let hold = self.plan_around(expected, now_ns, earlier_ns);
         // If requests are so close that one hold kernel would follow the other, no GPU time would be left for other clients.
         if hold.starts_ns <= now_ns {
             return None;
         }
-        let hold = Some(hold).filter(|_| self.benefit_tests[Trigger::Predicted as usize].choose());
+        let test = &mut self.benefit_tests[Trigger::Predicted as usize];
+        // A request without a hold kernel has no lead, and waits for longer than it would without the second group.
+        let holds = if lead_ns > 0 { test.present_choice() } else { test.choose() };
+        let hold = Some(hold).filter(|_| holds);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a clock's value some intervals of at most a second ahead"
         )]
         let due_ns = due.mean_ns as u64;
-        self.predicted = Some(PredictedRequest { due_ns, hold, ends: self.hold_end() });
+        let ends = self.hold_end();
+        self.predicted = Some(PredictedRequest { due_ns, hold, ends, lead_ns, launched_ns: None });
         hold
     }
 
@@ -339,6 +350,20 @@ impl HoldKernelState {
         armed
     }
 
+    /// Records that the hold kernel of a predicted request is launched at `now_ns`.
+    pub fn predicted_hold_launched(&mut self, now_ns: u64) {
+        if let Some(predicted) = self.request.as_mut().and_then(|request| request.predicted.as_mut()) {
+            predicted.launched_ns = Some(now_ns);
+        }
+    }
+
+    /// Sets by how much hold kernels of predicted requests should lead, besides the time of a context switch. Returns by how much they do, 0
+    /// if too few requests have one.
+    pub fn set_wanted_lead(&mut self, wanted_ns: u64) -> u64 {
+        self.lead.set_wanted(wanted_ns);
+        self.lead.kept_ns()
+    }
+
     /// Records that the hold kernel could not be launched.
     pub fn launch_failed(&mut self, ticket: u32) {
         if self.active.take_if(|out| out.ticket == ticket).is_some()
@@ -370,6 +395,14 @@ impl HoldKernelState {
             return;
         }
         self.arrivals.learn(began_ns);
+        if self.lead.is_wanted() {
+            let predicted = request.predicted.filter(|_| request.trigger == Trigger::Predicted);
+            let leads = |predicted: PredictedRequest| {
+                let ready_ns = predicted.launched_ns?.saturating_add(self.switch_cost.whole_ns());
+                (ready_ns.saturating_add(predicted.lead_ns) <= now_ns).then_some(predicted.lead_ns)
+            };
+            self.lead.learn(predicted.and_then(leads));
+        }
         let limit = self.settings.max_learned_ns() as f64;
         let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
         if !self.is_explicit {
@@ -419,6 +452,9 @@ impl HoldKernelState {
 
     /// Learns from the times of a hold kernel that has ended.
     pub fn learn_times(&mut self, seen: HoldTimes) {
-        self.switch_cost.learn(seen);
+        // While hold kernels lead by a time slice, their waits contain a part of it.
+        if !self.lead.is_wanted() {
+            self.switch_cost.learn(seen);
+        }
     }
 }

@@ -27,6 +27,18 @@ fn a_wait_for_the_legacy_stream_leaves_out_streams_that_do_not_block_it() {
 }
 
 #[test]
+fn contexts_are_dirty_at_the_same_time_only_while_the_work_of_both_is_not_known_to_have_finished() {
+    let mut set = StreamSet::default();
+    set.note(7, created(100), true, 1);
+    set.note(7, created(101), true, 1);
+    assert!(!set.has_dirty_contexts(), "two streams of one context");
+    set.note(8, created(102), true, 1);
+    assert!(set.has_dirty_contexts());
+    set.finished(WaitTarget::Created(created(102)), 2);
+    assert!(!set.has_dirty_contexts());
+}
+
+#[test]
 fn wait_for_one_context_leaves_other_contexts_dirty() {
     let mut set = StreamSet::default();
     set.note(7, created(0), true, 1);

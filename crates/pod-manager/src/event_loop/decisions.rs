@@ -109,6 +109,7 @@ impl EventLoop {
         let default_slices = self.processes.scheduler.default_slices();
         let takes_gpu =
             !default_slices && state.iter().any(|(.., is_hardware_scheduled)| *is_hardware_scheduled);
+        let lead_ns = self.processes.scheduler.wanted_lead_us() * 1_000;
         for (process, critical, uses, is_hardware_scheduled) in state {
             let Some(page) = process.endpoint.pages.as_ref().map(|pages| pages.grant()) else { continue };
             let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
@@ -121,6 +122,10 @@ impl EventLoop {
             }
             if page.default_slices() != (critical && default_slices) {
                 page.set_default_slices(critical && default_slices);
+            }
+            let lead_ns = if critical { lead_ns } else { 0 };
+            if page.lead_ns() != lead_ns {
+                page.set_lead_ns(lead_ns);
             }
             if page.takes_gpu() != (critical && takes_gpu) {
                 page.set_takes_gpu(critical && takes_gpu);

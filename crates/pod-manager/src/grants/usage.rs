@@ -32,11 +32,12 @@ impl Grants {
         let (from, busy_ns) = pages.read_busy(activity, now);
         if critical {
             let (held_from, hold_ns) = pages.read_holds(now);
+            let leads = pages.grant().lead_ns() > 0;
             client.metrics.grants.hold_seconds.inc_by(seconds(hold_ns));
             let postponed_ns = pages.read_postponed(now);
             client.metrics.grants.postponed_seconds.inc_by(seconds(postponed_ns));
             if hold_ns > 0 {
-                self.ledger.count_holds(client_id, held_from, now, hold_ns);
+                self.ledger.count_holds(client_id, held_from, now, hold_ns, leads);
             }
             if busy_ns > 0 {
                 self.ledger.count_bursts(pages.read_bursts(), busy_ns);

@@ -65,6 +65,16 @@ impl Endpoint {
             .is_some_and(|pages| pages.reports_activity() && pages.report().wants_default_slices())
     }
 
+    /// Since when several of its contexts have had work at the same time, by its report, nanoseconds.
+    pub(crate) fn contexts_at_once_since(&self) -> Option<u64> {
+        self.pages.as_ref().and_then(|pages| pages.report().contexts_at_once_since_ns())
+    }
+
+    /// By how much it reports that its hold kernels lead, nanoseconds.
+    pub(crate) fn lead_ns(&self) -> u64 {
+        self.pages.as_ref().map_or(0, |pages| pages.report().lead_ns())
+    }
+
     /// Whether its hook reports that it may have channel groups that are not announced.
     pub(crate) fn has_unannounced_groups(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.report().has_unannounced_groups())

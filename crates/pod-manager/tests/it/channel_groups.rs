@@ -168,6 +168,41 @@ fn all_groups_have_default_slices_beside_a_host_bound_latency_critical_process()
 }
 
 #[test]
+fn second_group_of_a_client_is_enabled_while_the_latency_critical_process_leads_by_its_slice() {
+    let world = World::new();
+    let (a, _a) = process_with_groups(&world, "be-a", &[1, 2]);
+    let (lc, _lc) = process_with_groups(&world, "lc", &[3]);
+    works(&world, &a);
+    worked(&world, &lc);
+    let enabled = || [1, 2].into_iter().filter(|group| world.driver.group(*group).0).count();
+    assert_eq!(enabled(), 1);
+    assert_eq!((lc.page().lead_ns(), a.page().lead_ns()), (MS, 0), "asked for");
+    lc.report().report_lead(MS);
+    world.advance(120 * MS);
+    quiet(&world);
+    let mut groups = [1, 2].map(|group| world.driver.group(group));
+    groups.sort_unstable();
+    assert_eq!(groups, [(true, 1), (true, 1_000)]);
+    lc.report().report_lead(0);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(enabled(), 1);
+    a.report().report_contexts_at_once(Some(world.clock.now()));
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(lc.page().lead_ns(), 0, "both contexts have work at the same time");
+    a.report().report_contexts_at_once(None);
+    world.advance(20_000 * MS);
+    worked(&world, &lc);
+    quiet(&world);
+    assert_eq!(lc.page().lead_ns(), MS);
+    drop(a);
+    world.advance(50 * MS);
+    quiet(&world);
+    assert_eq!(lc.page().lead_ns(), 0, "no client could use one");
+}
+
+#[test]
 fn latency_critical_process_is_told_when_its_last_contender_ends() {
     let world = World::new();
     let (lc, other) = (world.process("lc"), world.process("lc"));

@@ -184,6 +184,12 @@ impl TokenLink for TokenConnection {
         }
     }
 
+    fn report_contexts_at_once(&self, since_ns: Option<u64>) {
+        if let Some(report) = self.report_view() {
+            report.report_contexts_at_once(since_ns.map(|since| self.presence.clock.to_managers(since)));
+        }
+    }
+
     fn has_hardware_contenders(&self) -> bool {
         let grant = self.grant_view();
         grant.deadline_ns() == UNLIMITED && !grant.latency_critical() && grant.contenders() > 0

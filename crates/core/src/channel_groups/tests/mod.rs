@@ -8,6 +8,7 @@ mod model_check;
 mod probation;
 mod rebuild;
 mod release_sequence;
+mod second_group;
 mod shares;
 mod simulated_process;
 mod simulation;

@@ -5,7 +5,7 @@ use super::simulated_process::Process;
 pub(super) use super::simulated_process::Work;
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
-    Progress, Reconciler, Setting, StallDetector,
+    Progress, Reconciler, Setting, StallDetector, TINY_SLICE_US,
 };
 use crate::ledger::{Class, ClientSpec, Policy, ReturnKind, TokenLedger};
 use crate::{ClientId, ProcessId, Share};
@@ -56,6 +56,8 @@ pub(super) struct Simulation {
     pub(super) reports_no_waits: BTreeSet<ProcessId>,
     /// Latency-critical processes that report that they are host-bound.
     pub(super) host_bound: BTreeSet<ProcessId>,
+    /// Latency-critical processes of which the hold kernels lead by a second group's slice.
+    pub(super) leading: BTreeSet<ProcessId>,
     /// Processes that neither work nor change their reports.
     pub(super) frozen: BTreeSet<ProcessId>,
     detectors: BTreeMap<ProcessId, StallDetector>,
@@ -93,6 +95,7 @@ impl Simulation {
             next_check: S,
             reports_no_waits: BTreeSet::new(),
             host_bound: BTreeSet::new(),
+            leading: BTreeSet::new(),
             frozen: BTreeSet::new(),
             detectors: BTreeMap::new(),
             fails: Box::new(|_, _| ControlOutcome::Done),
@@ -199,6 +202,7 @@ impl Simulation {
             }
             self.scheduler.set_activity(*id, detector.activity(activity));
             self.scheduler.set_wants_default_slices(*id, self.host_bound.contains(id));
+            self.scheduler.set_lead(*id, if self.leading.contains(id) { TINY_SLICE_US } else { 0 });
         }
         self.check_switches();
         let restored = self.scheduler.end_probation(&mut self.tokens, self.now);

@@ -194,7 +194,7 @@ fn time_of_hold_kernels_is_charged_to_no_client() {
         usage.charged_ns + usage.running_ns
     };
     let before = [0, 1].map(|client| charged(&gpu, client));
-    gpu.ledger.count_holds(ClientId(0), gpu.now - 4 * MS, gpu.now, 3 * MS);
+    gpu.ledger.count_holds(ClientId(0), gpu.now - 4 * MS, gpu.now, 3 * MS, false);
     assert_eq!([0, 1].map(|client| charged(&gpu, client)), [before[0], before[1] - 3 * MS]);
 }
 
@@ -202,9 +202,22 @@ fn time_of_hold_kernels_is_charged_to_no_client() {
 fn hold_kernels_count_towards_the_limit() {
     let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
     gpu.run_until(S, |_| false);
-    gpu.ledger.count_holds(ClientId(0), 0, gpu.now, S);
+    gpu.ledger.count_holds(ClientId(0), 0, gpu.now, S, false);
     gpu.run_until(S + 10 * MS, |_| false);
     assert_eq!(gpu.changes.last(), Some(&(S, false)), "its grant is revoked");
+}
+
+#[test]
+fn a_tenth_of_the_time_may_go_to_hold_kernels_that_lead_for_others() {
+    let is_revoked = |held_ms: u64, leads| {
+        let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
+        gpu.run_until(S, |_| false);
+        gpu.ledger.count_holds(ClientId(0), 0, gpu.now, held_ms * MS, leads);
+        gpu.run_until(S + 10 * MS, |_| false);
+        gpu.changes.last() == Some(&(S, false))
+    };
+    let least = |leads| (0..1_000).find(|held_ms| is_revoked(*held_ms, leads)).unwrap();
+    assert_eq!(least(true), least(false) + 100);
 }
 
 #[test]

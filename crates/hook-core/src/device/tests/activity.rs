@@ -152,3 +152,36 @@ fn tracker_polls_rarely_while_the_program_waits_for_its_work() {
     fixture.clock.advance(2 * MS);
     assert_eq!(device.track(), NextStep::At(fixture.clock.now_ns() + 2 * MS));
 }
+
+#[test]
+fn work_in_two_contexts_at_the_same_time_is_reported_while_it_lasts() {
+    let fixture = Fixture::new();
+    let (device, thread) = (fixture.detached(), ThreadState::empty());
+    device.link.unlimited.store(true, SeqCst);
+    device.link.contenders.store(1, SeqCst);
+    device.track();
+    launch(&device, &thread, 100);
+    device.track();
+    assert_eq!(*lock(&device.link.contexts_at_once), []);
+    device.driver.context.store(8, SeqCst);
+    launch(&device, &thread, 200);
+    let since = fixture.clock.now_ns();
+    device.track();
+    fixture.clock.advance(2 * MS);
+    device.track();
+    assert_eq!(*lock(&device.link.contexts_at_once), [Some(since)]);
+    wait_for(&device, 100);
+    fixture.clock.advance(2 * MS);
+    device.track();
+    assert_eq!(*lock(&device.link.contexts_at_once), [Some(since), None]);
+    launch(&device, &thread, 100);
+    device.track();
+    // A new page contains no report.
+    device.link.dead.store(true, SeqCst);
+    device.wake_tracker();
+    device.track();
+    device.link.dead.store(false, SeqCst);
+    fixture.clock.advance(1000 * MS);
+    device.track();
+    assert_eq!(lock(&device.link.contexts_at_once).last(), Some(&None));
+}

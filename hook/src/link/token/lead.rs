@@ -1,0 +1,22 @@
+//! The lead of hold kernels: what the manager asks for, and what this process reports.
+
+use super::TokenConnection;
+
+impl TokenConnection {
+    /// By how much the hold kernels of predicted requests should lead, besides the time of a context switch, in nanoseconds.
+    pub(crate) fn wanted_lead_ns(&self) -> u64 {
+        self.grant_view().lead_ns()
+    }
+
+    /// Reports by how much hold kernels lead; 0 if too few requests have one. Wakes the manager if it has to disable a second group.
+    pub(crate) fn report_lead(&self, lead_ns: u64) {
+        let Some(report) = self.report_view() else { return };
+        let before = report.lead_ns();
+        if before != lead_ns {
+            report.report_lead(lead_ns);
+            if lead_ns < before {
+                self.wakeup.signal();
+            }
+        }
+    }
+}
