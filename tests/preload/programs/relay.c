@@ -1,5 +1,5 @@
-/* relay TURNS MICROS processes|contexts: work that waits for other work of the same pod. It prints "ready", waits for a line of stdin, and
- * prints "done" after TURNS round trips.
+/* relay TURNS MICROS processes|contexts: work that waits for other work of the same pod. It prints "ready", and after each line of stdin
+ * TURNS round trips and "done". It ends with stdin.
  *   processes  two processes take turns: each launches a kernel of MICROS, waits for it, and lets the other one go on by a pipe
  *   contexts   one process does the same in two contexts in turn */
 #include "common.h"
@@ -33,19 +33,19 @@ static void work(const Worker *worker) {
     DO(cuStreamSynchronize(worker->stream));
 }
 
-static void wait_for_start(void) {
+static int is_started(void) {
     char line[16];
-    SAY("ready");
-    if (!fgets(line, sizeof line, stdin)) exit(EXIT_BROKEN);
+    return fgets(line, sizeof line, stdin) != NULL;
 }
 
 static void pass_on(int to) {
     if (write(to, "", 1) != 1) exit(EXIT_BROKEN);
 }
 
-static void wait_turn(int from) {
+/* 0: the other process has ended. */
+static int has_turn(int from) {
     char token;
-    if (read(from, &token, 1) != 1) exit(EXIT_BROKEN);
+    return read(from, &token, 1) == 1;
 }
 
 int main(int count, char **arguments) {
@@ -57,12 +57,14 @@ int main(int count, char **arguments) {
         CUcontext second;
         DO(cuCtxCreate_v2(&second, 0, gpu.device));
         Worker workers[] = {worker_in(gpu.context), worker_in(second)};
-        wait_for_start();
-        for (unsigned long turn = 0; turn < turns; turn++) {
-            work(&workers[0]);
-            work(&workers[1]);
+        SAY("ready");
+        while (is_started()) {
+            for (unsigned long turn = 0; turn < turns; turn++) {
+                work(&workers[0]);
+                work(&workers[1]);
+            }
+            SAY("done");
         }
-        SAY("done");
         return 0;
     }
     int there[2], back[2];
@@ -71,24 +73,27 @@ int main(int count, char **arguments) {
     if (child < 0) exit(EXIT_BROKEN);
     Worker worker = worker_in(open_gpu().context);
     if (!child) {
-        /* The parent starts when this process has its context. */
+        /* The parent starts when this process has its context, and its end is the end of the pipe. */
+        close(there[1]);
         pass_on(back[1]);
-        for (unsigned long turn = 0; turn < turns; turn++) {
-            wait_turn(there[0]);
+        while (has_turn(there[0])) {
             work(&worker);
             pass_on(back[1]);
         }
         return 0;
     }
-    wait_turn(back[0]);
-    wait_for_start();
-    for (unsigned long turn = 0; turn < turns; turn++) {
-        work(&worker);
-        pass_on(there[1]);
-        wait_turn(back[0]);
+    EXPECT(has_turn(back[0]));
+    SAY("ready");
+    while (is_started()) {
+        for (unsigned long turn = 0; turn < turns; turn++) {
+            work(&worker);
+            pass_on(there[1]);
+            EXPECT(has_turn(back[0]));
+        }
+        SAY("done");
     }
+    close(there[1]);
     int status;
     if (waitpid(child, &status, 0) != child || status) exit(EXIT_BROKEN);
-    SAY("done");
     return 0;
 }

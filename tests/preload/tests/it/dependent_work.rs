@@ -2,9 +2,12 @@
 //! each other on the GPU.
 
 use sluice_preload_tests::{MS, Node, exclusive, shared};
+use std::time::{Duration, Instant};
 
 /// Kernels of half a millisecond.
 const MICROS: u32 = 500;
+/// For how long requests may come too late to be predicted, because the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn beside_an_idle_latency_critical_client() -> Node {
     let resources = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: pair, request: 0.4, memory: 1Gi }\n";
@@ -37,6 +40,38 @@ fn two_processes_of_a_client_that_take_turns_need_no_hand_offs_beside_an_idle_la
 #[test]
 fn two_contexts_that_are_used_in_turn_need_no_hand_offs_beside_an_idle_latency_critical_client() {
     check_turns("contexts", 400);
+}
+
+/// Beside a service with 50 requests a second, too, once the service's hold kernels lead by a time slice: nearly all requests were predicted.
+fn check_turns_beside_a_service(form: &str) {
+    const TURNS: u32 = 40;
+    let _lock = exclusive();
+    let node = beside_an_idle_latency_critical_client();
+    let mut service = node.tenant("service", "periodic").arguments("20000 1000").start();
+    service.expect("ready");
+    let mut relay = node.tenant("pair", "relay").arguments(&format!("{TURNS} {MICROS} {form}")).start();
+    relay.expect("ready");
+    let controls = || node.metrics().sum("sluice_controls_total", &[]).expect("a counter");
+    let begun = Instant::now();
+    // One hand-off a turn at least, of two controls each, without a second enabled group.
+    let needs_none = std::iter::repeat_with(|| {
+        let before = controls();
+        assert_eq!(relay.ask("go"), "done");
+        controls() - before < f64::from(TURNS) / 4.0
+    });
+    assert!(needs_none.take_while(|_| begun.elapsed() < PATIENCE).any(|needs_none| needs_none));
+    relay.finish().expect_success();
+    service.finish().expect_success();
+}
+
+#[test]
+fn two_processes_of_a_client_that_take_turns_need_no_hand_offs_beside_a_service_with_predicted_requests() {
+    check_turns_beside_a_service("processes");
+}
+
+#[test]
+fn two_contexts_that_are_used_in_turn_need_no_hand_offs_beside_a_service_with_predicted_requests() {
+    check_turns_beside_a_service("contexts");
 }
 
 /// Grants only. A rank could not return its grant while it waited for the other one, which had none.
