@@ -8,7 +8,7 @@ Phase `idle`: the service is attached, and has been idle for more than ten secon
   bare, bare2     the pair without the hook and without other programs, twice: their difference is the A/A noise
   sluice          the pair under Sluice
   bare+be, sluice+be   both beside a training of another client
-Phase `working`: the service gets 50 requests a second.
+Phase `working`: the service gets 50 requests a second, in blocks of 8 s: the pair has both groups after 32 predicted requests.
   alone, alone2   the service without the hook and without other programs
   bare, sluice    the pair beside the service: without the hook, under Sluice
   bare+be, sluice+be   the same beside a training of another client
@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--seconds", type=float, default=1.5, help="a block without requests")
     serve.add_arguments(parser)
-    parser.set_defaults(period=20_000, requests=100, rounds=4)
+    parser.set_defaults(period=20_000, requests=400, rounds=2)
     options = parser.parse_args()
     rig.limit(options.limit)
     phases = {phase: {name: arm for by in options.by for name, arm in arms_of(phase, by).items()} for phase in options.phases}

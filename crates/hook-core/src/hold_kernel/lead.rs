@@ -13,34 +13,35 @@ const INTERVAL_PARTS: f64 = 10.0;
 /// A hold kernel that leads is launched so much earlier: the host launches it late, and requests come early.
 pub(super) const SLACK_NS: u64 = 500_000;
 
-/// Requests with a lead that make up for one without: 128 is fewer than one in a hundred.
+/// Requests that make up for one that had no lead although it was reported: 128 is fewer than one in a hundred.
 const REQUESTS_PER_MISS: u32 = 128;
 
-/// More misses than this that are not made up for end the lead, so two at once do not. It begins when all are made up for.
+/// More misses than this that are not made up for end the lead, so two do not.
 const LIMIT: u32 = 2 * REQUESTS_PER_MISS;
 
-/// Requests with a lead before the first report. If the lead ends after that, all misses have to be made up for.
-const FIRST_REQUESTS: u32 = 64;
+/// Requests with a lead, one after the other, before it is reported.
+const REQUESTS_IN_A_ROW: u32 = 32;
 
 /// The lead of a device's predicted hold kernels.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lead {
     wanted_ns: u64,
-    /// Requests with a lead that are missing.
+    /// Successive requests with a lead.
+    in_a_row: u32,
+    /// Requests that are missing to make up for those without a lead. Requests while it is not reported count too: they wait for no second
+    /// group.
     missing: u32,
+    was_missed: bool,
     is_kept: bool,
 }
 
-impl Default for Lead {
-    fn default() -> Self {
-        Self { wanted_ns: 0, missing: FIRST_REQUESTS, is_kept: false }
-    }
-}
-
 impl Lead {
-    /// Sets the lead that the manager asks for. What was learned stays: a best-effort client decides how often that changes.
+    /// Sets the lead that the manager asks for. What is to be made up for stays: a best-effort client decides how often that changes.
     pub(super) fn set_wanted(&mut self, wanted_ns: u64) {
         self.wanted_ns = wanted_ns.min(MAX_LEAD_NS);
+        if wanted_ns == 0 {
+            (self.in_a_row, self.is_kept) = (0, false);
+        }
     }
 
     /// Whether the manager asks for one.
@@ -55,12 +56,22 @@ impl Lead {
 
     /// Records a request: whether a hold kernel preceded it by `lead_ns` and a context switch, or by less.
     pub(super) fn learn(&mut self, lead_ns: Option<u64>) {
-        if lead_ns.is_some_and(|lead_ns| lead_ns >= self.wanted_ns) {
+        let is_led = lead_ns.is_some_and(|lead_ns| self.is_wanted() && lead_ns >= self.wanted_ns);
+        let missed_before = std::mem::replace(&mut self.was_missed, !is_led);
+        if is_led {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+        } else {
+            self.in_a_row = 0;
+        }
+        if is_led || !self.is_kept {
             self.missing = self.missing.saturating_sub(1);
         } else {
-            self.missing = (self.missing + REQUESTS_PER_MISS).min(LIMIT + REQUESTS_PER_MISS);
+            self.missing += REQUESTS_PER_MISS;
         }
-        self.is_kept = self.missing == 0 || self.is_kept && self.missing <= LIMIT;
+        // Two misses in a row: the requests do not come as they did.
+        let ends = self.missing > LIMIT || !is_led && missed_before;
+        let begins = self.in_a_row >= REQUESTS_IN_A_ROW && self.missing == 0;
+        self.is_kept = begins || self.is_kept && !ends;
     }
 
     /// The lead that nearly all requests have, in nanoseconds; 0 if too few have it.
@@ -81,25 +92,29 @@ mod tests {
         lead
     }
 
+    fn learn(lead: &mut Lead, led: u32) {
+        (0..led).for_each(|_| lead.learn(Some(WANTED)));
+    }
+
     fn kept() -> Lead {
         let mut lead = wanted();
-        (0..FIRST_REQUESTS).for_each(|_| lead.learn(Some(WANTED)));
+        learn(&mut lead, REQUESTS_IN_A_ROW);
         lead
     }
 
     #[test]
-    fn lead_is_kept_from_64_requests_on_that_all_have_it() {
+    fn lead_is_kept_from_32_requests_in_a_row_on_that_have_it() {
         let mut lead = wanted();
-        for _ in 1..FIRST_REQUESTS {
-            lead.learn(Some(WANTED));
-            assert_eq!(lead.kept_ns(), 0);
-        }
+        learn(&mut lead, REQUESTS_IN_A_ROW - 1);
+        lead.learn(Some(WANTED - 1));
+        learn(&mut lead, REQUESTS_IN_A_ROW - 1);
+        assert_eq!(lead.kept_ns(), 0);
         lead.learn(Some(WANTED));
         assert_eq!(lead.kept_ns(), WANTED);
     }
 
     #[test]
-    fn one_request_in_128_may_lack_it_and_three_at_once_end_it() {
+    fn one_request_in_128_may_lack_it_and_the_third_that_is_not_made_up_for_ends_it() {
         let mut lead = kept();
         for request in 0..10_000 {
             lead.learn((request % 130 != 0).then_some(WANTED));
@@ -107,34 +122,58 @@ mod tests {
         }
         lead = kept();
         for (miss, kept) in [(1, WANTED), (2, WANTED), (3, 0)] {
-            lead.learn(Some(WANTED - 1));
+            lead.learn(None);
             assert_eq!(lead.kept_ns(), kept, "miss {miss}");
+            learn(&mut lead, 10);
         }
-        (0..LIMIT).for_each(|_| lead.learn(Some(WANTED)));
-        assert_eq!(lead.kept_ns(), 0, "three misses take longer to make up for than two");
-        (0..REQUESTS_PER_MISS).for_each(|_| lead.learn(Some(WANTED)));
+        learn(&mut lead, REQUESTS_PER_MISS);
+        assert_eq!(lead.kept_ns(), 0, "all misses are made up for first");
+        learn(&mut lead, LIMIT);
         assert_eq!(lead.kept_ns(), WANTED);
     }
 
     #[test]
-    fn one_request_in_a_hundred_that_lacks_it_ends_it() {
+    fn two_requests_in_a_row_without_it_end_it() {
         let mut lead = kept();
-        (0..2_000).for_each(|request| lead.learn((request % 100 != 0).then_some(WANTED)));
+        lead.learn(None);
+        assert_eq!(lead.kept_ns(), WANTED);
+        lead.learn(None);
         assert_eq!(lead.kept_ns(), 0);
     }
 
     #[test]
-    fn misses_are_remembered_while_no_lead_is_wanted() {
+    fn fewer_than_one_request_in_a_hundred_lacks_it_while_it_is_reported() {
+        // However often requests lack it.
+        for interval in 1..200 {
+            let (mut lead, mut missed) = (wanted(), 0);
+            for request in 0..100_000 {
+                let is_led = request % interval != 0;
+                missed += u32::from(lead.kept_ns() > 0 && !is_led);
+                lead.learn(is_led.then_some(WANTED));
+            }
+            assert!(missed < 1_000, "{missed} of 100,000 if one in {interval} has no lead");
+        }
+    }
+
+    #[test]
+    fn misses_are_to_be_made_up_for_also_if_no_lead_is_wanted_meanwhile() {
         let mut lead = kept();
-        (0..3).for_each(|_| lead.learn(None));
+        (0..2).for_each(|_| lead.learn(None));
         lead.set_wanted(0);
         lead.set_wanted(WANTED);
-        (0..LIMIT).for_each(|_| lead.learn(Some(WANTED)));
+        learn(&mut lead, REQUESTS_PER_MISS);
         assert_eq!(lead.kept_ns(), 0);
-        lead = kept();
+        learn(&mut lead, REQUESTS_PER_MISS);
+        assert_eq!(lead.kept_ns(), WANTED);
+    }
+
+    #[test]
+    fn lead_that_was_not_wanted_meanwhile_has_to_be_shown_again() {
+        let mut lead = kept();
         lead.set_wanted(0);
-        assert_eq!(lead.kept_ns(), 0);
         lead.set_wanted(WANTED);
+        assert_eq!(lead.kept_ns(), 0);
+        learn(&mut lead, REQUESTS_IN_A_ROW);
         assert_eq!(lead.kept_ns(), WANTED);
     }
 

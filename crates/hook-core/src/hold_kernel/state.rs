@@ -395,14 +395,12 @@ impl HoldKernelState {
             return;
         }
         self.arrivals.learn(began_ns);
-        if self.lead.is_wanted() {
-            let predicted = request.predicted.filter(|_| request.trigger == Trigger::Predicted);
-            let leads = |predicted: PredictedRequest| {
-                let ready_ns = predicted.launched_ns?.saturating_add(self.switch_cost.whole_ns());
-                (ready_ns.saturating_add(predicted.lead_ns) <= now_ns).then_some(predicted.lead_ns)
-            };
-            self.lead.learn(predicted.and_then(leads));
-        }
+        let predicted = request.predicted.filter(|_| request.trigger == Trigger::Predicted);
+        let leads = |predicted: PredictedRequest| {
+            let ready_ns = predicted.launched_ns?.saturating_add(self.switch_cost.whole_ns());
+            (ready_ns.saturating_add(predicted.lead_ns) <= now_ns).then_some(predicted.lead_ns)
+        };
+        self.lead.learn(predicted.and_then(leads));
         let limit = self.settings.max_learned_ns() as f64;
         let late = |promised_ns: u64| now_ns as f64 - promised_ns as f64;
         if !self.is_explicit {
