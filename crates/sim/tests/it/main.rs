@@ -6,4 +6,3 @@ mod collectives;
 mod invariants;
 mod measured;
 mod memory_words;
-mod work_in_turn;
