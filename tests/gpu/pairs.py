@@ -8,7 +8,8 @@ Phase `idle`: the service is attached, and has been idle for more than ten secon
   bare, bare2     the pair without the hook and without other programs, twice: their difference is the A/A noise
   sluice          the pair under Sluice
   bare+be, sluice+be   both beside a training of another client
-Phase `working`: the service gets 50 requests a second, in blocks of 8 s: the pair has both groups after 32 predicted requests.
+Phase `working`: the service gets 50 requests a second, in blocks of 8 s, each 6 s after the programs began: after a
+pause of the service the first requests are not predicted, and the pair has no second group until that is made up for.
   alone, alone2   the service without the hook and without other programs
   bare, sluice    the pair beside the service: without the hook, under Sluice
   bare+be, sluice+be   the same beside a training of another client
@@ -58,6 +59,7 @@ def main():
     parser.add_argument("--by", nargs="+", choices=PAIRS, default=PAIRS)
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--seconds", type=float, default=1.5, help="a block without requests")
+    parser.add_argument("--settle", type=int, default=300, help="requests before a block that are not counted")
     serve.add_arguments(parser)
     parser.set_defaults(period=20_000, requests=400, rounds=2)
     options = parser.parse_args()
@@ -101,6 +103,8 @@ def block(options, stage, arm):
         for name in programs:
             stage.children[name].ask(f"run {start:.6f} {options.seconds:.3f}")
         return {"rates": {name: round(stage.children[name].answer(60)["rate"], 1) for name in programs}}
+    if programs:
+        stage.run(service, 0, programs, options.settle)
     told, windows = stage.run(service, 0, programs, options.requests)
     rates = {name: round(window["rate"], 1) for name, window in windows.items()}
     ahead = options.requests - len(told["not_ahead"])

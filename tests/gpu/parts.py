@@ -98,7 +98,7 @@ PARTS = {
         preempt("full", "device", "host", "mps-gate"), 80, 566, quiet=True, resumes=True, real=("--gpu", "real"),
         sim=(*SHORT, "--requests", 10, "--blocks", 2)),
     "task-api": Part(script("task_api.py"), 150, 240, quiet=True, sim=(*SHORT, "--rounds", 2, "--requests", 20)),
-    "pairs": Part(script("pairs.py"), 250, 300, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--requests", 40)),
+    "pairs": Part(script("pairs.py"), 500, 560, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1, "--requests", 40, "--settle", 10)),
     "waiting": Part(script("waiting.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--seconds", 1)),
     "neighbours": Part(script("neighbours.py"), 150, 200, quiet=True, sim=(*SHORT, "--rounds", 1, "--requests", 30)),
     "stop": Part(script("stop.py", "--seconds", 12), 75, 200, sim=(*SHORT, "--seconds", 1.5)),
