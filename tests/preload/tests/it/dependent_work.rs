@@ -10,7 +10,7 @@ const MICROS: u32 = 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn beside_an_idle_latency_critical_client() -> Node {
-    let resources = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: pair, request: 0.4, memory: 1Gi }\n";
+    let resources = "clients:\n  - { name: service, request: 0.2, memory: 1Gi, class: latency-critical }\n  - { name: pair, request: 0.4, memory: 1Gi }\n  - { name: other, request: 0.4, memory: 1Gi }\n";
     Node::with(resources).manager_arguments("--controls simulated").start()
 }
 
@@ -72,6 +72,39 @@ fn two_processes_of_a_client_that_take_turns_need_no_hand_offs_beside_a_service_
 #[test]
 fn two_contexts_that_are_used_in_turn_need_no_hand_offs_beside_a_service_with_predicted_requests() {
     check_turns_beside_a_service("contexts");
+}
+
+/// The figures of docs/design/channel-groups.md. Needs processors that have nothing else to do: late requests have no lead.
+#[test]
+#[ignore = "prints figures"]
+fn figures_of_work_in_turn_beside_a_service() {
+    const TURNS: u32 = 2_000;
+    let _lock = exclusive();
+    for form in ["processes", "contexts"] {
+        for beside in [false, true] {
+            for hooked in [false, true] {
+                let node = beside_an_idle_latency_critical_client();
+                let start = |client: &str, program: &str, arguments: &str| {
+                    let options = node.tenant(client, program).arguments(arguments);
+                    let mut tenant = if hooked { options } else { options.without_hook() }.start();
+                    tenant.expect("ready");
+                    tenant
+                };
+                let service = start("service", "periodic", "20000 1000");
+                let other = beside.then(|| start("other", "busy", "1000 50"));
+                let mut relay = start("pair", "relay", &format!("{TURNS} {MICROS} {form}"));
+                // The first ones find the service not predicted.
+                assert_eq!(relay.ask("go"), "done");
+                let begun = Instant::now();
+                assert_eq!(relay.ask("go"), "done");
+                let rate = f64::from(TURNS) / begun.elapsed().as_secs_f64();
+                println!("{form:10} beside another {beside:5} hook {hooked:5}: {rate:.0} turns a second");
+                relay.finish().expect_success();
+                other.into_iter().for_each(|other| drop(other.finish().expect_success()));
+                service.finish().expect_success();
+            }
+        }
+    }
 }
 
 /// Grants only. A rank could not return its grant while it waited for the other one, which had none.
