@@ -29,6 +29,7 @@ use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
+pub(crate) use resources::CopyKernel;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
 use release::{count, release_hold};
 use worker::ScheduledHold;
@@ -209,9 +210,14 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     }
 }
 
+/// The copy kernel in a context; `None` if it is not loaded, or another thread is using the contexts.
+pub(crate) fn copy_kernel(context: u64) -> Option<CopyKernel> {
+    contexts::try_lock()?.ready(context).map(|resources| resources.copy_kernel())
+}
+
 /// The device of this thread's call, if its controller `wants` the call.
 #[inline]
-fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
+pub(crate) fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
     let managed = match process::only_device() {
         Some(managed) => managed,
         None if is_any_allowed() => process::device_for_call()?,

@@ -28,6 +28,7 @@ mod api;
 mod captures;
 mod channel_groups;
 mod clock;
+mod copy_kernel;
 mod counters;
 mod descriptor;
 mod exports;

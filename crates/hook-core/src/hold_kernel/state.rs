@@ -1,7 +1,8 @@
 //! The decisions about hold kernels. Pure: the caller passes the time and carries the decisions out.
 
 use super::arrival_predictor::ArrivalPredictor;
-use super::benefit_test::BenefitTest;
+use super::benefit_test::{BenefitTest, Mechanism};
+use super::copies::Copies;
 use super::linger::Linger;
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
 use super::request::{
@@ -51,6 +52,7 @@ pub struct HoldKernelState {
     preparation: [PreparationEstimate; 4],
     pub(super) switch_cost: SwitchCost,
     pub(super) benefit_tests: [BenefitTest; 3],
+    pub(super) copies: Copies,
     arrivals: ArrivalPredictor,
     predicted: Option<PredictedRequest>,
     /// Moving mean of the launches of one request.
@@ -77,7 +79,9 @@ impl HoldKernelState {
             ticket: 0,
             preparation: [PreparationEstimate::default(); 4],
             switch_cost: SwitchCost::default(),
-            benefit_tests: [BenefitTest::new(true), BenefitTest::new(false), BenefitTest::new(true)],
+            benefit_tests: [true, false, true]
+                .map(|default| BenefitTest::new(Mechanism::HoldKernels { default })),
+            copies: Copies::new(),
             arrivals: ArrivalPredictor::default(),
             predicted: None,
             launches_per_request: 1.0,
@@ -165,19 +169,22 @@ impl HoldKernelState {
             _ => self.benefit_tests[trigger as usize].choose(),
         };
         self.phase = Phase::Begun;
+        // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
+        // request, from which nothing is learned about predictions.
+        let predicted = self
+            .predicted
+            .take()
+            .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
+            .map(|predicted| PredictedRequest { hold: None, ..predicted });
+        let copies = self.choose_copies(if predicted.is_some() { Trigger::Predicted } else { trigger }, trigger, now_ns);
         self.request = Some(Request {
             trigger,
             began_ns: (!is_hint).then_some(now_ns),
             announced_ns: now_ns.saturating_add(lead_ns),
             expires_ns: u64::MAX,
             with_hold,
-            // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
-            // request, from which nothing is learned about predictions.
-            predicted: self
-                .predicted
-                .take()
-                .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
-                .map(|predicted| PredictedRequest { hold: None, ..predicted }),
+            copies,
+            predicted,
             linger_ns: self.linger_ns(),
             idle_since_ns: None,
             is_interrupted: false,
@@ -320,6 +327,8 @@ impl HoldKernelState {
         self.end_if_over(predicted.hold.map_or(0, |hold| hold.starts_ns));
         let armed = self.is_armed() && self.request.is_none();
         if armed {
+            let starts_ns = predicted.hold.map_or(predicted.due_ns, |hold| hold.starts_ns);
+            let copies = self.choose_copies(Trigger::Predicted, Trigger::Predicted, starts_ns);
             self.phase = Phase::Begun;
             self.active = Some(ActiveHold { ticket, ends: predicted.ends });
             self.request = Some(Request {
@@ -328,6 +337,7 @@ impl HoldKernelState {
                 announced_ns: predicted.due_ns,
                 expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
                 with_hold: true,
+                copies,
                 predicted: Some(predicted),
                 linger_ns: predicted.hold.and_then(|hold| hold.linger_ns).unwrap_or(0),
                 idle_since_ns: None,
