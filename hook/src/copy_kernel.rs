@@ -22,8 +22,8 @@ use crate::hold_kernel::{self, CopyKernel};
 use crate::process::ManagedDevice;
 use crate::thread_state::with_thread;
 use crate::{fork, gpu, preempt, real};
-use counts::{MADE, Refusal};
 pub(crate) use counts::counts;
+use counts::{MADE, Refusal};
 
 /// The largest copy that the kernel makes. From there on a copy takes so long that the time slices of copy engines matter little.
 const MAX_BYTES: usize = 1 << 20;
@@ -128,8 +128,7 @@ fn launch_kernel(kernel: CopyKernel, stream: CUstream, copy: PlainCopy) -> bool 
     // SAFETY: the kernel was loaded in the current context, to which the stream belongs. The three parameters are what the kernel takes, and
     // are copied before the call returns. Both ends are whole in memory that this context can use, and the program keeps them until the
     // copy has ended, as for the driver's.
-    let launched = unsafe {
-        launch(kernel, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, params.as_mut_ptr(), none)
-    };
+    let launched =
+        unsafe { launch(kernel, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, params.as_mut_ptr(), none) };
     launched == CUresult::SUCCESS
 }

@@ -29,9 +29,9 @@ use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
-pub(crate) use resources::CopyKernel;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
 use release::{count, release_hold};
+pub(crate) use resources::CopyKernel;
 use worker::ScheduledHold;
 
 /// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to

@@ -3,8 +3,8 @@
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 
-use crate::gpu::is_on_host;
 use crate::copy_kernel::{self, PlainCopy};
+use crate::gpu::is_on_host;
 use crate::hold_kernel;
 
 /// From so many bytes on a copy takes longer than 20 microseconds over the host link. Shorter ones are not worth an event and the queries of the

@@ -139,11 +139,8 @@ impl BenefitTest {
             return;
         };
         self.unobserved = 0;
-        let (kind, other) = if with {
-            (&mut self.with, self.without.len())
-        } else {
-            (&mut self.without, self.with.len())
-        };
+        let (kind, other) =
+            if with { (&mut self.with, self.without.len()) } else { (&mut self.without, self.with.len()) };
         // In pairs, so that both choices are timed under the same conditions.
         if kind.len() < SAMPLES && kind.len() <= other {
             kind.push(lasted_ns);

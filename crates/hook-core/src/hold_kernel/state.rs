@@ -176,7 +176,11 @@ impl HoldKernelState {
             .take()
             .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
             .map(|predicted| PredictedRequest { hold: None, ..predicted });
-        let copies = self.choose_copies(if predicted.is_some() { Trigger::Predicted } else { trigger }, trigger, now_ns);
+        let copies = self.choose_copies(
+            if predicted.is_some() { Trigger::Predicted } else { trigger },
+            trigger,
+            now_ns,
+        );
         self.request = Some(Request {
             trigger,
             began_ns: (!is_hint).then_some(now_ns),
