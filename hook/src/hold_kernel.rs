@@ -6,6 +6,7 @@
 //! use none of its memory, and end by themselves.
 
 mod contexts;
+mod copy_kernels;
 mod counts;
 mod hold_error;
 mod launch;
@@ -27,11 +28,11 @@ use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
+pub(crate) use copy_kernels::{CopyKernel, copy_kernel};
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
 use release::{count, release_hold};
-pub(crate) use resources::CopyKernel;
 use worker::ScheduledHold;
 
 /// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
@@ -208,11 +209,6 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
     {
         count(managed, resources);
     }
-}
-
-/// The copy kernel in a context; `None` if it is not loaded, or another thread is using the contexts.
-pub(crate) fn copy_kernel(context: u64) -> Option<CopyKernel> {
-    contexts::try_lock()?.ready(context).map(|resources| resources.copy_kernel())
 }
 
 /// The device of this thread's call, if its controller `wants` the call.

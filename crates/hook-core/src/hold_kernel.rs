@@ -210,7 +210,8 @@ impl HoldKernels {
             | flag(state.is_active() && !state.is_released_by_request(), RELEASED_BY_PARTS)
             | flag(state.is_between_bursts(), BETWEEN_BURSTS);
         // The flag stays set, even if another thread was in this function when it was set.
-        self.copies_by_kernel_until_ns.store(state.copies.by_kernel_until_ns(), Relaxed);
+        let until_ns = if self.has(ABANDONED) { 0 } else { state.copies.by_kernel_until_ns() };
+        self.copies_by_kernel_until_ns.store(until_ns, Relaxed);
         let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
         result
     }

@@ -6,6 +6,7 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::hold_kernel::{HoldLimits, HoldTimes};
 
+use super::copy_kernels::CopyKernel;
 use crate::gpu::{self, pointer};
 use crate::hold_page::{HoldPage, SECOND};
 use crate::{copy_kernel, real};
@@ -27,16 +28,6 @@ pub(super) struct Resources {
     counted_ns: u64,
     /// Launches that the host had not released when the next one was made, and that were not counted.
     unreleased: u64,
-}
-
-/// The function `sluice_copy` in a context.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CopyKernel(u64);
-
-impl CopyKernel {
-    pub(crate) const fn handle(self) -> u64 {
-        self.0
-    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +67,7 @@ impl Resources {
             let mut resources = Self {
                 stream: stream.expose_provenance() as u64,
                 kernel: kernel.expose_provenance() as u64,
-                copy_kernel: CopyKernel(copy_kernel.expose_provenance() as u64),
+                copy_kernel: CopyKernel::of(copy_kernel.expose_provenance() as u64),
                 page,
                 device_address: device_address.unwrap_or(0),
                 last: None,

@@ -68,7 +68,7 @@ pub(super) struct BenefitTest {
     spacing_left: u32,
     /// The current choice and for how many requests it stays; `None` during a test.
     current_choice: Option<(bool, u32)>,
-    /// The last test, or slower requests, contradicted the default. A second test has to confirm that.
+    /// The last test, or slower requests, contradicted the default as the present choice. A second test has to confirm that.
     contradicted: bool,
     /// The last choice and for how many requests it was to stay.
     last_choice: Option<(bool, u32)>,
@@ -153,7 +153,7 @@ impl BenefitTest {
             let threshold = if default { 1.0 + MIN_GAIN } else { 1.0 - MIN_GAIN };
             let not_contested = default && !contesting;
             let choice = with <= without * threshold || not_contested;
-            let decided = choice == default || self.contradicted;
+            let decided = choice == default || choice == self.settled() || self.contradicted;
             self.contradicted = !decided;
             self.usual_ns = Some(without);
             self.clear();

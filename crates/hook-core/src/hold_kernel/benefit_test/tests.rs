@@ -95,3 +95,88 @@ fn unobserved_requests_end_the_test_with_the_default() {
         assert!((0..1000).all(|_| test.choose() == default));
     }
 }
+
+/// Copies: a request by copy engine takes 1 ms, and beside a neighbour up to 1 ms longer; by a kernel 42 µs longer in any case.
+struct Copying {
+    test: BenefitTest,
+    random: u64,
+}
+
+impl Copying {
+    fn new() -> Self {
+        Self { test: BenefitTest::new(Mechanism::KernelCopies), random: 1 }
+    }
+
+    /// Runs `requests` requests; returns how many copied by a kernel.
+    fn run(&mut self, requests: usize, beside_neighbour: bool) -> usize {
+        (0..requests)
+            .map(|_| {
+                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let noise = self.random >> 50;
+                let waits = if beside_neighbour { (self.random >> 33) % 1_000_000 } else { 0 };
+                let by_kernel = self.test.choose();
+                let lasted = 1_000_000 + noise + if by_kernel { 42_000 } else { waits };
+                self.test.learn(by_kernel, Some(lasted), true);
+                usize::from(by_kernel)
+            })
+            .sum()
+    }
+}
+
+#[test]
+fn kernel_copies_are_chosen_beside_a_neighbour_within_some_requests() {
+    let mut copying = Copying::new();
+    copying.run(4 * SAMPLES, true);
+    assert_eq!(copying.run(100, true), 100);
+}
+
+#[test]
+fn while_kernel_copies_gain_fewer_than_one_in_a_hundred_requests_goes_without() {
+    let mut copying = Copying::new();
+    copying.run(4 * SAMPLES, true);
+    for block in 0..100 {
+        let by_kernel = copying.run(600, true);
+        assert!(by_kernel > 594, "{by_kernel} of 600 in block {block}");
+    }
+}
+
+#[test]
+fn without_a_neighbour_fewer_than_one_in_a_hundred_requests_is_copied_by_a_kernel() {
+    let mut copying = Copying::new();
+    copying.run(4 * SAMPLES, false);
+    for block in 0..100 {
+        let by_kernel = copying.run(600, false);
+        assert!(by_kernel < 6, "{by_kernel} of 600 in block {block}");
+    }
+}
+
+#[test]
+fn neighbour_that_begins_to_copy_is_noticed_within_some_requests() {
+    let mut copying = Copying::new();
+    copying.run(2_000, false);
+    // Eight slower requests in a row, one test, and some requests that were by chance not much slower.
+    copying.run(100, true);
+    assert_eq!(copying.run(100, true), 100);
+}
+
+#[test]
+fn copy_engines_return_when_the_neighbour_has_gone() {
+    let mut copying = Copying::new();
+    copying.run(500, true);
+    copying.run(2 * CONTRARY_VALID_REQUESTS as usize + SAMPLES * (SAMPLE_SPACING as usize + 1), false);
+    assert!(copying.run(1_000, false) < 10);
+}
+
+#[test]
+fn load_that_changes_all_the_time_is_not_tested_all_the_time() {
+    let mut copying = Copying::new();
+    copying.run(4 * SAMPLES, false);
+    // Requests are slower for a while, and a kernel does not help.
+    let slow = |copying: &mut Copying, ns: u64| {
+        let by_kernel = copying.test.choose();
+        copying.test.learn(by_kernel, Some(ns + if by_kernel { 42_000 } else { 0 }), true);
+        usize::from(by_kernel)
+    };
+    let by_kernel: usize = (0..20_000).map(|at| slow(&mut copying, 1_000_000 << (at / 20 % 2))).sum();
+    assert!(by_kernel < 400, "{by_kernel} of 20000");
+}
