@@ -6,41 +6,27 @@
 
 mod counts;
 mod memory;
+mod plain_copy;
 
-use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::hold_kernel::HoldKernels;
-use sluice_hook_core::platform::{Clock, StreamKind, TokenLink};
+use sluice_hook_core::platform::{Clock, Stream, StreamKind, TokenLink};
 
 use crate::captures::CAPTURES;
 use crate::clock::HostClock;
 use crate::guard::guarded;
-use crate::hold_kernel::{self, CopyKernel};
+use crate::hold_kernel;
 use crate::process::ManagedDevice;
 use crate::thread_state::with_thread;
-use crate::{fork, gpu, preempt, real};
+use crate::{fork, gpu, preempt};
 pub(crate) use counts::counts;
 use counts::{MADE, Refusal};
+pub(crate) use plain_copy::PlainCopy;
 
 /// The largest copy that the kernel makes. From there on a copy takes so long that the time slices of copy engines matter little.
 const MAX_BYTES: usize = 1 << 20;
-
-const BLOCK_THREADS: u32 = 512;
-/// Bytes that one load of a thread moves. A thread has up to four in flight.
-const LOAD_BYTES: usize = 16;
-/// With these blocks 128 KiB are in flight at least, more than the host link needs to be busy.
-const MAX_BLOCKS: usize = 16;
-
-/// A copy between two unified addresses.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PlainCopy {
-    pub(crate) to: CUdeviceptr,
-    pub(crate) from: CUdeviceptr,
-    pub(crate) bytes: usize,
-}
 
 /// Makes the copy on `stream` by a kernel if that is chosen and possible. `false` if the driver is to make it.
 #[inline]
@@ -94,7 +80,10 @@ fn launch(
     with_thread(|thread| {
         // If the driver makes the copy in a call of the program, it is not the program's.
         let _inside = thread.enter().ok_or(Refusal::Stream)?;
-        if launch_kernel(kernel, stream, copy) { Ok(()) } else { Err(Refusal::Driver) }
+        // SAFETY: the kernel was loaded in the current context, to which the stream belongs. Both ends are whole in memory that this context
+        // can use, and the program keeps them until the copy has ended, as for the driver's.
+        let launched = unsafe { kernel.launch(stream, copy.to, copy.from, copy.bytes) };
+        if launched { Ok(()) } else { Err(Refusal::Driver) }
     })
 }
 
@@ -103,32 +92,9 @@ fn driver_stream(stream: CUstream, per_thread: bool, context: u64) -> Option<CUs
     if preempt::is_engaged() {
         return None;
     }
-    let named = with_thread(|thread| {
-        sluice_hook_core::platform::Stream::new(stream.addr() as u64, per_thread, thread.id())
-    });
+    let named = with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     match named.kind {
         StreamKind::Created => (gpu::stream_context(stream).ok().flatten()? == context).then_some(stream),
         StreamKind::Legacy | StreamKind::PerThread => Some(gpu::pointer(named.driver_handle())),
     }
-}
-
-/// Launches the kernel without anything to copy, in the current context, so that the driver loads it.
-pub(crate) fn launch_empty(kernel: CopyKernel, stream: CUstream) -> bool {
-    launch_kernel(kernel, stream, PlainCopy { to: 0, from: 0, bytes: 0 })
-}
-
-fn launch_kernel(kernel: CopyKernel, stream: CUstream, copy: PlainCopy) -> bool {
-    let Some(launch) = real::table().cuLaunchKernel else { return false };
-    let (mut to, mut from, mut bytes) = (copy.to, copy.from, copy.bytes as u64);
-    let mut params: [*mut c_void; 3] =
-        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut bytes).cast()];
-    let blocks = copy.bytes.div_ceil(BLOCK_THREADS as usize * LOAD_BYTES).clamp(1, MAX_BLOCKS);
-    let (kernel, none) = (gpu::pointer(kernel.handle()), std::ptr::null_mut());
-    let blocks = c_uint::try_from(blocks).unwrap_or(1);
-    // SAFETY: the kernel was loaded in the current context, to which the stream belongs. The three parameters are what the kernel takes, and
-    // are copied before the call returns. Both ends are whole in memory that this context can use, and the program keeps them until the
-    // copy has ended, as for the driver's.
-    let launched =
-        unsafe { launch(kernel, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, params.as_mut_ptr(), none) };
-    launched == CUresult::SUCCESS
 }

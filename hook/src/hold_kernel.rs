@@ -28,7 +28,7 @@ use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
-pub(crate) use copy_kernels::{CopyKernel, copy_kernel};
+pub(crate) use copy_kernels::copy_kernel;
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};

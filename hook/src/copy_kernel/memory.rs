@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 
-use super::PlainCopy;
 use super::counts::Refusal;
+use super::plain_copy::PlainCopy;
 use crate::{gpu, real};
 
 /// What the driver reports of an address.

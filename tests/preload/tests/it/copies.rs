@@ -26,11 +26,11 @@ struct Neighbour {
 
 impl Neighbour {
     fn copies(node: &Node) -> Self {
-        let gpu = Arc::new(Gpu::connect(node.simulator(), "neighbour").unwrap());
-        let context = gpu.open_context(None).unwrap();
+        let gpu = Arc::new(Gpu::connect(node.simulator(), "neighbour").expect("the simulated GPU"));
+        let context = gpu.open_context(None).expect("a context");
         let directions = [CopyEngine::ToDevice, CopyEngine::ToHost];
         let streams = directions.map(|engine| {
-            (engine, Stream::open(&gpu, context, StreamKind::NonBlocking, 0).unwrap(), Vec::new())
+            (engine, Stream::open(&gpu, context, StreamKind::NonBlocking, 0).expect("a stream"), Vec::new())
         });
         let mut streams = Vec::from(streams);
         Self::start(move || {
@@ -38,17 +38,17 @@ impl Neighbour {
                 let copy = StreamCommand::Work(Work::Copy { engine: *engine, bytes: COPY_BYTES });
                 marks.retain(|mark| !gpu.is_done(*mark));
                 while marks.len() < IN_FLIGHT {
-                    marks.push(stream.submit(copy, None).unwrap());
+                    marks.push(stream.submit(copy, None).expect("a copy"));
                 }
             }
         })
     }
 
     fn allocations(node: &Node) -> Self {
-        let gpu = Gpu::connect(node.simulator(), "neighbour").unwrap();
+        let gpu = Gpu::connect(node.simulator(), "neighbour").expect("the simulated GPU");
         Self::start(move || {
-            gpu.allocate(ALLOCATED_BYTES).unwrap();
-            gpu.free(ALLOCATED_BYTES).unwrap();
+            gpu.allocate(ALLOCATED_BYTES).expect("memory");
+            gpu.free(ALLOCATED_BYTES).expect("the end of the memory");
         })
     }
 
@@ -134,7 +134,7 @@ fn service_is_as_fast_as_alone(start: fn(&Node) -> Neighbour) {
     let mut by_engine = bed.node.tenant("lc", "copies").environment("SLUICE_HINTS", "off").start();
     by_engine.expect("ready");
     let (disturbed, made) = requests(&mut by_engine);
-    assert!(made == 0.0 && disturbed > 1.3 * alone, "{disturbed} µs by copy engine, alone {alone} µs");
+    assert!(made == 0.0 && disturbed > 1.2 * alone, "{disturbed} µs by copy engine, alone {alone} µs");
     by_engine.finish().expect_success();
     assert_eq!(service.ask("until-kernel"), "by kernel");
     let (beside, made) = requests(&mut service);
