@@ -1,5 +1,6 @@
 //! A latency-critical service beside programs without kernels, compared with `docs/reference/gpu.md` §19: its input is copied by a copy engine
 //! or by a kernel, and the neighbour copies or allocates.
+#![allow(clippy::unwrap_used, reason = "a test ends where its own means fail")]
 
 use crate::busy_engine::{RandomNumbers, assert_near};
 use sluice_sim::engine::{Command, CopyEngine, Engine, GroupId, StreamId, StreamKind, Work};
