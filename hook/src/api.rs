@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sluice_hook_core::hold_kernel::HoldRefusal;
 use sluice_hook_core::outcome::Bypass;
 
+use crate::copy_kernel;
 use crate::counters::COUNTERS;
 use crate::hold_kernel::{self, HoldError};
 use crate::process;
@@ -93,6 +94,17 @@ fn result_of<T>(held: Result<T, HoldError>) -> CallResult {
 pub(crate) unsafe extern "C" fn sluice_hook_holds(counters: *mut u64, capacity: usize) -> usize {
     // SAFETY: as the caller guarantees.
     unsafe { write_counters(&hold_kernel::counts(), counters, capacity) }
+}
+
+/// Writes up to `capacity` counters of copies and returns how many there are: made by a kernel, then those that a kernel was to make and that
+/// were left to the driver, by reason: size, capture, no grant, stream, kernel not loaded, memory, launch refused. For tests and tools.
+///
+/// # Safety
+/// `counters` is null or writable for `capacity` numbers.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sluice_hook_copies(counters: *mut u64, capacity: usize) -> usize {
+    // SAFETY: as the caller guarantees.
+    unsafe { write_counters(&copy_kernel::counts(), counters, capacity) }
 }
 
 /// Writes up to `capacity` counters and returns how many there are: launches, allocations refused, grants, panics caught,

@@ -27,6 +27,7 @@ use sluice_driver_api::types::*;
 use sluice_hook_core::allocations::HandleSpace;
 use sluice_preempt::command::{Deferral, Work};
 
+use crate::copy_kernel::PlainCopy;
 use crate::governed;
 use crate::guard::Uncancelled;
 use crate::hold_kernel;

@@ -6,6 +6,7 @@
 //! use none of its memory, and end by themselves.
 
 mod contexts;
+mod copy_kernels;
 mod counts;
 mod hold_error;
 mod launch;
@@ -27,6 +28,7 @@ use crate::guard::guarded;
 use crate::process::{self, ManagedDevice};
 use crate::settings;
 pub(crate) use contexts::{ContextEnd, begin_context_end};
+pub(crate) use copy_kernels::copy_kernel;
 pub(crate) use counts::counts;
 pub(crate) use hold_error::HoldError;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
@@ -216,7 +218,7 @@ pub(crate) fn expire_and_count(managed: &ManagedDevice) {
 
 /// The device of this thread's call, if its controller `wants` the call.
 #[inline]
-fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
+pub(crate) fn device_for(wants: impl FnOnce(&HoldKernels) -> bool) -> Option<&'static ManagedDevice> {
     let managed = match process::only_device() {
         Some(managed) => managed,
         None if is_any_allowed() => process::device_for_call()?,

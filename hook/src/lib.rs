@@ -12,6 +12,7 @@
 //! | `exports`, `nvml`, `ioctl`, `api`, `load` | the symbols: driver API, NVML, `ioctl`, `sluice.h`, constructor and fork handler |
 //! | `governed` | what the hook does in a call of the driver or of NVML, by subject; `governed::lookup` answers `cuGetProcAddress` |
 //! | `tracker` | the thread of each device that keeps its connections |
+//! | `copy_kernel` | makes small copies of a latency-critical process by a kernel |
 //! | `hold_kernel` | switches the GPU to a latency-critical process before its kernels arrive |
 //! | `process` | the devices and allocations of this process |
 //! | `active_hold`, `gpu_driver` | parts of a device: its hold kernel, the `Driver` of `sluice_hook_core` |
@@ -28,6 +29,7 @@ mod api;
 mod captures;
 mod channel_groups;
 mod clock;
+mod copy_kernel;
 mod counters;
 mod descriptor;
 mod exports;

@@ -43,7 +43,7 @@ mod waits;
 mod worker;
 
 pub(crate) use arguments::{Argument, PlainArgument, SendableArguments};
-pub(crate) use engine::after_fork;
+pub(crate) use engine::{after_fork, is_engaged};
 pub(crate) use links::introduce_link;
 pub(crate) use loads::{make_loading_call, make_own_loading_call};
 pub(crate) use own_groups::give_gpu_back_for;

@@ -8,14 +8,19 @@ Interleaved blocks in an order that changes (order.py). Arms:
   copies-in, -out   the same in one direction
   copies-4M         the same in both directions with copies of 4 MiB
   copies-sliced     beside copies of 1 GiB in both directions; the neighbour's channel groups of copy engines have slices of 1 us (slice.c)
+  alone-sluice      the service under Sluice, while no neighbour works
   copies-sluice     beside copies of 1 GiB in both directions, both programs under Sluice
   allocations       beside a program that allocates 512 MiB and frees them without end, without the hook
   allocations-fill  the same, and fills them
   allocations-sluice   as `allocations`, both programs under Sluice
   uncopied-*        the service without the copy of its input, without the hook, alone and beside both neighbours: what does the copy cost?
+Each arm under Sluice has a service of its own, which therefore knows one neighbour only, and serves --warm requests beside it before the first
+round: in them the hook decides how it copies. They are reported apart (`first`). `by_kernel` is how many copies a request the hook's copy kernel
+made, `not_by_kernel` how many it left to the driver although a kernel was to make them, by reason.
 """
 
 import argparse
+import collections
 import os
 import pathlib
 import statistics
@@ -34,8 +39,8 @@ BOTH, ALLOCATED = f"copies {1024 * MIB} both", f"allocations {512 * MIB} 0"
 ARMS = {
     "alone": ("lc0", None, ""), "alone2": ("lc0", None, ""),
     "copies": ("lc0", "be0", BOTH), "copies-in": ("lc0", "be0", f"copies {1024 * MIB} in"), "copies-out": ("lc0", "be0", f"copies {1024 * MIB} out"),
-    "copies-4M": ("lc0", "be0", f"copies {4 * MIB} both"), "copies-sliced": ("lc0", "be.sliced", BOTH), "copies-sluice": ("lc", "be", BOTH),
-    "allocations": ("lc0", "be0", ALLOCATED), "allocations-fill": ("lc0", "be0", f"allocations {512 * MIB} 1"), "allocations-sluice": ("lc", "be", ALLOCATED),
+    "copies-4M": ("lc0", "be0", f"copies {4 * MIB} both"), "copies-sliced": ("lc0", "be.sliced", BOTH), "copies-sluice": ("lc.copies", "be", BOTH), "alone-sluice": ("lc.alone", None, ""),
+    "allocations": ("lc0", "be0", ALLOCATED), "allocations-fill": ("lc0", "be0", f"allocations {512 * MIB} 1"), "allocations-sluice": ("lc.allocations", "be", ALLOCATED),
     "uncopied-alone": ("lc.uncopied", None, ""), "uncopied-copies": ("lc.uncopied", "be0", BOTH), "uncopied-allocations": ("lc.uncopied", "be0", ALLOCATED),
 }
 
@@ -54,7 +59,7 @@ def main():
     parser.add_argument("--name", default="neighbours")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     serve.add_arguments(parser)
-    parser.set_defaults(requests=150, rounds=4)
+    parser.set_defaults(requests=150, rounds=4, warm=300)
     options = parser.parse_args()
     rig.limit(options.limit)
     gpu, folder = rig.Gpu(options.gpu), tempfile.TemporaryDirectory(prefix="sluice-gpu-")
@@ -66,7 +71,7 @@ def main():
     service, neighbour = ["taskset", "-c", ",".join(map(str, served)), *gpu.python("torch_serve.py", "--staged")], rig.python("neighbour.py")
     wanted = {program for name in options.arms for program in ARMS[name][:2] if program}
     programs = {
-        "lc0": (service, gpu.plain), "lc.uncopied": ([*service, "--uncopied"], gpu.plain), "lc": (service, lambda: gpu.under(manager, "lc")),
+        "lc0": (service, gpu.plain), "lc.uncopied": ([*service, "--uncopied"], gpu.plain), **{f"lc.{arm}": (service, lambda: gpu.under(manager, "lc")) for arm in ("alone", "copies", "allocations")},
         "be0": (neighbour, gpu.plain), "be.sliced": (neighbour, lambda: sliced(gpu, folder.name)), "be": (neighbour, lambda: gpu.under(manager, "be")),
     }
     children = {name: rig.Child(name, command, env()) for name, (command, env) in programs.items() if name in wanted}
@@ -76,25 +81,45 @@ def main():
     # The slices are set a second after the context was made.
     time.sleep(1.5)
     order, latencies, rates = Order(options.arms, options.seed), {name: [] for name in options.arms}, {name: [] for name in options.arms}
+    copies = {name: collections.Counter() for name in options.arms}
+
+    def block(name, requests):
+        """The service's answer, and the neighbour's rate."""
+        lc, be, command = ARMS[name]
+        start, seconds = time.time() + 0.2, requests * options.period / 1e6
+        if be:
+            children[be].ask(f"run {start:.6f} {seconds + 0.3:.3f} {command}")
+        children[lc].ask(f"serve {start + 0.15:.6f} {requests} {options.period} 0 0")
+        served = children[lc].answer(seconds + serve.SLACK)
+        if not served.get("answer_unchanged", True):
+            rig.fail(f"{name}: the model's answer has changed")
+        return served, children[be].answer(seconds + serve.SLACK)["rate"] if be else None
+
+    first = {name: block(name, options.warm)[0]["latencies_us"] for name in options.arms if name.endswith("-sluice")}
     for _ in rounds.numbers(options):
         for name in order.round():
-            lc, be, command = ARMS[name]
-            start, seconds = time.time() + 0.2, options.requests * options.period / 1e6
-            if be:
-                children[be].ask(f"run {start:.6f} {seconds + 0.3:.3f} {command}")
-            children[lc].ask(f"serve {start + 0.15:.6f} {options.requests} {options.period} 0 0")
-            latencies[name].append(children[lc].answer(seconds + serve.SLACK)["latencies_us"])
-            if be:
-                rates[name].append(children[be].answer(seconds + serve.SLACK)["rate"])
-        rows = {name: row(latencies, rates, name) for name in options.arms}
+            served, rate = block(name, options.requests)
+            latencies[name].append(served["latencies_us"])
+            copies[name].update(served["copies"])
+            if rate is not None:
+                rates[name].append(rate)
+        rows = {name: row(latencies, rates, name) | copied(copies[name], latencies[name]) for name in options.arms}
+        for name, values in first.items():
+            rows[name]["first"] = {"p50": serve.percentile(values, 0.5), "p99": serve.percentile(values, 0.99)}
         rig.write(options.name, {"ok": True, "rows": rows, **order.result(), "metrics": manager.metrics()}, quiet=True)
     for name, told in rows.items():
-        rig.say(f"{name:22}", {key: round(value, 3) for key, value in told.items() if isinstance(value, float)})
+        rig.say(f"{name:22}", {key: round(value, 3) for key, value in told.items() if isinstance(value, float)}, *[told[key] for key in ("first", "not_by_kernel") if told.get(key)])
     for child in children.values():
         child.stop()
     manager.stop()
     rig.say("written:", rig.OUT / f"{options.name}.json")
     return 0
+
+
+def copied(counts, blocks):
+    """Copies of a request that the hook's kernel made, and those left to the driver, by reason."""
+    requests = sum(map(len, blocks))
+    return {"by_kernel": counts["made"] / requests, "not_by_kernel": {name: count for name, count in counts.items() if name != "made" and count}}
 
 
 def row(latencies, rates, name):

@@ -17,6 +17,7 @@
 pub(crate) mod arrival_predictor;
 mod benefit_test;
 mod contexts;
+mod copies;
 mod lead;
 mod linger;
 mod preparation_estimate;
@@ -71,6 +72,8 @@ pub struct HoldKernels {
     wait_ended_ns: AtomicU64,
     /// When the last wait for a whole context ended.
     context_wait_ended_ns: AtomicU64,
+    /// Until when a kernel makes small copies; 0 if a copy engine does.
+    copies_by_kernel_until_ns: AtomicU64,
     state: Mutex<HoldKernelState>,
 }
 
@@ -82,6 +85,7 @@ impl HoldKernels {
             contenders: AtomicU64::new(0),
             wait_ended_ns: AtomicU64::new(0),
             context_wait_ended_ns: AtomicU64::new(0),
+            copies_by_kernel_until_ns: AtomicU64::new(0),
             state: Mutex::new(HoldKernelState::new(settings)),
         }
     }
@@ -114,6 +118,17 @@ impl HoldKernels {
     #[inline]
     pub fn is_released_by_parts(&self) -> bool {
         self.has(RELEASED_BY_PARTS)
+    }
+
+    /// Whether a kernel may make a small copy; [`Self::copies_by_kernel`] decides.
+    #[inline]
+    pub fn may_copy_by_kernel(&self) -> bool {
+        self.copies_by_kernel_until_ns.load(Relaxed) != 0
+    }
+
+    /// Whether a kernel makes a small copy at `now_ns`.
+    pub fn copies_by_kernel(&self, now_ns: u64) -> bool {
+        now_ns < self.copies_by_kernel_until_ns.load(Relaxed)
     }
 
     /// Whether hold kernels are allowed.
@@ -174,6 +189,7 @@ impl HoldKernels {
     /// Disables hold kernels for good: in the child of a fork, or if the driver cannot launch them. Takes no lock.
     pub fn abandon(&self) {
         self.word.store(ABANDONED, SeqCst);
+        self.copies_by_kernel_until_ns.store(0, SeqCst);
     }
 
     fn has(&self, bits: u32) -> bool {
@@ -195,6 +211,8 @@ impl HoldKernels {
             | flag(state.is_active() && !state.is_released_by_request(), RELEASED_BY_PARTS)
             | flag(state.is_between_bursts(), BETWEEN_BURSTS);
         // The flag stays set, even if another thread was in this function when it was set.
+        let until_ns = if self.has(ABANDONED) { 0 } else { state.copies.by_kernel_until_ns() };
+        self.copies_by_kernel_until_ns.store(until_ns, Relaxed);
         let _abandoned = self.word.fetch_update(Release, Relaxed, |now| (now != ABANDONED).then_some(word));
         result
     }

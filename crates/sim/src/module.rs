@@ -22,8 +22,20 @@ use thiserror::Error;
 /// First line of every module.
 pub const MAGIC: &str = "SLUICE-SIM 1";
 
-/// The only kernel that is recognised in PTX: a hold kernel, which polls a word in host memory.
+/// The kernels that are recognised in PTX: a hold kernel, which polls a word in host memory,
 pub const HOLD: &str = "sluice_hold";
+/// and a copy kernel.
+pub const COPY: &str = "sluice_copy";
+
+/// Their parameters in `hook/src/hold_kernel/kernel.ptx`.
+const PTX_KERNELS: [(&str, &str, EffectKind); 2] = [
+    (
+        HOLD,
+        "word:u64,value:u32,activity:u32,timeout_ns:u64,linger_ns:u64,still_ns:u64,longest_ns:u64",
+        EffectKind::Hold,
+    ),
+    (COPY, "to:u64,from:u64,bytes:u64", EffectKind::Copy),
+];
 
 /// The parameters with a meaning, which are read as unsigned integers.
 const UNSIGNED: [&str; 8] = ["ptr", "n", "iters", "value", "communicator", "rank", "ranks", "parts"];
@@ -65,6 +77,7 @@ enum EffectKind {
     Add,
     Fill,
     Hold,
+    Copy,
     Collective,
 }
 
@@ -99,8 +112,21 @@ pub struct Launch {
     pub words: u64,
     /// Of a hold kernel, which polls the word at `ptr`; `ns` is its longest time.
     pub hold: Option<HoldParams>,
+    /// Of a copy kernel.
+    pub copy: Option<CopyParams>,
     /// Of a collective kernel, which takes `ns` from the begin of the last rank's kernel on.
     pub collective: Option<CollectiveRank>,
+}
+
+/// What a copy kernel copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyParams {
+    /// Address to which it writes.
+    pub to: u64,
+    /// Address from which it reads.
+    pub from: u64,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
 impl Kernel {
@@ -120,11 +146,14 @@ impl Kernel {
             return None;
         }
         let iters = self.value("iters", packed).unwrap_or(0);
-        let per_wave = nanos(self.ns + self.ns_per_iter * iters as f64);
+        let copy = if self.effect == EffectKind::Copy { Some(self.copy(packed)?) } else { None };
+        let copy_ns =
+            copy.map_or(0.0, |copy| copy.bytes as f64 * 1e3 / params::KERNEL_COPY_BYTES_PER_US as f64);
+        let per_wave = nanos(self.ns + self.ns_per_iter * iters as f64 + copy_ns);
         let per_sm = u64::from((params::THREADS_PER_SM / threads.max(1)).clamp(1, params::BLOCKS_PER_SM));
         let waves = blocks.div_ceil(per_sm * u64::from(params::SMS)).max(1);
         let effect = match self.effect {
-            EffectKind::None | EffectKind::Collective => Effect::None,
+            EffectKind::None | EffectKind::Collective | EffectKind::Copy => Effect::None,
             EffectKind::Mix => Effect::Mix,
             EffectKind::Add => Effect::Add,
             EffectKind::Fill => Effect::Fill(self.value("value", packed).unwrap_or(0)),
@@ -139,6 +168,7 @@ impl Kernel {
             ptr: self.value("ptr", packed).unwrap_or(0),
             words: self.value("n", packed).unwrap_or(0),
             hold: None,
+            copy,
             collective,
         })
     }
@@ -171,8 +201,14 @@ impl Kernel {
                 still_ns: value("still_ns")?,
                 longest_ns: value("longest_ns")?,
             }),
+            copy: None,
             collective: None,
         })
+    }
+
+    fn copy(&self, packed: &[u8]) -> Option<CopyParams> {
+        let [to, from, bytes] = ["to", "from", "bytes"].map(|name| self.value(name, packed));
+        Some(CopyParams { to: to?, from: from?, bytes: bytes? })
     }
 }
 
@@ -196,17 +232,18 @@ pub struct Module {
 }
 
 impl Module {
-    /// The module of a PTX text. Only the kernel `sluice_hold` with the parameters of `hook/src/hold_kernel/kernel.ptx` is
-    /// supported; it is recognised by its name. `None` if the text has no such kernel.
+    /// The module of a PTX text. Only the kernels of `hook/src/hold_kernel/kernel.ptx` are supported; they are recognised by their names.
+    /// `None` if the text has none of them.
     pub fn of_ptx(text: &str) -> Option<Self> {
-        let mut entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
-        let is_hold = |name: &str| name.split('(').next() == Some(HOLD);
-        entries.find(|name| is_hold(name))?;
-        const PARAMS: &str =
-            "word:u64,value:u32,activity:u32,timeout_ns:u64,linger_ns:u64,still_ns:u64,longest_ns:u64";
-        let mut kernel = parse_kernel(&format!("kernel {HOLD} params={PARAMS}")).ok()?;
-        kernel.effect = EffectKind::Hold;
-        Some(Self { kernels: vec![kernel], global_bytes: 0 })
+        let entries = text.split(".entry").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        let names = entries.filter_map(|name| name.split('(').next());
+        let kernels: Vec<Kernel> = names
+            .filter_map(|name| {
+                let (_, params, effect) = PTX_KERNELS.into_iter().find(|(known, ..)| *known == name)?;
+                Some(Kernel { effect, ..parse_kernel(&format!("kernel {name} params={params}")).ok()? })
+            })
+            .collect();
+        (!kernels.is_empty()).then_some(Self { kernels, global_bytes: 0 })
     }
 
     /// Parses the text of a module.
@@ -285,7 +322,7 @@ fn parse_kernel(line: &str) -> Result<Kernel, String> {
     }
     let has = |wanted: &str| kernel.params.iter().any(|param| param.name == wanted);
     let needed: &[&str] = match kernel.effect {
-        EffectKind::None | EffectKind::Hold => &[],
+        EffectKind::None | EffectKind::Hold | EffectKind::Copy => &[],
         EffectKind::Mix | EffectKind::Add | EffectKind::Fill => &["ptr", "n"],
         EffectKind::Collective => &COLLECTIVE,
     };

@@ -3,7 +3,7 @@
 macro_rules! copy {
     ($name:tt $c:tt $($a:ident)*) => {{
         let stream = stream_of!($c $($a)*);
-        governed::copy::call(stream, || is_input!($name $($a)*), takes_long!($name $($a)*), || {
+        governed::copy::call(stream, || is_input!($name $($a)*), takes_long!($name $($a)*), || plain_copy!($name $($a)*), || {
             preempt::submit(
                 stream,
                 || work!($name $($a)*),
@@ -13,6 +13,25 @@ macro_rules! copy {
             )
         })
     }};
+}
+
+/// A copy between two addresses, which a kernel can make.
+macro_rules! plain_copy {
+    ("cuMemcpyHtoDAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        plain_copy!(@of u64::from($to), preempt::copies::address($from), $bytes)
+    };
+    ("cuMemcpyDtoHAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        plain_copy!(@of preempt::copies::address($to), u64::from($from), $bytes)
+    };
+    ("cuMemcpyAsync" $to:ident $from:ident $bytes:ident $stream:ident) => {
+        plain_copy!(@of $to, $from, $bytes)
+    };
+    (@of $to:expr, $from:expr, $bytes:ident) => {
+        Some(PlainCopy { to: $to, from: $from, bytes: $bytes as usize })
+    };
+    ($name:tt $($a:ident)*) => {
+        None
+    };
 }
 
 /// Whether a copy goes from the host to the GPU. Evaluated only if that would begin a request.

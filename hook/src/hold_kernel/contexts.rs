@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use sluice_hook_core::hold_kernel;
 use sluice_hook_core::lock;
 
+use super::copy_kernels;
 use super::release::{count, release_hold};
 use super::resources::Resources;
 use crate::process::{self, ManagedDevice};
@@ -51,6 +52,7 @@ pub(crate) struct ContextEnd {
 impl ContextEnd {
     /// Forgets the context, which has ended.
     pub(crate) fn ended(mut self) {
+        copy_kernels::withdraw(self.context);
         if let Some(mut resources) = self.contexts.remove(self.context) {
             self.holder.into_iter().for_each(|managed| count(managed, &mut resources));
             resources.page().recycle();

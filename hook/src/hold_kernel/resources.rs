@@ -1,4 +1,4 @@
-//! The resources of hold kernels in one context: a stream of its own, the kernel, and the page.
+//! The resources of hold kernels in one context: a stream of its own, the kernel, and the page; and the copy kernel, which is loaded with it.
 
 use std::ffi::c_void;
 
@@ -6,11 +6,12 @@ use sluice_driver_api::CUresult;
 use sluice_driver_api::types::*;
 use sluice_hook_core::hold_kernel::{HoldLimits, HoldTimes};
 
+use super::copy_kernels::CopyKernel;
 use crate::gpu::{self, pointer};
 use crate::hold_page::{HoldPage, SECOND};
 use crate::real;
 
-/// The kernel's code, for any GPU since sm_70.
+/// The code of both kernels, for any GPU since sm_70.
 const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
 
 /// Resources of one context. They end with the context: none is destroyed separately.
@@ -18,6 +19,7 @@ const MODULE: &str = concat!(include_str!("kernel.ptx"), "\0");
 pub(super) struct Resources {
     stream: u64,
     kernel: u64,
+    copy_kernel: CopyKernel,
     page: HoldPage,
     device_address: CUdeviceptr,
     /// The last launch, until it was found to be over.
@@ -45,14 +47,14 @@ pub(super) struct FinishedHold {
 }
 
 impl Resources {
-    /// Makes the resources of `context` and runs the kernel once, so that it is loaded before its first use. Takes milliseconds.
+    /// Makes the resources of `context` and runs both kernels once, so that they are loaded before their first use. Takes milliseconds.
     /// `None` if the driver or the context does not support it.
     pub(super) fn make(context: u64) -> Option<Self> {
         gpu::with_context(context, || {
             let table = real::table();
             let (stream_create, stream_wait) = (table.cuStreamCreate?, table.cuStreamSynchronize?);
             let (unregister, _launch) = (table.cuMemHostUnregister?, table.cuLaunchKernel?);
-            let kernel = load()?;
+            let [kernel, copy_kernel] = load()?;
             let page = HoldPage::new()?;
             let mut stream = std::ptr::null_mut();
             // SAFETY: the page is the hook's, whole and never unmapped.
@@ -65,6 +67,7 @@ impl Resources {
             let mut resources = Self {
                 stream: stream.expose_provenance() as u64,
                 kernel: kernel.expose_provenance() as u64,
+                copy_kernel: CopyKernel::of(copy_kernel.expose_provenance() as u64),
                 page,
                 device_address: device_address.unwrap_or(0),
                 last: None,
@@ -74,6 +77,8 @@ impl Resources {
             // This ticket counts as released before the launch: tickets count from 1.
             let ran = made
                 && resources.launch(0, HoldLimits::default(), 0)
+                // SAFETY: the kernel and the stream were made above, in the current context; nothing is read or written.
+                && unsafe { resources.copy_kernel.launch(stream, 0, 0, 0) }
                 // SAFETY: the stream was made above, in the current context.
                 && unsafe { stream_wait(stream) } == CUresult::SUCCESS;
             if !ran {
@@ -86,6 +91,10 @@ impl Resources {
             Some(resources)
         })
         .flatten()
+    }
+
+    pub(super) fn copy_kernel(&self) -> CopyKernel {
+        self.copy_kernel
     }
 
     pub(super) fn page(&self) -> HoldPage {
@@ -135,14 +144,17 @@ impl Resources {
     }
 }
 
-fn load() -> Option<CUfunction> {
+/// The hold kernel and the copy kernel.
+fn load() -> Option<[CUfunction; 2]> {
     let table = real::table();
     let (load, get) = (table.cuModuleLoadData?, table.cuModuleGetFunction?);
-    let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: the text ends with a NUL; the pointers are writable; the context is current.
+    let (mut module, mut kernels) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
+    let [hold, copy] = &mut kernels;
+    // SAFETY: the texts end with a NUL; the pointers are writable; the context is current.
     let loaded = unsafe {
         load(&raw mut module, MODULE.as_ptr().cast()) == CUresult::SUCCESS
-            && get(&raw mut kernel, module, c"sluice_hold".as_ptr()) == CUresult::SUCCESS
+            && get(hold, module, c"sluice_hold".as_ptr()) == CUresult::SUCCESS
+            && get(copy, module, c"sluice_copy".as_ptr()) == CUresult::SUCCESS
     };
-    loaded.then_some(kernel)
+    loaded.then_some(kernels)
 }

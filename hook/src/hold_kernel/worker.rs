@@ -11,6 +11,7 @@ use sluice_hook_core::lock;
 use sluice_hook_core::platform::Clock;
 
 use super::contexts::{CONTEXTS, PREPARING};
+use super::copy_kernels;
 use super::launch::launch_scheduled;
 use super::resources::Resources;
 use crate::captures::CAPTURES;
@@ -123,6 +124,11 @@ fn prepare_one() -> bool {
         "context {context:#x} {}",
         if made.is_some() { "is ready to hold the GPU" } else { "cannot hold the GPU" }
     ));
-    lock(&CONTEXTS).set_prepared(context, made);
+    let mut contexts = lock(&CONTEXTS);
+    contexts.set_prepared(context, made);
+    // None if the context has ended meanwhile.
+    if let Some(resources) = contexts.ready(context) {
+        copy_kernels::publish(context, resources.copy_kernel());
+    }
     true
 }

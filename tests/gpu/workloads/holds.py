@@ -1,4 +1,4 @@
-"""What the hook says of its holds, where a workload runs under it."""
+"""What the hook reports of its hold kernels and of copies by a kernel, where a workload runs under it."""
 
 import ctypes
 
@@ -7,6 +7,9 @@ NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed", "u
 # 64th request under the hook, and each 99th without it, for 0.2 to 0.4 ms.
 FUNCTION = getattr(ctypes.CDLL(None), "sluice_hook_holds", None)
 NUMBERS = (ctypes.c_uint64 * len(NAMES))()
+COPIES = ("made", "size", "capturing", "no_grant", "stream", "not_prepared", "memory", "refused")
+COPIES_FUNCTION = getattr(ctypes.CDLL(None), "sluice_hook_copies", None)
+COPIES_NUMBERS = (ctypes.c_uint64 * len(COPIES))()
 
 
 def counts():
@@ -14,6 +17,13 @@ def counts():
     if FUNCTION:
         FUNCTION(NUMBERS, ctypes.c_size_t(len(NAMES)))
     return dict(zip(NAMES, NUMBERS))
+
+
+def copies():
+    """Copies so far: made by the hook's kernel, and left to the driver by reason; noughts without a hook."""
+    if COPIES_FUNCTION:
+        COPIES_FUNCTION(COPIES_NUMBERS, ctypes.c_size_t(len(COPIES)))
+    return dict(zip(COPIES, COPIES_NUMBERS))
 
 
 def since(before):
@@ -32,7 +42,7 @@ class Requests:
     """A block's requests: latencies, the slowest with their time line, and the numbers of those that were not held for ahead."""
 
     def __init__(self):
-        self.before = counts()
+        self.before, self.copies_before = counts(), copies()
         self.planned = self.before["planned"]
         self.latencies, self.ahead, self.lines = [], [], []
 
@@ -51,6 +61,7 @@ class Requests:
         slowest = sorted(numbers, key=lambda at: -self.latencies[at])[:SLOWEST]
         return {
             "latencies_us": self.latencies, "holds": since(self.before),
+            "copies": {name: count - self.copies_before[name] for name, count in copies().items()},
             # serve.py names the columns.
             "slowest": [[at, round(self.latencies[at]), self.ahead[at], *self.lines[at]] for at in slowest],
             "not_ahead": [at for at in numbers if not self.ahead[at]],

@@ -1,5 +1,7 @@
 //! Triggers, settings, planned hold kernels, refusals, and requests.
 
+use super::copies::CopyChoice;
+
 /// A hold kernel of a whole request ends if the host changes nothing for this time: one quantum. It bounds what a stopped process costs.
 pub(super) const MAX_STILL_NS: u64 = 50_000_000;
 
@@ -132,6 +134,8 @@ pub(super) struct Request {
     /// If no call was made by then, the request is forgotten.
     pub(super) expires_ns: u64,
     pub(super) with_hold: bool,
+    /// Which engine makes its copies.
+    pub(super) copies: CopyChoice,
     /// The prediction, if it was predicted.
     pub(super) predicted: Option<PredictedRequest>,
     /// How long the process may be idle within it.

@@ -1,7 +1,8 @@
 //! The decisions about hold kernels. Pure: the caller passes the time and carries the decisions out.
 
 use super::arrival_predictor::ArrivalPredictor;
-use super::benefit_test::BenefitTest;
+use super::benefit_test::{BenefitTest, Mechanism};
+use super::copies::Copies;
 use super::lead::{Lead, SLACK_NS};
 use super::linger::Linger;
 use super::preparation_estimate::{ExpectedTime, PreparationEstimate};
@@ -52,6 +53,7 @@ pub struct HoldKernelState {
     preparation: [PreparationEstimate; 4],
     pub(super) switch_cost: SwitchCost,
     pub(super) benefit_tests: [BenefitTest; 3],
+    pub(super) copies: Copies,
     arrivals: ArrivalPredictor,
     lead: Lead,
     predicted: Option<PredictedRequest>,
@@ -79,7 +81,9 @@ impl HoldKernelState {
             ticket: 0,
             preparation: [PreparationEstimate::default(); 4],
             switch_cost: SwitchCost::default(),
-            benefit_tests: [BenefitTest::new(true), BenefitTest::new(false), BenefitTest::new(true)],
+            benefit_tests: [true, false, true]
+                .map(|default| BenefitTest::new(Mechanism::HoldKernels { default })),
+            copies: Copies::new(),
             arrivals: ArrivalPredictor::default(),
             lead: Lead::default(),
             predicted: None,
@@ -168,19 +172,26 @@ impl HoldKernelState {
             _ => self.benefit_tests[trigger as usize].choose(),
         };
         self.phase = Phase::Begun;
+        // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
+        // request, from which nothing is learned about predictions.
+        let predicted = self
+            .predicted
+            .take()
+            .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
+            .map(|predicted| PredictedRequest { hold: None, ..predicted });
+        let copies = self.choose_copies(
+            if predicted.is_some() { Trigger::Predicted } else { trigger },
+            trigger,
+            now_ns,
+        );
         self.request = Some(Request {
             trigger,
             began_ns: (!is_hint).then_some(now_ns),
             announced_ns: now_ns.saturating_add(lead_ns),
             expires_ns: u64::MAX,
             with_hold,
-            // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
-            // request, from which nothing is learned about predictions.
-            predicted: self
-                .predicted
-                .take()
-                .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
-                .map(|predicted| PredictedRequest { hold: None, ..predicted }),
+            copies,
+            predicted,
             linger_ns: self.linger_ns(),
             idle_since_ns: None,
             is_interrupted: false,
@@ -305,7 +316,7 @@ impl HoldKernelState {
         }
         let test = &mut self.benefit_tests[Trigger::Predicted as usize];
         // A request without a hold kernel has no lead, and waits for longer than it would without the second group.
-        let holds = if lead_ns > 0 { test.present_choice() } else { test.choose() };
+        let holds = if lead_ns > 0 { test.settled() } else { test.choose() };
         let hold = Some(hold).filter(|_| holds);
         #[expect(
             clippy::cast_possible_truncation,
@@ -331,6 +342,8 @@ impl HoldKernelState {
         self.end_if_over(predicted.hold.map_or(0, |hold| hold.starts_ns));
         let armed = self.is_armed() && self.request.is_none();
         if armed {
+            let starts_ns = predicted.hold.map_or(predicted.due_ns, |hold| hold.starts_ns);
+            let copies = self.choose_copies(Trigger::Predicted, Trigger::Predicted, starts_ns);
             self.phase = Phase::Begun;
             self.active = Some(ActiveHold { ticket, ends: predicted.ends });
             self.request = Some(Request {
@@ -339,6 +352,7 @@ impl HoldKernelState {
                 announced_ns: predicted.due_ns,
                 expires_ns: predicted.hold.map_or(u64::MAX, |hold| hold.ends_ns(self.switch_cost.whole_ns())),
                 with_hold: true,
+                copies,
                 predicted: Some(predicted),
                 linger_ns: predicted.hold.and_then(|hold| hold.linger_ns).unwrap_or(0),
                 idle_since_ns: None,

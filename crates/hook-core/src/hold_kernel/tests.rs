@@ -1,6 +1,7 @@
 //! The state through whole requests, and the flags that calls test.
 
 mod benefit;
+mod copies;
 mod leading;
 mod predicted;
 mod whole_requests;

@@ -7,6 +7,7 @@
 //!  hold       ├──────────────────────────────────────────────────────────────┤ ends by itself after the linger time
 //! ```
 
+use super::copies::CopyChoice;
 use super::request::{
     ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, MAX_STILL_NS, Phase, Request, Trigger,
 };
@@ -127,6 +128,7 @@ impl HoldKernelState {
                 announced_ns: now_ns,
                 expires_ns: now_ns.saturating_add(MAX_STILL_NS),
                 with_hold: true,
+                copies: CopyChoice::Settled,
                 predicted: None,
                 linger_ns: self.linger_ns(),
                 idle_since_ns: None,
@@ -261,8 +263,12 @@ impl HoldKernelState {
             Some(_) => (Trigger::Predicted, request.with_hold && request.trigger == Trigger::Predicted),
             None => (request.trigger, request.with_hold),
         };
-        if let Some(test) = self.benefit_tests.get_mut(trigger as usize) {
-            test.learn(with_hold, request.bursts.mean_ns(), contesting);
+        let lasted_ns = request.bursts.mean_ns();
+        self.copies.end_request(request.copies, request.announced_ns, lasted_ns);
+        // The other way of copying would count for or against the hold kernel.
+        let is_sample_of_copies = matches!(request.copies, CopyChoice::Sample { .. });
+        if let Some(test) = self.benefit_tests.get_mut(trigger as usize).filter(|_| !is_sample_of_copies) {
+            test.learn(with_hold, lasted_ns, contesting);
         }
     }
 }

@@ -14,7 +14,7 @@ use sluice_driver_api::types::*;
 use sluice_sim::client::StreamCommand;
 use sluice_sim::effect;
 use sluice_sim::engine::{HoldParams, Work};
-use sluice_sim::module::Launch;
+use sluice_sim::module::{CopyParams, Launch};
 use sluice_sim::params;
 use std::sync::Arc;
 
@@ -113,6 +113,21 @@ fn effect_of(context: &Arc<Context>, launch: Launch) -> Option<Effect> {
     }))
 }
 
+/// The effect of a copy kernel. Its addresses are translated when it completes, so memory that was freed before is an error.
+fn effect_of_copy(context: &Arc<Context>, CopyParams { to, from, bytes }: CopyParams) -> Effect {
+    let context = context.clone();
+    Arc::new(move || {
+        let Ok(memory) = driver().map(|driver| &driver.memory) else { return };
+        let span = |address: u64| memory.span(usize::try_from(address).ok()?, usize::try_from(bytes).ok()?);
+        match (span(to), span(from)) {
+            _ if bytes == 0 => {}
+            (Some(to), Some(_)) if memory.is_read_only(to) => context.fail(CUresult::ERROR_LAUNCH_FAILED),
+            (Some(to), Some(from)) => from.copy_to(to),
+            _ => context.fail(CUresult::ERROR_ILLEGAL_ADDRESS),
+        }
+    })
+}
+
 fn launch(
     of: Ptr<CUfunc_st>,
     geometry: &Geometry,
@@ -130,6 +145,10 @@ fn launch(
     }
     if let Some(params) = launch.hold {
         return launch_hold(stream, &launch, params, name);
+    }
+    if let Some(copy) = launch.copy {
+        let effect = effect_of_copy(&stream.context, copy);
+        return stream.work(Work::Kernel { ns: launch.ns, sms: launch.sms, name }, Some(effect));
     }
     if let Some(rank) = launch.collective {
         return stream.work(Work::Collective { rank, ns: launch.ns, sms: launch.sms, name }, None);

@@ -118,7 +118,7 @@ impl Engine {
     /// Removes a context with everything in it, running or queued.
     pub fn remove_group(&mut self, group: GroupId) {
         self.runlist.remove(group);
-        self.copies.remove(group, self.now);
+        self.copies.remove(group);
         let gone: Vec<StreamId> =
             self.streams.iter().filter(|(_, stream)| stream.group == group).map(|(id, _)| *id).collect();
         for id in gone {
@@ -243,8 +243,8 @@ impl Engine {
             for task in self.runlist.finished() {
                 self.task_done(task);
             }
-            for copy in self.copies.finished(self.now) {
-                self.copy_done(copy);
+            for (channel, copy) in self.copies.finished(self.now) {
+                self.copy_done(channel, copy);
             }
             self.mem_ops_due();
             self.control_due();
@@ -279,6 +279,7 @@ impl Engine {
         while let Some(id) = self.to_check.pop_front() {
             self.begin_if_ready(id);
         }
+        self.copies.settle(self.now);
         self.note_lone_hold();
         let changes = self.runlist.settle(self.now);
         if changes.switched {

@@ -1,10 +1,10 @@
 //! Begin and end of commands, and the earliest time at which a command can be completed.
 
-use super::copies::Copy;
+use super::copies::{Channel, Copy};
 use super::group::{Access, Task};
 use super::hold::Hold;
 use super::stream::{Op, Progress};
-use super::{Advanced, Command, Engine, GroupId, OwnerId, Record, StreamId, Work};
+use super::{Advanced, Command, CopyEngine, Engine, GroupId, OwnerId, Record, StreamId, Work};
 use crate::params;
 use std::cmp::Reverse;
 
@@ -101,7 +101,7 @@ impl Engine {
             }
             Work::Fill { .. } => self.push(group, task),
             Work::Copy { engine, .. } => {
-                self.copies.push(engine, Copy { group, stream: id, node, ns }, self.now)
+                self.copies.push(engine, Channel::Group(group), Copy::new(Some((id, node)), ns));
             }
             Work::Empty => self.node_done(id, node),
         }
@@ -150,11 +150,29 @@ impl Engine {
         self.work_done(task.stream, task.node);
     }
 
-    pub(super) fn copy_done(&mut self, copy: Copy) {
-        if let Some(owner) = self.owner(copy.group) {
+    pub(super) fn copy_done(&mut self, channel: Channel, copy: Copy) {
+        let owner = match channel {
+            Channel::Driver => None,
+            Channel::Group(group) => self.owner(group),
+        };
+        if let Some(owner) = owner {
             self.account.copied(owner, copy.ns);
         }
-        self.work_done(copy.stream, copy.node);
+        if let Some((stream, node)) = copy.node {
+            self.work_done(stream, node);
+        }
+    }
+
+    /// Occupies the copy engine into the GPU with the driver's work for memory that a process allocates or frees. The call does not wait for
+    /// it here, so a process that does nothing else would queue it without end: only one further piece waits.
+    pub fn memory_changes(&mut self, bytes: u64) {
+        let ns = bytes.saturating_mul(1_000) / params::ALLOCATION_BYTES_PER_US;
+        let engine = CopyEngine::ToDevice;
+        if ns > 0 && self.copies.count(engine, Channel::Driver) < 2 {
+            let copy = Copy::new(None, ns.min(params::COPY_TIMESLICE_NS));
+            self.copies.push(engine, Channel::Driver, copy);
+            self.settle();
+        }
     }
 
     fn owner(&self, group: GroupId) -> Option<OwnerId> {

@@ -307,7 +307,7 @@ impl Runlist {
 }
 
 /// The first end of a slice after `now`: slices follow each other from `start` while no other context has work.
-fn boundary(start: u64, slice: u64, now: u64) -> u64 {
+pub(super) fn boundary(start: u64, slice: u64, now: u64) -> u64 {
     let gone = now - start;
     start + (gone / slice + 1) * slice
 }

@@ -27,6 +27,7 @@ fn documented_module_has_its_duration_and_effect() {
             ptr: 4096,
             words: 16,
             hold: None,
+            copy: None,
             collective: None
         }
     );

@@ -3,6 +3,7 @@
 mod busy_engine;
 mod channel_groups;
 mod collectives;
+mod copy_engines;
 mod invariants;
 mod measured;
 mod memory_words;

@@ -11,6 +11,7 @@ mod benchmarks;
 mod bypasses;
 mod channel_group_scheduling;
 mod contract;
+mod copies;
 mod deadlines;
 mod dependent_work;
 mod doctor;

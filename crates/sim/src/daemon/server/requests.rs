@@ -130,10 +130,14 @@ impl Server {
         };
         let account = self.gpu.engine.account_mut();
         match request {
-            Request::Allocate { bytes } if account.allocate(owner, bytes) => Answer::Done,
+            Request::Allocate { bytes } if account.allocate(owner, bytes) => {
+                self.gpu.engine.memory_changes(bytes);
+                Answer::Done
+            }
             Request::Allocate { .. } => Answer::OutOfMemory,
             Request::Free { bytes } => {
                 account.free(owner, bytes);
+                self.gpu.engine.memory_changes(bytes);
                 Answer::Done
             }
             Request::LoadModule { bytes } if account.open_context(owner, bytes) => Answer::Done,

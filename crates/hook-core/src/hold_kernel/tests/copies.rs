@@ -1,0 +1,59 @@
+//! Which engine makes the copies of a request, and that the two benefit tests do not disturb each other.
+
+use super::*;
+
+/// A request that a copy begins. It takes `held_ns` with a hold kernel and 1 ms without one, and `engine_ns` longer if a copy engine makes its
+/// copies. Returns whether it had a hold kernel, and whether a kernel made its copies.
+fn request(server: &mut Server, held_ns: u64, engine_ns: u64) -> (bool, bool) {
+    let began = server.now;
+    let held = server.begin(Trigger::Copy, 0).is_ok();
+    let by_kernel = server.now < server.state.copies.by_kernel_until_ns();
+    server.launch();
+    server.now = began + if held { held_ns } else { MS } + if by_kernel { 0 } else { engine_ns };
+    server.finish();
+    // Requests at irregular times are not predicted.
+    server.now += 8 * MS + began % 7 * MS / 3 + server.now % 5 * 300 * US;
+    (held, by_kernel)
+}
+
+#[test]
+fn kernel_makes_the_copies_once_that_shortens_requests() {
+    for (engine_ns, expected) in [(500 * US, true), (0, false)] {
+        let mut server = Server::new();
+        (0..120).for_each(|_| _ = request(&mut server, 900 * US, engine_ns));
+        let by_kernel = (0..50).filter(|_| request(&mut server, 900 * US, engine_ns).1).count();
+        assert_eq!(by_kernel, if expected { 50 } else { 0 });
+    }
+}
+
+#[test]
+fn a_request_is_a_sample_of_one_test_only() {
+    // Hold kernels lengthen requests by less than copy engines do: were a request a sample of both, either test would go wrong.
+    let mut server = Server::new();
+    (0..120).for_each(|_| _ = request(&mut server, 1100 * US, 500 * US));
+    let seen: Vec<_> = (0..100).map(|_| request(&mut server, 1100 * US, 500 * US)).collect();
+    assert!(seen.iter().all(|(held, by_kernel)| !held && *by_kernel), "{seen:?}");
+}
+
+#[test]
+fn copies_between_requests_go_on_as_decided_for_a_second_and_never_in_a_child_process() {
+    let controller = HoldKernels::new(Settings::default());
+    controller.set_contenders(1);
+    controller.with(|state| state.launch_submitted(0));
+    controller.work_finished(1, || 1);
+    let mut now = 0;
+    for at in 0..120 {
+        now += 10 * MS + at % 7 * MS;
+        let _held = controller.with(|state| state.begin_request(Trigger::Copy, now, 0));
+        let by_kernel = controller.copies_by_kernel(now);
+        controller.with(|state| state.launch_submitted(now));
+        now += if by_kernel { MS } else { 2 * MS };
+        controller.host_wait_ended(now, false);
+        controller.work_finished(now, || 1);
+    }
+    assert!(controller.may_copy_by_kernel() && controller.copies_by_kernel(now + 900 * MS));
+    assert!(!controller.copies_by_kernel(now + 1001 * MS));
+    controller.abandon();
+    controller.with(|state| state.launch_submitted(now));
+    assert!(!controller.may_copy_by_kernel() && !controller.copies_by_kernel(now));
+}
