@@ -53,7 +53,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.hold_kernels.host_wait_ended(now, matches!(wait.what, WaitTarget::Context(_)));
         let measured = wait.end.and_then(|end| self.measured_ns(end, succeeded));
         let mut state = self.lock();
-        if succeeded && state.phase == Phase::Open && !state.is_busy() {
+        let is_draining = state.phase == Phase::Draining;
+        if succeeded && (is_draining || state.phase == Phase::Open && !state.is_busy()) {
+            // The drain ends the burst. It need not wait for the streams that this wait has covered.
             state.streams.finished(wait.what, wait.epoch);
         } else if succeeded && state.phase == Phase::Open {
             let begun_ns = state.burst.running_since();

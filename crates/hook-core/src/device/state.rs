@@ -200,6 +200,11 @@ impl State {
         self.burst.running_since().is_some()
     }
 
+    /// Whether the process keeps no grant for work that runs: there is none, or the grant is about to be returned.
+    pub(super) fn needs_grant_for_launch(&self) -> bool {
+        !self.is_busy() || self.phase == Phase::Draining
+    }
+
     /// Whether the manager is to count this process as active. A thread that waits for the GPU, or polls for completion, may wait for work
     /// that no call reported.
     pub(super) fn is_active(&self) -> bool {

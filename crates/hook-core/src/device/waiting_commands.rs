@@ -5,7 +5,8 @@
 //! launch behind the command, the process keeps the grant: the hook could not hold that launch back when the command ends.
 //!
 //! If nothing else of the process runs, a launch behind such a command waits until the command has ended, and only then needs a grant.
-//! Meanwhile the tracker returns the grant as that of an idle process.
+//! Meanwhile the tracker returns the grant as that of an idle process. The same holds while the grant drains: a launch would request the
+//! next one for a kernel that stands behind the command. Its deadline may then pass before the command ends, and so on with each command.
 //!
 //! The hook does both only where a grant ends although the process could use it: another client waits or has worked in the last 100 ms, or
 //! the client has a limit. A hardware-scheduled process keeps its unlimited grant. It reports that its work only waits, where its grant
@@ -123,7 +124,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn mark_launches_before(&self, stream: Stream) {
         let Some((located, state)) = self.locate(stream) else { return };
         let used = state.streams.all().iter().find(|u| u.context == located.context && u.stream == stream);
-        if used.is_some_and(|used| used.is_dirty()) {
+        // While the grant drains, the program may know that the work of the stream has ended before the tracker does.
+        if used.is_some_and(|used| used.is_dirty()) && state.phase != Phase::Draining {
             let is_marked = used.is_some_and(|used| used.end().is_some());
             let records = state.phase == Phase::Open && !is_marked;
             drop(state);
@@ -132,7 +134,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             }
             return;
         }
-        let is_of_use = !state.is_busy()
+        let is_of_use = state.needs_grant_for_launch()
             && state.accepts_yield
             && !state.commands_ahead.are_all_of(located.context, stream)
             && self.clock.now_ns() >= state.commands_ahead.paused_until_ns;
@@ -165,7 +167,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Notes a command that is about to be submitted while no launch runs. What is in its stream already is unknown, so there must be nothing.
+    /// Notes a command that is about to be submitted while no launch runs, or while the grant of those that run drains. What is in its stream already is unknown, so there must be nothing.
     fn note_command_ahead(&self, context: u64, stream: Stream) {
         let Ok(_handles) = self.handles_lock.try_lock() else { return };
         let launches = self.gate.launches();
@@ -176,13 +178,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         let mut state = self.lock();
         // A launch that another thread has begun since then has been counted by now.
-        if !state.is_busy() && self.gate.launches() == launches && !self.gate.in_flight() {
+        if state.needs_grant_for_launch() && self.gate.launches() == launches && !self.gate.in_flight() {
             state.commands_ahead.of = Some((context, stream));
         }
     }
 
-    /// Waits until the commands have ended that a launch on `stream` would stand behind, if no launch of this process runs. Meanwhile the
-    /// launch does not count as in flight.
+    /// Waits until the commands have ended that a launch on `stream` would stand behind, if no launch of this process runs or the grant of
+    /// those that run drains. Meanwhile the launch does not count as in flight.
     pub(super) fn wait_for_commands<'s>(
         &'s self,
         stream: Stream,
@@ -231,7 +233,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     fn is_first_behind_commands(&self, state: &State, context: u64, stream: Stream) -> bool {
-        state.commands_ahead.are_all_of(context, stream) && !state.is_busy()
+        state.commands_ahead.are_all_of(context, stream) && state.needs_grant_for_launch()
     }
 
     /// Whether a stream may have work. While a capture is open it is not asked, and does not count as one with work.

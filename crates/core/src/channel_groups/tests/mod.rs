@@ -1,6 +1,7 @@
 //! Channel-group scheduling with a ledger, and with a simulated GPU, driver and clock.
 
 mod control_rate;
+mod dependent;
 mod failures;
 mod hand_offs;
 mod invariant;

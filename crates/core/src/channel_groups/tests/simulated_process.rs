@@ -23,6 +23,26 @@ pub(super) enum Work {
         kernel: u64,
         wait: u64,
     },
+    /// Processes of a client that have a kernel of this GPU time in turn, and wait for each other.
+    InTurn {
+        kernel: u64,
+        wait: TurnWait,
+    },
+    /// Kernels of this GPU time in the groups of the process in turn.
+    Contexts {
+        kernel: u64,
+    },
+}
+
+/// How a process waits until its kernel is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TurnWait {
+    /// Its thread waits, as in a read from a pipe: it has no work.
+    Pipe,
+    /// Its stream waits for a value in memory, and it reports that.
+    Memory,
+    /// Its kernel polls a value in memory.
+    Kernel,
 }
 
 /// What a process of [`Work::Turns`] does, and since when.
@@ -35,7 +55,9 @@ enum Turn {
 impl Work {
     fn at(self, now: u64) -> (bool, u64, u64) {
         match self {
-            Self::Always | Self::Turns { .. } => (true, 0, u64::MAX),
+            Self::Always | Self::Turns { .. } | Self::InTurn { .. } | Self::Contexts { .. } => {
+                (true, 0, u64::MAX)
+            }
             Self::Never => (false, 0, u64::MAX),
             Self::Forged => {
                 (now / MS % 2 == 1, if now / MS % 2 == 1 { now / MS * MS } else { 0 }, (now / MS + 1) * MS)
@@ -66,9 +88,43 @@ pub(super) struct Process {
 impl Process {
     /// A process of this client and class that begins its work at `now`.
     pub(super) fn new(owner: (ClientId, Class), groups: Vec<GroupId>, work: Work, now: u64) -> Self {
-        let left = if let Work::Turns { kernel, .. } = work { kernel } else { 0 };
         let (client, class) = owner;
-        Self { client, class, work, groups, turn: Turn::Runs { since: now, left }, turns: 0 }
+        let mut process =
+            Self { client, class, work, groups, turn: Turn::Runs { since: now, left: 0 }, turns: 0 };
+        process.begin_kernel(now);
+        process
+    }
+
+    fn begin_kernel(&mut self, now: u64) {
+        let left = match self.work {
+            Work::Turns { kernel, .. } | Work::InTurn { kernel, .. } | Work::Contexts { kernel } => kernel,
+            _ => 0,
+        };
+        self.turn = Turn::Runs { since: now, left };
+    }
+
+    /// The kernel of another process of its client is next.
+    pub(super) fn wait_for_turn(&mut self, now: u64) {
+        self.turn = Turn::Waits { since: now, until: u64::MAX };
+    }
+
+    /// Its kernel is next.
+    pub(super) fn begin_turn(&mut self, now: u64) {
+        if let Turn::Waits { until, .. } = &mut self.turn {
+            *until = now;
+        }
+    }
+
+    /// The group in which its kernel is; `None`: in each.
+    pub(super) fn group_in_turn(&self) -> Option<GroupId> {
+        let index = usize::try_from(self.turns).unwrap() % self.groups.len().max(1);
+        self.groups.get(index).copied().filter(|_| matches!(self.work, Work::Contexts { .. }))
+    }
+
+    /// Whether a kernel at `now` makes progress where its group is enabled.
+    pub(super) fn makes_progress(&self, now: u64) -> bool {
+        self.has_kernel(now)
+            && (matches!(self.turn, Turn::Runs { .. }) || !matches!(self.work, Work::InTurn { .. }))
     }
 
     /// Whether it has work, and since when it has had it or none.
@@ -76,52 +132,65 @@ impl Process {
         let (busy, since_ns, _) = self.work.at(now);
         match (self.work, self.turn) {
             // The activity changes with each kernel.
-            (Work::Turns { .. }, Turn::Runs { since, .. }) => (busy, since),
+            (Work::Turns { .. } | Work::InTurn { .. }, Turn::Runs { since, .. }) => (busy, since),
+            (Work::InTurn { wait, .. }, Turn::Waits { since, .. }) => (wait != TurnWait::Pipe, since),
             _ => (busy, since_ns),
         }
     }
 
     /// Whether it has a kernel at `now`.
     pub(super) fn has_kernel(&self, now: u64) -> bool {
-        let waits = matches!((self.work, self.turn), (Work::Turns { .. }, Turn::Waits { .. }));
-        self.work.at(now).0 && !waits
+        let waits = match self.work {
+            Work::Turns { .. } => true,
+            Work::InTurn { wait, .. } => wait != TurnWait::Kernel,
+            _ => false,
+        };
+        self.work.at(now).0 && !(waits && matches!(self.turn, Turn::Waits { .. }))
     }
 
     /// Since when all of its work waits.
     pub(super) fn waits_since(&self) -> Option<u64> {
         match (self.work, self.turn) {
-            (Work::Turns { .. }, Turn::Waits { since, .. }) => Some(since),
+            (Work::Turns { .. } | Work::InTurn { wait: TurnWait::Memory, .. }, Turn::Waits { since, .. }) => {
+                Some(since)
+            }
             _ => None,
         }
     }
 
-    /// Its kernel has run for `ns` up to `now`.
-    pub(super) fn ran(&mut self, ns: u64, now: u64) {
-        if let (Work::Turns { wait, .. }, Turn::Runs { left, .. }) = (self.work, &mut self.turn) {
-            *left = left.saturating_sub(ns);
-            if *left == 0 {
-                self.turn = Turn::Waits { since: now, until: now + wait };
-                self.turns += 1;
-            }
+    /// Its kernel has run for `ns` up to `now`. Returns whether it has ended, and the kernel of another process is next.
+    pub(super) fn ran(&mut self, ns: u64, now: u64) -> bool {
+        let Turn::Runs { left, .. } = &mut self.turn else { return false };
+        *left = left.saturating_sub(ns);
+        if *left > 0 {
+            return false;
         }
+        match self.work {
+            Work::Turns { wait, .. } => self.turn = Turn::Waits { since: now, until: now + wait },
+            Work::InTurn { .. } => self.wait_for_turn(now),
+            Work::Contexts { .. } => self.begin_kernel(now),
+            _ => return false,
+        }
+        self.turns += 1;
+        matches!(self.work, Work::InTurn { .. })
     }
 
     /// Goes on with the next kernel if the wait has ended.
     pub(super) fn end_wait(&mut self, is_enabled: bool, now: u64) {
-        if let (Work::Turns { kernel, .. }, Turn::Waits { until, .. }) = (self.work, self.turn)
-            && is_enabled
-            && now >= until
-        {
-            self.turn = Turn::Runs { since: now, left: kernel };
+        let is_enabled = is_enabled || matches!(self.work, Work::InTurn { wait: TurnWait::Pipe, .. });
+        if matches!(self.turn, Turn::Waits { until, .. } if now >= until) && is_enabled {
+            self.begin_kernel(now);
         }
     }
 
     /// When its work changes next, if it has all or `1 / served` of the GPU.
     pub(super) fn next_change(&self, now: u64, served: u64) -> u64 {
         match (self.work, self.turn) {
-            (Work::Turns { .. }, Turn::Runs { left, .. }) => now + (left * served).max(1),
-            (Work::Turns { .. }, Turn::Waits { until, .. }) if until > now => until,
-            (Work::Turns { .. }, Turn::Waits { .. }) => u64::MAX,
+            (Work::Turns { .. } | Work::InTurn { .. } | Work::Contexts { .. }, Turn::Runs { left, .. }) => {
+                now + (left * served).max(1)
+            }
+            (_, Turn::Waits { until, .. }) if until > now => until,
+            (_, Turn::Waits { .. }) => u64::MAX,
             (work, _) => work.at(now).2,
         }
     }

@@ -2,7 +2,7 @@
 //! processes with work at fixed times. Tests read each process's GPU time from the simulated GPU.
 
 use super::simulated_process::Process;
-pub(super) use super::simulated_process::Work;
+pub(super) use super::simulated_process::{TurnWait, Work};
 use crate::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, Event, GroupId,
     Progress, Reconciler, Setting, StallDetector, TINY_SLICE_US,
@@ -141,7 +141,12 @@ impl Simulation {
             &mut self.tokens,
             self.now,
         );
-        self.processes.insert(process, Process::new((client, class), groups, work, self.now));
+        let has_sibling = self.processes.values().any(|other| other.client == client);
+        let mut new = Process::new((client, class), groups, work, self.now);
+        if has_sibling && matches!(work, Work::InTurn { .. }) {
+            new.wait_for_turn(self.now);
+        }
+        self.processes.insert(process, new);
     }
 
     /// A process announces only the first `left` of its groups, which may be none.
@@ -294,11 +299,29 @@ impl Simulation {
         for id in &served {
             let part = span.div_ceil(served.len() as u64);
             *self.gpu_time.entry(*id).or_default() += span / served.len() as u64;
-            self.processes.get_mut(id).into_iter().for_each(|process| process.ran(part, until));
+            if self.processes.get_mut(id).is_some_and(|process| process.ran(part, until)) {
+                self.begin_next_turn(*id, until);
+            }
             if served.len() > 1 {
                 *self.contested.entry(*id).or_default() += part;
             }
         }
+    }
+
+    /// The kernel of a process has ended. That of the next process of its client begins.
+    fn begin_next_turn(&mut self, ended: ProcessId, now: u64) {
+        let client = self.processes[&ended].client;
+        let is_its = |other: &ProcessId| self.processes[other].client == client;
+        let its: Vec<ProcessId> = self.processes.keys().copied().filter(is_its).collect();
+        let next = its.iter().copied().find(|other| *other > ended).unwrap_or(its[0]);
+        self.processes.get_mut(&next).into_iter().for_each(|process| process.begin_turn(now));
+    }
+
+    /// Whether a group is enabled in which a process has its kernel.
+    pub(super) fn is_enabled(&self, process: &Process) -> bool {
+        let in_turn = process.group_in_turn();
+        let is_enabled = |group: &GroupId| self.gpu.get(group).is_some_and(|setting| setting.enabled);
+        process.groups.iter().filter(|group| in_turn.is_none_or(|of| of == **group)).any(is_enabled)
     }
 
     /// The manager's check each half second. A group is switched out at the end of each kernel and of each time slice.
@@ -324,12 +347,7 @@ impl Simulation {
     /// The processes that the GPU executes.
     fn served(&self) -> Vec<ProcessId> {
         let runs = |id: &ProcessId, process: &Process| {
-            process.has_kernel(self.now)
-                && !self.frozen.contains(id)
-                && process
-                    .groups
-                    .iter()
-                    .any(|group| self.gpu.get(group).is_some_and(|setting| setting.enabled))
+            process.has_kernel(self.now) && !self.frozen.contains(id) && self.is_enabled(process)
         };
         let ready: Vec<ProcessId> =
             self.processes.iter().filter(|(id, process)| runs(id, process)).map(|(id, _)| *id).collect();

@@ -93,9 +93,8 @@ impl Tracker {
 
     /// Whether the kernel that the thread is about to launch may be submitted now.
     pub(super) fn may_launch(&mut self, now: u64, stream: &Stream) -> bool {
-        let may_wait = self.returns_early()
-            && self.burst_since.is_none()
-            && self.fault != Fault::LaunchesWaitForNoCommand;
+        let may_wait =
+            self.returns_early() && !self.keeps_grant() && self.fault != Fault::LaunchesWaitForNoCommand;
         let waits = self.commands.waits_for_command(now, may_wait, stream);
         !waits && self.phase == Phase::Open && now < self.deadline
     }
@@ -103,6 +102,11 @@ impl Tracker {
     /// Whether the hook acts on commands that wait. The page of a process that has had no grant shows neither flag.
     fn returns_early(&self) -> bool {
         self.deadline != u64::MAX && (self.page.contended || self.page.limited)
+    }
+
+    /// Whether kernels run, and the grant is not about to be returned.
+    fn keeps_grant(&self) -> bool {
+        self.burst_since.is_some() && !matches!(self.phase, Phase::Draining(_))
     }
 
     /// A kernel is submitted.
@@ -121,7 +125,7 @@ impl Tracker {
     /// [`Self::returns_early`]. Otherwise the drain waits for the command.
     pub(super) fn begin_waiting_command(&mut self, now: u64, stream: &Stream) -> bool {
         let (returns_early, runs) = (self.returns_early(), self.burst_since.is_some());
-        if returns_early && !runs {
+        if returns_early && !self.keeps_grant() {
             self.commands.begin_command(now, stream);
         }
         if self.phase != Phase::Open {

@@ -18,6 +18,8 @@ pub(super) enum Bug {
     MixesSpecifications,
     /// The node agent does not know one of the groups.
     ForgetsGroupAtCrash,
+    /// The scheduler is not told that the work of a process waits.
+    HidesWaits,
 }
 
 fn assert_violated(setup: Setup, bug: Bug, property: &'static str) {
@@ -55,4 +57,9 @@ fn lag_grows_where_a_reload_mixes_the_specifications() {
 #[test]
 fn process_stays_stopped_where_the_node_agent_forgets_a_group() {
     assert_violated(Setup::Hardware, Bug::ForgetsGroupAtCrash, properties::CRASH_SURVIVED);
+}
+
+#[test]
+fn gpu_is_unused_where_waits_are_not_reported() {
+    assert_violated(Setup::Waiting, Bug::HidesWaits, properties::USED);
 }

@@ -1,7 +1,7 @@
 //! What follows from a state if nothing disturbs it any more.
 
 use super::bugs::Bug;
-use super::world::{PROCESSES, QUANTUM, REQUESTS, TICK, World, apply};
+use super::world::{PROCESSES, QUANTUM, REQUESTS, TICK, Wait, World, apply};
 use crate::simulated_gpu::{Arrivals, Claim, TenantSpec, entitled};
 use sluice_core::channel_groups::{KnownSetting, ReleaseSequence, Setting, TINY_SLICE_US};
 use sluice_core::ledger::Class;
@@ -11,6 +11,9 @@ const SERVED_WITHIN: u64 = 15 * QUANTUM;
 /// After this time every client has its entitled share, with a lag of at most `LARGEST_LAG`.
 const SETTLED_AFTER: u64 = 50 * QUANTUM;
 const MEASURED: u64 = 20 * QUANTUM;
+/// The least part of the time in which another process runs while the work of one waits: a probe takes a tick, and so does the quantum of each
+/// of two that wait.
+const LEAST_USE: f64 = 0.85;
 /// A quantum and the controls of a hand-off, each of which takes less than a tick.
 const LARGEST_LAG: u64 = QUANTUM + TICK;
 
@@ -46,7 +49,7 @@ impl World {
     /// Whether every client that has work runs within the bound. A latency-critical request takes one tick.
     pub(super) fn every_client_is_served(&self) -> bool {
         let mut world = self.calm();
-        let mut waits: Vec<usize> = (0..PROCESSES).filter(|index| world.is_ready(*index)).collect();
+        let mut waits: Vec<usize> = (0..PROCESSES).filter(|index| world.wants_gpu(*index)).collect();
         for _ in 0..SERVED_WITHIN / TICK {
             if waits.is_empty() {
                 return true;
@@ -62,6 +65,25 @@ impl World {
             }
         }
         waits.is_empty()
+    }
+
+    /// Whether others have nearly all of the GPU while the work of a process waits, unless a latency-critical process is attached: then one
+    /// group is enabled.
+    pub(super) fn gpu_is_used_while_work_waits(&self) -> bool {
+        let mut world = self.calm();
+        let of_class = |critical: bool| {
+            let alive = self.processes.iter().filter(|process| process.alive);
+            alive.filter(move |process| (process.class == Class::LatencyCritical) == critical)
+        };
+        let waits = of_class(false).any(|process| matches!(process.wait, Wait::Since(_)));
+        if !waits || of_class(true).next().is_some() || !(0..PROCESSES).any(|index| world.is_ready(index)) {
+            return true;
+        }
+        for _ in 0..SERVED_WITHIN / TICK {
+            world.calm_tick();
+        }
+        let used: u64 = (0..MEASURED / TICK).map(|_| world.calm_tick().iter().sum::<u64>()).sum();
+        used as f64 >= LEAST_USE * MEASURED as f64
     }
 
     /// Whether the shares of the clients that wait for grants become the entitled ones when all of them have work.

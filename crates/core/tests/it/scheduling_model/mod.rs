@@ -24,6 +24,10 @@ enum Setup {
     Critical,
     /// The third one is latency-critical and host-bound, the others are hardware-scheduled.
     HostBound,
+    /// Three hardware-scheduled processes. The work of the first one waits.
+    Waiting,
+    /// The same, and the second one is token-scheduled.
+    WaitingBesideToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +41,8 @@ enum Event {
     ManagerStops,
     Freezes(usize),
     Dies(usize),
+    /// The work of a process begins to wait, or what it waits for has come.
+    ChangesWait(usize),
     /// A process reports that it is host-bound, or no longer.
     TurnsHostBound(usize),
     /// A process becomes latency-critical, or best-effort if it was.
@@ -63,10 +69,15 @@ impl Model {
     fn new(setup: Setup) -> Self {
         let (ticks, events) = match setup {
             Setup::Hardware | Setup::Critical | Setup::HostBound => (4, 1),
+            Setup::Waiting | Setup::WaitingBesideToken => (3, 1),
             Setup::Mixed => (5, 1),
             Setup::Token => (5, 2),
         };
         Self { setup, bug: Bug::None, ticks, events }
+    }
+
+    fn has_waits(&self) -> bool {
+        matches!(self.setup, Setup::Waiting | Setup::WaitingBesideToken)
     }
 
     fn is_last(&self, state: &State) -> bool {
@@ -83,12 +94,16 @@ impl stateright::Model for Model {
         let is_critical = matches!(self.setup, Setup::Critical | Setup::HostBound);
         let third = if is_critical { LatencyCritical } else { BestEffort };
         let hardware = match self.setup {
-            Setup::Hardware | Setup::Critical | Setup::HostBound => [true; PROCESSES],
-            Setup::Mixed => [true, false, true],
+            Setup::Hardware | Setup::Critical | Setup::HostBound | Setup::Waiting => [true; PROCESSES],
+            Setup::Mixed | Setup::WaitingBesideToken => [true, false, true],
             Setup::Token => [false; PROCESSES],
         };
         let mut world = World::new([BestEffort, BestEffort, third], hardware, self.bug);
         world.processes[2].host_bound = self.setup == Setup::HostBound;
+        if self.has_waits() {
+            world.change_wait(0);
+            world.manage();
+        }
         vec![State { world, events: 0 }]
     }
 
@@ -110,6 +125,9 @@ impl stateright::Model for Model {
         for index in (0..PROCESSES).filter(|index| world.processes[*index].alive) {
             events.extend([Event::Work(index), Event::Freezes(index)]);
             events.extend([Event::Dies(index), Event::ChangesClass(index)]);
+            if self.has_waits() && world.processes[index].work {
+                events.push(Event::ChangesWait(index));
+            }
             if world.processes[index].class == Class::LatencyCritical {
                 events.push(Event::TurnsHostBound(index));
             }
@@ -129,6 +147,7 @@ impl stateright::Model for Model {
             Event::Freezes(index) => world.processes[index].frozen = 3,
             Event::Dies(index) => world.die(index),
             Event::ChangesClass(index) => world.change_class(index),
+            Event::ChangesWait(index) => world.change_wait(index),
             Event::Reload => world.reload(),
             Event::TurnsHostBound(index) => {
                 world.processes[index].host_bound = !world.processes[index].host_bound;
@@ -148,7 +167,7 @@ impl stateright::Model for Model {
 }
 
 mod properties {
-    use super::world::Process;
+    use super::world::{Process, client};
     use super::{Model, PROCESSES, Property, State};
     use sluice_core::ledger::Class;
 
@@ -159,6 +178,7 @@ mod properties {
         "a latency-critical process waits at most for the control in flight";
     pub(super) const SERVED: &str = "every client that has work runs within a bound";
     pub(super) const BOUNDED_LAG: &str = "the lag is bounded some time after any disturbance";
+    pub(super) const USED: &str = "others have the GPU while the work of a process waits";
     pub(super) const CRASH_SURVIVED: &str = "all processes are started after a crash";
 
     pub(super) fn all() -> Vec<Property<Model>> {
@@ -167,6 +187,7 @@ mod properties {
             Property::always(ONE_CLIENT, |_, state: &State| one_client(state)),
             Property::always(CRITICAL_RUNS, |_, state: &State| critical_runs(state)),
             Property::always(SERVED, |_, state: &State| state.world.every_client_is_served()),
+            Property::always(USED, |_, state: &State| state.world.gpu_is_used_while_work_waits()),
             Property::always(BOUNDED_LAG, |model: &Model, state: &State| {
                 !model.is_last(state) || state.world.lag_is_bounded()
             }),
@@ -183,8 +204,10 @@ mod properties {
         let world = &state.world;
         let runs = |index: &usize| {
             let process = &world.processes[*index];
-            let counts = process.alive && process.class != Class::LatencyCritical && process.work;
-            counts && process.frozen == 0 && world.may_run(*index)
+            let counts = process.alive && process.class != Class::LatencyCritical;
+            // The groups of a client whose work waits between short bursts are enabled beside the holder's.
+            let alternates = world.ledger.has_short_bursts(client(*index));
+            counts && !alternates && world.wants_gpu(*index) && world.may_run(*index)
         };
         let critical = |process: &Process| process.alive && process.class == Class::LatencyCritical;
         let waits_for_window = world.processes.iter().any(critical);
@@ -230,4 +253,14 @@ fn properties_hold_beside_a_latency_critical_client() {
 #[test]
 fn properties_hold_beside_a_latency_critical_client_that_is_host_bound() {
     check(Setup::HostBound);
+}
+
+#[test]
+fn properties_hold_beside_a_process_whose_work_waits() {
+    check(Setup::Waiting);
+}
+
+#[test]
+fn properties_hold_for_clients_of_both_kinds_beside_a_process_whose_work_waits() {
+    check(Setup::WaitingBesideToken);
 }

@@ -28,11 +28,23 @@ pub(super) enum Page {
     Open(Deadline),
 }
 
+/// Whether all work of a process waits for another process or the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Wait {
+    /// Its work executes.
+    None,
+    /// It has waited since this time.
+    Since(u64),
+    /// What it has waited for since this time has come. Its stream goes on when its group is enabled.
+    Over(u64),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) class: Class,
     pub(super) alive: bool,
     pub(super) work: bool,
+    pub(super) wait: Wait,
     pub(super) host_bound: bool,
     pub(super) hardware_scheduled: bool,
     pub(super) page: Page,
@@ -97,7 +109,12 @@ fn policy() -> Policy {
 
 /// Ledger and scheduler of a new manager. Controls are earned at once.
 fn new_manager() -> (TokenLedger, ChannelGroupScheduler) {
-    let groups = ChannelGroupPolicy { control_ns: 1, ..ChannelGroupPolicy::default() };
+    let groups = ChannelGroupPolicy {
+        control_ns: 1,
+        // A probe takes a tick instead of 3 ms.
+        waiting_probe_ns: 10 * QUANTUM,
+        ..ChannelGroupPolicy::default()
+    };
     (TokenLedger::new(policy()), ChannelGroupScheduler::new(groups))
 }
 
@@ -108,6 +125,7 @@ impl World {
             class,
             alive: true,
             work: class != Class::LatencyCritical,
+            wait: Wait::None,
             host_bound: false,
             hardware_scheduled: false,
             page: Page::Closed,
@@ -178,9 +196,14 @@ impl World {
         self.groups[index].is_none_or(|setting| setting.enabled)
     }
 
-    pub(super) fn is_ready(&self, index: usize) -> bool {
+    /// Whether a process has work that needs the GPU, now or once its stream goes on.
+    pub(super) fn wants_gpu(&self, index: usize) -> bool {
         let process = &self.processes[index];
-        process.alive && process.work && process.frozen == 0
+        process.alive && process.work && process.frozen == 0 && !matches!(process.wait, Wait::Since(_))
+    }
+
+    pub(super) fn is_ready(&self, index: usize) -> bool {
+        self.wants_gpu(index) && self.processes[index].wait == Wait::None
     }
 
     /// Whether its launch gate and its group let a process run.
@@ -198,7 +221,28 @@ impl World {
     }
 
     pub(super) fn set_work(&mut self, index: usize, work: bool) {
-        (self.processes[index].work, self.processes[index].since) = (work, self.now);
+        let process = &mut self.processes[index];
+        (process.work, process.since, process.wait) = (work, self.now, Wait::None);
+    }
+
+    /// The work of a process begins to wait, or what it waits for has come.
+    pub(super) fn change_wait(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        process.wait = match process.wait {
+            Wait::None => Wait::Since(self.now),
+            Wait::Since(since) | Wait::Over(since) => Wait::Over(since),
+        };
+    }
+
+    /// Streams of which the wait is over go on, except those of disabled groups.
+    fn end_waits(&mut self) {
+        for index in 0..PROCESSES {
+            let goes_on = self.is_enabled(index) && self.processes[index].frozen == 0;
+            let process = &mut self.processes[index];
+            if goes_on && matches!(process.wait, Wait::Over(_)) {
+                process.wait = Wait::None;
+            }
+        }
     }
 
     /// Time passes. Returns the GPU time of each process.
@@ -228,12 +272,13 @@ impl World {
         let now = self.now;
         for process in self.processes.iter_mut().filter(|p| p.alive && p.frozen == 0 && !p.hardware_scheduled)
         {
+            let executes = process.work && process.wait == Wait::None;
             if let Page::Open(Deadline::At(deadline)) = process.page
-                && (now >= deadline || !process.work)
+                && (now >= deadline || !executes)
             {
                 (process.page, process.returns) = (Page::Closed, Some(process.used_ns));
             }
-            if process.page == Page::Closed && process.work {
+            if process.page == Page::Closed && executes {
                 (process.page, process.requests) = (Page::Awaited, true);
             }
         }
@@ -241,6 +286,7 @@ impl World {
 
     /// One round of the processes, and of the manager unless it is stopped.
     pub(super) fn manage(&mut self) {
+        self.end_waits();
         self.step_processes();
         if self.stopped > 0 {
             return;
@@ -257,6 +303,11 @@ impl World {
             if process.alive {
                 let activity = Activity { busy: process.work, since_ns: process.since };
                 self.scheduler.set_activity(id(index), activity);
+                let waits = match process.wait {
+                    Wait::Since(since) | Wait::Over(since) if self.bug != Bug::HidesWaits => Some(since),
+                    _ => None,
+                };
+                self.scheduler.set_waits(id(index), waits);
                 self.scheduler.set_wants_default_slices(id(index), process.host_bound);
             }
         }
@@ -287,8 +338,11 @@ impl World {
         }
         if let Action::Grant { process, client, .. } = *action {
             let held = matches!(self.processes[index(process.0)].page, Page::Open(_));
-            let other = |holder| holder != client && !self.is_critical(index(client.0));
-            self.granted_twice |= held || self.ledger.holders().any(|(holder, _)| other(holder));
+            // The groups of clients whose work waits between short bursts are enabled beside those of the holder.
+            let is_beside = |client| self.ledger.is_beside(client);
+            let other = |holder| holder != client && !self.is_critical(index(client.0)) && !is_beside(holder);
+            let two = self.ledger.holders().any(|(holder, _)| other(holder)) && !is_beside(client);
+            self.granted_twice |= held || two;
         }
         if self.scheduler.apply_action(action) {
             return;
@@ -342,7 +396,8 @@ impl World {
         self.processes[index].class = if critical { Class::BestEffort } else { Class::LatencyCritical };
         self.set_client(index, index);
         if !critical {
-            // A latency-critical process need not request.
+            // A latency-critical process reports no waits, and need not request.
+            self.processes[index].wait = Wait::None;
             let _ = self.ledger.request(id(index), self.now, GrantRequest::default());
         }
     }

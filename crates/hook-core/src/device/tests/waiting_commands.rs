@@ -326,3 +326,44 @@ fn drain_waits_for_a_launch_behind_a_command() {
     device.track();
     assert!(device.driver.waits.load(SeqCst) > 0);
 }
+
+/// The grant of a launch in stream 100 is to be returned. The launch ends, and the program knows it before the tracker does. It submits a
+/// command and a launch behind it. `marks`: the tracker has recorded its events before. Returns how long the launch waits.
+fn waits_while_the_grant_drains_ns(marks: bool) -> u64 {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    device.begin_drain(&mut lock(&device.state));
+    if marks {
+        drop(lock(&device.state).streams.take());
+    }
+    wait_for(&device, 100);
+    begin_command(&device);
+    lock(&device.driver.busy).push(100);
+    let ends_ns = fixture.clock.now_ns() + 10 * MS;
+    device.driver.command_until_ns.store(ends_ns, SeqCst);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| waits_for_ns(&fixture, &device, &ThreadState::empty(), 100));
+        // The launch waits for the command, or for the next grant.
+        let waits = || {
+            let state = lock(&device.state);
+            state.launches_behind_commands + state.waiting_launches > 0
+        };
+        while !waits() && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        while !waiting.is_finished() {
+            device.track();
+        }
+        assert_eq!(device.driver.waits.load(SeqCst), 0, "the drain does not wait for the command");
+        waiting.join().expect("the launch")
+    })
+}
+
+#[test]
+fn launch_behind_a_command_that_began_while_the_grant_drained_waits_for_the_command() {
+    for marks in [false, true] {
+        let waited = waits_while_the_grant_drains_ns(marks);
+        assert!((10 * MS..11 * MS).contains(&waited), "{waited} where the tracker has marked: {marks}");
+    }
+}

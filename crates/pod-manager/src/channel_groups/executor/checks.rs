@@ -10,7 +10,7 @@ use sluice_core::processes::{Checks, covers};
 use std::time::{Duration, Instant};
 
 /// Less than the time between two checks that are due.
-const LEAST_BETWEEN_CHECKS: Duration = Duration::from_millis(250);
+pub(super) const LEAST_BETWEEN_CHECKS: Duration = Duration::from_millis(250);
 
 impl Worker {
     pub(super) fn check(&mut self, alternating: &[GroupId]) {
