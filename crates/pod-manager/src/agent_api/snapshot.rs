@@ -63,6 +63,7 @@ fn usage_of(
         })
         .collect();
     listed.sort_by_key(|process| process.pid);
+    let (critical, latencies) = (clients.is_critical(id), &client.metrics.latencies);
     let unscheduled = processes.unscheduled(id);
     let unscheduled = ObstacleKind::LABELS.iter().zip(unscheduled).filter(|(_, count)| *count > 0);
     ClientUsage {
@@ -85,6 +86,10 @@ fn usage_of(
             .map(|(kind, counter)| ((*kind).to_owned(), counter.get()))
             .collect(),
         stopped_processes: processes.stopped_processes(id),
+        steps: critical.then(|| latencies.steps.to_proto()),
+        requests: critical.then(|| latencies.requests.to_proto()),
+        slo_violations: latencies.slo_violations.get(),
+        unobserved_steps: latencies.unobserved_steps.get(),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
         adopted_processes: u32::try_from(processes.scheduled_unhooked(id)).unwrap_or(u32::MAX),

@@ -264,6 +264,7 @@ impl EventLoop {
     pub(super) fn refresh_gauges(&mut self) {
         let Self { clients, processes, grants, io, .. } = self;
         grants.refresh_shares(clients, processes, io.now());
+        clients.refresh_latencies(processes, io.now());
         clients.refresh_gauges(processes);
         let metrics = &io.metrics.channel_groups;
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

@@ -1,6 +1,7 @@
 //! The metrics: counters that the event loop increments without a lock, and the registry that the HTTP thread owns.
 
 mod client;
+mod latencies;
 mod memory_readings;
 mod scheduling;
 
@@ -8,6 +9,7 @@ use crate::definition::ClientKey;
 use crate::reason::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
+pub(crate) use latencies::RecentLatencies;
 use memory_readings::MemoryReadings;
 pub(crate) use memory_readings::ReadingOutcome;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};

@@ -16,6 +16,7 @@ mod gemini;
 mod hand_offs;
 mod heartbeat;
 mod hold_and_wait;
+mod latencies;
 mod measured_memory;
 mod memory;
 mod own_processes;
