@@ -23,6 +23,7 @@ impl AgentApi {
         let mut clients: Vec<ClientUsage> = usage.collect();
         clients.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         let metrics = &io.metrics;
+        let [preemption_times, hand_off_times] = metrics.switch_times.to_proto();
         SnapshotResponse {
             gpu_uuid: self.gpu_uuid.clone(),
             generation: self.generation,
@@ -36,6 +37,8 @@ impl AgentApi {
             steering: Some(Steering {
                 gate_changes: metrics.stream_gates.to_proto(),
                 preemptions: metrics.preemptions.to_proto(),
+                preemption_times,
+                hand_off_times,
                 ..metrics.channel_groups.to_proto()
             }),
         }

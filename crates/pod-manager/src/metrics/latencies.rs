@@ -1,10 +1,10 @@
 //! The series of a latency-critical client's steps and requests. Other clients have none of them.
 
-use super::Series;
+use super::{Series, counted_to_proto};
 use crate::processes::NewLatencies;
 use prometheus::core::{Collector, Desc, Describer};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
-use prometheus::{Gauge, GaugeVec, IntCounter, Opts, Result};
+use prometheus::{Gauge, GaugeVec, IntCounter, Result};
 use sluice_comm::latency::{BOUNDS_NS, BUCKETS, range_ns};
 use sluice_proto::control;
 use std::sync::Arc;
@@ -56,8 +56,18 @@ impl LatencySeries {
         let steps = "Time from the first call after a wait to the end of the next wait, seconds";
         let requests = "Time of requests on the GPU: steps with shorter pauses than the linger time, seconds";
         let made = Self {
-            steps: LatencyFamily::new("step", steps, series, &is_critical)?,
-            requests: LatencyFamily::new("request", requests, series, &is_critical)?,
+            steps: LatencyFamily::new(
+                ("sluice_step_seconds", "sluice_step_quantile_seconds"),
+                steps,
+                series,
+                &is_critical,
+            )?,
+            requests: LatencyFamily::new(
+                ("sluice_request_seconds", "sluice_request_quantile_seconds"),
+                requests,
+                series,
+                &is_critical,
+            )?,
             slo_violations: IntCounter::with_opts(
                 series.opts("sluice_slo_violations_total", "Requests that took longer than the client's slo"),
             )?,
@@ -90,17 +100,18 @@ impl LatencySeries {
 }
 
 impl LatencyFamily {
-    fn new(what: &str, help: &str, series: &mut Series, is_critical: &Arc<AtomicBool>) -> Result<Self> {
+    fn new(
+        (name, quantile_name): (&str, &str),
+        help: &str,
+        series: &mut Series,
+        is_critical: &Arc<AtomicBool>,
+    ) -> Result<Self> {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         let counted = Arc::new(Counted { counts, sum_ns: AtomicU64::new(0) });
-        let histogram = HistogramCollector {
-            desc: Opts::new(format!("sluice_{what}_seconds"), help)
-                .const_labels(series.labels.clone())
-                .describe()?,
-            counted: Arc::clone(&counted),
-        };
-        let help = format!("Quantiles of sluice_{what}_seconds over the last 30 to 60 seconds, seconds");
-        let quantiles = series.opts(&format!("sluice_{what}_quantile_seconds"), &help);
+        let desc = series.opts(name, help).describe()?;
+        let histogram = HistogramCollector { desc, counted: Arc::clone(&counted) };
+        let help = format!("Quantiles of {name} over the last 30 to 60 seconds, seconds");
+        let quantiles = series.opts(quantile_name, &help);
         let quantiles = GaugeVec::new(quantiles, &["quantile"])?;
         let family =
             Self { counted, quantiles: QUANTILES.map(|(label, _)| quantiles.with_label_values(&[label])) };
@@ -130,22 +141,15 @@ impl LatencyFamily {
 
     /// Everything, for the node agent.
     pub(crate) fn to_proto(&self) -> control::Latencies {
-        let histogram = self.counted.histogram();
-        let bucket = |bucket: &Bucket| control::LatencyBucket {
-            seconds: bucket.upper_bound(),
-            count: bucket.cumulative_count(),
-        };
         let quantiles = self.quantiles.iter().zip(QUANTILES);
         control::Latencies {
-            buckets: histogram.get_bucket().iter().map(bucket).collect(),
-            count: histogram.get_sample_count(),
-            seconds: histogram.get_sample_sum(),
             quantiles: quantiles
                 .map(|(gauge, (quantile, _))| control::LatencyQuantile {
                     quantile: quantile.to_owned(),
                     seconds: gauge.get(),
                 })
                 .collect(),
+            ..counted_to_proto(&self.counted.histogram())
         }
     }
 }

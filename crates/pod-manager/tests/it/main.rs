@@ -26,6 +26,7 @@ mod processes;
 mod reload;
 mod stalled;
 mod stream_gates;
+mod switch_times;
 mod tokens;
 mod unhooked;
 mod wakeups;
