@@ -64,9 +64,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let UnnamedWait { thread, begun_ns, end } = wait;
         let now = self.clock.now_ns();
         let mut state = self.lock();
-        if succeeded && state.latency.waited(thread, end, (begun_ns, now)).is_some() {
-            // The next launch is the first of another step and has to take the slow path.
-            self.gate.next_epoch();
+        if succeeded {
+            self.end_step(&mut state, (thread, end), (begun_ns, now));
         }
         self.stop_blocking(&mut state, now);
     }
@@ -100,7 +99,17 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let end = if self.found_unfinished.load(Relaxed) { StepEnd::Waited } else { StepEnd::Passed };
         self.found_unfinished.store(false, Relaxed);
         let now = self.clock.now_ns();
-        if self.lock().latency.waited(thread, end, (now, now)).is_some() {
+        self.end_step(&mut self.lock(), (thread, end), (now, now));
+    }
+
+    /// Records that a wait has ended of which the next launch of the thread would not notice that it is the first of another step: it has to
+    /// take the slow path.
+    fn end_step(&self, state: &mut State, (thread, end): (u32, StepEnd), times_ns: (u64, u64)) {
+        let is_known = state.latency.waited(thread, end, times_ns).is_some();
+        // Launches that were not recorded: the process was not measured yet. A program may poll for ever without a launch.
+        let launches = self.gate.launches();
+        let has_launched = std::mem::replace(&mut state.launches_at_step_end, launches) != launches;
+        if is_known || has_launched && measures(state) {
             self.gate.next_epoch();
         }
     }

@@ -127,6 +127,27 @@ fn poll_that_finds_work_finished_ends_a_step() {
 }
 
 #[test]
+fn polling_process_is_measured_although_its_first_launches_were_not() {
+    let fixture = Fixture::new();
+    let device = fixture.detached();
+    device.link.unlimited.store(true, SeqCst);
+    device.track();
+    let thread = ThreadState::empty();
+    let request = || {
+        launch(&device, &thread, 100);
+        device.poll_found_unfinished();
+        fixture.clock.advance(MS);
+        device.poll_found_finished(thread.id());
+        fixture.clock.advance(MS);
+    };
+    request();
+    device.link.critical.store(true, SeqCst);
+    device.track();
+    (0..4).for_each(|_| request());
+    assert_eq!(requests(&fixture, &device).0, [MS; 3], "the first one was noted before");
+}
+
+#[test]
 fn synchronous_copy_of_the_input_belongs_to_the_request() {
     let fixture = Fixture::new();
     let (device, thread) = (critical_device(&fixture), ThreadState::empty());
