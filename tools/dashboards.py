@@ -14,6 +14,7 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 # Selectors with the variables of a dashboard.
 POD = '{namespace=~"$namespace", pod=~"$pod"}'
+POD_QUANTILES = '{namespace=~"$namespace", pod=~"$pod", quantile=~"0.5|0.99"}'
 NODE = '{node=~"$node"}'
 OF_POD = "{{namespace}}/{{pod}}"
 OF_GPU = "{{node}} {{gpu}}"
@@ -76,6 +77,20 @@ USER = [
         (rate("sluice_client_delayed_seconds_total", "namespace, pod", POD), f"{OF_POD} has used its limit or quota"),
         (rate("sluice_client_hold_and_wait_seconds_total", "namespace, pod", POD), f"{OF_POD} holds the GPU and executes nothing"),
         about="Several threads of a pod can wait at a time. A pod that is pending waits for kube-scheduler: its events have the reason.",
+    ),
+    graph(
+        "Latency against SLO", "s",
+        (f"max by (namespace, pod, quantile) (sluice_client_request_quantile_seconds{POD_QUANTILES})", f"{OF_POD} p{{{{quantile}}}}"),
+        (f"max by (namespace, pod) (sluice_client_slo_seconds{POD}) > 0", f"{OF_POD} SLO"),
+        about="Requests of latency-critical pods on the GPU over the last minute: from the first call to the end of the last wait. No data: no such pod, or no request.",
+    ),
+    graph(
+        "Requests above the SLO", "percentunit",
+        (
+            f"{rate('sluice_client_slo_violations_total', 'namespace, pod', POD)} / {rate('sluice_client_request_seconds_count', 'namespace, pod', POD)}",
+            OF_POD,
+        ),
+        about="The part of a pod's requests that took longer than sluice.dev/slo.",
     ),
     graph(
         "Violations of limits", "none",

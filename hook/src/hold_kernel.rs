@@ -51,21 +51,21 @@ pub(crate) fn before_copy(is_input: impl FnOnce() -> bool) {
 fn on_copy(managed: &'static ManagedDevice, is_input: impl FnOnce() -> bool) {
     guarded((), || {
         if is_input() {
-            request_arrives(managed, Trigger::Copy);
+            managed.device.call_began(request_arrives(managed, Trigger::Copy));
         }
     });
 }
 
-/// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one.
-fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) {
+/// Called before the possible first call of a request: begins the request, or records the arrival of an announced or predicted one. Returns
+/// when it was called.
+fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) -> u64 {
     let controller = &managed.device.hold_kernels;
     let now = HostClock.now_ns();
-    if !CAPTURES.any() && controller.continue_request(trigger, now) {
-        return;
-    }
-    if controller.is_armed() || !controller.request_arrived(now) {
+    let continues = !CAPTURES.any() && controller.continue_request(trigger, now);
+    if !continues && (controller.is_armed() || !controller.request_arrived(now)) {
         let _held = begin_hold(managed, trigger, 0);
     }
+    now
 }
 
 /// Called before a launch that has to be noted.

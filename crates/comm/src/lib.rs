@@ -7,6 +7,7 @@
 //!   on are extensions for the unix socket. [`FrameReader`] assembles them from a stream.
 //! * [`attach::AttachPayload`]: the contexts of a process, sent beside ATTACH in a sealed memfd.
 //! * [`page::GrantView`] and [`page::ReportView`]: the two shared pages of a process.
+//! * [`latency`]: the buckets of the latencies on a report page.
 //! * [`escrow`]: copies of control descriptors that the pod-manager sends to the node agent.
 //!
 //! ```
@@ -30,6 +31,7 @@ mod error;
 pub mod escrow;
 mod hand_off_step;
 mod kind;
+pub mod latency;
 mod name;
 pub mod page;
 mod reader;

@@ -8,6 +8,7 @@
 //! loads. On x86-64 both are the same instruction.
 
 mod grant_view;
+mod latency_words;
 mod report_view;
 
 pub use grant_view::{Flags, Grant, GrantView};
@@ -79,6 +80,9 @@ pub mod grant {
     /// nanoseconds: a best-effort neighbour could use a second channel group with such a time slice; 0 if none could. A manager that does
     /// not know the word leaves it zero.
     pub const LEAD_NS: usize = 39;
+    /// Latency goal of a latency-critical client, in nanoseconds; 0: none. The process counts its requests above it. A manager that does not
+    /// know the word leaves it zero.
+    pub const SLO_NS: usize = 40;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
@@ -178,6 +182,16 @@ pub mod report {
     pub const RETURNED_OVERUSE_NS: usize = 114;
     /// 0: the process requests no further grant for now; else one more than the expected length of its next burst in nanoseconds.
     pub const RETURNED_REQUEST: usize = 115;
+
+    /// Latencies of the steps of a latency-critical process since it attached: their sum in nanoseconds, then their number in each of the
+    /// [`BUCKETS`](crate::latency::BUCKETS) buckets. Zero if the hook does not measure them.
+    pub const STEPS: usize = 128;
+    /// The same of its requests.
+    pub const REQUESTS: usize = 304;
+    /// Requests that took longer than [`super::grant::SLO_NS`].
+    pub const SLO_VIOLATIONS: usize = 480;
+    /// Steps without a latency: the hook observed no wait for their end.
+    pub const UNOBSERVED_STEPS: usize = 481;
 
     /// In [`GATES`]: work not yet submitted to the driver.
     pub const GATES_HOST: u64 = 1;

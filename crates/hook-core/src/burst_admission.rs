@@ -27,7 +27,7 @@ const MAX_LEAD_NS: u64 = MAX_POSTPONED_NS / 2;
 const LATE_NS: u64 = 1_000_000;
 
 /// A request is over when the process has been idle for this time: a context switch there and back.
-const REQUEST_GAP_NS: u64 = 2 * SWITCH_NS;
+pub(crate) const REQUEST_GAP_NS: u64 = 2 * SWITCH_NS;
 
 /// Work of clients with an earlier deadline, as the manager shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

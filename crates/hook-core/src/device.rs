@@ -16,6 +16,7 @@ mod deadline_polling;
 mod deadlines;
 mod drain;
 mod host_waits;
+mod latency;
 mod sampling;
 mod state;
 mod tracker;
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub use host_waits::HostWait;
+pub use latency::UnnamedWait;
 pub use state::Settings;
 use state::State;
 pub use tracker::NextStep;
@@ -65,6 +67,12 @@ pub struct Device<'p, D, L, C> {
     polling: AtomicBool,
     /// When the program last polled, in nanoseconds.
     polled_ns: AtomicU64,
+    /// Steps of this process are measured. Written by the tracker; read without the lock by polls.
+    measures_latency: AtomicBool,
+    /// A poll of the program has found work unfinished since one last found it finished.
+    found_unfinished: AtomicBool,
+    /// When the call began that is recorded next, if that is known before; else 0, in nanoseconds.
+    call_began_ns: AtomicU64,
     /// Threads that submit work which passes no launch gate. Incremented with the lock held, decremented without it.
     submitting_ungated: AtomicUsize,
     state: Mutex<State>,
@@ -121,6 +129,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             reported_contexts: AtomicBool::new(false),
             polling: AtomicBool::new(false),
             polled_ns: AtomicU64::new(0),
+            measures_latency: AtomicBool::new(false),
+            found_unfinished: AtomicBool::new(false),
+            call_began_ns: AtomicU64::new(0),
             submitting_ungated: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
             tracker_polling: Mutex::new(DeadlinePolling::new(settings.polling_ns)),

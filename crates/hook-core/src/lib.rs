@@ -9,6 +9,7 @@
 //! * [`hold_kernel::HoldKernels`]: when to keep the GPU switched to a latency-critical process, and for how long.
 //! * [`burst_admission::BurstAdmission`]: when launches leave the GPU to clients with an earlier deadline.
 //! * [`host_bound::HostBoundTest`]: which time slices best-effort clients should have beside this process.
+//! * [`latency::LatencyMeter`]: how long steps and requests of a latency-critical process take.
 //! * [`deadline_polling::DeadlinePolling`]: when a thread polls for the end of a grant instead of sleeping.
 //! * [`group_recovery::Recovery`]: the order of controls that recover channel groups without a manager.
 //! * [`outcome::Outcome`]: each governed call is governed, bypassed for a named reason, or refused.
@@ -36,6 +37,7 @@ mod gpu_time_estimate;
 pub mod group_recovery;
 pub mod hold_kernel;
 pub mod host_bound;
+pub mod latency;
 pub mod launch_gate;
 pub mod memory;
 pub mod outcome;

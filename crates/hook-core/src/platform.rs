@@ -6,6 +6,7 @@ use sluice_comm::HandOffStep;
 
 use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::host_bound::{SliceReport, Slices};
+use crate::latency::Measured;
 use crate::outcome::Bypass;
 
 /// A clock, so that tests can set the time.
@@ -305,6 +306,9 @@ pub trait TokenLink: Debug {
 
     /// Reports when the next request is expected and how long requests last.
     fn report_forecast(&self, _forecast: RequestForecast) {}
+
+    /// Reports how long a step or a request took.
+    fn report_latency(&self, _measured: Measured) {}
 
     /// Publishes the GPU time that this process used since it started, in nanoseconds.
     fn report_busy(&self, busy_ns: u64);

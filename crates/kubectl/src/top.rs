@@ -72,6 +72,10 @@ pub(crate) struct ClientRow {
     pub(crate) wait_p50_seconds: Option<f64>,
     /// 99 % of its requests waited at most so long.
     pub(crate) wait_p99_seconds: Option<f64>,
+    /// Half of the last minute's requests of a latency-critical client took at most so long on the GPU.
+    pub(crate) latency_p50_seconds: Option<f64>,
+    /// 99 % of them took at most so long.
+    pub(crate) latency_p99_seconds: Option<f64>,
     /// Attached processes.
     pub(crate) processes: Option<u64>,
     /// Violations of its limits.

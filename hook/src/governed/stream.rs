@@ -6,6 +6,7 @@
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::CUstream;
 use sluice_hook_core::platform::Stream;
+use sluice_hook_core::thread_state::ThreadState;
 
 use crate::captures::CAPTURES;
 use crate::fork;
@@ -49,7 +50,10 @@ pub(crate) fn asked(real: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(managed) = process::device_for_call() {
         match result {
             CUresult::ERROR_NOT_READY => guarded((), || managed.device.poll_found_unfinished()),
-            CUresult::SUCCESS => guarded((), || managed.device.poll_found_finished()),
+            CUresult::SUCCESS => guarded((), || {
+                let thread = thread_state::with_thread(ThreadState::id);
+                managed.device.poll_found_finished(thread);
+            }),
             _ => {}
         }
     }

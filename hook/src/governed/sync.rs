@@ -4,12 +4,14 @@
 
 use sluice_driver_api::CUresult;
 use sluice_driver_api::types::{CUcontext, CUstream};
-use sluice_hook_core::device::HostWait;
+use sluice_hook_core::device::{HostWait, UnnamedWait};
 use sluice_hook_core::platform::{Stream, StreamKind};
 use sluice_hook_core::streams::WaitTarget;
+use sluice_hook_core::thread_state::ThreadState;
 
 use super::pool_charges::after_wait;
 use crate::gpu;
+use crate::gpu_driver::GpuDevice;
 use crate::guard::{Uncancelled, guarded};
 use crate::hold_kernel;
 use crate::process::{self, ManagedDevice};
@@ -37,7 +39,7 @@ pub(crate) fn stream((stream, per_thread): (CUstream, bool), real: impl FnOnce()
 /// out.
 pub(crate) fn event(real: impl FnOnce() -> CUresult) -> CUresult {
     hold_kernel::before_wait(false);
-    blocking(real)
+    unnamed(real, GpuDevice::begin_event_wait)
 }
 
 /// A synchronous copy, or another function that may wait for the GPU. Only copies to host memory are certain to wait: others may be staged,
@@ -46,9 +48,9 @@ pub(crate) fn copy(name: &'static str, per_thread: bool, real: impl FnOnce() -> 
     if !name.contains("toH") {
         if name.starts_with("cuMemcpy") {
             hold_kernel::before_copy(|| name.contains("HtoD") || name.contains("HtoA"));
-        } else {
-            hold_kernel::before_wait(true);
+            return unnamed(real, GpuDevice::begin_copy);
         }
+        hold_kernel::before_wait(true);
         return blocking(real);
     }
     hold_kernel::before_wait(false);
@@ -81,6 +83,26 @@ pub(super) fn blocking(real: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
+/// Calls `real`, which may wait for work that is not known, and reports the wait to the device before and after it.
+fn unnamed(real: impl FnOnce() -> CUresult, begin: impl FnOnce(&GpuDevice, u32) -> UnnamedWait) -> CUresult {
+    let _uncancelled = Uncancelled::begin();
+    let begun = guarded(None, || {
+        let managed = process::device_for_call()?;
+        Some((managed, begin(&managed.device, calling_thread())))
+    });
+    let result = real();
+    if let Some((managed, wait)) = begun {
+        guarded((), || managed.device.end_unnamed_wait(wait, result == CUresult::SUCCESS));
+    }
+    after_wait();
+    result
+}
+
+/// The number of the calling thread.
+fn calling_thread() -> u32 {
+    thread_state::with_thread(ThreadState::id)
+}
+
 /// Calls `real`, which may wait for any GPU.
 pub(super) fn blocking_all(real: impl FnOnce() -> CUresult) -> CUresult {
     let _uncancelled = Uncancelled::begin();
@@ -98,7 +120,7 @@ fn observed(real: impl FnOnce() -> CUresult, what: impl FnOnce() -> Option<WaitT
     let _uncancelled = Uncancelled::begin();
     let begun: Option<(&'static ManagedDevice, HostWait)> = guarded(None, || {
         let managed = process::device_for_call()?;
-        Some((managed, managed.device.begin_wait(what()?)))
+        Some((managed, managed.device.begin_wait(what()?, calling_thread())))
     });
     let result = real();
     if let Some((managed, wait)) = begun {

@@ -122,12 +122,13 @@ def test_every_panel_of_each_dashboard_shows_data(cluster):
     with monitoring.installed(cluster), cluster.namespace() as ns:
         missing = monitoring.panels()
         cluster.record("queries", len(missing))
-        # Two pods wait for each other's quanta, one is refused memory, one is stopped for a violation.
+        # Two pods wait for each other's quanta, one is refused memory, one is stopped for a violation, one has requests with a latency goal.
         product.create(
             ns,
             product.tenant("works", quota=0.3, memory="1Gi", gpu_uuid=GPUS[0]),
             product.tenant("waits", quota=0.3, memory="1Gi", gpu_uuid=GPUS[0]),
             product.tenant("grows", "load", "be", "--grow", "--seconds", "100000", quota=0.1, memory="1Gi", gpu_uuid=GPUS[1]),
+            product.tenant("serves", "load", "lc", "--seconds", "100000", priority="latency-critical", slo="5ms", quota=0.2, memory="256Mi", gpu_uuid=GPUS[1]),
             violator.pod(GPUS[0], limit=0.5),
         )
         product.all_running(ns)

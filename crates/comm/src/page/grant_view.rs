@@ -170,6 +170,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::HAND_OFF_NS)
     }
 
+    /// Latency goal of the client, in nanoseconds; 0: none.
+    pub fn slo_ns(&self) -> u64 {
+        read(self.0, grant::SLO_NS)
+    }
+
     /// The word of [`Self::urgent`], whose low half is a futex.
     pub fn urgent_futex(&self) -> &'a AtomicU64 {
         &self.0[grant::URGENT]
@@ -246,6 +251,11 @@ impl GrantView<'_> {
     /// Sets when the token is expected to pass from or to the client; 0: not known.
     pub fn set_hand_off(&self, at_ns: u64) {
         self.0[grant::HAND_OFF_NS].store(at_ns, Ordering::Release);
+    }
+
+    /// Sets the latency goal of the client, in nanoseconds; 0: none.
+    pub fn set_slo(&self, ns: u64) {
+        self.0[grant::SLO_NS].store(ns, Ordering::Release);
     }
 
     /// Sets whether best-effort clients have the driver's default time slices.

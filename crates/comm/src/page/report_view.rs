@@ -15,7 +15,7 @@ pub struct ReturnedGrant {
 
 /// A view of a report page.
 #[derive(Clone, Copy)]
-pub struct ReportView<'a>(&'a [AtomicU64; WORDS]);
+pub struct ReportView<'a>(pub(super) &'a [AtomicU64; WORDS]);
 
 impl<'a> ReportView<'a> {
     /// A view of these words.

@@ -7,6 +7,7 @@
 
 mod attach;
 mod golden;
+mod latencies;
 mod maxima;
 mod names;
 mod pages;

@@ -8,6 +8,7 @@ use sluice_comm::HandOffStep;
 
 use super::state::{Grant, MEASURE_INTERVAL_NS, Measured, Phase, State};
 use super::{Device, LaunchPass};
+use crate::latency::CallKind;
 use crate::outcome::{Bypass, Outcome};
 use crate::platform::{
     Clock, Driver, GrantRequest, GrantUsage, LinkError, Stream, StreamKind, StreamLocation, TokenLink,
@@ -30,7 +31,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         if self.captures.any() && self.driver.is_capturing(stream) {
             return Outcome::Bypassed(Bypass::Capture);
         }
-        let (mut may_renew_early, mut waited) = (true, false);
+        let (mut may_renew_early, mut waited, mut waits_since_ns) = (true, false, None);
         if self.returns_early() && self.bypass_reason().is_none() {
             pass = self.wait_for_commands(stream, thread, pass);
         }
@@ -38,9 +39,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             if let Some(reason) = self.bypass_reason() {
                 return Outcome::Bypassed(reason);
             }
-            pass = self.postpone(thread, pass);
+            pass = self.postpone(thread, pass, &mut waits_since_ns);
             if self.is_open() {
-                match self.note(stream, thread, may_renew_early) {
+                match self.note(stream, thread, may_renew_early, waits_since_ns) {
                     Ok(true) => {
                         if waited {
                             self.clock.record_step(HandOffStep::LaunchNoted);
@@ -55,8 +56,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             // A waiting launch does not count as in flight; otherwise the drain would wait for it.
             drop(pass);
             waited = true;
-            if let Err(reason) = self.wait_for_grant(stream) {
-                return Outcome::Bypassed(reason);
+            match self.wait_for_grant(stream) {
+                Ok(began_ns) => _ = waits_since_ns.get_or_insert(began_ns),
+                Err(reason) => return Outcome::Bypassed(reason),
             }
             self.gate.enter(thread.shard());
             pass = LaunchPass { gate: &self.gate, shard: thread.shard() };
@@ -64,8 +66,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     }
 
     /// Adds the launch's stream to the streams of the grant, and begins a burst if no work runs. `false` if the grant has ended, or is too
-    /// short for the burst that begins.
-    fn note(&self, stream: Stream, thread: &ThreadState, may_renew_early: bool) -> Result<bool, Bypass> {
+    /// short for the burst that begins. `waits_since_ns`: since when the launch has waited, if it has.
+    fn note(
+        &self,
+        stream: Stream,
+        thread: &ThreadState,
+        may_renew_early: bool,
+        waits_since_ns: Option<u64>,
+    ) -> Result<bool, Bypass> {
         let (located, mut state) = self.locate(stream).ok_or(Bypass::NoContext)?;
         let now = self.clock.now_ns();
         // Read with the lock held: a wait that ends after this point sees the launch as later than itself.
@@ -86,6 +94,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let (grant, burst) = (state.grant.number, state.grant.bursts);
         let measure = begins && !self.captures.any() && self.is_measurement_due(&mut state, now);
         let checks_each = self.admit(&mut state, now);
+        self.record_call(&mut state, (thread.id(), CallKind::Work), (waits_since_ns, now));
         self.report_activity_and_unlock(state, now);
         if measure {
             self.measure(located.context, stream, grant, burst, now);
@@ -189,8 +198,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// Waits until a grant is open for a launch on `stream`; `Err` if the launch is to bypass.
-    fn wait_for_grant(&self, stream: Stream) -> Result<(), Bypass> {
+    /// Waits until a grant is open for a launch on `stream`. Returns when the wait began; `Err` if the launch is to bypass.
+    fn wait_for_grant(&self, stream: Stream) -> Result<u64, Bypass> {
         let began = self.clock.now_ns();
         let mut state = self.lock();
         state.waiting_launches += 1;
@@ -199,11 +208,11 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 break Err(reason);
             }
             state = match state.phase {
-                Phase::Open if self.is_open() => break Ok(()),
+                Phase::Open if self.is_open() => break Ok(began),
                 Phase::Open => {
                     self.check_counter();
                     if self.is_open() {
-                        break Ok(());
+                        break Ok(began);
                     }
                     self.begin_drain(&mut state);
                     state

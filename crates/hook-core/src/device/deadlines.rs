@@ -10,13 +10,19 @@ use crate::thread_state::ThreadState;
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// Waits while urgent work is a reason to postpone a launch. The launch does not count as in flight meanwhile. Without urgent work this
-    /// is one load.
-    pub(super) fn postpone<'s>(&'s self, thread: &ThreadState, pass: LaunchPass<'s>) -> LaunchPass<'s> {
+    /// is one load. `waits_since_ns` becomes the begin of the wait unless the launch has waited before.
+    pub(super) fn postpone<'s>(
+        &'s self,
+        thread: &ThreadState,
+        pass: LaunchPass<'s>,
+        waits_since_ns: &mut Option<u64>,
+    ) -> LaunchPass<'s> {
         if !self.is_to_postpone() {
             return pass;
         }
         drop(pass);
         let began = self.clock.now_ns();
+        waits_since_ns.get_or_insert(began);
         self.change_postponed(true, 0);
         while let Some((urgent, timeout_ns)) = self.postponed_for() {
             let before = self.clock.now_ns();

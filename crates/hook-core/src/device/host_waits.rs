@@ -16,18 +16,19 @@ const LONG_WINDOW_FACTOR: u64 = 2;
 #[derive(Debug)]
 pub struct HostWait {
     what: WaitTarget,
+    thread: u32,
     begun_ns: u64,
     epoch: u64,
     end: Option<Mark>,
 }
 
 impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
-    /// Begins a wait of the host for `what`. Launches from here on are distinguished from those that the wait covers.
-    pub fn begin_wait(&self, what: WaitTarget) -> HostWait {
+    /// Begins a wait of a thread of the host for `what`. Launches from here on are distinguished from those that the wait covers.
+    pub fn begin_wait(&self, what: WaitTarget, thread: u32) -> HostWait {
         let begun_ns = self.clock.now_ns();
         let is_measured = self.begin_blocking_at(begun_ns);
         let epoch = self.gate.next_epoch();
-        HostWait { what, begun_ns, epoch, end: if is_measured { self.mark_end(what) } else { None } }
+        HostWait { what, thread, begun_ns, epoch, end: if is_measured { self.mark_end(what) } else { None } }
     }
 
     /// Records an event at the end of a burst that is being measured, if the wait covers all of it.
@@ -67,6 +68,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                     self.choose_slices(&mut state, (begun_ns, wait.begun_ns, now));
                 }
             }
+        }
+        if succeeded {
+            self.record_wait(&mut state, wait.thread, (wait.begun_ns, now));
         }
         self.stop_blocking(&mut state, now);
     }
@@ -114,7 +118,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.begin_blocking_at(self.clock.now_ns())
     }
 
-    fn begin_blocking_at(&self, now: u64) -> bool {
+    pub(super) fn begin_blocking_at(&self, now: u64) -> bool {
         let mut state = self.lock();
         state.blocked_threads += 1;
         let is_measured = is_measured(&state);
@@ -122,7 +126,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         is_measured
     }
 
-    fn stop_blocking(&self, state: &mut State, now: u64) {
+    pub(super) fn stop_blocking(&self, state: &mut State, now: u64) {
         state.blocked_threads = state.blocked_threads.saturating_sub(1);
         self.report_activity(state, now);
     }

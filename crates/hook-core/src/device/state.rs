@@ -6,6 +6,7 @@ use crate::burst_admission::BurstAdmission;
 use crate::gpu_time_estimate::GpuTimeEstimate;
 use crate::hold_kernel;
 use crate::host_bound::HostBoundTest;
+use crate::latency::LatencyMeter;
 use crate::period_predictor::{
     BURST_MERGE_MS, PeriodPredictor, Quantile, WINDOW_MERGE_MS, estimate_full_burst,
 };
@@ -143,6 +144,10 @@ pub(super) struct State {
     pub(super) admission: BurstAdmission,
     /// The process is latency-critical, so other clients' deadlines concern it.
     pub(super) follows_deadlines: bool,
+    /// Steps and requests of this process, if it is latency-critical.
+    pub(super) latency: LatencyMeter,
+    /// Launches begun, when a wait last ended that may have ended a step and begins no epoch.
+    pub(super) launches_at_step_end: u64,
     /// Threads whose launches are postponed because of an earlier deadline.
     pub(super) postponed_threads: usize,
     pub(super) grant: Grant,

@@ -9,6 +9,7 @@ mod grants;
 mod hardware_waits;
 mod host_bound;
 mod idleness;
+mod latency;
 mod measurement;
 mod silence;
 mod ungated_work;
@@ -106,7 +107,7 @@ fn launch(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> bool {
 
 /// The program waits for a stream and the GPU has finished.
 fn wait_for(device: &TestDevice<'_>, handle: u64) {
-    let wait = device.begin_wait(WaitTarget::Stream(7, stream(handle)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(handle)), 1);
     lock(&device.driver.busy).retain(|busy| *busy != handle);
     device.end_wait(wait, true);
 }

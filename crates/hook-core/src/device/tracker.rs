@@ -214,6 +214,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.expire_hold(&mut state, now);
         self.report_contexts(&state, now);
         state.follows_deadlines = self.link.is_latency_critical();
+        self.expire_steps(&mut state, now);
         let waits = state.waited_ns.is_some_and(|at| now.saturating_sub(at) < WAITS_NS);
         // A process that only lingers becomes idle without another event.
         let uses_commands = now.saturating_sub(state.last_command_ns) < COMMANDS_NS;
@@ -328,6 +329,9 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         } else {
             self.report_activity(&state, now);
         }
+        if !state.is_busy() {
+            state.latency.found_idle(now);
+        }
     }
 
     /// Returns the events on destroyed streams that the GPU has reached, unless commands of such a stream may still be queued.
@@ -394,6 +398,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         self.gate.close();
         let now = self.clock.now_ns();
         self.stop_polling(state, now);
+        self.interrupt_steps(state);
         state.end_burst(now, None);
         let tails: Vec<_> = state.streams.take_tails().collect();
         state.orphaned_marks.extend(tails);

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::Device;
 use super::state::{Phase, State};
+use crate::latency::CallKind;
 use crate::platform::{Clock, Driver, Stream, TokenLink};
 use crate::thread_state::ThreadState;
 
@@ -45,6 +46,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
         self.submitting_ungated.fetch_add(1, Relaxed);
         state.streams.note(located.context, stream, located.blocking, epoch);
+        self.record_call(&mut state, (thread.id(), CallKind::Work), (None, now));
         self.report_activity_and_unlock(state, now);
         if !self.captures.any() {
             thread.set_noted(self.gate.device(), stream.handle | WORK_FLAG, epoch);
@@ -60,6 +62,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     /// The program polled and the work was unfinished. It may have no other way to wait for it.
     #[inline]
     pub fn poll_found_unfinished(&self) {
+        self.record_unfinished();
         if self.link.deadline_ticks() != u64::MAX
             || self.reported_active.load(Relaxed) && !self.polling.load(Relaxed)
         {
@@ -72,9 +75,10 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         }
     }
 
-    /// The program polled and the work was finished.
+    /// A thread of the program polled and the work was finished.
     #[inline]
-    pub fn poll_found_finished(&self) {
+    pub fn poll_found_finished(&self, thread: u32) {
+        self.record_finished(thread);
         if self.polling.load(Relaxed) {
             self.end_polling();
         }

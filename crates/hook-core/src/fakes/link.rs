@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use super::ManualClock;
 use crate::burst_admission::{RequestForecast, UrgentWork};
 use crate::host_bound::{SliceReport, Slices};
+use crate::latency::Measured;
 use crate::lock;
 use crate::platform::*;
 
@@ -60,6 +61,8 @@ pub(crate) struct FakeLink {
     /// The reports about postponed launches, and the last forecast.
     pub(crate) postponed: Mutex<Vec<(bool, u64)>>,
     pub(crate) forecast: Mutex<Option<RequestForecast>>,
+    /// The reported latencies.
+    pub(crate) latencies: Mutex<Vec<Measured>>,
     pub(crate) clock: Mutex<Option<std::sync::Arc<ManualClock>>>,
 }
 
@@ -225,6 +228,10 @@ impl TokenLink for FakeLink {
 
     fn report_forecast(&self, forecast: RequestForecast) {
         *lock(&self.forecast) = Some(forecast);
+    }
+
+    fn report_latency(&self, measured: Measured) {
+        lock(&self.latencies).push(measured);
     }
 
     fn report_busy(&self, busy_ns: u64) {

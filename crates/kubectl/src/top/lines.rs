@@ -3,19 +3,34 @@
 use super::{ClientRow, GpuRow, Top};
 use crate::text::{Line, count, memory, or_dash, printable, share, time};
 
+/// Columns that are left out if no client has a value.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    /// Waiting times: only a pod-manager's own page has them.
+    waits: bool,
+    /// Latencies of requests.
+    latencies: bool,
+}
+
 /// The lines of a page: headings, then each GPU with its clients.
 pub(crate) fn lines(top: &Top) -> Vec<Line> {
-    // Only a pod-manager's own page has waiting times.
-    let has_waits = top.gpus.iter().flat_map(|gpu| &gpu.clients).any(|one| one.wait_p50_seconds.is_some());
+    let clients = || top.gpus.iter().flat_map(|gpu| &gpu.clients);
+    let shown = Shown {
+        waits: clients().any(|one| one.wait_p50_seconds.is_some()),
+        latencies: clients().any(|one| one.latency_p50_seconds.is_some()),
+    };
     let mut headings = vec!["POD", "PRIORITY", "ASKED", "LIMIT", "GOT", "MEMORY", "MEMORY LIMIT"];
-    if has_waits {
+    if shown.waits {
         headings.extend(["WAIT P50", "WAIT P99"]);
+    }
+    if shown.latencies {
+        headings.extend(["LATENCY P50", "LATENCY P99"]);
     }
     headings.extend(["PROCESSES", ""]);
     let mut lines = vec![Line::heading(&headings)];
     for gpu in &top.gpus {
         lines.push(Line::Section(printable(&gpu.text())));
-        lines.extend(gpu.clients.iter().map(|client| Line::Cells(client.cells(has_waits))));
+        lines.extend(gpu.clients.iter().map(|client| Line::Cells(client.cells(shown))));
     }
     if top.gpus.is_empty() {
         lines = vec![Line::Note("No GPU of Sluice was found.".to_owned())];
@@ -55,7 +70,7 @@ impl GpuRow {
 }
 
 impl ClientRow {
-    fn cells(&self, has_waits: bool) -> Vec<String> {
+    fn cells(&self, shown: Shown) -> Vec<String> {
         let mut cells = vec![
             format!("  {}", self.title()),
             or_dash(self.priority.clone(), |priority| priority),
@@ -65,8 +80,12 @@ impl ClientRow {
             or_dash(self.memory_used_bytes, memory),
             or_dash(self.memory_limit_bytes, memory),
         ];
-        if has_waits {
+        if shown.waits {
             cells.extend([self.wait_p50_seconds, self.wait_p99_seconds].map(|wait| or_dash(wait, time)));
+        }
+        if shown.latencies {
+            let latencies = [self.latency_p50_seconds, self.latency_p99_seconds];
+            cells.extend(latencies.map(|latency| or_dash(latency, time)));
         }
         cells.push(or_dash(self.processes, |processes| processes.to_string()));
         let violations = usize::try_from(self.violations).unwrap_or(usize::MAX);

@@ -119,15 +119,15 @@ impl Top {
 impl ClientRow {
     /// Whether a row has a field for this series. The list of series is that of [`add`](Self::add).
     fn shows(series: &str) -> bool {
-        Self::default().add(series, None, None, 0.0)
+        Self::default().add(series, |_| None, 0.0)
     }
 
     fn add_sample(&mut self, sample: &Sample<'_>) {
-        self.add(sample.name, sample.label("le"), sample.label("priority"), sample.value);
+        self.add(sample.name, |label| sample.label(label), sample.value);
     }
 
     /// Returns whether the row shows this series.
-    fn add(&mut self, series: &str, bound: Option<&str>, priority: Option<&str>, value: f64) -> bool {
+    fn add<'s>(&mut self, series: &str, label: impl Fn(&str) -> Option<&'s str>, value: f64) -> bool {
         match series {
             "sluice_client_gpu_share_ratio" | "sluice_share" => self.got_share = Some(value),
             "sluice_client_quota_ratio" | "sluice_quota_ratio" => self.asked_share = Some(value),
@@ -148,11 +148,20 @@ impl ClientRow {
                 self.stopped_processes = whole(value);
             }
             "sluice_client_info" => {
-                let known = priority.filter(|priority| *priority != "unknown").map(str::to_owned);
+                let known = label("priority").filter(|priority| *priority != "unknown").map(str::to_owned);
                 self.priority = known.or(self.priority.take());
             }
             "sluice_token_wait_seconds_bucket" => {
-                self.wait_buckets.add(bound.and_then(|bound| bound.parse().ok()), value);
+                self.wait_buckets.add(label("le").and_then(|bound| bound.parse().ok()), value);
+            }
+            // Not a number if there was no request.
+            "sluice_client_request_quantile_seconds" | "sluice_request_quantile_seconds" => {
+                let known = Some(value).filter(|value| value.is_finite());
+                match label("quantile") {
+                    Some("0.5") => self.latency_p50_seconds = known,
+                    Some("0.99") => self.latency_p99_seconds = known,
+                    _ => {}
+                }
             }
             _ => return false,
         }

@@ -86,6 +86,30 @@ POD  PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  WAIT P50  WAIT P99  PR
 }
 
 #[test]
+fn latencies_of_requests_are_shown_where_a_client_has_some() {
+    let series = |client: &str, quantile: &str, value: &str| {
+        format!("sluice_request_quantile_seconds{{client=\"{client}\",quantile=\"{quantile}\"}} {value}\n")
+    };
+    let page = [
+        MANAGER.replace("sluice_token_wait", "sluice_other"),
+        series("a", "0.5", "0.0021"),
+        series("a", "0.99", "0.0305"),
+        series("a", "0.999", "1"),
+        series("idle", "0.5", "NaN"),
+        series("idle", "0.99", "NaN"),
+    ];
+    let mut top = Top::default();
+    top.add_page(Origin::Address("127.0.0.1:9400"), &page.concat()).unwrap();
+    top.finish();
+    let expected = "\
+POD     PRIORITY  ASKED  LIMIT  GOT    MEMORY  MEMORY LIMIT  LATENCY P50  LATENCY P99  PROCESSES
+127.0.0.1:9400  levels: host 2
+  a     -         0.300  1.000  0.250  64 MiB  1.0 GiB       2.1 ms       30.5 ms      1
+  idle  -         -      -      -      -       -             -            -            -";
+    assert_eq!(text(&top), expected);
+}
+
+#[test]
 fn managers_of_two_addresses_are_two_gpus() {
     let mut top = Top::default();
     top.add_page(Origin::Address("127.0.0.1:9400"), MANAGER).unwrap();

@@ -3,8 +3,8 @@
 use sluice_placement::annotations::GpuRequest;
 use sluice_proto::control::{Class, Client, ClientUsage};
 
-use super::Facts;
 use super::families::{Families, ratio, seconds};
+use super::{Facts, latency_families};
 
 pub(super) fn add(
     families: &mut Families,
@@ -100,6 +100,7 @@ pub(super) fn add(
             ),
         ],
     )?;
+    latency_families::add(families, &own, usage, client.slo_ns)?;
     for (reason, launches) in &usage.bypassed {
         let name = "sluice_client_bypassed_launches_total";
         let help = "Launches that bypassed the hook, as the pod's processes report them";

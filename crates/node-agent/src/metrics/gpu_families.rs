@@ -5,6 +5,7 @@ use sluice_proto::control::Steering;
 
 use super::Facts;
 use super::families::{Families, Labels, ratio};
+use super::latency_families::histogram;
 use crate::managers::ManagerState;
 
 pub(super) fn add(families: &mut Families, gpu: &Gpu, facts: &Facts) -> prometheus::Result<()> {
@@ -109,6 +110,24 @@ fn add_scheduling(families: &mut Families, own: &Labels<'_>, reported: &Steering
         let help = "Pre-emptions of a process, by level and outcome";
         let labels = [own, &[("level", one.level.as_str()), ("outcome", &one.outcome)]].concat();
         families.counter("sluice_preemptions_total", help, &labels)?.inc_by(one.count as f64);
+    }
+    let times = [
+        (
+            "sluice_preemption_seconds",
+            "Time until a preempted process had left the GPU, seconds",
+            &reported.preemption_times,
+        ),
+        (
+            "sluice_hand_off_seconds",
+            "Time from the first step of a hand-off until the next process had the GPU, seconds",
+            &reported.hand_off_times,
+        ),
+    ];
+    for (name, help, by_level) in times {
+        for (level, times) in by_level {
+            let labels = [own, &[("level", level.as_str())]].concat();
+            families.add_histogram(name, help, &labels, histogram(times));
+        }
     }
     for (to, changes) in &reported.gate_changes {
         let help = "Changes of the stream gates of best-effort processes";

@@ -7,6 +7,7 @@ mod client_families;
 mod families;
 mod gpu_families;
 pub mod http;
+mod latency_families;
 mod manager_families;
 mod state;
 

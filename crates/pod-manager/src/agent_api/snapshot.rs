@@ -23,6 +23,7 @@ impl AgentApi {
         let mut clients: Vec<ClientUsage> = usage.collect();
         clients.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         let metrics = &io.metrics;
+        let [preemption_times, hand_off_times] = metrics.switch_times.to_proto();
         SnapshotResponse {
             gpu_uuid: self.gpu_uuid.clone(),
             generation: self.generation,
@@ -36,6 +37,8 @@ impl AgentApi {
             steering: Some(Steering {
                 gate_changes: metrics.stream_gates.to_proto(),
                 preemptions: metrics.preemptions.to_proto(),
+                preemption_times,
+                hand_off_times,
                 ..metrics.channel_groups.to_proto()
             }),
         }
@@ -63,6 +66,7 @@ fn usage_of(
         })
         .collect();
     listed.sort_by_key(|process| process.pid);
+    let (critical, latencies) = (clients.is_critical(id), &client.metrics.latencies);
     let unscheduled = processes.unscheduled(id);
     let unscheduled = ObstacleKind::LABELS.iter().zip(unscheduled).filter(|(_, count)| *count > 0);
     ClientUsage {
@@ -85,6 +89,10 @@ fn usage_of(
             .map(|(kind, counter)| ((*kind).to_owned(), counter.get()))
             .collect(),
         stopped_processes: processes.stopped_processes(id),
+        steps: critical.then(|| latencies.steps.to_proto()),
+        requests: critical.then(|| latencies.requests.to_proto()),
+        slo_violations: latencies.slo_violations.get(),
+        unobserved_steps: latencies.unobserved_steps.get(),
         bypassed: bypasses.by_label(),
         left_out: client.removed,
         adopted_processes: u32::try_from(processes.scheduled_unhooked(id)).unwrap_or(u32::MAX),

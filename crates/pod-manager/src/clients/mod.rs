@@ -5,8 +5,8 @@ mod gpu_time;
 pub(crate) use gpu_time::GpuTime;
 
 use crate::definition::{ClientKey, Definition};
-use crate::metrics::ClientMetrics;
-use crate::processes::Processes;
+use crate::metrics::{ClientMetrics, RecentLatencies};
+use crate::processes::{NewReport, Processes};
 use sluice_comm::Name;
 use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;
@@ -33,6 +33,9 @@ pub(crate) struct Client {
     pub(crate) hold_and_wait_ns: u64,
     /// GPU time that it used.
     pub(crate) gpu_time: GpuTime,
+    /// Latencies of its last steps and requests.
+    recent_steps: RecentLatencies,
+    recent_requests: RecentLatencies,
     /// Calls around the gate by processes that have ended.
     pub(crate) bypasses: Bypasses,
     /// Whether another client waits while this one holds a grant.
@@ -140,6 +143,8 @@ impl Clients {
             delayed_ns: 0,
             hold_and_wait_ns: 0,
             gpu_time,
+            recent_steps: RecentLatencies::default(),
+            recent_requests: RecentLatencies::default(),
             bypasses: Bypasses::default(),
             contended: false,
             removed: false,
@@ -203,6 +208,24 @@ impl Clients {
         }
     }
 
+    /// Reads the latencies that processes report, and exports them.
+    pub(crate) fn refresh_latencies(&mut self, processes: &mut Processes, now: u64) {
+        for (id, client) in &mut self.clients {
+            for process in processes.ids_of_client(*id) {
+                let pages = processes.get_mut(process).and_then(|process| process.endpoint.pages.as_mut());
+                if let Some(pages) = pages {
+                    client.count_latencies(&pages.read_latencies(now), now);
+                }
+            }
+            client.recent_steps.advance(now);
+            client.recent_requests.advance(now);
+            let (series, definition) = (&client.metrics.latencies, &client.definition);
+            series.steps.set_quantiles(&client.recent_steps);
+            series.requests.set_quantiles(&client.recent_requests);
+            series.set_client(definition.spec.class == Class::LatencyCritical, definition.slo_ns);
+        }
+    }
+
     /// Counts the latency-critical processes of a client by the slices that they want, and shows the figures of one that was tested.
     fn refresh_slices(&self, id: ClientId, client: &Client, processes: &Processes) {
         let (mut wanted, mut medians_ns) = ([0, 0], (0, 0));
@@ -223,6 +246,29 @@ impl Clients {
     pub(crate) fn forget(&mut self, client: ClientId) {
         self.clients.remove(&client);
         self.memory.remove_client(client);
+    }
+}
+
+impl Client {
+    /// Counts what one of its processes reports about steps and requests. Only those of a latency-critical client count.
+    pub(crate) fn count_latencies(&mut self, report: &NewReport, now: u64) {
+        if self.definition.spec.class != Class::LatencyCritical {
+            return;
+        }
+        let series = &self.metrics.latencies;
+        let kinds = [
+            (&series.steps, &mut self.recent_steps, &report.steps),
+            (&series.requests, &mut self.recent_requests, &report.requests),
+        ];
+        for (family, recent, new) in kinds {
+            recent.advance(now);
+            if let Some(new) = new {
+                family.add(new);
+                recent.add(new);
+            }
+        }
+        series.slo_violations.inc_by(report.slo_violations);
+        series.unobserved_steps.inc_by(report.unobserved_steps);
     }
 }
 

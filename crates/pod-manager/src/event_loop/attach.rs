@@ -60,6 +60,7 @@ impl EventLoop {
         {
             let (flags, endpoint) = (self.page_flags, &mut process.endpoint);
             endpoint.provide_pages(id, page_version, flags, &self.io).map_err(Reason::Pages)?;
+            self.show_slo(client);
         }
         self.apply(Event::ChannelOpened(id, channel, connection));
         self.connections.set_role(connection, Role::Attached(id, channel));

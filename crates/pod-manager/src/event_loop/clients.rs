@@ -64,9 +64,18 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(id) else { return };
         info!(client = client.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client changed");
         client.definition = definition;
+        self.show_slo(id);
         self.clients.memory.set_limit(id, memory);
         self.grants.ledger.set_client(id, spec, now);
         self.apply(Event::ClientChanged(id, ClientFacts { spec, is_pod }));
+    }
+
+    /// Shows the processes of a client its latency goal.
+    pub(super) fn show_slo(&self, id: ClientId) {
+        let slo_ns = self.clients.get(id).map_or(0, |client| client.definition.slo_ns);
+        for pages in self.processes.of_client(id).filter_map(|(_, process)| process.endpoint.pages.as_ref()) {
+            pages.grant().set_slo(slo_ns);
+        }
     }
 
     /// Ends a client's grants and closes its connections. What its processes hold is remembered until they end: it stays on the GPU
@@ -121,6 +130,8 @@ impl EventLoop {
         let Some(mut pages) = process.endpoint.pages.take() else { return };
         pages.close();
         if let Some(client) = self.clients.get_mut(process.client) {
+            let now = self.io.now();
+            client.count_latencies(&pages.read_latencies(now), now);
             client.bypasses.add(pages.report());
         }
     }

@@ -4,6 +4,7 @@ use super::EventLoop;
 use crate::announcement::Descriptors;
 use crate::channel_groups::{ControlFailure, ControlReport, ControlRequest, Opened};
 use crate::grants::{Answer, UNLIMITED_MS, answer_all};
+use crate::metrics::SwitchLevel;
 use crate::party::Party;
 use crate::processes::{Effect, Event, enforcement_level, label};
 use crate::stopped_threads::StoppedThreads;
@@ -201,8 +202,18 @@ impl EventLoop {
         };
         self.io.metrics.channel_groups.in_flight.set(0);
         self.io.metrics.channel_groups.count(control.op, outcome, *took);
-        if control.op == ControlOp::Disable {
-            self.io.metrics.preemptions.count_hardware(result.into());
+        let times = &self.io.metrics.switch_times;
+        match (control.op, outcome) {
+            (ControlOp::Disable, _) => {
+                self.io.metrics.preemptions.count_hardware(result.into());
+                if outcome == ControlOutcome::Done {
+                    times.preempted(SwitchLevel::Hardware, *took);
+                }
+            }
+            (ControlOp::Enable, ControlOutcome::Done) => {
+                times.hand_off_ends(SwitchLevel::Hardware, self.io.now());
+            }
+            _ => {}
         }
         let client = self.processes.owner(control.group).and_then(|owner| self.processes.client_of(owner));
         if let Err(ControlFailure::Failed(_, why)) = result
@@ -221,7 +232,12 @@ impl EventLoop {
         if let Some(control) = scheduler.begin_control(self.io.now()) {
             debug!(?control, "control requested");
             metrics.in_flight.set(1);
+            if control.op == ControlOp::Disable {
+                self.io.metrics.switch_times.hand_off_begins(SwitchLevel::Hardware, self.io.now());
+            }
             self.group_controls.request(ControlRequest::Make(control));
+        } else if metrics.in_flight.get() == 0 {
+            self.io.metrics.switch_times.no_hand_off(SwitchLevel::Hardware);
         }
         metrics.forced.inc_by(scheduler.forced_hand_offs() - forced);
     }
@@ -264,6 +280,7 @@ impl EventLoop {
     pub(super) fn refresh_gauges(&mut self) {
         let Self { clients, processes, grants, io, .. } = self;
         grants.refresh_shares(clients, processes, io.now());
+        clients.refresh_latencies(processes, io.now());
         clients.refresh_gauges(processes);
         let metrics = &io.metrics.channel_groups;
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

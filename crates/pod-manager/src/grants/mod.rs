@@ -5,7 +5,7 @@ mod usage;
 
 use crate::clients::{Client, Clients};
 use crate::io::Io;
-use crate::metrics::Preempted;
+use crate::metrics::{Preempted, SwitchLevel};
 use crate::party::Party;
 use crate::processes::{Processes, pages};
 use hand_offs::HandOffs;
@@ -13,6 +13,7 @@ use sluice_comm::page::UNLIMITED;
 use sluice_comm::{HandOffStep, ResponseBody};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, Returned, TokenLedger};
 use sluice_core::{ClientId, ConnectionId, ProcessId};
+use std::time::Duration;
 use tracing::{debug, warn};
 
 /// The length of an unlimited grant in milliseconds, for peers that read the answer instead of the page: a day.
@@ -74,6 +75,9 @@ impl Grants {
         match *action {
             Action::Grant { process, epoch, deadline, .. } => {
                 let answers = self.open(process, epoch, deadline, clients, processes, io);
+                if deadline != Deadline::Unlimited {
+                    io.metrics.switch_times.hand_off_ends(SwitchLevel::Token, io.now());
+                }
                 count_grant(action, clients);
                 return answers;
             }
@@ -87,7 +91,7 @@ impl Grants {
             Action::Disable { .. } => {}
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
             Action::Ended { client, held_ns, overrun_ns, hold_and_wait_ns, how, .. } => {
-                count_end(client, how, clients, processes, io);
+                count_end(client, how, overrun_ns, clients, processes, io);
                 self.count_gpu_time(client, clients, processes, io.now());
                 let Some(client) = clients.get_mut(client) else { return Vec::new() };
                 // The pages keep what held at the end of the grant. The next grant shows it anew.
@@ -176,7 +180,14 @@ fn set_contended(id: ClientId, contended: bool, clients: &mut Clients, processes
 
 /// Counts a preemption: a grant that ends while another client waits. Those of hardware-scheduled processes are counted with
 /// their controls.
-fn count_end(client: ClientId, how: GrantEnd, clients: &Clients, processes: &Processes, io: &Io) {
+fn count_end(
+    client: ClientId,
+    how: GrantEnd,
+    overrun_ns: u64,
+    clients: &Clients,
+    processes: &Processes,
+    io: &Io,
+) {
     let contended = clients.get(client).is_some_and(|client| client.contended);
     let outcome = match how {
         GrantEnd::NotReturned => Preempted::Timeout,
@@ -185,6 +196,9 @@ fn count_end(client: ClientId, how: GrantEnd, clients: &Clients, processes: &Pro
     };
     if !processes.of_client(client).any(|(id, _)| processes.is_hardware_scheduled(id)) {
         io.metrics.preemptions.count_token(outcome);
+        let times = &io.metrics.switch_times;
+        times.preempted(SwitchLevel::Token, Duration::from_nanos(overrun_ns));
+        times.hand_off_begins(SwitchLevel::Token, io.now().saturating_sub(overrun_ns));
     }
 }
 

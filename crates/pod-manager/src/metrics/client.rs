@@ -1,6 +1,7 @@
 //! The series of one client.
 
 use super::Series;
+use super::latencies::LatencySeries;
 use crate::definition::ClientKey;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -57,6 +58,7 @@ pub(crate) struct ClientMetrics {
     pub(crate) memory: MemorySeries,
     pub(crate) processes: IntGauge,
     pub(crate) slices: SliceSeries,
+    pub(crate) latencies: LatencySeries,
     /// Processes without the hook that are scheduled.
     pub(crate) unhooked: IntGauge,
     /// Processes without the hook that are not scheduled, by [`ObstacleKind::index`].
@@ -174,6 +176,7 @@ impl ClientMetrics {
                 denied: series.counter("sluice_memory_denied_total", "Memory reservations refused")?,
             },
             slices: SliceSeries::new(&mut series)?,
+            latencies: LatencySeries::new(&mut series)?,
             processes: series.gauge("sluice_processes", "Processes connected to the manager")?,
             unhooked: series.gauge("sluice_adopted_processes", unhooked)?,
             unscheduled: series.by_value(unscheduled, ObstacleKind::LABELS)?,

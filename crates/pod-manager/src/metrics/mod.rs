@@ -1,13 +1,16 @@
 //! The metrics: counters that the event loop increments without a lock, and the registry that the HTTP thread owns.
 
 mod client;
+mod latencies;
 mod memory_readings;
 mod scheduling;
+mod switch_times;
 
 use crate::definition::ClientKey;
 use crate::reason::Reason;
 use client::ClientCollector;
 pub(crate) use client::ClientMetrics;
+pub(crate) use latencies::RecentLatencies;
 use memory_readings::MemoryReadings;
 pub(crate) use memory_readings::ReadingOutcome;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
@@ -19,11 +22,12 @@ use prometheus::{
 use scheduling::{ChannelGroupMetrics, PreemptionMetrics, StreamGateMetrics};
 pub(crate) use scheduling::{EnforcementLevel, Preempted};
 use sluice_daemon::ProcessCollector;
-use sluice_proto::control::{EventLoop, EventLoopBucket};
+use sluice_proto::control::{self, EventLoop, EventLoopBucket};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+pub(crate) use switch_times::{SwitchLevel, SwitchTimes};
 
 /// Bounds of the histogram of rounds, seconds. Under a flood one round in a thousand takes more than 1 ms, a few more than 5 ms
 /// (`sluice-dev bench flood` on two cores; time in which the kernel ran other threads is included).
@@ -41,6 +45,7 @@ pub(crate) struct Metrics {
     pub(crate) channel_groups: ChannelGroupMetrics,
     pub(crate) stream_gates: StreamGateMetrics,
     pub(crate) preemptions: PreemptionMetrics,
+    pub(crate) switch_times: SwitchTimes,
     pub(crate) memory_readings: MemoryReadings,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
@@ -142,6 +147,7 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         channel_groups: ChannelGroupMetrics::new(&mut series)?,
         stream_gates: StreamGateMetrics::new(&mut series)?,
         preemptions: PreemptionMetrics::new(&mut series)?,
+        switch_times: SwitchTimes::new(&mut series)?,
         memory_readings: MemoryReadings::new(&mut series)?,
         notices: sender,
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
@@ -150,6 +156,24 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
     registry.register(Box::new(ProcessCollector::new()?))?;
     series.collectors.into_iter().try_for_each(|collector| registry.register(collector))?;
     Ok((metrics, Exposition { registry, notices }))
+}
+
+/// A histogram as the node agent reads it.
+fn histogram_to_proto(histogram: &Histogram) -> control::Latencies {
+    counted_to_proto(histogram.metric().get_histogram())
+}
+
+fn counted_to_proto(histogram: &prometheus::proto::Histogram) -> control::Latencies {
+    let bucket = |bucket: &Bucket| control::LatencyBucket {
+        seconds: bucket.upper_bound(),
+        count: bucket.cumulative_count(),
+    };
+    control::Latencies {
+        buckets: histogram.get_bucket().iter().map(bucket).collect(),
+        count: histogram.get_sample_count(),
+        seconds: histogram.get_sample_sum(),
+        quantiles: Vec::new(),
+    }
 }
 
 /// Makes collectors with common labels and keeps a copy of each, so that they can be registered together.

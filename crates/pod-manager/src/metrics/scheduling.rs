@@ -117,6 +117,8 @@ impl ChannelGroupMetrics {
             announcements_refused: self.announcements_refused.get(),
             gate_changes: HashMap::new(),
             preemptions: Vec::new(),
+            preemption_times: HashMap::new(),
+            hand_off_times: HashMap::new(),
             controls: controls.collect(),
             levels: levels
                 .map(|(level, gauge)| ((*level).to_owned(), u32::try_from(gauge.get()).unwrap_or(0)))
@@ -186,7 +188,7 @@ const PREEMPTION_OUTCOMES: [&str; 6] =
     ["success", "timeout", "context_save_failed", "insufficient_memory", "gpu_hung", "invalid_state"];
 
 /// The levels whose outcomes the manager knows: full and token. The outcome of stream gates is known to the process only.
-const PREEMPTION_LEVELS: [&str; 2] = ["turn", "token"];
+pub(super) const PREEMPTION_LEVELS: [&str; 2] = ["turn", "token"];
 
 impl From<&std::result::Result<(), ControlFailure>> for Preempted {
     fn from(stopped: &std::result::Result<(), ControlFailure>) -> Self {

@@ -1,6 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
+use super::latency_report::{LatencyReport, NewReport};
 use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
 use sluice_comm::page::{
     FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, ReturnedGrant, UNLIMITED,
@@ -31,6 +32,8 @@ pub(crate) struct Pages {
     holds: BusyMeter,
     /// Time for which its launches were postponed.
     postponed: BusyMeter,
+    /// Latencies of its steps and requests.
+    latencies: LatencyReport,
     /// How often its work had begun when that was last read.
     bursts_seen: u64,
     /// The value of `announced_ns` that was read last.
@@ -66,6 +69,7 @@ impl Pages {
             busy: BusyMeter::new(0, now),
             holds: BusyMeter::new(0, now),
             postponed: BusyMeter::new(0, now),
+            latencies: LatencyReport::new(now),
             bursts_seen: 0,
             announced_seen: 0,
             returns_seen: 0,
@@ -174,6 +178,11 @@ impl Pages {
     pub(crate) fn read_postponed(&mut self, now: u64) -> u64 {
         let reported_ns = self.report().postponed_ns();
         self.postponed.read(reported_ns, None, now).1
+    }
+
+    /// What the process reports about its steps and requests since the last call.
+    pub(crate) fn read_latencies(&mut self, now: u64) -> NewReport {
+        self.latencies.read(ReportView::new(self.report.words()), now)
     }
 
     /// Shows the process the work of clients with an earlier deadline.

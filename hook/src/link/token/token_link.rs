@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 use sluice_comm::attach::ATTACH_VERSION;
+use sluice_comm::latency::LatencyKind;
 use sluice_comm::page::grant::GATE;
 use sluice_comm::page::{ReturnedGrant, UNLIMITED};
 use sluice_comm::{HandOffStep, RequestBody, RequestKind, ResponseBody, ms_to_ns};
 use sluice_hook_core::burst_admission::{RequestForecast, UrgentWork};
 use sluice_hook_core::host_bound::{SliceReport, Slices};
+use sluice_hook_core::latency::Measured;
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::{Attached, Clock, GrantRequest, GrantUsage, LinkError, TokenLink};
 use sluice_sys::clock::monotonic_ns;
@@ -264,6 +266,20 @@ impl TokenLink for TokenConnection {
         let Some(report) = self.report_view() else { return };
         report.expect(self.presence.clock.to_managers(forecast.expected_ns));
         report.set_service_ns(forecast.service_ns);
+    }
+
+    fn report_latency(&self, measured: Measured) {
+        let Some(report) = self.report_view() else { return };
+        match measured {
+            Measured::Step(ns) => report.add_latency(LatencyKind::Step, ns),
+            Measured::Request(ns) => {
+                report.add_latency(LatencyKind::Request, ns);
+                if (1..ns).contains(&self.grant_view().slo_ns()) {
+                    report.count_slo_violation();
+                }
+            }
+            Measured::Unobserved => report.count_unobserved_step(),
+        }
     }
 
     fn report_busy(&self, busy_ns: u64) {

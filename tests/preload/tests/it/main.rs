@@ -25,6 +25,7 @@ mod hold_kernels;
 mod host_bound;
 mod ioctls;
 mod killed_processes;
+mod latencies;
 mod load_command;
 mod measured_memory;
 mod memory_limits;

@@ -25,7 +25,7 @@ fn blocked_thread_counts_as_activity() {
     let fixture = Fixture::new();
     let device = fixture.device();
     device.begin_blocking();
-    let wait = device.begin_wait(WaitTarget::Context(7));
+    let wait = device.begin_wait(WaitTarget::Context(7), 1);
     assert_eq!(reported(&device), [true]);
     device.end_wait(wait, true);
     assert_eq!(reported(&device), [true], "the other thread still waits");

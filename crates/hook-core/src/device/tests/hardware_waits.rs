@@ -25,7 +25,7 @@ fn hardware_scheduled_process_waits_from_the_end_of_its_launches_to_its_next_lau
     let thread = ThreadState::empty();
     let device = hardware_scheduled(&fixture, &thread);
     assert!(records(&device));
-    let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)), 1);
     fixture.clock.advance(MS);
     device.track();
     device.track();

@@ -9,7 +9,7 @@ fn step(device: &TestDevice<'_>, thread: &ThreadState, clock: &ManualClock, is_h
         assert!(launch(device, thread, 0x10));
         clock.advance(pause_ns);
     }
-    let wait = device.begin_wait(WaitTarget::Stream(7, stream(0x10)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(0x10)), 1);
     clock.advance(wait_ns);
     lock(&device.driver.busy).clear();
     device.end_wait(wait, true);

@@ -63,7 +63,7 @@ fn short_bursts_are_measured_rarely() {
     // Nor does each wait of one burst record an event.
     launch(&device, &thread, 100);
     for _ in 0..90 {
-        let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
+        let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)), 1);
         device.end_wait(wait, false);
     }
     let events = lock(&device.driver.marked).len();
@@ -81,7 +81,7 @@ fn measurement_applies_to_its_own_burst_only() {
     fixture.clock.advance(MS);
     wait_for(&device, 100);
     lock(&device.driver.busy).clear();
-    device.end_wait(device.begin_wait(WaitTarget::Context(7)), true);
+    device.end_wait(device.begin_wait(WaitTarget::Context(7), 1), true);
     fixture.clock.advance(2 * MS);
     launch(&device, &thread, 100);
     fixture.clock.advance(97 * MS);
@@ -99,7 +99,7 @@ fn a_wait_that_fails_ends_no_burst() {
     let (device, thread) = (fixture.device(), ThreadState::empty());
     launch(&device, &thread, 100);
     fixture.clock.advance(MS);
-    let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)));
+    let wait = device.begin_wait(WaitTarget::Stream(7, stream(100)), 1);
     device.end_wait(wait, false);
     assert!(device.lock().is_busy());
 }

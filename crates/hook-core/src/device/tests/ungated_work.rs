@@ -129,7 +129,7 @@ fn polling_program_is_active_until_the_work_is_done_or_it_stops_polling() {
         device.track();
     }
     assert_eq!(reported(&device), [true]);
-    device.poll_found_finished();
+    device.poll_found_finished(1);
     assert_eq!(reported(&device), [true, false]);
     device.poll_found_unfinished();
     fixture.clock.advance(20 * MS);
@@ -196,7 +196,7 @@ fn driver_is_not_queried_while_a_thread_waits() {
     let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
     device.track();
-    let wait = device.begin_wait(WaitTarget::Created(stream(100)));
+    let wait = device.begin_wait(WaitTarget::Created(stream(100)), 1);
     let asked = device.driver.queries.load(SeqCst);
     (0..3).for_each(|_| _ = device.track());
     assert_eq!(device.driver.queries.load(SeqCst), asked);
@@ -213,7 +213,7 @@ fn driver_is_queried_during_a_long_wait() {
     let fixture = Fixture::new();
     let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     assert!(launch(&device, &thread, 100));
-    let _never_ends = device.begin_wait(WaitTarget::Created(stream(101)));
+    let _never_ends = device.begin_wait(WaitTarget::Created(stream(101)), 1);
     device.track();
     lock(&device.driver.busy).clear();
     fixture.clock.advance(20 * MS);

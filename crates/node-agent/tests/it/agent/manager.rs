@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
 use sluice_proto::control::{
-    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, NextReadingRequest,
-    NextReadingResponse, Preemptions, Process, ReportMemoryRequest, ReportMemoryResponse, SetClientsRequest,
-    SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering, Violation, ViolationsRequest,
-    ViolationsResponse,
+    Client, ClientUsage, Controls, EventLoop, EventLoopBucket, ExceededLimit, Latencies, LatencyBucket,
+    LatencyQuantile, NextReadingRequest, NextReadingResponse, Preemptions, Process, ReportMemoryRequest,
+    ReportMemoryResponse, SetClientsRequest, SetClientsResponse, SnapshotRequest, SnapshotResponse, Steering,
+    Violation, ViolationsRequest, ViolationsResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -191,6 +191,8 @@ fn steering() -> Steering {
         announcements_refused: 29,
         preemptions: vec![Preemptions { level: "turn".to_owned(), outcome: "timeout".to_owned(), count: 31 }],
         gate_changes: [("closed".to_owned(), 30)].into(),
+        preemption_times: [("turn".to_owned(), latencies(46, 0.125))].into(),
+        hand_off_times: [("token".to_owned(), latencies(48, 0.5))].into(),
         levels: [("turn".to_owned(), 27), ("token".to_owned(), 28)].into(),
     }
 }
@@ -216,5 +218,19 @@ fn usage(client: Client) -> ClientUsage {
         violations: [("time_slice".to_owned(), 37)].into(),
         memory_overhead_bytes: 38,
         stopped_processes: 39,
+        steps: Some(latencies(40, 0.25)),
+        requests: Some(latencies(42, 0.75)),
+        slo_violations: 44,
+        unobserved_steps: 45,
+    }
+}
+
+/// Latencies of which so many were at most 1 ms, and one was longer.
+fn latencies(short: u64, seconds: f64) -> Latencies {
+    Latencies {
+        buckets: vec![LatencyBucket { seconds: 0.001, count: short }],
+        count: short + 1,
+        seconds,
+        quantiles: vec![LatencyQuantile { quantile: "0.99".to_owned(), seconds: seconds / 2.0 }],
     }
 }

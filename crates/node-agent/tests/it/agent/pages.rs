@@ -53,6 +53,13 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_client_delayed_seconds_total", 0.75),
         ("sluice_client_hold_and_wait_seconds_total", 0.625),
         ("sluice_client_adopted_processes", 32.0),
+        ("sluice_client_step_seconds_count", 41.0),
+        ("sluice_client_step_seconds_sum", 0.25),
+        ("sluice_client_request_seconds_count", 43.0),
+        ("sluice_client_request_seconds_sum", 0.75),
+        ("sluice_client_slo_violations_total", 44.0),
+        ("sluice_client_unobserved_steps_total", 45.0),
+        ("sluice_client_slo_seconds", 0.0),
     ];
     for (name, wanted) in expected {
         assert_eq!(value(&text, name, &labels), Some(wanted), "{name}\n{text}");
@@ -62,6 +69,10 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         value(&text, "sluice_client_bypassed_launches_total", &with(&["reason=\"graph\""])),
         Some(16.0)
     );
+    let short = value(&text, "sluice_client_request_seconds_bucket", &with(&["le=\"0.001\""]));
+    assert_eq!(short, Some(42.0));
+    let p99 = value(&text, "sluice_client_request_quantile_seconds", &with(&["quantile=\"0.99\""]));
+    assert_eq!(p99, Some(0.375));
     let unsteered = value(&text, "sluice_client_unsteered_processes", &with(&["reason=\"not_permitted\""]));
     assert_eq!(unsteered, Some(33.0));
     assert_eq!(value(&text, "sluice_client_violations_total", &with(&["kind=\"time_slice\""])), Some(37.0));
@@ -87,6 +98,9 @@ async fn metrics_show_each_client_and_drop_those_that_left() {
         ("sluice_gate_changes_total", &["to=\"closed\""], 30.0),
         ("sluice_level", &["level=\"turn\""], 27.0),
         ("sluice_level", &["level=\"token\""], 28.0),
+        ("sluice_preemption_seconds_count", &["level=\"turn\""], 47.0),
+        ("sluice_preemption_seconds_bucket", &["level=\"turn\"", "le=\"0.001\""], 46.0),
+        ("sluice_hand_off_seconds_sum", &["level=\"token\""], 0.5),
     ];
     for (name, more, wanted) in scheduling {
         let labels = [&[gpu.as_str(), "node=\"node-1\""], more].concat();
