@@ -2,6 +2,7 @@
 
 use super::simulation::{MS, S, Simulation, US, Work};
 use crate::ProcessId;
+use crate::channel_groups::GroupId;
 
 const WAITING: ProcessId = ProcessId(1);
 const OTHER: ProcessId = ProcessId(2);
@@ -92,4 +93,18 @@ fn process_with_long_kernels_gives_up_its_quantum_while_it_waits() {
     let (other, turns) = beside_always(&mut sim, Work::Turns { kernel: 60 * MS, wait: 300 * MS });
     assert!(other >= 0.75, "{other} of the GPU for the other client");
     assert!(turns >= 20, "{turns} turns");
+}
+
+/// The count was read before the process left, and arrives afterwards.
+#[test]
+fn count_of_a_group_whose_process_has_left_concerns_no_process() {
+    let mut sim = Simulation::new();
+    sim.best_effort(1, 50, Work::Always);
+    sim.best_effort(2, 50, Work::Always);
+    let exceeds = |sim: &mut Simulation| sim.scheduler.check_switches(GroupId(1), u32::MAX, sim.now);
+    assert!(exceeds(&mut sim), "more than its grants explain");
+    sim.dies(1);
+    let before = sim.scheduler.clone();
+    assert!(!exceeds(&mut sim));
+    assert!(sim.scheduler == before, "the other process is believed as before");
 }

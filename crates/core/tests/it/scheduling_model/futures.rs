@@ -1,7 +1,8 @@
 //! What follows from a state if nothing disturbs it any more.
 
 use super::bugs::Bug;
-use super::world::{PROCESSES, QUANTUM, REQUESTS, TICK, Wait, World, apply};
+use super::process::Wait;
+use super::world::{PROCESSES, QUANTUM, REQUESTS, TICK, World, apply};
 use crate::simulated_gpu::{Arrivals, Claim, TenantSpec, entitled};
 use sluice_core::channel_groups::{KnownSetting, ReleaseSequence, Setting, TINY_SLICE_US};
 use sluice_core::ledger::Class;

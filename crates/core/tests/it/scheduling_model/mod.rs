@@ -4,6 +4,7 @@
 
 mod bugs;
 mod futures;
+mod process;
 mod world;
 
 use bugs::Bug;
@@ -167,7 +168,8 @@ impl stateright::Model for Model {
 }
 
 mod properties {
-    use super::world::{Process, client};
+    use super::process::Process;
+    use super::world::client;
     use super::{Model, PROCESSES, Property, State};
     use sluice_core::ledger::Class;
 

@@ -2,6 +2,7 @@
 //! processes.
 
 use super::bugs::Bug;
+use super::process::{Page, Process, Wait};
 use crate::simulated_gpu::{Arrivals, MS, S, TenantSpec, client_spec, ledger_policy};
 use sluice_core::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, GroupId, Setting,
@@ -18,44 +19,6 @@ pub(super) const TICK: u64 = 10 * MS;
 pub(super) const S_START: u64 = S;
 pub(super) const QUANTUM: u64 = 20 * MS;
 pub(super) const REQUESTS: [f64; PROCESSES] = [0.5, 0.3, 0.2];
-
-/// The grant page of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Page {
-    Closed,
-    /// Closed; the process has requested a grant.
-    Awaited,
-    Open(Deadline),
-}
-
-/// Whether all work of a process waits for another process or the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Wait {
-    /// Its work executes.
-    None,
-    /// It has waited since this time.
-    Since(u64),
-    /// What it has waited for since this time has come. Its stream goes on when its group is enabled.
-    Over(u64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Process {
-    pub(super) class: Class,
-    pub(super) alive: bool,
-    pub(super) work: bool,
-    pub(super) wait: Wait,
-    pub(super) host_bound: bool,
-    pub(super) hardware_scheduled: bool,
-    pub(super) page: Page,
-    /// For so many ticks it does nothing and reports the same activity.
-    pub(super) frozen: u8,
-    since: u64,
-    used_ns: u64,
-    /// What it has sent and the manager has not read: a returned grant, a request.
-    returns: Option<u64>,
-    requests: bool,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
