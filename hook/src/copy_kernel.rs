@@ -45,6 +45,7 @@ fn try_make(managed: &'static ManagedDevice, stream: (CUstream, bool), copy: Pla
         }
         match launch(managed, stream, copy) {
             Ok(()) => {
+                managed.device.hold_kernels.copy_made_by_kernel();
                 MADE.fetch_add(1, Relaxed);
                 true
             }

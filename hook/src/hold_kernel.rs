@@ -85,6 +85,9 @@ pub(crate) fn after_noted_launch(managed: &'static ManagedDevice) {
         guarded((), || {
             let now = HostClock.now_ns();
             let first = controller.watches_launches();
+            if first {
+                read_wanted_lead(managed);
+            }
             release_hold(managed, controller.with(|state| state.launch_submitted(now)));
             if first && is_any_allowed() {
                 // The launch is reported as work itself.
@@ -105,17 +108,22 @@ pub(crate) fn leave_gpu_if_launch_waits(managed: &'static ManagedDevice) {
     }
 }
 
+/// Reads by how much hold kernels should lead, before it is learned whether that of the present request did.
+fn read_wanted_lead(managed: &'static ManagedDevice) {
+    let link = &managed.device.link;
+    let wanted_ns = if link.slices() == Slices::Default { 0 } else { link.wanted_lead_ns() };
+    let second_group = link.second_group();
+    managed.device.hold_kernels.with(|state| state.set_wanted_lead(wanted_ns, second_group));
+}
+
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
-    let link = &managed.device.link;
-    let is_host_bound = link.slices() == Slices::Default;
-    let wanted_ns = if is_host_bound { 0 } else { link.wanted_lead_ns() };
-    let (lead_ns, hold) = managed.device.hold_kernels.with(|state| {
-        let lead_ns = state.set_wanted_lead(wanted_ns);
-        (lead_ns, if is_host_bound { None } else { state.predict_next(now_ns) })
-    });
-    link.report_lead(lead_ns);
-    if let Some(hold) = hold
+    let controller = &managed.device.hold_kernels;
+    managed.device.link.report_lead(controller.with(|state| state.kept_lead_ns()));
+    if managed.device.link.slices() == Slices::Default {
+        return;
+    }
+    if let Some(hold) = controller.with(|state| state.predict_next(now_ns))
         && let Some(context) = gpu::current_context()
     {
         worker::launch_later(ScheduledHold { managed, context, hold });

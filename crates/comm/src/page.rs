@@ -80,6 +80,9 @@ pub mod grant {
     /// nanoseconds: a best-effort neighbour could use a second channel group with such a time slice; 0 if none could. A manager that does
     /// not know the word leaves it zero.
     pub const LEAD_NS: usize = 39;
+    /// 1 on a latency-critical client's page while a second best-effort group is enabled: a request without a lead waits for its time slice. A
+    /// manager that does not know the word leaves it zero.
+    pub const SECOND_GROUP: usize = 41;
     /// Latency goal of a latency-critical client, in nanoseconds; 0: none. The process counts its requests above it. A manager that does not
     /// know the word leaves it zero.
     pub const SLO_NS: usize = 40;

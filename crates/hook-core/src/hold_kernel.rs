@@ -32,7 +32,7 @@ mod words;
 mod tests;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::lock;
 
@@ -74,6 +74,8 @@ pub struct HoldKernels {
     context_wait_ended_ns: AtomicU64,
     /// Until when a kernel makes small copies; 0 if a copy engine does.
     copies_by_kernel_until_ns: AtomicU64,
+    /// A kernel has made a copy, which the state does not know yet.
+    made_copy_by_kernel: AtomicBool,
     state: Mutex<HoldKernelState>,
 }
 
@@ -86,6 +88,7 @@ impl HoldKernels {
             wait_ended_ns: AtomicU64::new(0),
             context_wait_ended_ns: AtomicU64::new(0),
             copies_by_kernel_until_ns: AtomicU64::new(0),
+            made_copy_by_kernel: AtomicBool::new(false),
             state: Mutex::new(HoldKernelState::new(settings)),
         }
     }
@@ -129,6 +132,11 @@ impl HoldKernels {
     /// Whether a kernel makes a small copy at `now_ns`.
     pub fn copies_by_kernel(&self, now_ns: u64) -> bool {
         now_ns < self.copies_by_kernel_until_ns.load(Relaxed)
+    }
+
+    /// Records that a kernel has made a copy.
+    pub fn copy_made_by_kernel(&self) {
+        self.made_copy_by_kernel.store(true, Relaxed);
     }
 
     /// Whether hold kernels are allowed.
@@ -201,6 +209,10 @@ impl HoldKernels {
     /// they can.
     pub fn with<T>(&self, change: impl FnOnce(&mut HoldKernelState) -> T) -> T {
         let mut state = lock(&self.state);
+        if self.made_copy_by_kernel.load(Relaxed) {
+            self.made_copy_by_kernel.store(false, Relaxed);
+            state.copies.made_by_kernel();
+        }
         let result = change(&mut state);
         let flag = |holds: bool, bit: u32| if holds { bit } else { 0 };
         let word = flag(state.is_armed(), ARMED)

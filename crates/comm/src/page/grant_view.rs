@@ -142,6 +142,11 @@ impl<'a> GrantView<'a> {
         read(self.0, grant::LEAD_NS)
     }
 
+    /// Whether a second best-effort group is enabled beside this latency-critical client.
+    pub fn second_group(&self) -> bool {
+        read(self.0, grant::SECOND_GROUP) != 0
+    }
+
     /// When the manager last wrote its heartbeat, on CLOCK_MONOTONIC, in nanoseconds; 0 if the manager writes none.
     pub fn heartbeat_ns(&self) -> u64 {
         read(self.0, grant::HEARTBEAT_NS)
@@ -271,6 +276,11 @@ impl GrantView<'_> {
     /// Sets by how much hold kernels of predicted requests should lead.
     pub fn set_lead_ns(&self, lead_ns: u64) {
         self.0[grant::LEAD_NS].store(lead_ns, Ordering::Release);
+    }
+
+    /// Sets whether a second best-effort group is enabled.
+    pub fn set_second_group(&self, enabled: bool) {
+        self.0[grant::SECOND_GROUP].store(u64::from(enabled), Ordering::Release);
     }
 
     /// Sets whether the client is latency-critical. Call it after [`Self::set_flags`], which clears this flag.

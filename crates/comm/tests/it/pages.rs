@@ -31,12 +31,13 @@ fn grant_page_has_the_layout_of_version_3() {
     page.set_contenders(3);
     assert!(page.set_urgent(444) && !page.set_urgent(444));
     page.set_lead_ns(555);
+    page.set_second_group(true);
     page.set_gate_word(99);
     page.set_heartbeat(333);
     let magic = u64::from_le_bytes(*b"SLUICEGR");
     let cold = [(0, magic), (1, 3), (2, 1)];
     let open = [(16, 111), (17, 222), (18, 7), (19, 2)];
-    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (48, 99), (64, 333)];
+    let rest = [(32, 1), (33, 1), (34, 3), (36, 444), (39, 555), (41, 1), (48, 99), (64, 333)];
     assert_eq!(used(&words), [&cold[..], &open, &rest].concat());
     page.set_flags(Flags { fail_closed: false, tsc_valid: true });
     assert_eq!(words[2].load(Relaxed), 2);

@@ -92,6 +92,11 @@ impl ChannelGroupScheduler {
         if self.second.is_wanted { TINY_SLICE_US } else { 0 }
     }
 
+    /// Whether a second group is enabled.
+    pub const fn has_second_group(&self) -> bool {
+        self.second.group.is_some()
+    }
+
     /// Whether the second group's process holds a grant.
     pub(super) fn second_is_granted(&self) -> bool {
         let owner = self.second.group.and_then(|group| self.owner_of(group));

@@ -34,16 +34,23 @@ pub(super) struct Copies {
     test: BenefitTest,
     /// Until when a kernel makes them; 0 if a copy engine does.
     by_kernel_until_ns: u64,
+    /// A kernel has made a copy of the current request.
+    is_made: bool,
 }
 
 impl Copies {
     pub(super) fn new() -> Self {
-        Self { test: BenefitTest::new(Mechanism::KernelCopies), by_kernel_until_ns: 0 }
+        Self { test: BenefitTest::new(Mechanism::KernelCopies), by_kernel_until_ns: 0, is_made: false }
     }
 
     /// Until when a kernel makes copies; 0 if a copy engine does.
     pub(super) fn by_kernel_until_ns(&self) -> u64 {
         self.by_kernel_until_ns
+    }
+
+    /// Records that a kernel has made a copy.
+    pub(super) fn made_by_kernel(&mut self) {
+        self.is_made = true;
     }
 
     /// Chooses for a request that begins. `tests_holds`: the request is a sample of a test of hold kernels.
@@ -60,15 +67,18 @@ impl Copies {
             CopyChoice::Observed { by_kernel } | CopyChoice::Sample { by_kernel } => by_kernel,
         };
         self.by_kernel_until_ns = if by_kernel { now_ns.saturating_add(OUTSIDE_NS) } else { 0 };
+        self.is_made = false;
         choice
     }
 
-    /// Records the end of a request that began at about `began_ns`.
+    /// Records the end of a request that began at about `began_ns`. If a kernel was to make its copies and could make none, as of pageable
+    /// memory, it is no sample of a kernel: soon no further one is tried.
     pub(super) fn end_request(&mut self, choice: CopyChoice, began_ns: u64, lasted_ns: Option<u64>) {
         match choice {
             CopyChoice::Settled => {}
             CopyChoice::Observed { by_kernel } | CopyChoice::Sample { by_kernel } => {
-                self.test.learn(by_kernel, lasted_ns, true);
+                let is_as_chosen = !by_kernel || self.is_made;
+                self.test.learn(by_kernel, lasted_ns.filter(|_| is_as_chosen), true);
             }
         }
         self.by_kernel_until_ns = if self.test.settled() { began_ns.saturating_add(OUTSIDE_NS) } else { 0 };

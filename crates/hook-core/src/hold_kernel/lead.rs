@@ -13,11 +13,11 @@ const INTERVAL_PARTS: f64 = 10.0;
 /// A hold kernel that leads is launched so much earlier: the host launches it late, and requests come early.
 pub(super) const SLACK_NS: u64 = 500_000;
 
-/// Requests that make up for one that had no lead although it was reported: 128 is fewer than one in a hundred.
+/// Requests that make up for one that had no lead and waited for a second group: 128 is fewer than one in a hundred.
 const REQUESTS_PER_MISS: u32 = 128;
 
-/// More misses than this that are not made up for end the lead, so four do not. Two are usual after a pause of the program: the first request,
-/// and the next one because the first was late.
+/// More such misses than this that are not made up for end the lead, so four do not. Two are usual after a pause of the program: the first
+/// request, and the next one because the first was late.
 const LIMIT: u32 = 4 * REQUESTS_PER_MISS;
 
 /// The lead begins when no more than this is to be made up for, after so many requests in a row that had one.
@@ -28,18 +28,19 @@ const REQUESTS_IN_A_ROW: u32 = 32;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lead {
     wanted_ns: u64,
+    /// A request without a lead waits for a second group.
+    second_group: bool,
     /// Successive requests with a lead.
     in_a_row: u32,
-    /// Requests that are missing to make up for those without a lead. Requests while it is not reported count too: they wait for no second
-    /// group.
+    /// Requests that are missing to make up for those without a lead that waited for a second group. All others count.
     missing: u32,
     is_kept: bool,
 }
 
 impl Lead {
     /// Sets the lead that the manager asks for. What is to be made up for stays: a best-effort client decides how often that changes.
-    pub(super) fn set_wanted(&mut self, wanted_ns: u64) {
-        self.wanted_ns = wanted_ns.min(MAX_LEAD_NS);
+    pub(super) fn set_wanted(&mut self, wanted_ns: u64, second_group: bool) {
+        (self.wanted_ns, self.second_group) = (wanted_ns.min(MAX_LEAD_NS), second_group);
         if wanted_ns == 0 {
             (self.in_a_row, self.is_kept) = (0, false);
         }
@@ -58,18 +59,16 @@ impl Lead {
     /// Records a request: whether a hold kernel preceded it by `lead_ns` and a context switch, or by less.
     pub(super) fn learn(&mut self, lead_ns: Option<u64>) {
         let is_led = lead_ns.is_some_and(|lead_ns| self.is_wanted() && lead_ns >= self.wanted_ns);
-        if is_led {
-            self.in_a_row = self.in_a_row.saturating_add(1);
+        if !is_led && self.second_group {
+            self.missing = (self.missing + REQUESTS_PER_MISS).min(LIMIT + REQUESTS_PER_MISS);
         } else {
-            self.in_a_row = 0;
-        }
-        if is_led || !self.is_kept {
             self.missing = self.missing.saturating_sub(1);
-        } else {
-            self.missing += REQUESTS_PER_MISS;
         }
+        self.in_a_row = if is_led { self.in_a_row.saturating_add(1) } else { 0 };
         let begins = self.in_a_row >= REQUESTS_IN_A_ROW && self.missing <= BEGIN_LIMIT;
-        self.is_kept = begins || self.is_kept && self.missing <= LIMIT;
+        // Without a second group it costs nothing to begin again.
+        let stays = self.missing <= LIMIT && (is_led || self.second_group);
+        self.is_kept = begins || self.is_kept && stays;
     }
 
     /// The lead that nearly all requests have, in nanoseconds; 0 if too few have it.
@@ -84,19 +83,25 @@ mod tests {
 
     const WANTED: u64 = 1_000_000;
 
-    fn wanted() -> Lead {
-        let mut lead = Lead::default();
-        lead.set_wanted(WANTED);
-        lead
-    }
-
     fn learn(lead: &mut Lead, led: u32) {
         (0..led).for_each(|_| lead.learn(Some(WANTED)));
+    }
+
+    /// The manager asks for a lead, and enables a second group where the lead is reported.
+    fn ask(lead: &mut Lead) {
+        lead.set_wanted(WANTED, lead.kept_ns() > 0);
+    }
+
+    fn wanted() -> Lead {
+        let mut lead = Lead::default();
+        ask(&mut lead);
+        lead
     }
 
     fn kept() -> Lead {
         let mut lead = wanted();
         learn(&mut lead, REQUESTS_IN_A_ROW);
+        ask(&mut lead);
         lead
     }
 
@@ -131,11 +136,22 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_one_request_in_a_hundred_lacks_it_while_it_is_reported() {
+    fn request_without_it_ends_it_at_once_and_is_not_to_be_made_up_for_while_no_second_group_is_enabled() {
+        let mut lead = kept();
+        lead.set_wanted(WANTED, false);
+        (0..100).for_each(|_| lead.learn(None));
+        assert_eq!(lead.kept_ns(), 0);
+        learn(&mut lead, REQUESTS_IN_A_ROW);
+        assert_eq!(lead.kept_ns(), WANTED);
+    }
+
+    #[test]
+    fn fewer_than_one_request_in_a_hundred_lacks_it_beside_a_second_group() {
         // However often requests lack it.
         for interval in 1..200 {
             let (mut lead, mut missed) = (wanted(), 0);
             for request in 0..100_000 {
+                ask(&mut lead);
                 let is_led = request % interval != 0;
                 missed += u32::from(lead.kept_ns() > 0 && !is_led);
                 lead.learn(is_led.then_some(WANTED));
@@ -148,8 +164,8 @@ mod tests {
     fn misses_are_to_be_made_up_for_also_if_no_lead_is_wanted_meanwhile() {
         let mut lead = kept();
         (0..4).for_each(|_| lead.learn(None));
-        lead.set_wanted(0);
-        lead.set_wanted(WANTED);
+        lead.set_wanted(0, false);
+        lead.set_wanted(WANTED, false);
         learn(&mut lead, REQUESTS_PER_MISS);
         assert_eq!(lead.kept_ns(), 0);
         learn(&mut lead, REQUESTS_PER_MISS);
@@ -159,8 +175,8 @@ mod tests {
     #[test]
     fn lead_that_was_not_wanted_meanwhile_has_to_be_shown_again() {
         let mut lead = kept();
-        lead.set_wanted(0);
-        lead.set_wanted(WANTED);
+        lead.set_wanted(0, false);
+        ask(&mut lead);
         assert_eq!(lead.kept_ns(), 0);
         learn(&mut lead, REQUESTS_IN_A_ROW);
         assert_eq!(lead.kept_ns(), WANTED);
@@ -170,9 +186,9 @@ mod tests {
     fn lead_is_at_most_a_tenth_of_the_interval_and_a_millisecond() {
         let mut lead = kept();
         assert_eq!((lead.at_interval(9.9e6), lead.at_interval(1e7)), (0, WANTED));
-        lead.set_wanted(u64::MAX);
+        lead.set_wanted(u64::MAX, true);
         assert_eq!(lead.at_interval(1e8), WANTED);
-        lead.set_wanted(0);
+        lead.set_wanted(0, true);
         assert_eq!((lead.at_interval(1e8), lead.kept_ns(), lead.is_wanted()), (0, 0, false));
     }
 }

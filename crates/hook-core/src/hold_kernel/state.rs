@@ -371,10 +371,14 @@ impl HoldKernelState {
         }
     }
 
-    /// Sets by how much hold kernels of predicted requests should lead, besides the time of a context switch. Returns by how much they do, 0
-    /// if too few requests have one.
-    pub fn set_wanted_lead(&mut self, wanted_ns: u64) -> u64 {
-        self.lead.set_wanted(wanted_ns);
+    /// Sets by how much hold kernels of predicted requests should lead, besides the time of a context switch, and whether a request without
+    /// a lead waits for a second group.
+    pub fn set_wanted_lead(&mut self, wanted_ns: u64, second_group: bool) {
+        self.lead.set_wanted(wanted_ns, second_group);
+    }
+
+    /// By how much hold kernels of predicted requests lead; 0 if too few requests have one.
+    pub fn kept_lead_ns(&self) -> u64 {
         self.lead.kept_ns()
     }
 

@@ -110,6 +110,7 @@ impl EventLoop {
         let takes_gpu =
             !default_slices && state.iter().any(|(.., is_hardware_scheduled)| *is_hardware_scheduled);
         let lead_ns = self.processes.scheduler.wanted_lead_us() * 1_000;
+        let has_second_group = self.processes.scheduler.has_second_group();
         for (process, critical, uses, is_hardware_scheduled) in state {
             let Some(page) = process.endpoint.pages.as_ref().map(|pages| pages.grant()) else { continue };
             let others = if is_hardware_scheduled || critical { users - u64::from(uses) } else { 0 };
@@ -122,6 +123,9 @@ impl EventLoop {
             }
             if page.default_slices() != (critical && default_slices) {
                 page.set_default_slices(critical && default_slices);
+            }
+            if page.second_group() != (critical && has_second_group) {
+                page.set_second_group(critical && has_second_group);
             }
             let lead_ns = if critical { lead_ns } else { 0 };
             if page.lead_ns() != lead_ns {

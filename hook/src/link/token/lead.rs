@@ -8,6 +8,11 @@ impl TokenConnection {
         self.grant_view().lead_ns()
     }
 
+    /// Whether a request without a lead waits for a second group's time slice.
+    pub(crate) fn second_group(&self) -> bool {
+        self.grant_view().second_group()
+    }
+
     /// Reports by how much hold kernels lead; 0 if too few requests have one. Wakes the manager if it has to disable a second group.
     pub(crate) fn report_lead(&self, lead_ns: u64) {
         let Some(report) = self.report_view() else { return };

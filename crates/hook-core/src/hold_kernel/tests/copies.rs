@@ -8,6 +8,9 @@ fn request(server: &mut Server, held_ns: u64, engine_ns: u64) -> (bool, bool) {
     let began = server.now;
     let held = server.begin(Trigger::Copy, 0).is_ok();
     let by_kernel = server.now < server.state.copies.by_kernel_until_ns();
+    if by_kernel {
+        server.state.copies.made_by_kernel();
+    }
     server.launch();
     server.now = began + if held { held_ns } else { MS } + if by_kernel { 0 } else { engine_ns };
     server.finish();
@@ -46,6 +49,9 @@ fn copies_between_requests_go_on_as_decided_for_a_second_and_never_in_a_child_pr
         now += 10 * MS + at % 7 * MS;
         let _held = controller.with(|state| state.begin_request(Trigger::Copy, now, 0));
         let by_kernel = controller.copies_by_kernel(now);
+        if by_kernel {
+            controller.copy_made_by_kernel();
+        }
         controller.with(|state| state.launch_submitted(now));
         now += if by_kernel { MS } else { 2 * MS };
         controller.host_wait_ended(now, false);
@@ -56,4 +62,22 @@ fn copies_between_requests_go_on_as_decided_for_a_second_and_never_in_a_child_pr
     controller.abandon();
     controller.with(|state| state.launch_submitted(now));
     assert!(!controller.may_copy_by_kernel() && !controller.copies_by_kernel(now));
+}
+
+#[test]
+fn copies_that_no_kernel_can_make_are_soon_not_tried() {
+    let mut server = Server::new();
+    let mut tried = 0;
+    for _ in 0..1_000 {
+        let began = server.now;
+        let _held = server.begin(Trigger::Copy, 0);
+        let by_kernel = began < server.state.copies.by_kernel_until_ns();
+        tried += usize::from(by_kernel);
+        server.launch();
+        // By chance those are shorter.
+        server.now = began + if by_kernel { MS } else { 2 * MS };
+        server.finish();
+        server.now += 8 * MS + began % 7 * MS / 3;
+    }
+    assert!((1..=8).contains(&tried), "{tried} of 1000 requests");
 }
