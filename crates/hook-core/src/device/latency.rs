@@ -65,6 +65,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         if succeeded {
+            self.found_unfinished.store(false, Relaxed);
             self.end_step(&mut state, (thread, end), (begun_ns, now));
         }
         self.stop_blocking(&mut state, now);
@@ -72,6 +73,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Records that a named wait has ended. Later launches of the waiting thread take the slow path in any case.
     pub(super) fn record_wait(&self, state: &mut State, thread: u32, times_ns: (u64, u64)) {
+        // What a poll found before concerns the step that has ended.
+        self.found_unfinished.store(false, Relaxed);
         let owner = state.latency.waited(thread, StepEnd::Waited, times_ns);
         if owner.is_some_and(|owner| owner != thread) {
             self.gate.next_epoch();
