@@ -39,7 +39,10 @@ pub enum StepEnd {
     Waited,
     /// The program polled for work and found it finished at once, or a copy to the GPU has returned. If the thread continues, the step
     /// does.
-    Passed,
+    Passed {
+        /// The program has made calls since the last such end.
+        after_calls: bool,
+    },
 }
 
 /// A call that may begin a step.
@@ -128,11 +131,16 @@ impl LatencyMeter {
             Step::Open { began_ns, has_work: true, .. } if end == StepEnd::Waited => {
                 steps.step = Step::Ended { began_ns: *began_ns, ended_ns: now_ns };
             }
-            // The first one after the last call: a program may poll for ever.
-            Step::Open { passed_ns: passed_ns @ None, .. } => *passed_ns = Some(now_ns),
+            Step::Open { passed_ns, .. } => {
+                // The first one after the last call: a program may poll for ever.
+                let is_first = passed_ns.is_none() || end == StepEnd::Passed { after_calls: true };
+                if is_first {
+                    *passed_ns = Some(now_ns);
+                }
+            }
             // The program waits for a second stream, or copies the result.
             Step::Ended { ended_ns, .. } if end == StepEnd::Waited => *ended_ns = now_ns,
-            Step::Open { .. } | Step::Ended { .. } | Step::None => return None,
+            Step::Ended { .. } | Step::None => return None,
         }
         Some(steps.thread)
     }

@@ -26,6 +26,7 @@
 //! | `grants` | what the token ledger decides, written to pages |
 //! | [`channel_groups`] | control of channel groups: the control executor, the escrow of descriptors |
 //! | `gangs` | slots of clients with processes on several GPUs, agreed with the managers of these |
+//! | `latencies` | how long steps and requests of latency-critical processes take, as their pages report it |
 //! | `stream_gates` | gates of best-effort processes beside a latency-critical one |
 //! | [`unhooked`] | inspection of processes from outside |
 //! | `violations` | what processes were found to do against their limits, for the node agent |
@@ -50,6 +51,7 @@ mod gangs;
 mod grants;
 mod http;
 mod io;
+mod latencies;
 mod listen;
 mod log_limiter;
 pub mod measured_memory;

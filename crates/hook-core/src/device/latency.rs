@@ -56,7 +56,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let begun_ns = self.clock.now_ns();
         self.record_call(&mut self.lock(), (thread, CallKind::Copy), (None, begun_ns));
         self.begin_blocking_at(begun_ns);
-        UnnamedWait { thread, begun_ns, end: StepEnd::Passed }
+        UnnamedWait { thread, begun_ns, end: StepEnd::Passed { after_calls: true } }
     }
 
     /// Ends the call; `succeeded` if what it waited for has finished.
@@ -65,6 +65,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         let now = self.clock.now_ns();
         let mut state = self.lock();
         if succeeded {
+            self.found_unfinished.store(false, Relaxed);
             self.end_step(&mut state, (thread, end), (begun_ns, now));
         }
         self.stop_blocking(&mut state, now);
@@ -72,6 +73,8 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Records that a named wait has ended. Later launches of the waiting thread take the slow path in any case.
     pub(super) fn record_wait(&self, state: &mut State, thread: u32, times_ns: (u64, u64)) {
+        // What a poll found before concerns the step that has ended.
+        self.found_unfinished.store(false, Relaxed);
         let owner = state.latency.waited(thread, StepEnd::Waited, times_ns);
         if owner.is_some_and(|owner| owner != thread) {
             self.gate.next_epoch();
@@ -96,20 +99,22 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     #[cold]
     fn end_polled_step(&self, thread: u32) {
-        let end = if self.found_unfinished.load(Relaxed) { StepEnd::Waited } else { StepEnd::Passed };
+        let is_awaited = self.found_unfinished.load(Relaxed);
         self.found_unfinished.store(false, Relaxed);
         let now = self.clock.now_ns();
-        self.end_step(&mut self.lock(), (thread, end), (now, now));
+        let mut state = self.lock();
+        let launches = self.gate.launches();
+        let after_calls = std::mem::replace(&mut state.launches_at_poll, launches) != launches;
+        let end = if is_awaited { StepEnd::Waited } else { StepEnd::Passed { after_calls } };
+        self.end_step(&mut state, (thread, end), (now, now));
     }
 
-    /// Records that a wait has ended of which the next launch of the thread would not notice that it is the first of another step: it has to
-    /// take the slow path.
+    /// Records that a call has ended of which the next launch of the thread would not notice that it is the first of another step: it has to
+    /// take the slow path. Not so if the step may continue: programs poll between their launches, which would all be slower.
     fn end_step(&self, state: &mut State, (thread, end): (u32, StepEnd), times_ns: (u64, u64)) {
         let is_known = state.latency.waited(thread, end, times_ns).is_some();
-        // Launches that were not recorded: the process was not measured yet. A program may poll for ever without a launch.
-        let launches = self.gate.launches();
-        let has_launched = std::mem::replace(&mut state.launches_at_step_end, launches) != launches;
-        if is_known || has_launched && measures(state) {
+        // The launches before may not have been recorded, because the process was not measured yet.
+        if end == StepEnd::Waited && (is_known || measures(state)) {
             self.gate.next_epoch();
         }
     }

@@ -146,8 +146,8 @@ pub(super) struct State {
     pub(super) follows_deadlines: bool,
     /// Steps and requests of this process, if it is latency-critical.
     pub(super) latency: LatencyMeter,
-    /// Launches begun, when a wait last ended that may have ended a step and begins no epoch.
-    pub(super) launches_at_step_end: u64,
+    /// Launches begun, when a poll last found work finished.
+    pub(super) launches_at_poll: u64,
     /// Threads whose launches are postponed because of an earlier deadline.
     pub(super) postponed_threads: usize,
     pub(super) grant: Grant,

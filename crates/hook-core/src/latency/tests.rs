@@ -4,6 +4,7 @@ use super::*;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
+const PASSED: StepEnd = StepEnd::Passed { after_calls: true };
 
 /// A meter, and what it has reported.
 #[derive(Default)]
@@ -30,7 +31,7 @@ impl Recorder {
 
     fn copy(&mut self, thread: u32, (begun, ended): (u64, u64)) {
         self.change(|meter, mut report| meter.called(thread, CallKind::Copy, begun, &mut report));
-        self.meter.waited(thread, StepEnd::Passed, (begun, ended));
+        self.meter.waited(thread, PASSED, (begun, ended));
     }
 
     fn wait(&mut self, thread: u32, times: (u64, u64)) {
@@ -114,11 +115,15 @@ fn synchronous_copy_begins_a_step_if_work_follows_soon_and_is_none_by_itself() {
 fn finished_poll_is_the_end_only_if_nothing_follows() {
     let mut recorder = Recorder::default();
     recorder.launch(1, 10 * MS);
-    recorder.meter.waited(1, StepEnd::Passed, (10 * MS + 100 * US, 10 * MS + 100 * US));
+    recorder.meter.waited(1, PASSED, (10 * MS + 100 * US, 10 * MS + 100 * US));
     recorder.expire(11 * MS, true);
     recorder.launch(1, 10 * MS + 200 * US);
-    recorder.meter.waited(1, StepEnd::Passed, (12 * MS, 12 * MS));
-    recorder.meter.waited(1, StepEnd::Passed, (12 * MS + 300 * US, 12 * MS + 300 * US));
+    recorder.meter.waited(1, PASSED, (12 * MS, 12 * MS));
+    recorder.meter.waited(
+        1,
+        StepEnd::Passed { after_calls: false },
+        (12 * MS + 300 * US, 12 * MS + 300 * US),
+    );
     recorder.expire(12 * MS + REQUEST_GAP_NS, false);
     assert_eq!((recorder.steps, recorder.requests), (vec![2 * MS], vec![2 * MS]));
 }

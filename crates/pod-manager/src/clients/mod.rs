@@ -5,8 +5,9 @@ mod gpu_time;
 pub(crate) use gpu_time::GpuTime;
 
 use crate::definition::{ClientKey, Definition};
+use crate::latencies::NewReport;
 use crate::metrics::{ClientMetrics, RecentLatencies};
-use crate::processes::{NewReport, Processes};
+use crate::processes::Processes;
 use sluice_comm::Name;
 use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;

@@ -211,7 +211,7 @@ impl EventLoop {
                 }
             }
             (ControlOp::Enable, ControlOutcome::Done) => {
-                times.hand_off_ends(SwitchLevel::Hardware, self.io.now());
+                times.hand_off_ends(self.io.now());
             }
             _ => {}
         }
@@ -233,11 +233,11 @@ impl EventLoop {
             debug!(?control, "control requested");
             metrics.in_flight.set(1);
             if control.op == ControlOp::Disable {
-                self.io.metrics.switch_times.hand_off_begins(SwitchLevel::Hardware, self.io.now());
+                self.io.metrics.switch_times.hand_off_begins(self.io.now());
             }
             self.group_controls.request(ControlRequest::Make(control));
         } else if metrics.in_flight.get() == 0 {
-            self.io.metrics.switch_times.no_hand_off(SwitchLevel::Hardware);
+            self.io.metrics.switch_times.no_hand_off();
         }
         metrics.forced.inc_by(scheduler.forced_hand_offs() - forced);
     }

@@ -75,9 +75,6 @@ impl Grants {
         match *action {
             Action::Grant { process, epoch, deadline, .. } => {
                 let answers = self.open(process, epoch, deadline, clients, processes, io);
-                if deadline != Deadline::Unlimited {
-                    io.metrics.switch_times.hand_off_ends(SwitchLevel::Token, io.now());
-                }
                 count_grant(action, clients);
                 return answers;
             }
@@ -196,9 +193,7 @@ fn count_end(
     };
     if !processes.of_client(client).any(|(id, _)| processes.is_hardware_scheduled(id)) {
         io.metrics.preemptions.count_token(outcome);
-        let times = &io.metrics.switch_times;
-        times.preempted(SwitchLevel::Token, Duration::from_nanos(overrun_ns));
-        times.hand_off_begins(SwitchLevel::Token, io.now().saturating_sub(overrun_ns));
+        io.metrics.switch_times.preempted(SwitchLevel::Token, Duration::from_nanos(overrun_ns));
     }
 }
 

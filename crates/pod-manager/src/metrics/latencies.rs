@@ -1,7 +1,7 @@
 //! The series of a latency-critical client's steps and requests. Other clients have none of them.
 
 use super::{Series, counted_to_proto};
-use crate::processes::NewLatencies;
+use crate::latencies::NewLatencies;
 use prometheus::core::{Collector, Desc, Describer};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Gauge, GaugeVec, IntCounter, Result};

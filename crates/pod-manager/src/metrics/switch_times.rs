@@ -14,15 +14,16 @@ const BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 1.0,
 ];
 
-/// Times of preemptions: until the process has left the GPU; and of hand-offs: until the next one has the GPU.
+/// Times of preemptions: until the process has left the GPU. And of hand-offs by channel groups: until the next process has the GPU. Between
+/// token-scheduled processes the preemption is the whole hand-off: the next grant begins in the same round of the event loop.
 pub(crate) struct SwitchTimes {
     preemptions: [Histogram; 2],
-    hand_offs: [Histogram; 2],
-    /// Since when the GPU is being passed on, by level.
-    since_ns: [Cell<Option<u64>>; 2],
+    hand_offs: [Histogram; 1],
+    /// Since when the GPU is being passed on.
+    since_ns: Cell<Option<u64>>,
 }
 
-/// What takes the GPU from one process and gives it to the next.
+/// What takes the GPU from a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SwitchLevel {
     /// Controls of channel groups.
@@ -33,16 +34,17 @@ pub(crate) enum SwitchLevel {
 
 impl SwitchTimes {
     pub(super) fn new(series: &mut Series) -> Result<Self> {
-        let preemptions = "Time until a preempted process had left the GPU, seconds: of the control, or from the end of its grant until its work had drained";
-        let hand_offs = "Time of a hand-off, seconds: from the first control that disables a group to the end of the next one that enables one, or from the end of a grant to the next grant";
-        let mut histograms = |name, help| {
-            let opts = HistogramOpts::from(series.opts(name, help)).buckets(BUCKETS.to_vec());
-            series.by_value(HistogramVec::new(opts, &["level"]), PREEMPTION_LEVELS)
+        let opts = |series: &Series, name, help| {
+            HistogramOpts::from(series.opts(name, help)).buckets(BUCKETS.to_vec())
         };
+        let help = "Time until a preempted process had left the GPU, seconds: of the control, or from the end of its grant until its work had drained";
+        let preemptions = opts(series, "sluice_preemption_seconds", help);
+        let help = "Time of a hand-off, seconds: from the first control that disables a group to the end of the next one that enables one";
+        let hand_offs = opts(series, "sluice_hand_off_seconds", help);
         Ok(Self {
-            preemptions: histograms("sluice_preemption_seconds", preemptions)?,
-            hand_offs: histograms("sluice_hand_off_seconds", hand_offs)?,
-            since_ns: Default::default(),
+            preemptions: series.by_value(HistogramVec::new(preemptions, &["level"]), PREEMPTION_LEVELS)?,
+            hand_offs: series.by_value(HistogramVec::new(hand_offs, &["level"]), ["turn"])?,
+            since_ns: Cell::new(None),
         })
     }
 
@@ -52,27 +54,26 @@ impl SwitchTimes {
     }
 
     /// The GPU is passed on since `since_ns`, unless it was before.
-    pub(crate) fn hand_off_begins(&self, level: SwitchLevel, since_ns: u64) {
-        let since = &self.since_ns[level as usize];
-        since.set(since.get().or(Some(since_ns)));
+    pub(crate) fn hand_off_begins(&self, since_ns: u64) {
+        self.since_ns.set(self.since_ns.get().or(Some(since_ns)));
     }
 
     /// The next process has the GPU. Counts a hand-off, if one had begun.
-    pub(crate) fn hand_off_ends(&self, level: SwitchLevel, now_ns: u64) {
-        if let Some(since_ns) = self.since_ns[level as usize].take() {
+    pub(crate) fn hand_off_ends(&self, now_ns: u64) {
+        if let Some(since_ns) = self.since_ns.take() {
             let took = Duration::from_nanos(now_ns.saturating_sub(since_ns));
-            self.hand_offs[level as usize].observe(took.as_secs_f64());
+            self.hand_offs.iter().for_each(|hand_offs| hand_offs.observe(took.as_secs_f64()));
         }
     }
 
     /// No process follows: what began was no hand-off.
-    pub(crate) fn no_hand_off(&self, level: SwitchLevel) {
-        self.since_ns[level as usize].set(None);
+    pub(crate) fn no_hand_off(&self) {
+        self.since_ns.set(None);
     }
 
     /// The times of preemptions and of hand-offs by level, for the node agent.
     pub(crate) fn to_proto(&self) -> [HashMap<String, control::Latencies>; 2] {
-        [&self.preemptions, &self.hand_offs].map(|histograms| {
+        [&self.preemptions[..], &self.hand_offs].map(|histograms| {
             let by_level = PREEMPTION_LEVELS.iter().zip(histograms);
             by_level.map(|(level, histogram)| ((*level).to_owned(), histogram_to_proto(histogram))).collect()
         })

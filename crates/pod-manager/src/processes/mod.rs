@@ -3,14 +3,10 @@
 mod busy_meter;
 mod departed;
 mod endpoint;
-mod latency_reader;
-mod latency_report;
 mod pages;
 
 pub(crate) use departed::Departed;
 pub(crate) use endpoint::{Endpoint, MAX_UNANSWERED};
-pub(crate) use latency_reader::NewLatencies;
-pub(crate) use latency_report::NewReport;
 pub(crate) use pages::Pages;
 
 use crate::announcement::Descriptors;

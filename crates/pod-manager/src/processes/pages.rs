@@ -1,7 +1,7 @@
 //! The two shared pages of a process, and what the manager last read from and wrote to them.
 
 use super::busy_meter::BusyMeter;
-use super::latency_report::{LatencyReport, NewReport};
+use crate::latencies::{LatencyReport, NewReport};
 use sluice_comm::page::grant::{GATES_WANTED, URGENT_NOW};
 use sluice_comm::page::{
     FIRST_WITH_ACTIVITY, FIRST_WITH_HEARTBEAT, Flags, GrantView, ReportView, ReturnedGrant, UNLIMITED,

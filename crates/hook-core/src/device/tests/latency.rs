@@ -127,6 +127,21 @@ fn poll_that_finds_work_finished_ends_a_step() {
 }
 
 #[test]
+fn launches_after_a_poll_between_launches_stay_on_the_fast_path() {
+    let fixture = Fixture::new();
+    let (device, thread) = (critical_device(&fixture), ThreadState::empty());
+    let is_fast = || device.try_launch(stream(100), &thread).is_ok();
+    launch(&device, &thread, 100);
+    device.poll_found_unfinished();
+    wait_for_ns(&fixture, &device, 100, MS);
+    launch(&device, &thread, 100);
+    device.poll_found_finished(thread.id());
+    assert!(is_fast(), "the unfinished work was that of the step before");
+    wait_for_ns(&fixture, &device, 100, MS);
+    assert_eq!(requests(&fixture, &device), (vec![2 * MS], 2));
+}
+
+#[test]
 fn polling_process_is_measured_although_its_first_launches_were_not() {
     let fixture = Fixture::new();
     let device = fixture.detached();

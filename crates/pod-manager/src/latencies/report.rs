@@ -1,6 +1,6 @@
 //! What a process newly reports about its steps and requests.
 
-use super::latency_reader::{LatencyReader, NewLatencies};
+use super::reader::{LatencyReader, NewLatencies};
 use sluice_comm::latency::LatencyKind;
 use sluice_comm::page::ReportView;
 
