@@ -124,17 +124,27 @@ impl ChannelGroupScheduler {
             process.client == client && process.is_hardware_scheduled() && !process.stopped
         };
         let candidates = || self.processes.values().filter(is_candidate);
+        let granted = || candidates().filter(|process| process.quantum == QuantumState::Granted);
+        let waits = |process: &Process| {
+            let groups = process.controlled_groups();
+            process.activity.busy && !groups.iter().any(|group| *group == first || kept == Some(*group))
+        };
+        // Between its turns a process is idle. It gives way only to one that has work and no group.
         let stays = |group: &GroupId| {
-            *group != first && candidates().any(|process| process.controlled_groups().contains(group))
+            let mut owners = candidates().filter(|process| process.controlled_groups().contains(group));
+            *group != first && owners.any(|owner| owner.activity.busy || !granted().any(waits))
         };
         if let Some(group) = kept.filter(stays) {
             self.second.group = Some(group);
             return;
         }
-        let granted = candidates().filter(|process| process.quantum == QuantumState::Granted);
-        let others = granted.flat_map(|process| process.controlled_groups()).filter(|group| **group != first);
+        let others = granted().flat_map(|process| {
+            process.controlled_groups().iter().map(|group| (!process.activity.busy, *group))
+        });
+        let others = others.filter(|(_, group)| *group != first);
         let last_choice = |group: &GroupId| self.last_choice.get(group).copied().unwrap_or(0);
-        let Some(next) = others.copied().min_by_key(|group| (last_choice(group), *group)) else { return };
+        let next = others.min_by_key(|(is_idle, group)| (*is_idle, last_choice(group), *group));
+        let Some((_, next)) = next else { return };
         let critical = self.processes.values().filter(|process| !process.is_best_effort());
         let critical = critical.map(|process| process.activity);
         if is_granted && (self.reconciler.may_run(next) || self.window.is_open(&self.policy, now, critical)) {

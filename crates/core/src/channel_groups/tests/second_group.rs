@@ -63,6 +63,31 @@ fn work_in_turn_needs_no_hand_offs_where_hold_kernels_lead_by_the_second_groups_
 }
 
 #[test]
+fn idle_processes_of_the_client_give_way_to_others_that_take_turns() {
+    let mut sim = simulation(TURNS);
+    let next = [6, 7];
+    for process in next {
+        sim.process(process, 1, &[process], Class::BestEffort, Work::Never);
+    }
+    set_leading(&mut sim, LC, true);
+    sim.run(2 * S);
+    assert_eq!(enabled(&sim), PAIR);
+    let set_work = |sim: &mut Simulation, process: u64, work| {
+        sim.processes.get_mut(&ProcessId(process)).unwrap().work = work;
+    };
+    PAIR.into_iter().for_each(|process| set_work(&mut sim, process, Work::Never));
+    next.into_iter().zip(TURNS).for_each(|(process, work)| set_work(&mut sim, process, work));
+    sim.run(S);
+    let mut both = 0;
+    for _ in 0..1_000 {
+        sim.run(10 * MS);
+        both += u64::from(next.iter().all(|group| sim.gpu[&GroupId(*group)].enabled));
+    }
+    // At times the idle ones are probed: enabled for a moment.
+    assert!(both > 950, "both had their groups in {both} of 1,000 moments");
+}
+
+#[test]
 fn contexts_of_one_process_are_enabled_together() {
     let mut sim = Simulation::new();
     sim.client(1, 40, 100, Class::BestEffort);
