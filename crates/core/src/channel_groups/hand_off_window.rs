@@ -22,7 +22,7 @@ impl HandOffWindow {
         now: u64,
         critical: impl Iterator<Item = Activity> + Clone,
     ) -> bool {
-        if now < self.open_until {
+        if self.is_still_open(now) {
             return true;
         }
         let requested_at = *self.requested_at.get_or_insert(now);
@@ -34,6 +34,11 @@ impl HandOffWindow {
         self.requested_at = None;
         self.open_until = now.saturating_add(policy.window_open_ns);
         true
+    }
+
+    /// Whether it was opened for another hand-off and is still open.
+    pub(super) const fn is_still_open(&self, now: u64) -> bool {
+        now < self.open_until
     }
 
     /// No hand-off waits any more.

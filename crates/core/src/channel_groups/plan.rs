@@ -116,7 +116,7 @@ impl ChannelGroupScheduler {
             QuantumState::Granted => !self.rotate,
             QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
             // Its client works in the second group.
-            QuantumState::Idle | QuantumState::Waiting => self.second_is_granted(),
+            QuantumState::Idle | QuantumState::Waiting => self.second_continues(now),
         };
         if owner.is_some_and(continues) {
             return self.enabled_group;

@@ -98,7 +98,8 @@ impl ChannelGroupScheduler {
         // While a control is in flight no other can begin: the caller waits for its end.
         let can_begin = self.reconciler.in_flight().is_none();
         let earned_at = self.control_ready_at();
-        let window = self.window.wake_at(&self.policy, now).filter(|_| can_begin);
+        let window = self.window.wake_at(&self.policy, now).into_iter();
+        let window = window.chain(self.second.window.wake_at(&self.policy, now)).filter(|_| can_begin);
         let processes = self.hardware_scheduled().filter_map(|(id, process)| match process.quantum {
             QuantumState::Granted => {
                 let allowed = self.allowed_idle_ns(id);

@@ -249,6 +249,6 @@ impl ChannelGroupScheduler {
 
     /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
     pub const fn forced_hand_offs(&self) -> u64 {
-        self.window.forced
+        self.window.forced + self.second.window.forced
     }
 }

@@ -9,6 +9,7 @@
 //! same time are therefore enabled one after the other.
 
 use super::control::GroupId;
+use super::hand_off_window::HandOffWindow;
 use super::policy::TINY_SLICE_US;
 use super::process::{Process, QuantumState};
 use super::scheduler::ChannelGroupScheduler;
@@ -31,6 +32,8 @@ pub(super) struct SecondGroup {
     /// All latency-critical processes that work lead by its slice.
     is_allowed: bool,
     begins: RateLimiter,
+    /// When it may change beside latency-critical processes that work.
+    pub(super) window: HandOffWindow,
     /// The groups that keep the slice of a second one, so that it is not set in each quantum.
     long: BTreeSet<GroupId>,
     /// Clients with processes or contexts that have work at the same time, and until when that counts.
@@ -44,6 +47,7 @@ impl Default for SecondGroup {
             is_wanted: false,
             is_allowed: false,
             begins: RateLimiter::full(BEGIN_RATE),
+            window: HandOffWindow::default(),
             long: BTreeSet::new(),
             at_once: BTreeMap::new(),
         }
@@ -58,6 +62,7 @@ impl SecondGroup {
     /// No second group is enabled any more.
     pub(super) fn withdraw(&mut self) {
         (self.group, self.is_wanted, self.is_allowed) = (None, false, false);
+        self.window.withdraw();
     }
 
     /// The group becomes the first one.
@@ -97,28 +102,51 @@ impl ChannelGroupScheduler {
         self.second.group.is_some()
     }
 
-    /// Whether the second group's process holds a grant.
-    pub(super) fn second_is_granted(&self) -> bool {
+    /// Whether the second group's process holds a grant, or one that has ended and is extended.
+    pub(super) fn second_continues(&self, now: u64) -> bool {
         let owner = self.second.group.and_then(|group| self.owner_of(group));
-        owner.is_some_and(|owner| owner.quantum == QuantumState::Granted && !owner.stopped)
+        owner.is_some_and(|owner| match owner.quantum {
+            QuantumState::Granted => !owner.stopped,
+            QuantumState::Ending => self.extended_until(owner).is_some_and(|until| now < until),
+            QuantumState::Idle | QuantumState::Waiting => false,
+        })
     }
 
     /// Chooses the second group, after the first one and the slices.
     pub(super) fn choose_second_group(&mut self, now: u64) {
+        let Some(next) = self.next_second_group(now) else {
+            return self.second.window.withdraw();
+        };
+        let critical = self.processes.values().filter(|process| !process.is_best_effort());
+        let critical = critical.map(|process| process.activity);
+        let is_undisturbed = self.reconciler.may_run(next) || self.window.is_still_open(now);
+        if is_undisturbed || self.second.window.is_open(&self.policy, now, critical) {
+            let is_known = |group: &GroupId| self.processes.values().any(|it| it.groups.contains(group));
+            self.second.long.retain(is_known);
+            self.second.long.insert(next);
+            self.second.group = Some(next);
+            self.count_choice(next);
+        }
+    }
+
+    /// Keeps the second group, or ends it. Then returns the one that is to follow.
+    fn next_second_group(&mut self, now: u64) -> Option<GroupId> {
         self.observe_work_at_once(now);
         let clients: BTreeSet<ClientId> =
             self.hardware_scheduled().map(|(_, process)| process.client).collect();
+        // Without slices a request would wait for longer than hold kernels lead.
+        let has_short_slices = self.policy.slices && !self.default_slices();
         self.second.is_wanted =
-            !self.default_slices() && clients.into_iter().any(|client| self.takes_turns(client, now));
+            has_short_slices && clients.into_iter().any(|client| self.takes_turns(client, now));
         let leads = |process: &Process| process.lead_us >= TINY_SLICE_US;
         let allowed = self.second.is_wanted && self.working_critical(now).all(leads);
         self.second.is_allowed = allowed && (self.second.is_allowed || self.second.begins.try_take(1, now));
         let kept = self.second.group.take();
-        let Some(first) = self.enabled_group.filter(|_| self.second.is_allowed) else { return };
-        let Some(owner) = self.owner_of(first) else { return };
-        let (client, is_granted) = (owner.client, owner.quantum == QuantumState::Granted);
+        let first = self.enabled_group.filter(|_| self.second.is_allowed)?;
+        let owner = self.owner_of(first)?;
+        let client = owner.client;
         if !self.takes_turns(client, now) {
-            return;
+            return None;
         }
         let is_candidate = |process: &&Process| {
             process.client == client && process.is_hardware_scheduled() && !process.stopped
@@ -129,31 +157,26 @@ impl ChannelGroupScheduler {
             let groups = process.controlled_groups();
             process.activity.busy && !groups.iter().any(|group| *group == first || kept == Some(*group))
         };
+        // A group of which a slice could not be set has the driver's.
+        let is_possible = |group: GroupId| group != first && !self.reconciler.has_failed(group);
         // Between its turns a process is idle. It gives way only to one that has work and no group.
         let stays = |group: &GroupId| {
             let mut owners = candidates().filter(|process| process.controlled_groups().contains(group));
-            *group != first && owners.any(|owner| owner.activity.busy || !granted().any(waits))
+            is_possible(*group) && owners.any(|owner| owner.activity.busy || !granted().any(waits))
         };
         if let Some(group) = kept.filter(stays) {
             self.second.group = Some(group);
-            return;
+            return None;
+        }
+        if owner.quantum != QuantumState::Granted {
+            return None;
         }
         let others = granted().flat_map(|process| {
             process.controlled_groups().iter().map(|group| (!process.activity.busy, *group))
         });
-        let others = others.filter(|(_, group)| *group != first);
         let last_choice = |group: &GroupId| self.last_choice.get(group).copied().unwrap_or(0);
-        let next = others.min_by_key(|(is_idle, group)| (*is_idle, last_choice(group), *group));
-        let Some((_, next)) = next else { return };
-        let critical = self.processes.values().filter(|process| !process.is_best_effort());
-        let critical = critical.map(|process| process.activity);
-        if is_granted && (self.reconciler.may_run(next) || self.window.is_open(&self.policy, now, critical)) {
-            let is_known = |group: &GroupId| self.processes.values().any(|it| it.groups.contains(group));
-            self.second.long.retain(is_known);
-            self.second.long.insert(next);
-            self.second.group = Some(next);
-            self.count_choice(next);
-        }
+        let others = others.filter(|(_, group)| is_possible(*group));
+        others.min_by_key(|(is_idle, group)| (*is_idle, last_choice(group), *group)).map(|(_, group)| group)
     }
 
     /// Notes the clients of which two processes, or two contexts of a process, have had work for some time. Work that only waits is none.

@@ -38,6 +38,8 @@ pub(super) struct Entry {
     pub(super) request: LimitBucket,
     pub(super) delayed: Option<Cause>,
     pub(super) charged_at: u64,
+    /// Until when the part of the time was taken that hold kernels may lead for others.
+    leads_until: u64,
     /// It is in a gang whose window was open at the last check.
     pub(super) in_window: bool,
 }
@@ -60,6 +62,7 @@ impl CriticalClients {
             request: LimitBucket::new(spec.request, depth, now),
             delayed: None,
             charged_at: now,
+            leads_until: now,
             in_window: false,
         };
         self.entries.entry(client).or_insert_with(new).request.set_rate(spec.request, now);
@@ -107,12 +110,23 @@ impl TokenLedger {
 
     /// Counts `held_ns` in which hold kernels of a client kept the GPU between `from` and `to`. No client is charged for that time.
     /// It counts towards the client's limit and request, because otherwise a client could report holds so that others are charged less. Up
-    /// to a tenth of the time does not count if the hold kernels lead for the sake of a best-effort client (`leads`).
+    /// to a tenth of the client's time does not count if the hold kernels lead for the sake of a best-effort client (`leads`).
     pub fn count_holds(&mut self, client: ClientId, from: u64, to: u64, held_ns: u64, leads: bool) {
         let to = self.at(to);
         let own = self.preempt_grants(from, to, held_ns);
-        let for_others = if leads { to.saturating_sub(from) / LEADING_PART } else { 0 };
-        self.count_to_limit(client, from, to, own.saturating_sub(for_others));
+        let for_others = match self.critical.entries.get_mut(&client).filter(|_| leads) {
+            // However many processes it has.
+            Some(entry) => {
+                let since = from.max(entry.leads_until);
+                entry.leads_until = entry.leads_until.max(to);
+                to.saturating_sub(since) / LEADING_PART
+            }
+            None => 0,
+        };
+        let counted = own.saturating_sub(for_others);
+        if counted > 0 {
+            self.count_to_limit(client, from, to, counted);
+        }
     }
 
     /// A latency-critical client used the GPU for `used_ns` between `from` and `to`: other clients' grants are not charged for that.

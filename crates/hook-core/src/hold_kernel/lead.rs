@@ -7,7 +7,7 @@
 /// The longest lead, in nanoseconds: the shortest time slice of a second group.
 const MAX_LEAD_NS: u64 = 1_000_000;
 
-/// A lead is at most this part of the time between two requests: so much of the GPU's time it takes from other clients.
+/// A lead is at most this part of the time between two requests, with its slack: so much of the GPU's time it takes from other clients.
 const INTERVAL_PARTS: f64 = 10.0;
 
 /// A hold kernel that leads is launched so much earlier: the host launches it late, and requests come early.
@@ -47,13 +47,19 @@ impl Lead {
     }
 
     /// Whether the manager asks for one.
-    pub(super) fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         self.wanted_ns > 0
+    }
+
+    /// Whether a hold kernel may wait for a second group.
+    pub(super) fn has_second_group(&self) -> bool {
+        self.second_group
     }
 
     /// The lead of the next hold kernel, if requests come at this interval.
     pub(super) fn at_interval(&self, interval_ns: f64) -> u64 {
-        if self.wanted_ns as f64 * INTERVAL_PARTS <= interval_ns { self.wanted_ns } else { 0 }
+        let takes_ns = (self.wanted_ns + SLACK_NS) as f64;
+        if takes_ns * INTERVAL_PARTS <= interval_ns { self.wanted_ns } else { 0 }
     }
 
     /// Records a request: whether a hold kernel preceded it by `lead_ns` and a context switch, or by less.
@@ -185,7 +191,7 @@ mod tests {
     #[test]
     fn lead_is_at_most_a_tenth_of_the_interval_and_a_millisecond() {
         let mut lead = kept();
-        assert_eq!((lead.at_interval(9.9e6), lead.at_interval(1e7)), (0, WANTED));
+        assert_eq!((lead.at_interval(14.9e6), lead.at_interval(1.5e7)), (0, WANTED));
         lead.set_wanted(u64::MAX, true);
         assert_eq!(lead.at_interval(1e8), WANTED);
         lead.set_wanted(0, true);

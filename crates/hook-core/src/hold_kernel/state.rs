@@ -468,8 +468,8 @@ impl HoldKernelState {
 
     /// Learns from the times of a hold kernel that has ended.
     pub fn learn_times(&mut self, seen: HoldTimes) {
-        // While hold kernels lead by a time slice, their waits contain a part of it.
-        if !self.lead.is_wanted() {
+        // The wait for a second group is no switch.
+        if !self.lead.has_second_group() {
             self.switch_cost.learn(seen);
         }
     }

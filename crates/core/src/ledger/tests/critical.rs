@@ -209,15 +209,20 @@ fn hold_kernels_count_towards_the_limit() {
 
 #[test]
 fn a_tenth_of_the_time_may_go_to_hold_kernels_that_lead_for_others() {
-    let is_revoked = |held_ms: u64, leads| {
+    // Of one process, or of two with half each.
+    let is_revoked = |held_ms: u64, processes: u64, leads| {
         let mut gpu = Gpu::new(critical(0.3, 0.3), spec(0.5, 1.0));
         gpu.run_until(S, |_| false);
-        gpu.ledger.count_holds(ClientId(0), 0, gpu.now, held_ms * MS, leads);
+        for _ in 0..processes {
+            gpu.ledger.count_holds(ClientId(0), 0, gpu.now, held_ms * MS / processes, leads);
+        }
         gpu.run_until(S + 10 * MS, |_| false);
         gpu.changes.last() == Some(&(S, false))
     };
-    let least = |leads| (0..1_000).find(|held_ms| is_revoked(*held_ms, leads)).unwrap();
-    assert_eq!(least(true), least(false) + 100);
+    let least = |processes, leads| (0..1_000).find(|held| is_revoked(*held, processes, leads)).unwrap();
+    assert_eq!(least(1, true), least(1, false) + 100);
+    // Not a tenth for each process.
+    assert!(least(2, true) <= least(2, false) + 100);
 }
 
 #[test]
