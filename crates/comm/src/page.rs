@@ -80,12 +80,12 @@ pub mod grant {
     /// nanoseconds: a best-effort neighbour could use a second channel group with such a time slice; 0 if none could. A manager that does
     /// not know the word leaves it zero.
     pub const LEAD_NS: usize = 39;
-    /// 1 on a latency-critical client's page while a second best-effort group is enabled: a request without a lead waits for its time slice. A
-    /// manager that does not know the word leaves it zero.
-    pub const SECOND_GROUP: usize = 41;
     /// Latency goal of a latency-critical client, in nanoseconds; 0: none. The process counts its requests above it. A manager that does not
     /// know the word leaves it zero.
     pub const SLO_NS: usize = 40;
+    /// 1 on a latency-critical client's page while a second best-effort group is enabled: a request without a lead waits for its time slice. A
+    /// manager that does not know the word leaves it zero.
+    pub const SECOND_GROUP: usize = 41;
     /// Its low 32 bits: bit 0 [`GATE_CLOSED`], bit 1 [`GATES_WANTED`], the others count its changes. They are a futex
     /// that the manager wakes at each change. The client's stream gates follow this word. The GPU never waits for it
     /// directly, because only the manager can write it and the manager may die.
