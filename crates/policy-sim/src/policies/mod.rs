@@ -1,0 +1,123 @@
+//! Policies: which client has the GPU, and until when that is reviewed.
+
+mod credit;
+mod edf;
+mod fair;
+mod gemini;
+mod priority;
+mod runlist;
+mod slices;
+mod sluice;
+
+use crate::scenario::Scenario;
+use sluice_core::resources::ClientEntry;
+
+/// The work of a client, as a policy sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// A burst waits for the GPU or runs.
+    pub(crate) ready: bool,
+    /// Since when that is so or not.
+    pub(crate) since: u64,
+    /// The burst has run already.
+    pub(crate) started: bool,
+    /// When the request of the burst arrived.
+    pub(crate) arrived: u64,
+}
+
+/// What a policy has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// The client that is to have the GPU.
+    pub(crate) client: Option<usize>,
+    /// When the policy is to decide again if nothing happens before.
+    pub(crate) review_at: u64,
+}
+
+impl Decision {
+    /// A decision that holds until something happens.
+    pub(crate) const fn until_event(client: Option<usize>) -> Self {
+        Self { client, review_at: u64::MAX }
+    }
+}
+
+/// A policy of one GPU. Time is an argument.
+pub(crate) trait Policy {
+    /// Decides. Called after each event, and at the time of the last decision's review.
+    fn decide(&mut self, now: u64, demands: &[Demand]) -> Decision;
+
+    /// A client has executed.
+    fn ran(&mut self, client: usize, from: u64, to: u64);
+
+    /// The policy was not asked from `since` until `now`.
+    fn resume(&mut self, _since: u64, _now: u64) {}
+}
+
+/// The policies, by the names in scenario files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyName {
+    /// Sluice: its token ledger and its channel-group scheduler, with the time that controls take.
+    Sluice,
+    /// Gemini's token: the client that lags its request most in a window of 10 s.
+    Gemini,
+    /// Xen's credit scheduler.
+    Credit,
+    /// Virtual run time, as Linux' CFS.
+    Fair,
+    /// The earliest deadline first.
+    Edf,
+    /// The best class first, round robin inside it.
+    Priority,
+    /// Round robin with a time slice that is ten times longer with each better class (seed 002 §5.2.1).
+    Exponential,
+    /// The driver's round robin.
+    TimeSlicing,
+}
+
+impl PolicyName {
+    /// Every policy.
+    pub const ALL: [Self; 8] = [
+        Self::Sluice,
+        Self::Gemini,
+        Self::Credit,
+        Self::Fair,
+        Self::Edf,
+        Self::Priority,
+        Self::Exponential,
+        Self::TimeSlicing,
+    ];
+
+    /// The name in scenario files and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sluice => "sluice",
+            Self::Gemini => "gemini",
+            Self::Credit => "credit",
+            Self::Fair => "fair",
+            Self::Edf => "edf",
+            Self::Priority => "priority",
+            Self::Exponential => "exponential-slices",
+            Self::TimeSlicing => "time-slicing",
+        }
+    }
+
+    pub(crate) fn build(self, scenario: &Scenario) -> Box<dyn Policy> {
+        let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
+        match self {
+            Self::Sluice => Box::new(sluice::Sluice::new(clients, slice_ns)),
+            Self::Gemini => Box::new(gemini::Gemini::new(clients)),
+            Self::Credit => Box::new(credit::Credit::new(clients)),
+            Self::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
+            Self::Edf => Box::new(edf::EarliestDeadline::new(clients)),
+            Self::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
+            Self::Exponential => Box::new(slices::Slices::exponential(clients)),
+            Self::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
+        }
+    }
+}
+
+/// Weights of the clients: their requests, at least one hundredth.
+fn weights(clients: &[ClientEntry]) -> Vec<u64> {
+    clients.iter().map(|client| u64::from(client.request.ppm()).max(10_000)).collect()
+}

@@ -1,0 +1,197 @@
+//! Sluice: the token ledger decides, and the channel-group scheduler enforces it by controls that take time. Both are the
+//! code of the pod-manager. The GPU takes the enabled groups in turn, each for its time slice.
+
+use super::runlist::Runlist;
+use super::{Decision, Demand, Policy};
+use sluice_core::channel_groups::{
+    Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, GroupId, Setting,
+};
+use sluice_core::ledger::{Action, GrantRequest, Policy as LedgerPolicy, ReturnKind, TokenLedger};
+use sluice_core::resources::ClientEntry;
+use sluice_core::{ClientId, ProcessId};
+use std::collections::BTreeSet;
+
+/// Clock of the ledger at the start. A time of 0 would mean that nothing is known.
+const START_NS: u64 = 1_000_000_000;
+/// The manager's timers are not finer than this.
+const REACTION_NS: u64 = 20_000;
+/// Rounds of the event loop for one decision.
+const ROUNDS: usize = 16;
+
+/// A control in flight.
+struct Flight {
+    control: Control,
+    takes_effect_at: u64,
+    is_effective: bool,
+    done_at: u64,
+}
+
+/// One client with one process of one channel group.
+struct Member {
+    is_critical: bool,
+    setting: Setting,
+    /// Its unlimited grant is not revoked.
+    may_launch: bool,
+    activity: Activity,
+    /// GPU time that a latency-critical one has used since its last charge, and the time of that charge.
+    used_ns: u64,
+    charged_at: u64,
+}
+
+pub(super) struct Sluice {
+    ledger: TokenLedger,
+    scheduler: ChannelGroupScheduler,
+    members: Vec<Member>,
+    flight: Option<Flight>,
+    runlist: Runlist,
+}
+
+fn process(client: usize) -> ProcessId {
+    ProcessId(client as u64)
+}
+
+fn number(id: u64) -> usize {
+    usize::try_from(id).unwrap_or(usize::MAX)
+}
+
+impl Sluice {
+    pub(super) fn new(clients: &[ClientEntry], slice_ns: u64) -> Self {
+        let mut ledger = TokenLedger::new(LedgerPolicy::default());
+        let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy::default());
+        let mut members = Vec::with_capacity(clients.len());
+        for (index, entry) in clients.iter().enumerate() {
+            let (client, process) = (ClientId(index as u64), process(index));
+            ledger.set_client(client, entry.spec(), START_NS);
+            let _ = ledger.add_process(process, client, ReturnKind::Returns);
+            let groups = (vec![GroupId(index as u64)], &BTreeSet::new());
+            scheduler.announce(process, (client, entry.class), groups, &mut ledger, START_NS);
+            let is_critical = entry.class.is_latency_critical();
+            if is_critical {
+                let _ = ledger.request(process, START_NS, GrantRequest::default());
+            }
+            members.push(Member {
+                is_critical,
+                setting: Setting::FREE,
+                may_launch: !is_critical,
+                activity: Activity { busy: false, since_ns: START_NS },
+                used_ns: 0,
+                charged_at: START_NS,
+            });
+        }
+        let runlist = Runlist::new(vec![slice_ns; clients.len()]);
+        Self { ledger, scheduler, members, flight: None, runlist }
+    }
+
+    /// The control in flight takes effect, and ends.
+    fn advance_control(&mut self, now: u64) {
+        let Some(flight) = &mut self.flight else { return };
+        let Control { group, op } = flight.control;
+        if now >= flight.takes_effect_at && !flight.is_effective {
+            flight.is_effective = true;
+            let index = number(group.0);
+            let setting = &mut self.members[index].setting;
+            match op {
+                ControlOp::SetSlice(us) => {
+                    setting.slice_us = us;
+                    self.runlist.slices_ns[index] = us.saturating_mul(1_000);
+                }
+                ControlOp::Disable => setting.enabled = false,
+                ControlOp::Enable => setting.enabled = true,
+            }
+        }
+        if now >= flight.done_at {
+            self.flight = None;
+            self.scheduler.finish_control(ControlOutcome::Done, &mut self.ledger, now);
+        }
+    }
+
+    fn begin_control(&mut self, now: u64) {
+        if self.flight.is_some() {
+            return;
+        }
+        let Some(control) = self.scheduler.begin_control(now) else { return };
+        // Measured (docs/reference/gpu.md §1); a disabled group runs on for most of the time.
+        let cost_ns = match control.op {
+            ControlOp::SetSlice(_) => 330_000,
+            ControlOp::Disable => 765_000,
+            ControlOp::Enable => 260_000,
+        };
+        let takes_effect_at = now + cost_ns * 85 / 100;
+        self.flight = Some(Flight { control, takes_effect_at, is_effective: false, done_at: now + cost_ns });
+    }
+
+    /// Reads what the processes report, and charges latency-critical ones.
+    fn read_activity(&mut self, now: u64, demands: &[Demand]) {
+        for (index, (member, demand)) in self.members.iter_mut().zip(demands).enumerate() {
+            if member.used_ns > 0 {
+                let client = ClientId(index as u64);
+                self.ledger.charge_unlimited(client, member.charged_at, now, member.used_ns);
+                member.used_ns = 0;
+            }
+            member.charged_at = now;
+            let busy = demand.ready && (member.may_launch || demand.started);
+            if busy != member.activity.busy {
+                member.activity = Activity { busy, since_ns: now };
+                self.scheduler.set_activity(process(index), member.activity);
+                if busy && member.is_critical {
+                    self.ledger.count_bursts(1, u64::MAX);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, action: &Action) {
+        if self.scheduler.apply_action(action) {
+            return;
+        }
+        match action {
+            Action::Grant { process, .. } => self.members[number(process.0)].may_launch = true,
+            Action::Revoke { process, .. } => self.members[number(process.0)].may_launch = false,
+            _ => {}
+        }
+    }
+}
+
+impl Policy for Sluice {
+    fn decide(&mut self, now: u64, demands: &[Demand]) -> Decision {
+        let now = now.saturating_add(START_NS);
+        self.advance_control(now);
+        for _ in 0..ROUNDS {
+            self.read_activity(now, demands);
+            self.scheduler.request_and_return_grants(&mut self.ledger, now);
+            let actions = self.ledger.advance(now);
+            if actions.is_empty() {
+                break;
+            }
+            actions.iter().for_each(|action| self.apply(action));
+        }
+        self.begin_control(now);
+        let members = &self.members;
+        let can_run = |index: usize| members[index].activity.busy && members[index].setting.enabled;
+        let chosen = self.runlist.choose(now, can_run);
+        let flight = self
+            .flight
+            .as_ref()
+            .map(|flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at });
+        let timers = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
+        let timer = timers.into_iter().flatten().min().map(|at| at.max(now + REACTION_NS));
+        let wakes_at = [flight, timer].into_iter().flatten().min().unwrap_or(u64::MAX);
+        Decision { client: chosen.client, review_at: chosen.review_at.min(wakes_at).saturating_sub(START_NS) }
+    }
+
+    fn ran(&mut self, client: usize, from: u64, to: u64) {
+        self.runlist.ran(client, to - from);
+        let member = &mut self.members[client];
+        if member.is_critical {
+            member.used_ns += to - from;
+        }
+    }
+
+    fn resume(&mut self, since: u64, now: u64) {
+        self.scheduler.rebuild(
+            &mut self.ledger,
+            since.saturating_add(START_NS),
+            now.saturating_add(START_NS),
+        );
+    }
+}
