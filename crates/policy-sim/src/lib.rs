@@ -11,12 +11,13 @@
 mod client;
 pub mod model;
 mod policies;
+mod policy_name;
 mod random;
 pub mod report;
 pub mod scenario;
 mod simulation;
 
-pub use policies::PolicyName;
+pub use policy_name::PolicyName;
 pub use report::Report;
 pub use scenario::Scenario;
 pub use simulation::simulate;

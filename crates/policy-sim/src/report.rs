@@ -1,6 +1,6 @@
 //! What a simulation has recorded, and the report of it.
 
-use crate::policies::PolicyName;
+use crate::policy_name::PolicyName;
 use crate::scenario::Scenario;
 use serde::Serialize;
 

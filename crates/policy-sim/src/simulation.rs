@@ -1,7 +1,8 @@
 //! The simulated GPU: it has one client at a time, and a change of the client takes time.
 
 use crate::client::Client;
-use crate::policies::{Demand, Policy, PolicyName};
+use crate::policies::{Demand, Policy, build};
+use crate::policy_name::PolicyName;
 use crate::report::{Record, Report};
 use crate::scenario::Scenario;
 
@@ -40,7 +41,7 @@ impl<'a> Simulation<'a> {
             workloads.map(|(number, workload)| Client::new(workload, scenario.seed, number)).collect();
         Self {
             scenario,
-            policy: policy.build(scenario),
+            policy: build(policy, scenario),
             demands: vec![Demand::default(); clients.len()],
             record: Record::new(clients.len()),
             clients,

@@ -9,6 +9,7 @@ mod runlist;
 mod slices;
 mod sluice;
 
+use crate::policy_name::PolicyName;
 use crate::scenario::Scenario;
 use sluice_core::resources::ClientEntry;
 
@@ -53,67 +54,18 @@ pub(crate) trait Policy {
     fn resume(&mut self, _since: u64, _now: u64) {}
 }
 
-/// The policies, by the names in scenario files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyName {
-    /// Sluice: its token ledger and its channel-group scheduler, with the time that controls take.
-    Sluice,
-    /// Gemini's token: the client that lags its request most in a window of 10 s.
-    Gemini,
-    /// Xen's credit scheduler.
-    Credit,
-    /// Virtual run time, as Linux' CFS.
-    Fair,
-    /// The earliest deadline first.
-    Edf,
-    /// The best class first, round robin inside it.
-    Priority,
-    /// Round robin with a time slice that is ten times longer with each better class (seed 002 §5.2.1).
-    Exponential,
-    /// The driver's round robin.
-    TimeSlicing,
-}
-
-impl PolicyName {
-    /// Every policy.
-    pub const ALL: [Self; 8] = [
-        Self::Sluice,
-        Self::Gemini,
-        Self::Credit,
-        Self::Fair,
-        Self::Edf,
-        Self::Priority,
-        Self::Exponential,
-        Self::TimeSlicing,
-    ];
-
-    /// The name in scenario files and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sluice => "sluice",
-            Self::Gemini => "gemini",
-            Self::Credit => "credit",
-            Self::Fair => "fair",
-            Self::Edf => "edf",
-            Self::Priority => "priority",
-            Self::Exponential => "exponential-slices",
-            Self::TimeSlicing => "time-slicing",
-        }
-    }
-
-    pub(crate) fn build(self, scenario: &Scenario) -> Box<dyn Policy> {
-        let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
-        match self {
-            Self::Sluice => Box::new(sluice::Sluice::new(clients, slice_ns)),
-            Self::Gemini => Box::new(gemini::Gemini::new(clients)),
-            Self::Credit => Box::new(credit::Credit::new(clients)),
-            Self::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
-            Self::Edf => Box::new(edf::EarliestDeadline::new(clients)),
-            Self::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
-            Self::Exponential => Box::new(slices::Slices::exponential(clients)),
-            Self::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
-        }
+/// The policy of this name.
+pub(crate) fn build(name: PolicyName, scenario: &Scenario) -> Box<dyn Policy> {
+    let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
+    match name {
+        PolicyName::Sluice => Box::new(sluice::Sluice::new(clients, slice_ns)),
+        PolicyName::Gemini => Box::new(gemini::Gemini::new(clients)),
+        PolicyName::Credit => Box::new(credit::Credit::new(clients)),
+        PolicyName::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
+        PolicyName::Edf => Box::new(edf::EarliestDeadline::new(clients)),
+        PolicyName::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
+        PolicyName::Exponential => Box::new(slices::Slices::exponential(clients)),
+        PolicyName::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
     }
 }
 

@@ -5,7 +5,7 @@ mod read;
 
 pub use read::parse;
 
-use crate::policies::PolicyName;
+use crate::policy_name::PolicyName;
 use sluice_core::resources::ClientEntry;
 
 /// Costs of the GPU. All times are nanoseconds.

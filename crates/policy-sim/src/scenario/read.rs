@@ -3,7 +3,7 @@
 
 use super::fields::{Fields, Part};
 use super::{Arrivals, Distribution, Gpu, Scenario, Service, Stall, Workload};
-use crate::policies::PolicyName;
+use crate::policy_name::PolicyName;
 use serde_yaml::Value;
 use sluice_core::resources::{ClientEntry, Mistake, Mistakes, parse_beside};
 use sluice_core::share::parse_duration;
