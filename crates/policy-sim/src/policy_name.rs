@@ -5,6 +5,8 @@
 pub enum PolicyName {
     /// Sluice: its token ledger and its channel-group scheduler, with the time that controls take.
     Sluice,
+    /// The same, with automatic holds ahead of requests at a steady pace, planned by the hook's arrival predictor.
+    SluiceWithHolds,
     /// Gemini's token: the client that lags its request most in a window of 10 s.
     Gemini,
     /// Xen's credit scheduler.
@@ -23,8 +25,9 @@ pub enum PolicyName {
 
 impl PolicyName {
     /// Every policy.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sluice,
+        Self::SluiceWithHolds,
         Self::Gemini,
         Self::Credit,
         Self::Fair,
@@ -39,6 +42,7 @@ impl PolicyName {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sluice => "sluice",
+            Self::SluiceWithHolds => "sluice-holds",
             Self::Gemini => "gemini",
             Self::Credit => "credit",
             Self::Fair => "fair",

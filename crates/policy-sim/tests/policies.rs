@@ -91,6 +91,8 @@ fn gpu_idles_while_work_waits_only_under_geminis_grants_and_for_controls_of_slui
             // A service keeps its grant of 100 ms and executes for 6 ms of it.
             PolicyName::Gemini => assert!(part > 0.1, "{part}"),
             PolicyName::Sluice => assert!(part < 0.01, "{part}"),
+            // Each hold begins some time before its request.
+            PolicyName::SluiceWithHolds => assert!((0.005..0.03).contains(&part), "{part}"),
             _ => assert_eq!(report.idle_while_work_waits_ns, 0, "{}", report.policy),
         }
     }
@@ -111,9 +113,17 @@ fn sluice_gives_two_trainings_their_requests_within_one_point() {
 fn service_waits_for_a_switch_under_sluice_for_slices_under_time_slicing_and_for_grants_under_gemini() {
     let scenario = example("service-beside-training");
     let p99 = |policy| simulate(&scenario, policy).clients[0].p99_ms;
-    let order = [PolicyName::Sluice, PolicyName::TimeSlicing, PolicyName::Exponential, PolicyName::Gemini];
-    let found = order.map(p99);
+    let order = [
+        PolicyName::SluiceWithHolds,
+        PolicyName::Sluice,
+        PolicyName::TimeSlicing,
+        PolicyName::Exponential,
+        PolicyName::Gemini,
+    ];
+    let [held, found @ ..] = order.map(p99);
     assert!(found.is_sorted(), "{found:?}");
+    // A hold hides the switch.
+    assert!((0.62..0.63).contains(&held), "{held}");
     // 0.62 ms of its own, and a switch of 0.187 ms.
     assert!((0.807..0.82).contains(&found[0]), "{found:?}");
     // A slice of the training of 2.048 ms is added.
@@ -285,6 +295,8 @@ fn p99_of_the_service_is_within_ten_percent_of_the_gpus_and_best_effort_within_t
         ("ResNet-50 beside a training", "serve", "alone", "stock1", &one, PolicyName::TimeSlicing),
         ("ResNet-50 beside two trainings", "serve", "alone", "plain2", &two, PolicyName::Sluice),
         ("ResNet-50 beside two trainings", "serve", "alone", "stock2", &two, PolicyName::TimeSlicing),
+        ("ResNet-50 beside a training", "serve", "alone", "auto1", &one, PolicyName::SluiceWithHolds),
+        ("ResNet-50 beside two trainings", "serve", "alone", "auto2", &two, PolicyName::SluiceWithHolds),
         (
             "ResNet-50, up to 5 ms late",
             "random",

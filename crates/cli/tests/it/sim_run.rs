@@ -46,7 +46,7 @@ fn commands_of_the_performance_model_run_and_the_plot_of_the_page_is_theirs() {
     let drawn = std::fs::read_to_string(folder.path().join("policies.svg")).unwrap();
     let stored = format!("{REPOSITORY}/docs/design/policies.svg");
     assert!(drawn == std::fs::read_to_string(&stored).unwrap(), "{stored} is not what the command draws");
-    assert_eq!(drawn.matches("class=\"cdf\"").count(), 8, "one line for each policy");
+    assert_eq!(drawn.matches("class=\"cdf\"").count(), 9, "one line for each policy");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn json_has_the_same_results_each_time_and_counts_its_own_events() {
     let events: u64 = policies.iter().map(|report| report["events"].as_u64().unwrap()).sum();
     assert_eq!(first["events"], events);
     // Each request is two events at least: its arrival, and the end of its burst.
-    assert!(events > 8 * 2 * 5999, "{events}");
+    assert!(events > 9 * 2 * 5999, "{events}");
     assert!(first["events_per_second"].as_f64().unwrap() > 0.0);
 }
 

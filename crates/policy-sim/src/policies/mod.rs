@@ -4,6 +4,7 @@ mod credit;
 mod edf;
 mod fair;
 mod gemini;
+mod hold;
 mod priority;
 mod runlist;
 mod slices;
@@ -58,7 +59,8 @@ pub(crate) trait Policy {
 pub(crate) fn build(name: PolicyName, scenario: &Scenario) -> Box<dyn Policy> {
     let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
     match name {
-        PolicyName::Sluice => Box::new(sluice::Sluice::new(clients, slice_ns)),
+        PolicyName::Sluice => Box::new(sluice::Sluice::new(scenario, false)),
+        PolicyName::SluiceWithHolds => Box::new(sluice::Sluice::new(scenario, true)),
         PolicyName::Gemini => Box::new(gemini::Gemini::new(clients)),
         PolicyName::Credit => Box::new(credit::Credit::new(clients)),
         PolicyName::Fair => Box::new(fair::Fair::new(clients, slice_ns)),

@@ -1,13 +1,14 @@
 //! Sluice: the token ledger decides, and the channel-group scheduler enforces it by controls that take time. Both are the
 //! code of the pod-manager. The GPU takes the enabled groups in turn, each for its time slice.
 
+use super::hold::Holds;
 use super::runlist::Runlist;
 use super::{Decision, Demand, Policy};
+use crate::scenario::{Gpu, Scenario};
 use sluice_core::channel_groups::{
     Activity, ChannelGroupPolicy, ChannelGroupScheduler, Control, ControlOp, ControlOutcome, GroupId, Setting,
 };
 use sluice_core::ledger::{Action, GrantRequest, Policy as LedgerPolicy, ReturnKind, TokenLedger};
-use sluice_core::resources::ClientEntry;
 use sluice_core::{ClientId, ProcessId};
 use std::collections::BTreeSet;
 
@@ -36,6 +37,10 @@ struct Member {
     /// GPU time that a latency-critical one has used since its last charge, and the time of that charge.
     used_ns: u64,
     charged_at: u64,
+    /// Whether a hold has kept the GPU since that time.
+    is_held: bool,
+    /// The automatic holds of a latency-critical one.
+    holds: Option<Holds>,
 }
 
 pub(super) struct Sluice {
@@ -44,6 +49,8 @@ pub(super) struct Sluice {
     members: Vec<Member>,
     flight: Option<Flight>,
     runlist: Runlist,
+    /// Time of a switch to a client whose hold begins.
+    switch_ns: u64,
 }
 
 fn process(client: usize) -> ProcessId {
@@ -55,7 +62,8 @@ fn number(id: u64) -> usize {
 }
 
 impl Sluice {
-    pub(super) fn new(clients: &[ClientEntry], slice_ns: u64) -> Self {
+    pub(super) fn new(scenario: &Scenario, with_holds: bool) -> Self {
+        let (clients, Gpu { slice_ns, preempt_ns, .. }) = (&scenario.clients, scenario.gpu);
         let mut ledger = TokenLedger::new(LedgerPolicy::default());
         let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy::default());
         let mut members = Vec::with_capacity(clients.len());
@@ -76,10 +84,12 @@ impl Sluice {
                 activity: Activity { busy: false, since_ns: START_NS },
                 used_ns: 0,
                 charged_at: START_NS,
+                is_held: false,
+                holds: (is_critical && with_holds).then(Holds::default),
             });
         }
         let runlist = Runlist::new(vec![slice_ns; clients.len()]);
-        Self { ledger, scheduler, members, flight: None, runlist }
+        Self { ledger, scheduler, members, flight: None, runlist, switch_ns: preempt_ns }
     }
 
     /// The control in flight takes effect, and ends.
@@ -127,6 +137,13 @@ impl Sluice {
                 let client = ClientId(index as u64);
                 self.ledger.charge_unlimited(client, member.charged_at, now, member.used_ns);
                 member.used_ns = 0;
+            } else if member.is_held {
+                self.ledger.count_holds(
+                    ClientId(index as u64),
+                    member.charged_at,
+                    now,
+                    now - member.charged_at,
+                );
             }
             member.charged_at = now;
             let busy = demand.ready && (member.may_launch || demand.started);
@@ -166,16 +183,26 @@ impl Policy for Sluice {
             actions.iter().for_each(|action| self.apply(action));
         }
         self.begin_control(now);
+        let since_start = now - START_NS;
+        for (member, demand) in self.members.iter_mut().zip(demands) {
+            let Some(holds) = member.holds.as_mut() else { continue };
+            holds.update(demand, self.switch_ns);
+            member.is_held = member.may_launch && holds.is_active(since_start, demand);
+        }
         let members = &self.members;
-        let can_run = |index: usize| members[index].activity.busy && members[index].setting.enabled;
+        let can_run = |index: usize| {
+            let member = &members[index];
+            (member.activity.busy || member.is_held) && member.setting.enabled
+        };
         let chosen = self.runlist.choose(now, can_run);
-        let flight = self
-            .flight
-            .as_ref()
-            .map(|flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at });
+        let ends =
+            |flight: &Flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at };
+        let flight = self.flight.as_ref().map(ends);
+        let hold = members.iter().filter_map(|member| member.holds.as_ref()?.next_event(since_start)).min();
+        let hold = hold.map(|at| at.saturating_add(START_NS));
         let timers = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
         let timer = timers.into_iter().flatten().min().map(|at| at.max(now + REACTION_NS));
-        let wakes_at = [flight, timer].into_iter().flatten().min().unwrap_or(u64::MAX);
+        let wakes_at = [flight, timer, hold].into_iter().flatten().min().unwrap_or(u64::MAX);
         Decision { client: chosen.client, review_at: chosen.review_at.min(wakes_at).saturating_sub(START_NS) }
     }
 

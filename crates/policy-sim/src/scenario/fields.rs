@@ -62,6 +62,18 @@ pub(super) struct Fields<'a> {
     pub(super) mistakes: Vec<Mistake>,
 }
 
+/// A value, as it is named in a mistake.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => format!("{text:?}"),
+        Value::Sequence(_) => "a list".to_owned(),
+        Value::Mapping(_) | Value::Tagged(_) => "a mapping".to_owned(),
+    }
+}
+
 const DURATION: &str = "a duration such as 1.5ms or 10s";
 
 impl<'a> Fields<'a> {
@@ -72,7 +84,7 @@ impl<'a> Fields<'a> {
             Value::Mapping(map) => map,
             other => {
                 let field = part.path.clone();
-                mistakes.push(Mistake::new(part.line(""), field, format!("{other:?}"), "a mapping"));
+                mistakes.push(Mistake::new(part.line(""), field, shown(&other), "a mapping"));
                 Mapping::new()
             }
         };
@@ -102,7 +114,7 @@ impl<'a> Fields<'a> {
         let found = match self.value(key) {
             Some(Value::String(text)) => return text,
             Some(Value::Number(number)) => return number.to_string(),
-            Some(other) => format!("{other:?}"),
+            Some(other) => shown(&other),
             None => match default {
                 Some(default) => return default.to_owned(),
                 None => "nothing".to_owned(),

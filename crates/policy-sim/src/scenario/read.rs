@@ -1,7 +1,7 @@
 //! The scenario file: a resource file in YAML with the further keys `seed`, `duration`, `gpu`, `policies`, `stalls` and
 //! `workloads`. As in the resource file, every mistake is reported at once.
 
-use super::fields::{Fields, Part};
+use super::fields::{Fields, Part, shown};
 use super::{Arrivals, Distribution, Gpu, Scenario, Service, Stall, Workload};
 use crate::policy_name::PolicyName;
 use serde_yaml::Value;
@@ -27,7 +27,8 @@ pub fn parse(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Resul
     let policies = policies(&mut top);
     let stalls = list(&mut top, "stalls", stall);
     let entries = list(&mut top, "workloads", |fields| workload(fields, file));
-    if !top.mistakes.iter().any(|mistake| mistake.field.starts_with("clients")) && mistakes.is_empty() {
+    // The clients are complete only if none of them has a mistake.
+    if mistakes.is_empty() {
         check_clients(&mut top, &clients, &entries);
     }
     // Unknown keys at the top have been named with the clients.
@@ -46,7 +47,7 @@ fn list<T>(top: &mut Fields<'_>, key: &'static str, read: impl Fn(&mut Fields<'_
         Some(Value::Sequence(entries)) => entries,
         None => return Vec::new(),
         Some(other) => {
-            top.wrong(key, format!("{other:?}"), "a list");
+            top.wrong(key, shown(&other), "a list");
             return Vec::new();
         }
     };
@@ -85,7 +86,7 @@ fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
     let mut read = |name: &Value| {
         let policy = PolicyName::ALL.into_iter().find(|policy| name.as_str() == Some(policy.name()));
         if policy.is_none() {
-            top.wrong("policies", format!("{name:?}"), &format!("one of {known}"));
+            top.wrong("policies", shown(name), &format!("one of {known}"));
         }
         policy
     };
