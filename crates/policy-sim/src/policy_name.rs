@@ -25,17 +25,10 @@ pub enum PolicyName {
 
 impl PolicyName {
     /// Every policy.
-    pub const ALL: [Self; 9] = [
-        Self::Sluice,
-        Self::SluiceWithHolds,
-        Self::Gemini,
-        Self::Credit,
-        Self::Fair,
-        Self::Edf,
-        Self::Priority,
-        Self::Exponential,
-        Self::TimeSlicing,
-    ];
+    pub const ALL: [Self; 9] = {
+        use PolicyName::*;
+        [Sluice, SluiceWithHolds, Gemini, Credit, Fair, Edf, Priority, Exponential, TimeSlicing]
+    };
 
     /// The name in scenario files and reports.
     #[must_use]

@@ -3,6 +3,7 @@
 use crate::policy_name::PolicyName;
 use crate::scenario::Scenario;
 use serde::Serialize;
+use sluice_core::resources::ClientEntry;
 
 /// Resolution of the shares over time.
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -21,7 +22,7 @@ pub struct Interval {
 }
 
 /// What one client got.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClientReport {
     /// Its name.
     pub name: String,
@@ -50,15 +51,17 @@ pub struct ClientReport {
 }
 
 impl ClientReport {
-    /// A duration that this part of the requests does not exceed, nanoseconds.
+    /// The smallest duration that this part of the requests does not exceed, nanoseconds; 0 without requests.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
     pub fn quantile_ns(&self, part: f64) -> u64 {
-        quantile(&self.latencies_ns, part)
+        let rank = (self.latencies_ns.len() as f64 * part).ceil() as usize;
+        self.latencies_ns.get(rank.saturating_sub(1)).copied().unwrap_or(0)
     }
 }
 
 /// Result of one policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The policy.
     pub policy: &'static str,
@@ -81,30 +84,25 @@ pub struct Report {
     pub timeline: Vec<Interval>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) events: u64,
-    pub(crate) switches: u64,
-    pub(crate) switching_ns: u64,
-    pub(crate) idle_ns: u64,
-    pub(crate) idle_while_work_waits_ns: u64,
-    per_second: Vec<Vec<u64>>,
-    timeline: Vec<Interval>,
-}
-
-impl Record {
-    pub(crate) fn new(clients: usize) -> Self {
+impl Report {
+    /// An empty report.
+    pub(crate) fn new(scenario: &Scenario, policy: PolicyName) -> Self {
+        let seconds = usize::try_from(scenario.span_ns.div_ceil(WINDOW_NS)).unwrap_or(usize::MAX);
+        let client = |client: &ClientEntry| ClientReport {
+            name: client.name.clone(),
+            class: client.class.name(),
+            per_second_ns: vec![0; seconds],
+            ..ClientReport::default()
+        };
         Self {
-            events: 0,
-            switches: 0,
-            switching_ns: 0,
-            idle_ns: 0,
-            idle_while_work_waits_ns: 0,
-            per_second: vec![Vec::new(); clients],
-            timeline: Vec::new(),
+            policy: policy.name(),
+            span_ns: scenario.span_ns,
+            clients: scenario.clients.iter().map(client).collect(),
+            ..Self::default()
         }
     }
 
+    /// A client has executed.
     pub(crate) fn ran(&mut self, client: usize, from_ns: u64, to_ns: u64) {
         let has_room = self.timeline.len() < INTERVALS;
         match self.timeline.last_mut() {
@@ -112,67 +110,26 @@ impl Record {
             _ if has_room => self.timeline.push(Interval { client, from_ns, to_ns }),
             _ => {}
         }
-        let seconds = &mut self.per_second[client];
         let mut begin = from_ns;
         while begin < to_ns {
             let second = begin / WINDOW_NS;
             let end = to_ns.min((second + 1) * WINDOW_NS);
-            let index = usize::try_from(second).unwrap_or(usize::MAX);
-            if seconds.len() <= index {
-                seconds.resize(index + 1, 0);
-            }
-            seconds[index] += end - begin;
+            self.clients[client].per_second_ns[usize::try_from(second).unwrap_or(usize::MAX)] += end - begin;
             begin = end;
         }
     }
 
-    pub(crate) fn report(
-        self,
-        scenario: &Scenario,
-        policy: PolicyName,
-        latencies: Vec<Vec<u64>>,
-        unfinished: &[usize],
-    ) -> Report {
-        let span_ns = scenario.span_ns;
-        let results = latencies.into_iter().zip(unfinished).zip(self.per_second);
-        let clients = scenario.clients.iter().zip(results).map(
-            |(client, ((mut latencies, unfinished), mut per_second))| {
-                latencies.sort_unstable();
-                per_second.resize(usize::try_from(span_ns.div_ceil(WINDOW_NS)).unwrap_or(0), 0);
-                let requests = latencies.len();
-                let ms = |ns: u64| ns as f64 / 1e6;
-                ClientReport {
-                    name: client.name.clone(),
-                    class: client.class.name(),
-                    share: per_second.iter().sum::<u64>() as f64 / span_ns as f64,
-                    requests,
-                    unfinished: *unfinished,
-                    requests_per_second: requests as f64 * 1e9 / span_ns as f64,
-                    mean_ms: ms(latencies.iter().sum::<u64>()) / requests.max(1) as f64,
-                    p50_ms: ms(quantile(&latencies, 0.5)),
-                    p99_ms: ms(quantile(&latencies, 0.99)),
-                    latencies_ns: latencies,
-                    per_second_ns: per_second,
-                }
-            },
-        );
-        Report {
-            policy: policy.name(),
-            span_ns,
-            events: self.events,
-            switches: self.switches,
-            switching_ns: self.switching_ns,
-            idle_ns: self.idle_ns,
-            idle_while_work_waits_ns: self.idle_while_work_waits_ns,
-            clients: clients.collect(),
-            timeline: self.timeline,
-        }
+    /// Computes what follows from the durations of a client's requests.
+    pub(crate) fn finish(&mut self, client: usize, mut latencies_ns: Vec<u64>, unfinished: usize) {
+        latencies_ns.sort_unstable();
+        let (client, span_ns) = (&mut self.clients[client], self.span_ns as f64);
+        let requests = latencies_ns.len();
+        client.share = client.per_second_ns.iter().sum::<u64>() as f64 / span_ns;
+        (client.requests, client.unfinished) = (requests, unfinished);
+        client.requests_per_second = requests as f64 * 1e9 / span_ns;
+        client.mean_ms = latencies_ns.iter().sum::<u64>() as f64 / 1e6 / requests.max(1) as f64;
+        client.latencies_ns = latencies_ns;
+        client.p50_ms = client.quantile_ns(0.5) as f64 / 1e6;
+        client.p99_ms = client.quantile_ns(0.99) as f64 / 1e6;
     }
-}
-
-/// The smallest value that `part` of the sorted ones do not exceed; 0 of none.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
-fn quantile(sorted: &[u64], part: f64) -> u64 {
-    let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }

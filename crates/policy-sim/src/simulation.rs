@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::policies::{Demand, Policy, build};
 use crate::policy_name::PolicyName;
-use crate::report::{Record, Report};
+use crate::report::Report;
 use crate::scenario::Scenario;
 
 /// Simulates one policy.
@@ -11,10 +11,11 @@ use crate::scenario::Scenario;
 pub fn simulate(scenario: &Scenario, policy: PolicyName) -> Report {
     let mut simulation = Simulation::new(scenario, policy);
     simulation.run();
-    let latencies = simulation.clients.iter_mut().map(|client| std::mem::take(&mut client.latencies));
-    let latencies: Vec<Vec<u64>> = latencies.collect();
-    let unfinished: Vec<usize> = simulation.clients.iter().map(Client::unfinished).collect();
-    simulation.record.report(scenario, policy, latencies, &unfinished)
+    for (number, client) in simulation.clients.into_iter().enumerate() {
+        let unfinished = client.unfinished();
+        simulation.report.finish(number, client.latencies, unfinished);
+    }
+    simulation.report
 }
 
 struct Simulation<'a> {
@@ -31,7 +32,7 @@ struct Simulation<'a> {
     idle_since: Option<u64>,
     chosen: Option<usize>,
     review_at: u64,
-    record: Record,
+    report: Report,
 }
 
 impl<'a> Simulation<'a> {
@@ -43,7 +44,7 @@ impl<'a> Simulation<'a> {
             scenario,
             policy: build(policy, scenario),
             demands: vec![Demand::default(); clients.len()],
-            record: Record::new(clients.len()),
+            report: Report::new(scenario, policy),
             clients,
             now: 0,
             loaded: None,
@@ -60,7 +61,7 @@ impl<'a> Simulation<'a> {
         let mut stalled: Option<u64> = None;
         while self.now < end {
             for (client, demand) in self.clients.iter_mut().zip(&mut self.demands) {
-                self.record.events += client.update(self.now);
+                self.report.events += client.update(self.now);
                 *demand = client.demand;
             }
             if let Some(stall) = stalls.peek() {
@@ -106,7 +107,7 @@ impl<'a> Simulation<'a> {
             };
             self.loaded = Some(chosen);
             self.loading_until = self.now + cost;
-            self.record.switches += 1;
+            self.report.switches += 1;
         }
         (self.now >= self.loading_until && self.demands[chosen].ready).then_some(chosen)
     }
@@ -114,24 +115,24 @@ impl<'a> Simulation<'a> {
     /// Time passes up to `next`, or to the end of the change or burst before it.
     fn pass(&mut self, runs: Option<usize>, next: u64) {
         let from = self.now;
-        self.record.events += 1;
+        self.report.events += 1;
         if from < self.loading_until {
             self.now = next.min(self.loading_until);
             self.idle_since = None;
-            self.record.switching_ns += self.now - from;
+            self.report.switching_ns += self.now - from;
         } else if let Some(client) = runs {
             let left_ns = self.clients[client].left_ns();
             self.now = next.min(from.saturating_add(left_ns));
             self.idle_since = None;
-            self.record.ran(client, from, self.now);
+            self.report.ran(client, from, self.now);
             self.policy.ran(client, from, self.now);
             self.clients[client].ran(self.now - from, self.now);
         } else {
             self.now = next;
             self.idle_since.get_or_insert(from);
             let waits = self.demands.iter().any(|demand| demand.ready);
-            self.record.idle_ns += self.now - from;
-            self.record.idle_while_work_waits_ns += if waits { self.now - from } else { 0 };
+            self.report.idle_ns += self.now - from;
+            self.report.idle_while_work_waits_ns += if waits { self.now - from } else { 0 };
         }
     }
 }

@@ -32,7 +32,7 @@ workloads:
         "requests: found 1.3 in sum",
         "line 1, file: found unknown key \"sed\"",
         "line 2, duration: found \"ever\"",
-        "line 3, policies: found \"lottery\", expected one of sluice, sluice-holds,",
+        "line 3, policies: found \"lottery\", expected a list of names out of sluice,",
         "line 4, gpu.colour: found unknown key \"colour\", expected only preempt, switch, load, slice",
         "line 6, stalls[0].lasts: found nothing",
         "line 6, stalls[0].length: found unknown key \"length\"",

@@ -16,6 +16,10 @@ use std::collections::BTreeSet;
 const START_NS: u64 = 1_000_000_000;
 /// The manager's timers are not finer than this.
 const REACTION_NS: u64 = 20_000;
+/// Each change of a report wakes the manager here, so that it need not poll the activity every millisecond.
+const POLL_NS: u64 = 50_000_000;
+/// A latency-critical process reports at the latest after so much GPU time.
+const REPORT_NS: u64 = 20_000_000;
 /// Rounds of the event loop for one decision.
 const ROUNDS: usize = 16;
 
@@ -43,6 +47,13 @@ struct Member {
     holds: Option<Holds>,
 }
 
+impl Member {
+    /// Whether it has submitted work. One whose launches wait has not.
+    fn is_busy(&self, demand: &Demand) -> bool {
+        demand.ready && (self.may_launch || demand.started)
+    }
+}
+
 pub(super) struct Sluice {
     ledger: TokenLedger,
     scheduler: ChannelGroupScheduler,
@@ -51,6 +62,10 @@ pub(super) struct Sluice {
     runlist: Runlist,
     /// Time of a switch to a client whose hold begins.
     switch_ns: u64,
+    /// When the manager's event loop is to run again if no report changes.
+    wakes_at: u64,
+    /// Which clients are held from the present decision on.
+    next_held: Vec<bool>,
 }
 
 fn process(client: usize) -> ProcessId {
@@ -65,7 +80,10 @@ impl Sluice {
     pub(super) fn new(scenario: &Scenario, with_holds: bool) -> Self {
         let (clients, Gpu { slice_ns, preempt_ns, .. }) = (&scenario.clients, scenario.gpu);
         let mut ledger = TokenLedger::new(LedgerPolicy::default());
-        let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy::default());
+        let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy {
+            poll_ns: POLL_NS,
+            ..ChannelGroupPolicy::default()
+        });
         let mut members = Vec::with_capacity(clients.len());
         for (index, entry) in clients.iter().enumerate() {
             let (client, process) = (ClientId(index as u64), process(index));
@@ -89,7 +107,17 @@ impl Sluice {
             });
         }
         let runlist = Runlist::new(vec![slice_ns; clients.len()]);
-        Self { ledger, scheduler, members, flight: None, runlist, switch_ns: preempt_ns }
+        let next_held = vec![false; clients.len()];
+        Self {
+            ledger,
+            scheduler,
+            members,
+            flight: None,
+            runlist,
+            switch_ns: preempt_ns,
+            wakes_at: 0,
+            next_held,
+        }
     }
 
     /// The control in flight takes effect, and ends.
@@ -146,7 +174,7 @@ impl Sluice {
                 );
             }
             member.charged_at = now;
-            let busy = demand.ready && (member.may_launch || demand.started);
+            let busy = member.is_busy(demand);
             if busy != member.activity.busy {
                 member.activity = Activity { busy, since_ns: now };
                 self.scheduler.set_activity(process(index), member.activity);
@@ -155,6 +183,27 @@ impl Sluice {
                 }
             }
         }
+    }
+
+    /// Rounds of the manager's event loop, until nothing changes.
+    fn manage(&mut self, now: u64, demands: &[Demand]) {
+        self.advance_control(now);
+        for _ in 0..ROUNDS {
+            self.read_activity(now, demands);
+            self.scheduler.request_and_return_grants(&mut self.ledger, now);
+            let actions = self.ledger.advance(now);
+            if actions.is_empty() {
+                break;
+            }
+            actions.iter().for_each(|action| self.apply(action));
+        }
+        self.begin_control(now);
+        let ends =
+            |flight: &Flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at };
+        let flight = self.flight.as_ref().map(ends);
+        let timers = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
+        let timer = timers.into_iter().flatten().min().map(|at| at.max(now + REACTION_NS));
+        self.wakes_at = [flight, timer].into_iter().flatten().min().unwrap_or(u64::MAX);
     }
 
     fn apply(&mut self, action: &Action) {
@@ -171,23 +220,27 @@ impl Sluice {
 
 impl Policy for Sluice {
     fn decide(&mut self, now: u64, demands: &[Demand]) -> Decision {
-        let now = now.saturating_add(START_NS);
-        self.advance_control(now);
-        for _ in 0..ROUNDS {
-            self.read_activity(now, demands);
-            self.scheduler.request_and_return_grants(&mut self.ledger, now);
-            let actions = self.ledger.advance(now);
-            if actions.is_empty() {
-                break;
-            }
-            actions.iter().for_each(|action| self.apply(action));
+        let mut is_due = false;
+        let mut hold_at = u64::MAX;
+        for (index, demand) in demands.iter().enumerate() {
+            let member = &mut self.members[index];
+            let is_held = member.holds.as_mut().is_some_and(|holds| {
+                holds.update(demand, self.switch_ns);
+                hold_at = hold_at.min(holds.next_event(now).unwrap_or(u64::MAX));
+                holds.is_active(now, demand)
+            });
+            let is_held = is_held && member.may_launch;
+            is_due |= is_held != member.is_held
+                || member.is_busy(demand) != member.activity.busy
+                || member.used_ns >= REPORT_NS;
+            self.next_held[index] = is_held;
         }
-        self.begin_control(now);
-        let since_start = now - START_NS;
-        for (member, demand) in self.members.iter_mut().zip(demands) {
-            let Some(holds) = member.holds.as_mut() else { continue };
-            holds.update(demand, self.switch_ns);
-            member.is_held = member.may_launch && holds.is_active(since_start, demand);
+        let now = now.saturating_add(START_NS);
+        if is_due || now >= self.wakes_at {
+            self.manage(now, demands);
+        }
+        for (member, is_held) in self.members.iter_mut().zip(&self.next_held) {
+            member.is_held = *is_held;
         }
         let members = &self.members;
         let can_run = |index: usize| {
@@ -195,15 +248,8 @@ impl Policy for Sluice {
             (member.activity.busy || member.is_held) && member.setting.enabled
         };
         let chosen = self.runlist.choose(now, can_run);
-        let ends =
-            |flight: &Flight| if flight.is_effective { flight.done_at } else { flight.takes_effect_at };
-        let flight = self.flight.as_ref().map(ends);
-        let hold = members.iter().filter_map(|member| member.holds.as_ref()?.next_event(since_start)).min();
-        let hold = hold.map(|at| at.saturating_add(START_NS));
-        let timers = [self.ledger.next_deadline(), self.scheduler.next_wakeup(now)];
-        let timer = timers.into_iter().flatten().min().map(|at| at.max(now + REACTION_NS));
-        let wakes_at = [flight, timer, hold].into_iter().flatten().min().unwrap_or(u64::MAX);
-        Decision { client: chosen.client, review_at: chosen.review_at.min(wakes_at).saturating_sub(START_NS) }
+        let review_at = chosen.review_at.min(self.wakes_at).saturating_sub(START_NS).min(hold_at);
+        Decision { client: chosen.client, review_at }
     }
 
     fn ran(&mut self, client: usize, from: u64, to: u64) {
@@ -215,6 +261,7 @@ impl Policy for Sluice {
     }
 
     fn resume(&mut self, since: u64, now: u64) {
+        self.wakes_at = 0;
         self.scheduler.rebuild(
             &mut self.ledger,
             since.saturating_add(START_NS),

@@ -96,13 +96,21 @@ impl<'a> Fields<'a> {
         self.map.get(key).cloned()
     }
 
-    /// A mapping inside this one. Its mistakes come back by [`Self::finish`] of it.
-    pub(super) fn inner(&mut self, key: &'static str) -> Option<Self> {
+    /// No fields at all.
+    pub(super) fn empty() -> Self {
+        Self::of(Value::Mapping(Mapping::new()), Part::whole(""))
+    }
+
+    /// Reads a mapping inside this one, if it is there.
+    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let value = self.value(key)?;
         let mut part = self.part.clone();
         part.fallback = part.line(key);
         part.path = if part.path.is_empty() { key.to_owned() } else { format!("{}.{key}", part.path) };
-        Some(Self::of(value, part))
+        let mut inner = Self::of(value, part);
+        let result = read(&mut inner);
+        self.mistakes.extend(inner.finish());
+        Some(result)
     }
 
     pub(super) fn wrong(&mut self, key: &str, found: impl std::fmt::Display, expected: &str) {

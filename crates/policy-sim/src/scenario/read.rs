@@ -5,7 +5,7 @@ use super::fields::{Fields, Part, shown};
 use super::{Arrivals, Distribution, Gpu, Scenario, Service, Stall, Workload};
 use crate::policy_name::PolicyName;
 use serde_yaml::Value;
-use sluice_core::resources::{ClientEntry, Mistake, Mistakes, parse_beside};
+use sluice_core::resources::{ClientEntry, Mistakes, parse_beside};
 use sluice_core::share::parse_duration;
 
 const KEYS: [&str; 6] = ["seed", "duration", "gpu", "policies", "stalls", "workloads"];
@@ -23,9 +23,10 @@ pub fn parse(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Resul
     top.value("clients");
     let seed = top.parsed("seed", Some("1"), "a whole number", |text| text.parse().ok());
     let span_ns = top.span("duration", Some("60s"));
-    let gpu = gpu(&mut top);
+    let gpu = top.section("gpu", gpu).unwrap_or_else(|| gpu(&mut Fields::empty()));
     let policies = policies(&mut top);
-    let stalls = list(&mut top, "stalls", stall);
+    let mut stalls = list(&mut top, "stalls", stall);
+    stalls.sort_by_key(|stall| stall.from_ns);
     let entries = list(&mut top, "workloads", |fields| workload(fields, file));
     // The clients are complete only if none of them has a mistake.
     if mistakes.is_empty() {
@@ -60,37 +61,30 @@ fn list<T>(top: &mut Fields<'_>, key: &'static str, read: impl Fn(&mut Fields<'_
     result
 }
 
-fn gpu(top: &mut Fields<'_>) -> Gpu {
-    let none = || Value::Mapping(serde_yaml::Mapping::new());
-    let mut fields = top.inner("gpu").unwrap_or_else(|| Fields::of(none(), top.part.clone()));
-    let gpu = Gpu {
+fn gpu(fields: &mut Fields<'_>) -> Gpu {
+    Gpu {
         preempt_ns: fields.duration("preempt", Some("187us")),
         switch_ns: fields.duration("switch", Some("175us")),
         load_ns: fields.duration("load", Some("41us")),
         slice_ns: fields.span("slice", Some("2048us")),
-    };
-    top.mistakes.extend(fields.finish());
-    gpu
+    }
 }
 
 fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
+    let known = PolicyName::ALL.map(PolicyName::name).join(", ");
     let names = match top.value("policies") {
         None => return PolicyName::ALL.to_vec(),
         Some(Value::Sequence(names)) if !names.is_empty() => names,
-        Some(_) => Vec::new(),
+        Some(other) => vec![other],
     };
-    let known = PolicyName::ALL.map(PolicyName::name).join(", ");
-    if names.is_empty() {
-        top.wrong("policies", "no list of names", &format!("a list of {known}"));
-    }
-    let mut read = |name: &Value| {
-        let policy = PolicyName::ALL.into_iter().find(|policy| name.as_str() == Some(policy.name()));
-        if policy.is_none() {
-            top.wrong("policies", shown(name), &format!("one of {known}"));
+    let mut policies = Vec::new();
+    for name in names {
+        match PolicyName::ALL.into_iter().find(|policy| name.as_str() == Some(policy.name())) {
+            Some(policy) => policies.push(policy),
+            None => top.wrong("policies", shown(&name), &format!("a list of names out of {known}")),
         }
-        policy
-    };
-    names.iter().filter_map(&mut read).collect()
+    }
+    policies
 }
 
 fn stall(fields: &mut Fields<'_>) -> Stall {
@@ -101,36 +95,24 @@ fn stall(fields: &mut Fields<'_>) -> Stall {
 
 fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
     let name = fields.word("client", None);
-    let mut mistakes = Vec::new();
-    let arrivals = fields.inner("arrivals").map(|mut inner| {
-        let arrivals = arrivals(&mut inner, file);
-        mistakes.extend(inner.finish());
-        arrivals
-    });
-    let service = fields.inner("service").map(|mut inner| {
-        let service = service(&mut inner);
-        mistakes.extend(inner.finish());
-        service
-    });
-    fields.mistakes.append(&mut mistakes);
-    let Some((service, step_gap_ns)) = service else {
+    let arrivals = fields.section("arrivals", |inner| arrivals(inner, file));
+    let (service, think_ns) = fields.section("service", service).unwrap_or_else(|| {
         fields.wrong("service", "nothing", "what a request executes");
-        let service = Service { bursts: 1, burst_ns: 1, distribution: Distribution::Constant, gap_ns: 0 };
-        return (name, Workload { arrivals: Arrivals::Closed { think_ns: 0 }, service });
-    };
-    let closed = Arrivals::Closed { think_ns: step_gap_ns.unwrap_or(0) };
-    match (arrivals.is_some(), step_gap_ns.is_some()) {
+        service(&mut Fields::empty())
+    });
+    match (arrivals.is_some(), think_ns.is_some()) {
         (true, true) => {
             fields.wrong("arrivals", "arrivals of a training", "none: a step follows the last one")
         }
         (false, false) => fields.wrong("arrivals", "nothing", "when requests arrive"),
         _ => {}
     }
-    (name, Workload { arrivals: arrivals.flatten().unwrap_or(closed), service })
+    let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service })
 }
 
-fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Option<Arrivals> {
-    Some(match fields.word("kind", None).as_str() {
+fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {
+    match fields.word("kind", None).as_str() {
         "periodic" => Arrivals::Periodic {
             every_ns: fields.span("every", None),
             jitter_ns: fields.duration("jitter", Some("0")),
@@ -144,9 +126,9 @@ fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Option<Arrivals> {
         "trace" => Arrivals::Trace(trace(fields, file)),
         other => {
             fields.wrong("kind", format!("{other:?}"), "periodic, poisson, bursts, closed or trace");
-            return None;
+            Arrivals::Closed { think_ns: 0 }
         }
-    })
+    }
 }
 
 /// A trace has one arrival in each line, as the time since the start.
@@ -176,22 +158,20 @@ fn trace(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Vec<u64> {
 
 /// What a request executes. For a training also the pause of the host between two steps.
 fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
-    let kind = fields.word("kind", None);
-    let kinds = ["graph", "decode", "host-bound", "training"];
-    if !kinds.contains(&kind.as_str()) {
-        fields.wrong("kind", format!("{kind:?}"), "graph, decode, host-bound or training");
-    }
-    let is_training = kind == "training";
-    let (burst, bursts, gap) = match kind.as_str() {
-        "decode" => ("burst", "bursts", Some("gap")),
-        "host-bound" => ("kernel", "launches", Some("gap")),
-        "training" => ("step", "", None),
-        _ => ("burst", "", None),
+    let (burst, bursts, has_gap) = match fields.word("kind", None).as_str() {
+        "graph" => ("burst", None, false),
+        "decode" => ("burst", Some("bursts"), true),
+        "host-bound" => ("kernel", Some("launches"), true),
+        "training" => ("step", None, false),
+        other => {
+            fields.wrong("kind", format!("{other:?}"), "graph, decode, host-bound or training");
+            ("burst", None, false)
+        }
     };
     let service = Service {
         burst_ns: fields.span(burst, None),
-        bursts: if bursts.is_empty() { 1 } else { fields.count(bursts, None) },
-        gap_ns: gap.map_or(0, |gap| fields.duration(gap, None)),
+        bursts: bursts.map_or(1, |bursts| fields.count(bursts, None)),
+        gap_ns: if has_gap { fields.duration("gap", None) } else { 0 },
         distribution: fields.parsed(
             "distribution",
             Some("constant"),
@@ -199,8 +179,8 @@ fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
             distribution,
         ),
     };
-    let step_gap_ns = is_training.then(|| fields.duration("gap", Some("0")));
-    (service, step_gap_ns)
+    let think_ns = (burst == "step").then(|| fields.duration("gap", Some("0")));
+    (service, think_ns)
 }
 
 fn distribution(text: &str) -> Option<Distribution> {
@@ -214,31 +194,18 @@ fn distribution(text: &str) -> Option<Distribution> {
 /// Each client has one workload, and each workload a client.
 fn check_clients(top: &mut Fields<'_>, clients: &[ClientEntry], entries: &[(String, Workload)]) {
     let names: Vec<&str> = clients.iter().map(|client| client.name.as_str()).collect();
-    let mut mistakes: Vec<Mistake> = Vec::new();
     for (index, (name, _)) in entries.iter().enumerate() {
-        let part = top.part.entry("workloads", index);
-        if !names.contains(&name.as_str()) {
-            mistakes.push(part.mistake(
-                "client",
-                format!("{name:?}"),
-                &format!("one of {}", names.join(", ")),
-            ));
+        let (found, expected) = if !names.contains(&name.as_str()) {
+            (format!("{name:?}"), format!("one of {}", names.join(", ")))
         } else if entries[..index].iter().any(|(other, _)| other == name) {
-            mistakes.push(part.mistake(
-                "client",
-                format!("{name:?} a second time"),
-                "one workload for each client",
-            ));
-        }
+            (format!("{name:?} a second time"), "one workload for each client".to_owned())
+        } else {
+            continue;
+        };
+        let mistake = top.part.entry("workloads", index).mistake("client", found, &expected);
+        top.mistakes.push(mistake);
     }
-    for name in names {
-        if !entries.iter().any(|(client, _)| client == name) {
-            mistakes.push(top.part.mistake(
-                "workloads",
-                format!("none of client {name:?}"),
-                "one for each client",
-            ));
-        }
+    for name in names.iter().filter(|name| !entries.iter().any(|(client, _)| client == *name)) {
+        top.wrong("workloads", format!("none of client {name:?}"), "one for each client");
     }
-    top.mistakes.extend(mistakes);
 }
