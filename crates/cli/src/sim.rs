@@ -1,4 +1,7 @@
-//! `sluice sim`: the simulated GPU's daemon, its ledger as JSON, and faults for tests.
+//! `sluice sim`: the simulated GPU's daemon, its ledger as JSON, and faults for tests. `sluice sim run`: policies side by side.
+
+mod plot;
+mod run;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +19,7 @@ use crate::quantity::parse_bytes;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    query: Option<Query>,
+    command: Option<Command>,
     #[command(flatten)]
     daemon: Option<Daemon>,
 }
@@ -103,6 +106,14 @@ enum Switch {
 }
 
 #[derive(Debug, Subcommand)]
+enum Command {
+    /// Simulates scheduling policies side by side on a scenario, without a daemon
+    Run(run::Arguments),
+    #[command(flatten)]
+    Query(Query),
+}
+
+#[derive(Debug, Subcommand)]
 enum Query {
     /// What the GPU has counted since it started, as JSON
     Ledger {
@@ -140,8 +151,9 @@ enum Query {
 
 /// Serves until the process ends, or answers the query.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match (&arguments.query, &arguments.daemon) {
-        (Some(query), _) => {
+    match (&arguments.command, &arguments.daemon) {
+        (Some(Command::Run(arguments)), _) => Ok(write!(io::stdout(), "{}", run::run(arguments)?)?),
+        (Some(Command::Query(query)), _) => {
             let (Query::Ledger { socket }
             | Query::Timeline { socket, .. }
             | Query::Info { socket }

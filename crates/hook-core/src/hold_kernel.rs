@@ -36,7 +36,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use crate::lock;
 
+pub use arrival_predictor::ArrivalPredictor;
 pub use contexts::{ContextState, HoldContexts};
+pub use preparation_estimate::ExpectedTime;
 pub use request::{HoldLimits, HoldPlan, HoldRefusal, Settings, Trigger};
 pub use state::HoldKernelState;
 pub use switch_cost::HoldTimes;

@@ -8,7 +8,7 @@ use crate::sources::Sources;
 
 /// The `src` folders of crates of which the top-level modules form no circle.
 const WITHOUT_CIRCLES_OF_MODULES: &[&str] =
-    &["hook/src", "crates/pod-manager/src", "crates/core/src", "crates/kubectl/src"];
+    &["hook/src", "crates/pod-manager/src", "crates/core/src", "crates/kubectl/src", "crates/policy-sim/src"];
 
 /// Those of which the files form none either.
 const WITHOUT_CIRCLES_OF_FILES: &[&str] = &["hook/src"];

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod plugin;
+mod sim_run;
 mod terminal;
 mod top;

@@ -9,6 +9,7 @@ mod quantity;
 mod yaml;
 
 pub use quantity::parse_bytes;
+pub use yaml::line_of_key;
 
 use crate::ledger::{Class, ClientSpec};
 use crate::share::Share;
@@ -53,10 +54,22 @@ pub struct ParseOptions {
 pub fn parse(text: &str, reading: ParseOptions) -> Result<Vec<ClientEntry>, Mistakes> {
     let first = text.split_whitespace().next().unwrap_or("");
     let is_yaml = first.contains(':') || first.starts_with(['#', '-', '{', '%']);
-    let (entries, mut mistakes) = if is_yaml { yaml::read(text) } else { gemini::read(text, reading) };
+    let (entries, mut mistakes) = if is_yaml {
+        let (_, entries, mistakes) = yaml::read(text, &[]);
+        (entries, mistakes)
+    } else {
+        gemini::read(text, reading)
+    };
     let clients = check::check(entries, reading, &mut mistakes);
-    mistakes.sort_by_key(|mistake| mistake.line);
-    if mistakes.is_empty() { Ok(clients) } else { Err(Mistakes(mistakes)) }
+    Mistakes::none_or(mistakes).map(|()| clients)
+}
+
+/// Reads the clients of a YAML document that may have the keys `others` beside `clients`. Returns the clients, the document
+/// and the mistakes so far: the caller adds those of the other keys, and uses the clients only if there is none.
+pub fn parse_beside(text: &str, others: &[&str]) -> (Vec<ClientEntry>, serde_yaml::Mapping, Vec<Mistake>) {
+    let (document, entries, mut mistakes) = yaml::read(text, others);
+    let clients = check::check(entries, ParseOptions::default(), &mut mistakes);
+    (clients, document, mistakes)
 }
 
 /// The place of an entry, for messages.
@@ -88,7 +101,13 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn new(line: Option<usize>, field: impl Into<String>, found: impl fmt::Display, expected: &str) -> Self {
+    /// A mistake in a field.
+    pub fn new(
+        line: Option<usize>,
+        field: impl Into<String>,
+        found: impl fmt::Display,
+        expected: &str,
+    ) -> Self {
         Self { line, field: field.into(), found: found.to_string(), expected: expected.to_owned() }
     }
 }
@@ -107,6 +126,13 @@ impl fmt::Display for Mistake {
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
+    /// `Ok` if there is no mistake.
+    /// Errors: all of them, in the order of the lines.
+    pub fn none_or(mut mistakes: Vec<Mistake>) -> Result<(), Self> {
+        mistakes.sort_by_key(|mistake| mistake.line);
+        if mistakes.is_empty() { Ok(()) } else { Err(Self(mistakes)) }
+    }
+
     /// Every mistake, in the order of the lines.
     pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
         self.0.iter()

@@ -8,21 +8,23 @@ use serde_yaml::{Mapping, Value};
 
 const KEYS: [&str; 6] = ["name", "request", "limit", "memory", "class", "slo"];
 
-/// Splits the document into entries.
-pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
+/// Splits the document into entries. It may have the keys `others` beside `clients`.
+pub(super) fn read(text: &str, others: &[&str]) -> (Mapping, Vec<RawEntry>, Vec<Mistake>) {
     let mut mistakes = Vec::new();
     let document = match serde_yaml::from_str::<Value>(text) {
         Ok(document) => document,
         Err(error) => {
             let line = error.location().map(|location| location.line());
-            return (Vec::new(), vec![Mistake::new(line, "file", error, "a YAML document")]);
+            let mistake = Mistake::new(line, "file", error, "a YAML document");
+            return (Mapping::new(), Vec::new(), vec![mistake]);
         }
     };
     let Value::Mapping(top) = document else {
-        let expected = "a mapping with the key clients";
-        return (Vec::new(), vec![Mistake::new(Some(1), "file", kind(&document), expected)]);
+        let mistake = Mistake::new(Some(1), "file", kind(&document), "a mapping with the key clients");
+        return (Mapping::new(), Vec::new(), vec![mistake]);
     };
-    unknown_keys(&top, "file", &["clients"], "clients", &mut mistakes);
+    let keys: Vec<&str> = std::iter::once("clients").chain(others.iter().copied()).collect();
+    unknown_keys(&top, "file", &keys, text, &mut mistakes);
     let entries = match top.get("clients") {
         Some(Value::Sequence(list)) => {
             list.iter().enumerate().filter_map(|(n, item)| entry(n, item, text, &mut mistakes)).collect()
@@ -34,7 +36,7 @@ pub(super) fn read(text: &str) -> (Vec<RawEntry>, Vec<Mistake>) {
             Vec::new()
         }
     };
-    (entries, mistakes)
+    (top, entries, mistakes)
 }
 
 fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) -> Option<RawEntry> {
@@ -44,7 +46,7 @@ fn entry(index: usize, item: &Value, text: &str, mistakes: &mut Vec<Mistake>) ->
         mistakes.push(Mistake::new(None, path, kind(item), &expected));
         return None;
     };
-    unknown_keys(map, &path, &KEYS, &KEYS.join(", "), mistakes);
+    unknown_keys(map, &path, &KEYS, text, mistakes);
     let named = map.get("name").and_then(Value::as_str);
     let path = named.map_or_else(|| path.clone(), |name| format!("{path} ({name})"));
     let place = Place { line: named.and_then(|name| line_of(text, name)), path };
@@ -76,14 +78,28 @@ fn scalar(
     None
 }
 
-fn unknown_keys(map: &Mapping, path: &str, known: &[&str], expected: &str, mistakes: &mut Vec<Mistake>) {
+fn unknown_keys(map: &Mapping, path: &str, known: &[&str], text: &str, mistakes: &mut Vec<Mistake>) {
     for key in map.keys() {
         let word = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
         if !known.contains(&word.as_str()) {
-            let (found, expected) = (format!("unknown key {word:?}"), format!("only {expected}"));
-            mistakes.push(Mistake::new(None, path, found, &expected));
+            let (found, expected) = (format!("unknown key {word:?}"), format!("only {}", known.join(", ")));
+            mistakes.push(Mistake::new(line_of_key(text, &word), path, found, &expected));
         }
     }
+}
+
+/// The line, from 1, on which a key is, if only one line has it: the document tree does not keep lines.
+pub fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    let has_key = |line: &str| {
+        line.match_indices(key).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = line[at + key.len()..].trim_start_matches(['"', '\'']);
+            before.is_none_or(|c| " \t{,-\"'".contains(c)) && after.starts_with(':')
+        })
+    };
+    let mut lines = text.lines().enumerate().filter(|(_, line)| has_key(line)).map(|(n, _)| n + 1);
+    let first = lines.next()?;
+    lines.next().is_none().then_some(first)
 }
 
 /// The line that names a client, if only one does: the document tree does not keep lines.

@@ -81,7 +81,7 @@ impl IntervalReference {
 
 /// The predictor of a device's requests.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ArrivalPredictor {
+pub struct ArrivalPredictor {
     /// Intervals in the mean; 0 before the second request.
     intervals: f64,
     mean_ns: f64,
@@ -98,7 +98,7 @@ pub(crate) struct ArrivalPredictor {
 
 impl ArrivalPredictor {
     /// Records that a request began.
-    pub(crate) fn learn(&mut self, began_ns: u64) {
+    pub fn learn(&mut self, began_ns: u64) {
         let began = began_ns as f64;
         let Some(last) = &mut self.last else {
             self.last = Some(IntervalReference { since_ns: began, ..IntervalReference::default() });
@@ -153,7 +153,8 @@ impl ArrivalPredictor {
     }
 
     /// When the next request is due, by the host's clock, with a margin. `None` while intervals are irregular.
-    pub(crate) fn next(&self) -> Option<ExpectedTime> {
+    #[must_use]
+    pub fn next(&self) -> Option<ExpectedTime> {
         let by_last =
             |last: &IntervalReference| last.comparison_ns < COMPARISON_FACTOR * self.clock.comparison_ns;
         let better = self.last.filter(by_last).unwrap_or(self.clock);

@@ -18,16 +18,17 @@ pub(super) struct PreparationEstimate {
 
 /// A time that is expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct ExpectedTime {
+pub struct ExpectedTime {
     /// The mean, in nanoseconds; negative if requests come before their announced time.
-    pub(super) mean_ns: f64,
+    pub mean_ns: f64,
     /// The likely error, in nanoseconds.
-    pub(super) margin_ns: f64,
+    pub margin_ns: f64,
 }
 
 impl ExpectedTime {
     /// The earliest likely time, in nanoseconds.
-    pub(crate) fn earliest_ns(self) -> u64 {
+    #[must_use]
+    pub fn earliest_ns(self) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

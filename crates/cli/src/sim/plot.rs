@@ -1,0 +1,121 @@
+//! The plot of `sluice sim run`: how long requests took under each policy, and who had the GPU.
+
+use sluice_policy_sim::Report;
+use sluice_policy_sim::report::ClientReport;
+use std::fmt::Write as _;
+
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 140.0;
+const CDF_HEIGHT: f64 = 260.0;
+const ROW: f64 = 26.0;
+/// Points of a distribution.
+const POINTS: u32 = 200;
+/// The part of the timeline that is drawn: this long from the middle of what is recorded.
+const TIMELINE_NS: u64 = 200_000_000;
+
+/// Draws the reports of one scenario as SVG.
+pub(super) fn draw(reports: &[Report]) -> String {
+    let height = CDF_HEIGHT + 110.0 + ROW * reports.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    distribution(&mut svg, reports);
+    timeline(&mut svg, reports, CDF_HEIGHT + 80.0);
+    svg + "</svg>\n"
+}
+
+fn colour(index: usize) -> &'static str {
+    COLOURS[index % COLOURS.len()]
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), colour: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"{colour}\">{words}</text>");
+}
+
+/// The client whose latencies are drawn: the latency-critical one, or the first.
+fn drawn(report: &Report) -> Option<&ClientReport> {
+    let critical = report.clients.iter().find(|client| client.class == "latency-critical");
+    critical.or(report.clients.first())
+}
+
+fn distribution(svg: &mut String, reports: &[Report]) {
+    let clients: Vec<&ClientReport> = reports.iter().filter_map(drawn).collect();
+    let Some(name) = clients.first().map(|client| &client.name) else { return };
+    let logs = |ns: u64| (ns.max(1_000) as f64 / 1e6).log10();
+    let all = || clients.iter().flat_map(|client| [client.quantile_ns(0.0), client.quantile_ns(0.999)]);
+    let from = all().map(logs).fold(f64::INFINITY, f64::min).floor();
+    let to = all().map(logs).fold(f64::NEG_INFINITY, f64::max).ceil().max(from + 1.0);
+    let x = |log: f64| LEFT + (log - from) / (to - from) * (WIDTH - LEFT - 20.0);
+    let y = |part: f64| 30.0 + (1.0 - part) * CDF_HEIGHT;
+    text(svg, (LEFT, 18.0), "black", &format!("Part of the requests of {name} that took at most so many ms"));
+    let mut decade = from;
+    while decade <= to {
+        let at = x(decade);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{at:.1}\" y1=\"{:.1}\" x2=\"{at:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/>",
+            y(0.0),
+            y(1.0)
+        );
+        text(svg, (at - 10.0, y(0.0) + 16.0), "black", &format!("{}", 10f64.powf(decade)));
+        decade += 1.0;
+    }
+    for part in [0.0, 0.5, 0.99] {
+        text(svg, (LEFT - 34.0, y(part) + 4.0), "black", &format!("{part}"));
+    }
+    for (index, (report, client)) in reports.iter().zip(&clients).enumerate() {
+        let point = |step: u32| {
+            let part = f64::from(step) / f64::from(POINTS);
+            let at = x(logs(client.quantile_ns(part)).clamp(from, to));
+            format!("{at:.1},{:.1} ", y(part))
+        };
+        let points: String = (0..=POINTS).map(point).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline class=\"cdf\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"{points}\"/>",
+            colour(index)
+        );
+        text(svg, (4.0, 44.0 + 18.0 * index as f64), colour(index), report.policy);
+    }
+}
+
+/// One row for each policy: the client that had the GPU.
+fn timeline(svg: &mut String, reports: &[Report], top: f64) {
+    let Some(recorded) =
+        reports.iter().filter_map(|report| report.timeline.last()).map(|last| last.to_ns).min()
+    else {
+        return;
+    };
+    let from = (recorded / 2).min(recorded.saturating_sub(TIMELINE_NS));
+    let x = |at: u64| {
+        LEFT + at.saturating_sub(from).min(TIMELINE_NS) as f64 / TIMELINE_NS as f64 * (WIDTH - LEFT - 20.0)
+    };
+    let mut at = LEFT + 320.0;
+    text(
+        svg,
+        (LEFT, top - 10.0),
+        "black",
+        &format!("Who had the GPU, {} ms from {:.2} s on:", TIMELINE_NS / 1_000_000, from as f64 / 1e9),
+    );
+    for (index, client) in reports[0].clients.iter().enumerate().take(COLOURS.len()) {
+        text(svg, (at, top - 10.0), colour(index), &client.name);
+        at += 8.0 * client.name.len() as f64 + 16.0;
+    }
+    for (row, report) in reports.iter().enumerate() {
+        let y = top + ROW * row as f64;
+        text(svg, (4.0, y + 15.0), "black", report.policy);
+        let shown = report.timeline.iter().filter(|interval| interval.to_ns > from);
+        for interval in shown.take_while(|interval| interval.from_ns < from + TIMELINE_NS) {
+            let (begin, end) = (x(interval.from_ns), x(interval.to_ns));
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{begin:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"18\" fill=\"{}\"/>",
+                (end - begin).max(0.2),
+                colour(interval.client)
+            );
+        }
+    }
+}

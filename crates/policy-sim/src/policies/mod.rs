@@ -1,0 +1,77 @@
+//! Policies: which client has the GPU, and until when that is reviewed.
+
+mod credit;
+mod edf;
+mod fair;
+mod gemini;
+mod hold;
+mod priority;
+mod runlist;
+mod slices;
+mod sluice;
+
+use crate::policy_name::PolicyName;
+use crate::scenario::Scenario;
+use sluice_core::resources::ClientEntry;
+
+/// The work of a client, as a policy sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// A burst waits for the GPU or runs.
+    pub(crate) ready: bool,
+    /// Since when that is so or not.
+    pub(crate) since: u64,
+    /// The burst has run already.
+    pub(crate) started: bool,
+    /// When the request of the burst arrived.
+    pub(crate) arrived: u64,
+}
+
+/// What a policy has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// The client that is to have the GPU.
+    pub(crate) client: Option<usize>,
+    /// When the policy is to decide again if nothing happens before.
+    pub(crate) review_at: u64,
+}
+
+impl Decision {
+    /// A decision that holds until something happens.
+    pub(crate) const fn until_event(client: Option<usize>) -> Self {
+        Self { client, review_at: u64::MAX }
+    }
+}
+
+/// A policy of one GPU. Time is an argument.
+pub(crate) trait Policy {
+    /// Decides. Called after each event, and at the time of the last decision's review.
+    fn decide(&mut self, now: u64, demands: &[Demand]) -> Decision;
+
+    /// A client has executed.
+    fn ran(&mut self, client: usize, from: u64, to: u64);
+
+    /// The policy was not asked from `since` until `now`.
+    fn resume(&mut self, _since: u64, _now: u64) {}
+}
+
+/// The policy of this name.
+pub(crate) fn build(name: PolicyName, scenario: &Scenario) -> Box<dyn Policy> {
+    let (clients, slice_ns) = (&scenario.clients, scenario.gpu.slice_ns);
+    match name {
+        PolicyName::Sluice => Box::new(sluice::Sluice::new(scenario, false)),
+        PolicyName::SluiceWithHolds => Box::new(sluice::Sluice::new(scenario, true)),
+        PolicyName::Gemini => Box::new(gemini::Gemini::new(clients)),
+        PolicyName::Credit => Box::new(credit::Credit::new(clients)),
+        PolicyName::Fair => Box::new(fair::Fair::new(clients, slice_ns)),
+        PolicyName::Edf => Box::new(edf::EarliestDeadline::new(clients)),
+        PolicyName::Priority => Box::new(priority::StrictPriority::new(clients, slice_ns)),
+        PolicyName::Exponential => Box::new(slices::Slices::exponential(clients)),
+        PolicyName::TimeSlicing => Box::new(slices::Slices::equal(clients, slice_ns)),
+    }
+}
+
+/// Weights of the clients: their requests, at least one hundredth.
+fn weights(clients: &[ClientEntry]) -> Vec<u64> {
+    clients.iter().map(|client| u64::from(client.request.ppm()).max(10_000)).collect()
+}

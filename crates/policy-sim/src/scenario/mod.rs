@@ -1,0 +1,113 @@
+//! Scenarios: the clients of a resource file, their work, and the GPU that they share.
+
+mod fields;
+mod read;
+
+pub use read::parse;
+
+use crate::policy_name::PolicyName;
+use sluice_core::resources::ClientEntry;
+
+/// Costs of the GPU. All times are nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// From the decision to preempt a context with work until the next one runs.
+    pub preempt_ns: u64,
+    /// From the end of a context's work until the next one runs.
+    pub switch_ns: u64,
+    /// From the arrival of work on a GPU that executes nothing until it runs, if another context ran last.
+    pub load_ns: u64,
+    /// Time slice of the driver's round robin.
+    pub slice_ns: u64,
+}
+
+/// When requests of a client arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// One each `every_ns`, each late by up to `jitter_ns` (uniform).
+    Periodic {
+        /// Distance.
+        every_ns: u64,
+        /// Largest delay.
+        jitter_ns: u64,
+    },
+    /// At random times with this mean distance.
+    Poisson {
+        /// Mean distance.
+        mean_ns: u64,
+    },
+    /// Several requests at once, each `every_ns`.
+    Bursts {
+        /// Distance of two bursts.
+        every_ns: u64,
+        /// Requests in a burst.
+        requests: u32,
+    },
+    /// The next one `think_ns` after the end of the last one. A training is of this kind.
+    Closed {
+        /// Pause.
+        think_ns: u64,
+    },
+    /// At these times, in ascending order.
+    Trace(Vec<u64>),
+}
+
+/// GPU time of one burst of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Distribution {
+    /// Always the same.
+    #[default]
+    Constant,
+    /// Exponential.
+    Exponential,
+}
+
+/// What one request executes: bursts of GPU time, and a pause of the host between two of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Bursts of a request.
+    pub bursts: u32,
+    /// GPU time of a burst, or its mean.
+    pub burst_ns: u64,
+    /// Distribution of that time.
+    pub distribution: Distribution,
+    /// Host time between two bursts.
+    pub gap_ns: u64,
+}
+
+/// The work of one client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// When its requests arrive.
+    pub arrivals: Arrivals,
+    /// What a request executes.
+    pub service: Service,
+}
+
+/// A time in which no policy decides: the manager is stopped, and the client that has the GPU keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Its beginning, nanoseconds.
+    pub from_ns: u64,
+    /// Its end, nanoseconds.
+    pub to_ns: u64,
+}
+
+/// One scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// Simulated time, nanoseconds.
+    pub span_ns: u64,
+    /// The GPU.
+    pub gpu: Gpu,
+    /// Policies to simulate.
+    pub policies: Vec<PolicyName>,
+    /// Stops of the manager, in ascending order.
+    pub stalls: Vec<Stall>,
+    /// The clients.
+    pub clients: Vec<ClientEntry>,
+    /// The work of each client, in their order.
+    pub workloads: Vec<Workload>,
+}

@@ -1,0 +1,211 @@
+//! The scenario file: a resource file in YAML with the further keys `seed`, `duration`, `gpu`, `policies`, `stalls` and
+//! `workloads`. As in the resource file, every mistake is reported at once.
+
+use super::fields::{Fields, Part, shown};
+use super::{Arrivals, Distribution, Gpu, Scenario, Service, Stall, Workload};
+use crate::policy_name::PolicyName;
+use serde_yaml::Value;
+use sluice_core::resources::{ClientEntry, Mistakes, parse_beside};
+use sluice_core::share::parse_duration;
+
+const KEYS: [&str; 6] = ["seed", "duration", "gpu", "policies", "stalls", "workloads"];
+
+/// Reads the file of a trace: its text, or why it cannot be read.
+type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// Reads a scenario. `file` reads the file of a trace.
+///
+/// # Errors
+/// Every mistake of the file, with line and key.
+pub fn parse(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Result<Scenario, Mistakes> {
+    let (clients, document, mut mistakes) = parse_beside(text, &KEYS);
+    let mut top = Fields::of(Value::Mapping(document), Part::whole(text));
+    top.value("clients");
+    let seed = top.parsed("seed", Some("1"), "a whole number", |text| text.parse().ok());
+    let span_ns = top.span("duration", Some("60s"));
+    let gpu = top.section("gpu", gpu).unwrap_or_else(|| gpu(&mut Fields::empty()));
+    let policies = policies(&mut top);
+    let mut stalls = list(&mut top, "stalls", stall);
+    stalls.sort_by_key(|stall| stall.from_ns);
+    let entries = list(&mut top, "workloads", |fields| workload(fields, file));
+    // The clients are complete only if none of them has a mistake.
+    if mistakes.is_empty() {
+        check_clients(&mut top, &clients, &entries);
+    }
+    // Unknown keys at the top have been named with the clients.
+    mistakes.extend(top.mistakes);
+    Mistakes::none_or(mistakes)?;
+    let workload_of = |client: &ClientEntry| {
+        entries.iter().find(|(name, _)| *name == client.name).map(|(_, work)| work.clone())
+    };
+    let workloads = clients.iter().filter_map(workload_of).collect();
+    Ok(Scenario { seed, span_ns, gpu, policies, stalls, clients, workloads })
+}
+
+/// Reads each entry of a list; none if the key is missing.
+fn list<T>(top: &mut Fields<'_>, key: &'static str, read: impl Fn(&mut Fields<'_>) -> T) -> Vec<T> {
+    let entries = match top.value(key) {
+        Some(Value::Sequence(entries)) => entries,
+        None => return Vec::new(),
+        Some(other) => {
+            top.wrong(key, shown(&other), "a list");
+            return Vec::new();
+        }
+    };
+    let mut result = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.into_iter().enumerate() {
+        let mut fields = Fields::of(entry, top.part.entry(key, index));
+        result.push(read(&mut fields));
+        top.mistakes.extend(fields.finish());
+    }
+    result
+}
+
+fn gpu(fields: &mut Fields<'_>) -> Gpu {
+    Gpu {
+        preempt_ns: fields.duration("preempt", Some("187us")),
+        switch_ns: fields.duration("switch", Some("175us")),
+        load_ns: fields.duration("load", Some("41us")),
+        slice_ns: fields.span("slice", Some("2048us")),
+    }
+}
+
+fn policies(top: &mut Fields<'_>) -> Vec<PolicyName> {
+    let known = PolicyName::ALL.map(PolicyName::name).join(", ");
+    let names = match top.value("policies") {
+        None => return PolicyName::ALL.to_vec(),
+        Some(Value::Sequence(names)) if !names.is_empty() => names,
+        Some(other) => vec![other],
+    };
+    let mut policies = Vec::new();
+    for name in names {
+        match PolicyName::ALL.into_iter().find(|policy| name.as_str() == Some(policy.name())) {
+            Some(policy) => policies.push(policy),
+            None => top.wrong("policies", shown(&name), &format!("a list of names out of {known}")),
+        }
+    }
+    policies
+}
+
+fn stall(fields: &mut Fields<'_>) -> Stall {
+    let from_ns = fields.duration("at", None);
+    let lasts = fields.span("lasts", None);
+    Stall { from_ns, to_ns: from_ns.saturating_add(lasts) }
+}
+
+fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
+    let name = fields.word("client", None);
+    let arrivals = fields.section("arrivals", |inner| arrivals(inner, file));
+    let (service, think_ns) = fields.section("service", service).unwrap_or_else(|| {
+        fields.wrong("service", "nothing", "what a request executes");
+        service(&mut Fields::empty())
+    });
+    match (arrivals.is_some(), think_ns.is_some()) {
+        (true, true) => {
+            fields.wrong("arrivals", "arrivals of a training", "none: a step follows the last one")
+        }
+        (false, false) => fields.wrong("arrivals", "nothing", "when requests arrive"),
+        _ => {}
+    }
+    let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service })
+}
+
+fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {
+    match fields.word("kind", None).as_str() {
+        "periodic" => Arrivals::Periodic {
+            every_ns: fields.span("every", None),
+            jitter_ns: fields.duration("jitter", Some("0")),
+        },
+        "poisson" => Arrivals::Poisson { mean_ns: fields.span("mean", None) },
+        "bursts" => Arrivals::Bursts {
+            every_ns: fields.span("every", None),
+            requests: fields.count("requests", None),
+        },
+        "closed" => Arrivals::Closed { think_ns: fields.duration("think", Some("0")) },
+        "trace" => Arrivals::Trace(trace(fields, file)),
+        other => {
+            fields.wrong("kind", format!("{other:?}"), "periodic, poisson, bursts, closed or trace");
+            Arrivals::Closed { think_ns: 0 }
+        }
+    }
+}
+
+/// A trace has one arrival in each line, as the time since the start.
+fn trace(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Vec<u64> {
+    let path = fields.word("file", None);
+    let text = file(&path).unwrap_or_else(|why| {
+        fields.wrong(
+            "file",
+            format!("{path:?} ({why})"),
+            "a file with one arrival in each line, such as 12.5ms",
+        );
+        String::new()
+    });
+    let mut times = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match parse_duration(line.trim()) {
+            Some(at) if times.last().is_none_or(|last| *last <= at) => times.push(at),
+            _ => fields.wrong(
+                "file",
+                format!("{line:?} in line {} of {path}", number + 1),
+                "times since the start in ascending order, such as 12.5ms",
+            ),
+        }
+    }
+    times
+}
+
+/// What a request executes. For a training also the pause of the host between two steps.
+fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
+    let (burst, bursts, has_gap) = match fields.word("kind", None).as_str() {
+        "graph" => ("burst", None, false),
+        "decode" => ("burst", Some("bursts"), true),
+        "host-bound" => ("kernel", Some("launches"), true),
+        "training" => ("step", None, false),
+        other => {
+            fields.wrong("kind", format!("{other:?}"), "graph, decode, host-bound or training");
+            ("burst", None, false)
+        }
+    };
+    let service = Service {
+        burst_ns: fields.span(burst, None),
+        bursts: bursts.map_or(1, |bursts| fields.count(bursts, None)),
+        gap_ns: if has_gap { fields.duration("gap", None) } else { 0 },
+        distribution: fields.parsed(
+            "distribution",
+            Some("constant"),
+            "constant or exponential",
+            distribution,
+        ),
+    };
+    let think_ns = (burst == "step").then(|| fields.duration("gap", Some("0")));
+    (service, think_ns)
+}
+
+fn distribution(text: &str) -> Option<Distribution> {
+    match text {
+        "constant" => Some(Distribution::Constant),
+        "exponential" => Some(Distribution::Exponential),
+        _ => None,
+    }
+}
+
+/// Each client has one workload, and each workload a client.
+fn check_clients(top: &mut Fields<'_>, clients: &[ClientEntry], entries: &[(String, Workload)]) {
+    let names: Vec<&str> = clients.iter().map(|client| client.name.as_str()).collect();
+    for (index, (name, _)) in entries.iter().enumerate() {
+        let (found, expected) = if !names.contains(&name.as_str()) {
+            (format!("{name:?}"), format!("one of {}", names.join(", ")))
+        } else if entries[..index].iter().any(|(other, _)| other == name) {
+            (format!("{name:?} a second time"), "one workload for each client".to_owned())
+        } else {
+            continue;
+        };
+        let mistake = top.part.entry("workloads", index).mistake("client", found, &expected);
+        top.mistakes.push(mistake);
+    }
+    for name in names.iter().filter(|name| !entries.iter().any(|(client, _)| client == *name)) {
+        top.wrong("workloads", format!("none of client {name:?}"), "one for each client");
+    }
+}
