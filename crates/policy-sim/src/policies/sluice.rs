@@ -171,6 +171,7 @@ impl Sluice {
                     member.charged_at,
                     now,
                     now - member.charged_at,
+                    false,
                 );
             }
             member.charged_at = now;
