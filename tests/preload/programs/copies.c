@@ -6,13 +6,14 @@
  *                  prints how many copies a kernel made and how many it could not
  *   graph N        captures a request and launches it N times; prints how many copies a kernel made, and the nodes of the graph
  *   unregistered   copies from memory that was registered and is not any more; prints how many copies of it a kernel made before and after
+ *   beside N       copies N times there and back while a kernel runs on another stream; prints how many copies a kernel made
  *   streams        copies on the default streams and on one of its own, with a kernel before and after each; prints a line */
 #include "common.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>
 
-enum { INPUT = 300000, LARGEST = 1 << 20, AROUND = 64, MODEL_US = 1500, PAUSE_US = 1000, PATIENCE = 2000, STEADY = 20, N = 64, COUNTERS = 8 };
+enum { INPUT = 300000, LARGEST = 1 << 20, AROUND = 64, MODEL_US = 1500, PAUSE_US = 1000, PATIENCE = 2000, STEADY = 20, N = 64, COUNTERS = 9 };
 
 CUresult cuMemHostUnregister(void *);
 CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream);
@@ -155,6 +156,23 @@ static void unregistered(void) {
     SAY("registered %lu unregistered %lu", (unsigned long)(counts[1] - counts[0]), (unsigned long)(counts[2] - counts[1]));
 }
 
+/* A kernel that fills the GPU may wait for these copies. */
+static void beside(unsigned long count) {
+    CUstream other;
+    uint64_t before = made();
+    DO(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned long i = 0; i < count; i++) {
+        DO(launch(gpu.spin, words, N, MODEL_US, other));
+        DO(cuMemcpyHtoDAsync_v2(data, input, INPUT, stream));
+        DO(cuMemcpyDtoHAsync_v2(answer, data, N, stream));
+        DO(cuStreamSynchronize(stream));
+        EXPECT(!memcmp(answer, input, N));
+        DO(cuStreamSynchronize(other));
+        usleep(PAUSE_US);
+    }
+    SAY("made %lu", (unsigned long)(made() - before));
+}
+
 /* What a stream copies is what its own kernel before has written, and its kernel after works on what was copied. */
 static void streams(void) {
     uint64_t before = made(), *numbers = (uint64_t *)answer;
@@ -199,6 +217,7 @@ int main(void) {
             random_copies(count, strtoul(end, NULL, 10));
         } else if (!strncmp(line, "graph ", 6)) graph(strtoul(line + 6, NULL, 10));
         else if (!strcmp(line, "unregistered\n")) unregistered();
+        else if (!strncmp(line, "beside ", 7)) beside(strtoul(line + 7, NULL, 10));
         else if (!strcmp(line, "streams\n")) streams();
         else return EXIT_BROKEN;
     }

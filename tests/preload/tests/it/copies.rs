@@ -193,6 +193,16 @@ fn no_kernel_reads_host_memory_that_is_not_registered_any_more() {
 }
 
 #[test]
+fn no_kernel_makes_a_copy_for_which_a_kernel_on_another_stream_may_wait() {
+    let _lock = shared();
+    let bed = CopyBed::new();
+    let (mut service, _neighbour) = bed.by_kernel();
+    assert_eq!(service.ask("beside 20"), "made 0");
+    assert_eq!(service.ask("until-kernel"), "by kernel");
+    service.finish().expect_success();
+}
+
+#[test]
 fn copies_keep_the_order_of_their_stream() {
     let _lock = shared();
     let bed = CopyBed::new();
