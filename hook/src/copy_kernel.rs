@@ -81,7 +81,7 @@ fn launch(
     if managed.device.may_have_work_besides(named) {
         return Err(Refusal::Busy);
     }
-    memory::check(copy)?;
+    memory::check(copy, context)?;
     with_thread(|thread| {
         // If the driver makes the copy in a call of the program, it is not the program's.
         let _inside = thread.enter().ok_or(Refusal::Stream)?;
