@@ -75,9 +75,13 @@ fn launch(
         return Err(Refusal::NoGrant);
     }
     let context = gpu::current_context().ok_or(Refusal::Stream)?;
-    let stream = driver_stream(stream, per_thread, context).ok_or(Refusal::Stream)?;
+    let named = with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
+    let stream = driver_stream(stream, named, context).ok_or(Refusal::Stream)?;
     let kernel = hold_kernel::copy_kernel(context).ok_or(Refusal::NotPrepared)?;
-    memory::check(copy)?;
+    if managed.device.may_have_work_besides(named) {
+        return Err(Refusal::Busy);
+    }
+    memory::check(copy, context)?;
     with_thread(|thread| {
         // If the driver makes the copy in a call of the program, it is not the program's.
         let _inside = thread.enter().ok_or(Refusal::Stream)?;
@@ -89,11 +93,10 @@ fn launch(
 }
 
 /// The stream as a launch names it. `None` if it does not belong to the current context, or commands for it may wait in the hook.
-fn driver_stream(stream: CUstream, per_thread: bool, context: u64) -> Option<CUstream> {
+fn driver_stream(stream: CUstream, named: Stream, context: u64) -> Option<CUstream> {
     if preempt::is_engaged() {
         return None;
     }
-    let named = with_thread(|thread| Stream::new(stream.addr() as u64, per_thread, thread.id()));
     match named.kind {
         StreamKind::Created => (gpu::stream_context(stream).ok().flatten()? == context).then_some(stream),
         StreamKind::Legacy | StreamKind::PerThread => Some(gpu::pointer(named.driver_handle())),

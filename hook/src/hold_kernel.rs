@@ -34,6 +34,8 @@ pub(crate) use hold_error::HoldError;
 use launch::{is_any_allowed, launch_in, plan_with_page, refresh_contenders};
 use release::{count, release_hold};
 use worker::ScheduledHold;
+#[cfg(test)]
+pub(crate) use worker::abandon;
 
 /// A hold kernel that starts within this time counts as work for the manager from now on, so that the manager does not hand the GPU to
 /// another client shortly before. A later one counts from its start. So a hint without a request has a bounded cost, whatever its lead.

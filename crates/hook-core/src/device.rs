@@ -16,6 +16,7 @@ mod deadline_polling;
 mod deadlines;
 mod drain;
 mod host_waits;
+mod kernel_copies;
 mod latency;
 mod sampling;
 mod state;
@@ -73,6 +74,8 @@ pub struct Device<'p, D, L, C> {
     found_unfinished: AtomicBool,
     /// When the call began that is recorded next, if that is known before; else 0, in nanoseconds.
     call_began_ns: AtomicU64,
+    /// A launch has bypassed the launch gate, so the streams with work are not all known.
+    has_unknown_work: AtomicBool,
     /// Threads that submit work which passes no launch gate. Incremented with the lock held, decremented without it.
     submitting_ungated: AtomicUsize,
     state: Mutex<State>,
@@ -132,6 +135,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
             measures_latency: AtomicBool::new(false),
             found_unfinished: AtomicBool::new(false),
             call_began_ns: AtomicU64::new(0),
+            has_unknown_work: AtomicBool::new(false),
             submitting_ungated: AtomicUsize::new(0),
             state: Mutex::new(State::new(&settings)),
             tracker_polling: Mutex::new(DeadlinePolling::new(settings.polling_ns)),

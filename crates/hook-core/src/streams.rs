@@ -195,6 +195,12 @@ impl StreamSet {
         self.streams.iter().any(UsedStream::is_dirty)
     }
 
+    /// Whether a launch on another stream is not known to have finished.
+    pub fn any_dirty_besides(&self, context: u64, stream: Stream) -> bool {
+        let is_other = |used: &UsedStream| used.context != context || used.stream != stream;
+        self.streams.iter().any(|used| used.is_dirty() && is_other(used))
+    }
+
     /// Whether launches in several contexts are not known to have finished.
     pub fn has_dirty_contexts(&self) -> bool {
         let mut dirty = self.streams.iter().filter(|used| used.is_dirty()).map(|used| used.context);

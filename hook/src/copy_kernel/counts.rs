@@ -22,9 +22,11 @@ pub(super) enum Refusal {
     Memory,
     /// The driver refused the launch.
     Driver,
+    /// Work of the process that is not ahead of it in its stream may wait for it.
+    Busy,
 }
 
-static REFUSED: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+static REFUSED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 impl Refusal {
     pub(super) fn count(self) {

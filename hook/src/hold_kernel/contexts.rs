@@ -26,10 +26,12 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Contexts>> {
     }
 }
 
-/// Keeps hold kernels away from a context that may be about to end, until the result is dropped.
+/// Keeps hold kernels and the copy kernel away from a context that may be about to end, until the result is dropped.
 pub(crate) fn begin_context_end(context: u64) -> ContextEnd {
     let preparing = lock(&PREPARING);
     let mut contexts = lock(&CONTEXTS);
+    // From here on: once the driver has ended the context, another thread may get the same handle for a new one.
+    copy_kernels::withdraw(context);
     let page = contexts.ready(context).map(|resources| resources.page());
     let uses = |managed: &&ManagedDevice| page.zip(managed.active_hold.page()).is_some_and(|(a, b)| a.is(b));
     let holder = process::devices().find(uses);
@@ -52,10 +54,41 @@ pub(crate) struct ContextEnd {
 impl ContextEnd {
     /// Forgets the context, which has ended.
     pub(crate) fn ended(mut self) {
-        copy_kernels::withdraw(self.context);
         if let Some(mut resources) = self.contexts.remove(self.context) {
             self.holder.into_iter().for_each(|managed| count(managed, &mut resources));
             resources.page().recycle();
         }
+    }
+}
+
+impl Drop for ContextEnd {
+    /// Publishes the copy kernel again if the context has not ended.
+    fn drop(&mut self) {
+        if let Some(resources) = self.contexts.ready(self.context) {
+            copy_kernels::publish(self.context, resources.copy_kernel());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold_kernel::copy_kernel;
+
+    const CONTEXT: u64 = 7 << 40;
+
+    #[test]
+    fn copy_kernel_of_a_context_that_may_end_is_withdrawn_until_it_has_not_ended() {
+        lock(&CONTEXTS).request(CONTEXT);
+        let resources = Resources::without_driver();
+        copy_kernels::publish(CONTEXT, resources.copy_kernel());
+        lock(&CONTEXTS).set_prepared(CONTEXT, Some(resources));
+        assert!(copy_kernel(CONTEXT).is_some());
+        let end = begin_context_end(CONTEXT);
+        assert_eq!(copy_kernel(CONTEXT), None, "the driver may have ended it, and reused its handle");
+        drop(end);
+        assert!(copy_kernel(CONTEXT).is_some(), "the driver has refused to end it");
+        begin_context_end(CONTEXT).ended();
+        assert_eq!(copy_kernel(CONTEXT), None);
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn publish(context: u64, kernel: CopyKernel) {
     }
 }
 
-/// Withdraws the kernel of a context that has ended. The caller has the lock of all contexts.
+/// Withdraws the kernel of a context that may be about to end. The caller has the lock of all contexts.
 pub(super) fn withdraw(context: u64) {
     for entry in ENTRIES.iter().filter(|entry| entry.context.load(Relaxed) == context) {
         entry.context.store(0, Release);

@@ -93,6 +93,21 @@ impl Resources {
         .flatten()
     }
 
+    /// Resources that no driver made.
+    #[cfg(test)]
+    pub(super) fn without_driver() -> Self {
+        Self {
+            stream: 0,
+            kernel: 0,
+            copy_kernel: CopyKernel::of(1),
+            page: HoldPage::new().expect("a page"),
+            device_address: 0,
+            last: None,
+            counted_ns: 0,
+            unreleased: 0,
+        }
+    }
+
     pub(super) fn copy_kernel(&self) -> CopyKernel {
         self.copy_kernel
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluice_hook_core::hold_kernel::{HoldPlan, WakeupLatency};
+use sluice_hook_core::hold_kernel::{HoldKernels, HoldPlan, WakeupLatency};
 use sluice_hook_core::lock;
 use sluice_hook_core::platform::Clock;
 
@@ -17,6 +17,7 @@ use super::resources::Resources;
 use crate::captures::CAPTURES;
 use crate::clock::HostClock;
 use crate::counters::COUNTERS;
+use crate::link::TokenConnection;
 use crate::process::{self, ManagedDevice};
 use crate::{gpu, preempt, settings, thread};
 
@@ -69,9 +70,16 @@ fn run_thread() {
     loop {
         if catch_unwind(AssertUnwindSafe(step)).is_err() {
             COUNTERS.panics.fetch_add(1, Relaxed);
-            process::devices().for_each(|managed| managed.device.hold_kernels.abandon());
+            process::devices()
+                .for_each(|managed| abandon(&managed.device.hold_kernels, &managed.device.link));
         }
     }
+}
+
+/// Ends the hold kernels of a device for good, and with them their lead: the manager must not enable a second group because of it.
+pub(crate) fn abandon(hold_kernels: &HoldKernels, link: &TokenConnection) {
+    hold_kernels.abandon();
+    link.report_lead(0);
 }
 
 /// Does one task, or waits for one.

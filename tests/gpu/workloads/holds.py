@@ -7,7 +7,7 @@ NAMES = ("launched", "released", "planned", "late_ns", "latest_ns", "missed", "u
 # 64th request under the hook, and each 99th without it, for 0.2 to 0.4 ms.
 FUNCTION = getattr(ctypes.CDLL(None), "sluice_hook_holds", None)
 NUMBERS = (ctypes.c_uint64 * len(NAMES))()
-COPIES = ("made", "size", "capturing", "no_grant", "stream", "not_prepared", "memory", "refused")
+COPIES = ("made", "size", "capturing", "no_grant", "stream", "not_prepared", "memory", "refused", "busy")
 COPIES_FUNCTION = getattr(ctypes.CDLL(None), "sluice_hook_copies", None)
 COPIES_NUMBERS = (ctypes.c_uint64 * len(COPIES))()
 

@@ -6,15 +6,21 @@
  *                  prints how many copies a kernel made and how many it could not
  *   graph N        captures a request and launches it N times; prints how many copies a kernel made, and the nodes of the graph
  *   unregistered   copies from memory that was registered and is not any more; prints how many copies of it a kernel made before and after
+ *   beside N       copies N times there and back while a kernel runs on another stream; prints how many copies a kernel made
+ *   mapped         copies into the mapped part of reserved addresses and past its end; prints how many copies of each a kernel made
+ *   read-only      copies to memory that the GPU may only read, which ends the context; prints how many copies a kernel made
  *   streams        copies on the default streams and on one of its own, with a kernel before and after each; prints a line */
 #include "common.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>
 
-enum { INPUT = 300000, LARGEST = 1 << 20, AROUND = 64, MODEL_US = 1500, PAUSE_US = 1000, PATIENCE = 2000, STEADY = 20, N = 64, COUNTERS = 8 };
+enum { INPUT = 300000, LARGEST = 1 << 20, AROUND = 64, MODEL_US = 1500, PAUSE_US = 1000, PATIENCE = 2000, STEADY = 20, N = 64, COUNTERS = 9 };
 
 CUresult cuMemHostUnregister(void *);
+CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUhandle, unsigned long long);
+CUresult cuMemSetAccess(CUdeviceptr, size_t, const void *, size_t);
 CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream);
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr, CUdeviceptr, size_t, CUstream);
 CUresult cuGraphGetNodes(CUgraph, void **, size_t *);
@@ -155,6 +161,60 @@ static void unregistered(void) {
     SAY("registered %lu unregistered %lu", (unsigned long)(counts[1] - counts[0]), (unsigned long)(counts[2] - counts[1]));
 }
 
+/* A kernel that fills the GPU may wait for these copies. */
+static void beside(unsigned long count) {
+    CUstream other;
+    uint64_t before = made();
+    DO(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned long i = 0; i < count; i++) {
+        DO(launch(gpu.spin, words, N, MODEL_US, other));
+        DO(cuMemcpyHtoDAsync_v2(data, input, INPUT, stream));
+        DO(cuMemcpyDtoHAsync_v2(answer, data, N, stream));
+        DO(cuStreamSynchronize(stream));
+        EXPECT(!memcmp(answer, input, N));
+        DO(cuStreamSynchronize(other));
+        usleep(PAUSE_US);
+    }
+    SAY("made %lu", (unsigned long)(made() - before));
+}
+
+/* A copy past the mapped part is an error of the program. It gets the driver's answer to it. */
+static void mapped(void) {
+    const size_t part = 2 << 20;
+    AllocationProp properties = {.type = 1, .location = {1, 0}};
+    struct { int type, id, flags; } access = {1, 0, 3};
+    CUhandle memory;
+    CUdeviceptr at;
+    uint64_t counts[3] = {made()};
+    DO(cuMemAddressReserve(&at, 2 * part, 0, 0, 0));
+    DO(cuMemCreate(&memory, part, &properties, 0));
+    DO(cuMemMap(at, part, 0, memory, 0));
+    DO(cuMemSetAccess(at, part, &access, 1));
+    for (int end = 0; end < 2; end++) {
+        for (int i = 0; i < STEADY; i++) {
+            CUresult result = cuMemcpyHtoDAsync_v2(at + part - INPUT + end * N, input, INPUT, stream);
+            EXPECT((result == CUDA_SUCCESS) == (end == 0));
+            DO(launch(gpu.spin, words, N, 10, stream));
+            DO(cuStreamSynchronize(stream));
+            usleep(PAUSE_US);
+        }
+        counts[end + 1] = made();
+    }
+    SAY("inside %lu past %lu", (unsigned long)(counts[1] - counts[0]), (unsigned long)(counts[2] - counts[1]));
+}
+
+static void read_only(void) {
+    unsigned char *own = mmap(NULL, LARGEST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(own != MAP_FAILED);
+    DO(cuMemHostRegister_v2(own, LARGEST, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY));
+    uint64_t before = made();
+    DO(cuMemcpyHtoDAsync_v2(data, own, INPUT, stream));
+    DO(cuStreamSynchronize(stream));
+    uint64_t read = made();
+    DO(cuMemcpyDtoHAsync_v2(own, data, INPUT, stream));
+    SAY("read %lu written %lu", (unsigned long)(read - before), (unsigned long)(made() - read));
+}
+
 /* What a stream copies is what its own kernel before has written, and its kernel after works on what was copied. */
 static void streams(void) {
     uint64_t before = made(), *numbers = (uint64_t *)answer;
@@ -199,6 +259,9 @@ int main(void) {
             random_copies(count, strtoul(end, NULL, 10));
         } else if (!strncmp(line, "graph ", 6)) graph(strtoul(line + 6, NULL, 10));
         else if (!strcmp(line, "unregistered\n")) unregistered();
+        else if (!strncmp(line, "beside ", 7)) beside(strtoul(line + 7, NULL, 10));
+        else if (!strcmp(line, "mapped\n")) mapped();
+        else if (!strcmp(line, "read-only\n")) read_only();
         else if (!strcmp(line, "streams\n")) streams();
         else return EXIT_BROKEN;
     }

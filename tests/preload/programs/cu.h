@@ -118,7 +118,7 @@ CUresult cuStreamSynchronize(CUstream);
 CUresult cuStreamSynchronize_ptsz(CUstream);
 CUresult cuStreamQuery(CUstream);
 CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned);
-enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
+enum { CU_STREAM_WAIT_VALUE_GEQ = 0, CU_MEMHOSTREGISTER_DEVICEMAP = 2, CU_MEMHOSTREGISTER_READ_ONLY = 8 };
 CUresult cuMemHostRegister_v2(void *, size_t, unsigned);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *, void *, unsigned);
 CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);

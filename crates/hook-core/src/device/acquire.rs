@@ -26,6 +26,19 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         &'s self,
         stream: Stream,
         thread: &ThreadState,
+        pass: LaunchPass<'s>,
+    ) -> Outcome<LaunchPass<'s>> {
+        let outcome = self.wait_and_note(stream, thread, pass);
+        if let Outcome::Bypassed(reason) = outcome {
+            self.launch_bypasses(reason);
+        }
+        outcome
+    }
+
+    fn wait_and_note<'s>(
+        &'s self,
+        stream: Stream,
+        thread: &ThreadState,
         mut pass: LaunchPass<'s>,
     ) -> Outcome<LaunchPass<'s>> {
         if self.captures.any() && self.driver.is_capturing(stream) {

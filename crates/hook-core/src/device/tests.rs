@@ -9,6 +9,7 @@ mod grants;
 mod hardware_waits;
 mod host_bound;
 mod idleness;
+mod kernel_copies;
 mod latency;
 mod measurement;
 mod silence;

@@ -87,9 +87,14 @@ impl Copies {
 
 impl HoldKernelState {
     /// Chooses which engine makes the copies of a request that begins by `trigger`. `tested` is the trigger whose test of hold kernels learns
-    /// from it. Only one test takes a sample at a time.
-    pub(super) fn choose_copies(&mut self, tested: Trigger, trigger: Trigger, now_ns: u64) -> CopyChoice {
-        let tests_holds = self.benefit_tests.get(tested as usize).is_some_and(BenefitTest::is_sampling);
-        self.copies.begin_request(trigger, tests_holds, now_ns)
+    /// from it; `None` if none does. Only one test takes a sample at a time.
+    pub(super) fn choose_copies(
+        &mut self,
+        tested: Option<Trigger>,
+        trigger: Trigger,
+        now_ns: u64,
+    ) -> CopyChoice {
+        let test = tested.and_then(|tested| self.benefit_tests.get(tested as usize));
+        self.copies.begin_request(trigger, test.is_some_and(BenefitTest::is_sampling), now_ns)
     }
 }

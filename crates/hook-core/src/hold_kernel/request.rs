@@ -186,6 +186,14 @@ pub(super) struct PredictedRequest {
     pub(super) launched_ns: Option<u64>,
 }
 
+impl PredictedRequest {
+    /// The trigger whose benefit test learns from the request. None does while a lead is wanted: then there are no requests without it to
+    /// compare with.
+    pub(super) fn tested(&self) -> Option<Trigger> {
+        (self.lead_ns == 0).then_some(Trigger::Predicted)
+    }
+}
+
 /// What ends a hold kernel, besides its limits and a wait for the whole context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {

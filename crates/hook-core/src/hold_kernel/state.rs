@@ -179,11 +179,8 @@ impl HoldKernelState {
             .take()
             .filter(|predicted| predicted.due_ns.abs_diff(now_ns) <= LATENESS_NS)
             .map(|predicted| PredictedRequest { hold: None, ..predicted });
-        let copies = self.choose_copies(
-            if predicted.is_some() { Trigger::Predicted } else { trigger },
-            trigger,
-            now_ns,
-        );
+        let tested = predicted.map_or(Some(trigger), |predicted| predicted.tested());
+        let copies = self.choose_copies(tested, trigger, now_ns);
         self.request = Some(Request {
             trigger,
             began_ns: (!is_hint).then_some(now_ns),
@@ -343,7 +340,7 @@ impl HoldKernelState {
         let armed = self.is_armed() && self.request.is_none();
         if armed {
             let starts_ns = predicted.hold.map_or(predicted.due_ns, |hold| hold.starts_ns);
-            let copies = self.choose_copies(Trigger::Predicted, Trigger::Predicted, starts_ns);
+            let copies = self.choose_copies(predicted.tested(), Trigger::Predicted, starts_ns);
             self.phase = Phase::Begun;
             self.active = Some(ActiveHold { ticket, ends: predicted.ends });
             self.request = Some(Request {

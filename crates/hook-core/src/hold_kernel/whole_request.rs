@@ -259,15 +259,18 @@ impl HoldKernelState {
         let Some(request) = self.request.take() else { return };
         let contesting = self.switch_cost.shows_contention();
         // A predicted request without a hold kernel is a sample to which those with one are compared.
-        let (trigger, with_hold) = match request.predicted {
-            Some(_) => (Trigger::Predicted, request.with_hold && request.trigger == Trigger::Predicted),
-            None => (request.trigger, request.with_hold),
+        let (tested, with_hold) = match request.predicted {
+            Some(predicted) => {
+                (predicted.tested(), request.with_hold && request.trigger == Trigger::Predicted)
+            }
+            None => (Some(request.trigger), request.with_hold),
         };
         let lasted_ns = request.bursts.mean_ns();
         self.copies.end_request(request.copies, request.announced_ns, lasted_ns);
         // The other way of copying would count for or against the hold kernel.
         let is_sample_of_copies = matches!(request.copies, CopyChoice::Sample { .. });
-        if let Some(test) = self.benefit_tests.get_mut(trigger as usize).filter(|_| !is_sample_of_copies) {
+        let tested = tested.filter(|_| !is_sample_of_copies);
+        if let Some(test) = tested.and_then(|trigger| self.benefit_tests.get_mut(trigger as usize)) {
             test.learn(with_hold, lasted_ns, contesting);
         }
     }

@@ -134,7 +134,10 @@ fn attribute(data: Ptr<c_void>, attribute: CUpointer_attribute, pointer: CUdevic
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(found.device.number()),
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(found.address),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().write(found.len),
-        CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(1i32),
+        CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(i32::from(driver()?.memory.span(at, 1).is_some())),
+        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+            data.cast().write(if found.is_read_only() { 1i32 } else { 3i32 })
+        }
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data.cast().write(match found.origin {
             Origin::Pool(pool) => pool,
             _ => 0,

@@ -84,6 +84,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Whether it was registered as memory that the GPU only reads.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.origin == Origin::Registered && self.flags & READ_ONLY != 0
+    }
+
     /// Ends the piece: from here on no thread reads its words, and its bytes are free.
     pub(super) fn end(&self) {
         // Streams of every device may wait for its words.
@@ -234,8 +239,7 @@ impl Memory {
     }
 
     pub(crate) fn is_read_only(&self, span: Span) -> bool {
-        let found = self.find(span.address());
-        found.is_some_and(|found| found.origin == Origin::Registered && found.flags & READ_ONLY != 0)
+        self.find(span.address()).is_some_and(|found| found.is_read_only())
     }
 
     /// Frees a piece if it has one of these origins.

@@ -5,6 +5,7 @@ use sluice_comm::page::grant::GATE;
 use sluice_comm::{Name, SILENCE_NS};
 
 use sluice_hook_core::deadline_polling::{AROUND_NS, Step};
+use sluice_hook_core::hold_kernel::{HoldKernels, Settings};
 use sluice_hook_core::platform::TokenLink;
 use sluice_sys::clock::monotonic_ns;
 use sluice_sys::futex;
@@ -31,6 +32,15 @@ fn polling_connection(page: &'static Words, polling_ns: u64) -> TokenConnection 
     connection.grant.store(std::ptr::from_ref(page).cast_mut(), SeqCst);
     connection.attached.store(true, SeqCst);
     connection
+}
+
+#[test]
+fn abandoned_hold_kernels_report_no_lead() {
+    let (connection, report) = (connection_with(page()), page());
+    connection.report.set(report);
+    connection.report_lead(1_000_000);
+    crate::hold_kernel::abandon(&HoldKernels::new(Settings::default()), &connection);
+    assert_eq!(ReportView::new(report).lead_ns(), 0);
 }
 
 #[test]

@@ -197,6 +197,34 @@ fn no_kernel_reads_host_memory_that_is_not_registered_any_more() {
 }
 
 #[test]
+fn no_kernel_makes_a_copy_for_which_a_kernel_on_another_stream_may_wait() {
+    let _lock = shared();
+    let bed = CopyBed::new();
+    let (mut service, _neighbour) = bed.by_kernel();
+    assert_eq!(service.ask("beside 20"), "made 0");
+    assert_eq!(service.ask("until-kernel"), "by kernel");
+    service.finish().expect_success();
+}
+
+#[test]
+fn copy_past_the_mapped_part_of_reserved_addresses_gets_the_answer_of_the_driver() {
+    let _lock = shared();
+    let bed = CopyBed::new();
+    let (mut service, _neighbour) = bed.by_kernel();
+    assert_eq!(service.ask("mapped"), "inside 20 past 0");
+    service.finish().expect_success();
+}
+
+#[test]
+fn no_kernel_writes_to_memory_that_the_gpu_may_only_read() {
+    let _lock = shared();
+    let bed = CopyBed::new();
+    let (mut service, _neighbour) = bed.by_kernel();
+    assert_eq!(service.ask("read-only"), "read 1 written 0");
+    service.finish().expect_success();
+}
+
+#[test]
 fn copies_keep_the_order_of_their_stream() {
     let _lock = shared();
     let bed = CopyBed::new();

@@ -81,3 +81,36 @@ fn copies_that_no_kernel_can_make_are_soon_not_tried() {
     }
     assert!((1..=8).contains(&tried), "{tried} of 1000 requests");
 }
+
+#[test]
+fn kernel_makes_the_copies_of_requests_with_a_lead_once_that_shortens_them_and_no_longer() {
+    let mut server = Server::new();
+    let mut planned: Option<HoldPlan> = None;
+    let mut by_kernel = Vec::new();
+    for at in 0..12_000 {
+        let due = (2_000 + at * 20) * MS;
+        // As the manager of a node with a second group does, from the first request on.
+        server.state.set_wanted_lead(MS, true);
+        let hold = planned.take().filter(|hold| {
+            server.now = hold.starts_ns.max(server.now);
+            server.state.take_due(hold.ticket)
+        });
+        server.now = due + at % 2 * 3 * US;
+        let held = server.begin(Trigger::Copy, 0).is_ok() || hold.is_some();
+        let copies = server.now < server.state.copies.by_kernel_until_ns();
+        if copies {
+            server.state.copies.made_by_kernel();
+        }
+        by_kernel.push(copies);
+        server.launch();
+        planned = server.state.predict_next(server.now);
+        // A neighbour copies during the first 1,000 requests.
+        let engine_ns = if at < 1_000 { 500 * US } else { 0 };
+        let longer_ns = if copies { 42 * US } else { engine_ns };
+        server.now += if held { MS } else { 1100 * US } + longer_ns;
+        server.finish();
+    }
+    let made = |of: &[bool]| of.iter().filter(|by_kernel| **by_kernel).count();
+    assert!(made(&by_kernel[500..1_000]) > 490, "{} of 500", made(&by_kernel[500..1_000]));
+    assert!(made(&by_kernel[11_900..]) < 5, "{} of 100", made(&by_kernel[11_900..]));
+}
