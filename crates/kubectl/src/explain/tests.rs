@@ -118,7 +118,7 @@ proptest::proptest! {
     /// The oracle: the placement index of an extender that has read the same annotations.
     #[test]
     fn pod_fits_on_exactly_the_nodes_where_the_extender_would_place_it(
-        bound in proptest::collection::vec((0..2_u32, 0..2_u32, 0..1000_u32, 1..80_u32), 0..8), quota in 0..1000_u32,
+        bound in proptest::collection::vec((0..2_u32, 0..2_u32, 1..1000_u32, 1..80_u32), 0..8), quota in 1..=1000_u32,
         gib in 1..90_u32, gpus in 1..3_u32,
     ) {
         let request = |quota: u32, gib: u32, gpus: u32| {
