@@ -73,7 +73,9 @@ fn request_arrives(managed: &'static ManagedDevice, trigger: Trigger) -> u64 {
 /// Called before a launch that has to be noted.
 pub(crate) fn before_noted_launch(managed: &'static ManagedDevice) {
     guarded((), || {
-        if refresh_contenders(managed).is_ok() && managed.device.hold_kernels.watches_launches() {
+        if refresh_contenders(managed).is_err() {
+            withdraw_unwanted_lead(managed);
+        } else if managed.device.hold_kernels.watches_launches() {
             request_arrives(managed, Trigger::Launch);
         }
     });
@@ -116,6 +118,14 @@ fn read_wanted_lead(managed: &'static ManagedDevice) {
     let wanted_ns = if link.slices() == Slices::Default { 0 } else { link.wanted_lead_ns() };
     let second_group = link.second_group();
     managed.device.hold_kernels.with(|state| state.set_wanted_lead(wanted_ns, second_group));
+}
+
+/// Reports no lead where the manager asks for none: without contenders no request learns that.
+fn withdraw_unwanted_lead(managed: &'static ManagedDevice) {
+    if managed.device.link.wanted_lead_ns() == 0 && managed.device.link.reports_lead() {
+        read_wanted_lead(managed);
+        managed.device.link.report_lead(0);
+    }
 }
 
 /// Schedules a hold kernel for the next request, if that is predicted.

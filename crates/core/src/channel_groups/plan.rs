@@ -80,7 +80,7 @@ impl ChannelGroupScheduler {
         Some(self.control_ready_at().min(latest))
     }
 
-    /// Chooses the one best-effort group that is enabled while a latency-critical process works. The group changes
+    /// Chooses the first best-effort group that is enabled while a latency-critical process works. The group changes
     /// only while the hand-off window is open.
     fn choose_enabled_group(&mut self, now: u64) {
         let next = self.next_group(now);

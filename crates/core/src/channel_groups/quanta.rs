@@ -86,7 +86,7 @@ impl ChannelGroupScheduler {
 
     /// How long a process that holds a grant may be idle.
     fn allowed_idle_ns(&self, id: ProcessId) -> u64 {
-        // While a latency-critical process works, another process of the same client cannot run beside this one.
+        // While a latency-critical process works, another process of the same client cannot run beside this one, unless it has the second group.
         let busy = |process: &Process| process.quantum == QuantumState::Granted && process.activity.busy;
         let mut others = self.hardware_scheduled();
         let sibling_waits = self.is_guarded && others.any(|(other, process)| other != id && busy(process));

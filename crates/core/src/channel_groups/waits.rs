@@ -26,7 +26,7 @@ const GROUPS_PER_CHECK: usize = 4;
 pub(super) struct Waits {
     /// Since when all of its work only waits, by its report: see [`ChannelGroupScheduler::set_waits`].
     pub(super) reported_since: Option<u64>,
-    /// The same where the report counts: not while a latency-critical process works, as one group at most is enabled then.
+    /// The same where the report counts: not while a latency-critical process works, as two groups at most are enabled then.
     pub(super) since: Option<u64>,
     /// Until when its groups may be enabled beside those of the holder: it has waited a moment ago.
     pub(super) alternates_until: u64,
@@ -49,7 +49,7 @@ impl Waits {
 }
 
 impl ChannelGroupScheduler {
-    /// Decides which reports of work that only waits count. While a latency-critical process works, at most one best-effort group is
+    /// Decides which reports of work that only waits count. While a latency-critical process works, at most two best-effort groups are
     /// enabled, and work that waits counts as any other: a stream of a disabled group does not go on.
     pub(super) fn read_waits(&mut self, now: u64) {
         for process in self.processes.values_mut() {

@@ -110,7 +110,7 @@ impl TokenLedger {
 
     /// Counts `held_ns` in which hold kernels of a client kept the GPU between `from` and `to`. No client is charged for that time.
     /// It counts towards the client's limit and request, because otherwise a client could report holds so that others are charged less. Up
-    /// to a tenth of the client's time does not count if the hold kernels lead for the sake of a best-effort client (`leads`).
+    /// to a tenth of the client's time does not count while they are asked to lead for the sake of a best-effort client (`leads`).
     pub fn count_holds(&mut self, client: ClientId, from: u64, to: u64, held_ns: u64, leads: bool) {
         let to = self.at(to);
         let own = self.preempt_grants(from, to, held_ns);

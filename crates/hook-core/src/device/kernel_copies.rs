@@ -27,7 +27,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn launch_bypasses(&self, reason: Bypass) {
         match reason {
             // It runs nothing.
-            Bypass::Capture | Bypass::NoContext => {}
+            Bypass::Capture => {}
             _ => self.has_unknown_work.store(true, SeqCst),
         }
     }

@@ -403,7 +403,11 @@ impl HoldKernelState {
 
     /// Records the first launch of a burst.
     fn learn_first_launch(&mut self, now_ns: u64) {
-        let Some(request) = &mut self.request else { return };
+        let Some(request) = &mut self.request else {
+            // A capture, another context, or a deadline kept it from being one: it had no hold kernel.
+            self.lead.learn(None);
+            return;
+        };
         let began_ns = *request.began_ns.get_or_insert(now_ns);
         request.idle_since_ns = None;
         if self.phase != Phase::Begun || request.bursts.ended > 0 {

@@ -13,6 +13,11 @@ impl TokenConnection {
         self.grant_view().second_group()
     }
 
+    /// Whether a lead is reported.
+    pub(crate) fn reports_lead(&self) -> bool {
+        self.report_view().is_some_and(|report| report.lead_ns() > 0)
+    }
+
     /// Reports by how much hold kernels lead; 0 if too few requests have one. Wakes the manager if it has to disable a second group.
     pub(crate) fn report_lead(&self, lead_ns: u64) {
         let Some(report) = self.report_view() else { return };

@@ -62,3 +62,19 @@ fn lead_is_reported_soon_after_each_pause_in_which_the_second_group_was_disabled
         );
     }
 }
+
+#[test]
+fn requests_that_are_kept_from_having_a_hold_kernel_end_the_lead() {
+    let mut server = Server::new();
+    every_twenty_ms(&mut server, 2_000 * MS, 0, false);
+    assert!(server.state.kept_lead_ns() > 0);
+    // In a context that cannot hold the GPU, for example: no request begins.
+    for at in 0..5 {
+        server.now = (20_000 + at * 20) * MS;
+        server.state.set_wanted_lead(LEAD, true);
+        server.launch();
+        server.now += MS;
+        server.finish();
+    }
+    assert_eq!(server.state.kept_lead_ns(), 0);
+}
