@@ -32,6 +32,7 @@ fn later_announcement_replaces_the_earlier_one() {
     quiet(&world);
     assert_eq!(b.page().deadline_ns(), 0);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     quiet(&world);
     assert_eq!(b.granted(), 50.0);
@@ -252,6 +253,7 @@ fn destroyed_context_does_not_close_the_connection() {
     descriptor.closes();
     quiet(&world);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     quiet(&world);
     assert_eq!(b.granted(), 50.0);

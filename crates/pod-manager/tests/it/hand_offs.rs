@@ -144,6 +144,7 @@ fn grant_after_a_second_attach_is_not_ended_by_a_return_on_the_kept_page() {
     b.give_back(0.0);
     assert_eq!(a.granted(), 50.0);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     world.settle();
     assert_ne!(a.page().deadline_ns(), 0, "the new grant was not returned");
@@ -220,6 +221,7 @@ fn yield_counts_after_the_count_of_returns_has_decreased() {
     b.give_back(0.0);
     assert_eq!(a.granted(), 50.0);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     world.settle();
     assert_ne!(a.page().deadline_ns(), 0, "its page reports no return");

@@ -138,6 +138,7 @@ fn grant_is_not_charged_for_a_stop_while_an_older_process_waits() {
     stop(&world);
     assert_eq!(a.granted(), 50.0);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     a.give_back(50.0);
     a.want();

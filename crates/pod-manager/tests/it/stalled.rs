@@ -76,6 +76,7 @@ fn next_grant_after(stopped: bool) -> u64 {
     a.want();
     assert_eq!(a.granted(), 50.0);
     b.want();
+    world.settle();
     world.advance(50 * MS);
     assert!(b.token.is_silent());
     // A long kernel: its clock stands still, too, as the tracker waits for the end.

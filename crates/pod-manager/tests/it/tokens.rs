@@ -38,6 +38,7 @@ fn a_holder_is_waited_for_after_its_deadline_but_not_for_ever() {
     a.want();
     a.granted();
     b.want();
+    world.settle();
     world.advance(50 * MS + 1_999 * MS);
     assert!(b.token.is_silent());
     world.advance(MS);
@@ -58,6 +59,7 @@ fn processes_of_one_client_share_the_token_and_both_have_to_give_it_back() {
     first.want();
     first.granted();
     other.want();
+    world.settle();
     world.advance(20 * MS);
     second.want();
     assert_eq!(second.granted(), 30.0);
