@@ -37,7 +37,7 @@ pub enum LatencyKind {
 pub struct Latencies {
     /// Their sum, in nanoseconds. It wraps.
     pub sum_ns: u64,
-    /// Their number by [bucket](bucket).
+    /// Their number by [`bucket`].
     pub counts: [u64; BUCKETS],
 }
 

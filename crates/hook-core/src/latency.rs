@@ -6,7 +6,7 @@
 //!  request    ├──────────────────────────────────────────┤             ├────────────────────┤
 //! ```
 //! A *step* is the time from a thread's first call after its last wait to the end of its next wait. Steps with shorter gaps than
-//! [`REQUEST_GAP_NS`] are one *request*. Each thread that submits work has steps of its own, because a process may serve several requests at
+//! `REQUEST_GAP_NS` are one *request*. Each thread that submits work has steps of its own, because a process may serve several requests at
 //! once. A wait of a thread without a step ends the oldest step: some programs submit in one thread and wait in another.
 //!
 //! A step is reported when the next call of its thread, or the tracker, finds that no other wait followed. Pure: the caller passes the
