@@ -20,6 +20,7 @@ mod contexts;
 mod copies;
 mod lead;
 mod linger;
+mod predicted;
 mod preparation_estimate;
 mod request;
 mod state;

@@ -61,7 +61,7 @@ enum Step {
     None,
     Open {
         began_ns: u64,
-        /// It has work, which somebody may wait for.
+        /// The thread has submitted work, and a thread of the program may wait for it.
         has_work: bool,
         /// When a [`StepEnd::Passed`] ended the calls so far.
         passed_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! The plot of `sluice sim run`: how long requests took under each policy, and who had the GPU.
+//! The plot of `sluice sim run`: how long requests took under each policy, and which client had the GPU when.
 
 use sluice_policy_sim::Report;
 use sluice_policy_sim::report::ClientReport;

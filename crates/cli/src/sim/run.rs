@@ -19,7 +19,7 @@ const STEPS: u32 = 9;
 pub(super) struct Arguments {
     /// Scenario: a resource file in YAML with the workloads of its clients
     scenario: PathBuf,
-    /// Draw the distribution of latencies, and who had the GPU, to this SVG file
+    /// Draw the distribution of latencies, and which client had the GPU when, to this SVG file
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
     /// Print JSON

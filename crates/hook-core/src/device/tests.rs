@@ -99,6 +99,15 @@ fn is_governed(outcome: &Outcome<LaunchPass<'_>>) -> bool {
     matches!(outcome, Outcome::Governed(_))
 }
 
+/// A device under an unlimited grant, with one contender.
+fn unlimited(fixture: &Fixture) -> TestDevice<'_> {
+    let device = fixture.detached();
+    device.link.unlimited.store(true, SeqCst);
+    device.link.contenders.store(1, SeqCst);
+    device.track();
+    device
+}
+
 /// Submits one launch and makes the stream busy until it is drained.
 fn launch(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) -> bool {
     let governed = is_governed(&device.launch(stream(handle), thread));

@@ -32,6 +32,17 @@ fn simulation(works: [Work; 2]) -> Simulation {
     sim
 }
 
+/// A process with two contexts beside a latency-critical one that leads.
+fn two_contexts() -> Simulation {
+    let mut sim = Simulation::new();
+    sim.client(1, 40, 100, Class::BestEffort);
+    sim.process(1, 1, &PAIR, Class::BestEffort, Work::Always);
+    sim.critical(LC, REQUESTS);
+    set_leading(&mut sim, LC, true);
+    sim.run(S);
+    sim
+}
+
 fn set_leading(sim: &mut Simulation, id: u64, leads: bool) {
     let id = ProcessId(id);
     let _ = if leads { sim.leading.insert(id) } else { sim.leading.remove(&id) };
@@ -89,12 +100,7 @@ fn idle_processes_of_the_client_give_way_to_others_that_take_turns() {
 
 #[test]
 fn contexts_of_one_process_are_enabled_together() {
-    let mut sim = Simulation::new();
-    sim.client(1, 40, 100, Class::BestEffort);
-    sim.process(1, 1, &PAIR, Class::BestEffort, Work::Always);
-    sim.critical(LC, REQUESTS);
-    set_leading(&mut sim, LC, true);
-    sim.run(S);
+    let mut sim = two_contexts();
     sim.reset_counts();
     sim.run(10 * S);
     assert_eq!((enabled(&sim), moves(&sim)), (PAIR.to_vec(), 0));
@@ -102,12 +108,7 @@ fn contexts_of_one_process_are_enabled_together() {
 
 #[test]
 fn contexts_with_work_at_the_same_time_are_enabled_one_after_the_other() {
-    let mut sim = Simulation::new();
-    sim.client(1, 40, 100, Class::BestEffort);
-    sim.process(1, 1, &PAIR, Class::BestEffort, Work::Always);
-    sim.critical(LC, REQUESTS);
-    set_leading(&mut sim, LC, true);
-    sim.run(S);
+    let mut sim = two_contexts();
     assert_eq!(enabled(&sim), PAIR);
     let report = |sim: &mut Simulation, at_once: bool| {
         let since = at_once.then_some(sim.now);

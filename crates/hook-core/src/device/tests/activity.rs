@@ -36,10 +36,7 @@ fn blocked_thread_counts_as_activity() {
 #[test]
 fn unlimited_grant_is_not_drained_or_measured_and_the_tracker_finds_the_end_of_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.detached(), ThreadState::empty());
-    device.link.unlimited.store(true, SeqCst);
-    device.link.contenders.store(1, SeqCst);
-    device.track();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     launch(&device, &thread, 100);
     assert_eq!(device.link.wakeups.load(SeqCst), 1);
     for _ in 0..3 {
@@ -126,10 +123,7 @@ fn hold_kernels_are_armed_at_the_end_of_work_and_learn_from_observed_ends() {
 #[test]
 fn tracker_polls_rarely_while_the_program_waits_for_its_work() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.detached(), ThreadState::empty());
-    device.link.unlimited.store(true, SeqCst);
-    device.link.contenders.store(1, SeqCst);
-    device.track();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     // A token of 3 ms ends with a wait. The tracker takes its steps when they are due.
     let (mut due, mut steps) = (fixture.clock.now_ns(), 0);
     for _ in 0..100 {
@@ -156,10 +150,7 @@ fn tracker_polls_rarely_while_the_program_waits_for_its_work() {
 #[test]
 fn work_in_two_contexts_at_the_same_time_is_reported_while_it_lasts() {
     let fixture = Fixture::new();
-    let (device, thread) = (fixture.detached(), ThreadState::empty());
-    device.link.unlimited.store(true, SeqCst);
-    device.link.contenders.store(1, SeqCst);
-    device.track();
+    let (device, thread) = (unlimited(&fixture), ThreadState::empty());
     launch(&device, &thread, 100);
     device.track();
     assert_eq!(*lock(&device.link.contexts_at_once), []);

@@ -2,15 +2,6 @@
 
 use super::*;
 
-/// A device under an unlimited grant, with one contender.
-fn unlimited(fixture: &Fixture) -> TestDevice<'_> {
-    let device = fixture.detached();
-    device.link.unlimited.store(true, SeqCst);
-    device.link.contenders.store(1, SeqCst);
-    device.track();
-    device
-}
-
 /// Submits a copy that does not finish.
 fn copy(device: &TestDevice<'_>, thread: &ThreadState, handle: u64) {
     let noted = device.needs_note(stream(handle), thread) && device.begin_work(stream(handle), thread);
