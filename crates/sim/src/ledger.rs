@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::module::{COPY, HOLD};
+
 /// All counts of the GPU since its start, including those of ended processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
@@ -84,6 +86,15 @@ pub struct ProcessLedger {
     pub ended: bool,
     /// Completed kernels by name.
     pub kernels: BTreeMap<String, u64>,
+}
+
+impl ProcessLedger {
+    /// Completed kernels that the hook launched, not the program: hold kernels and copy kernels. No result of the program depends on
+    /// how many there are.
+    #[must_use]
+    pub fn hook_kernels(&self) -> u64 {
+        [HOLD, COPY].iter().filter_map(|name| self.kernels.get(*name)).sum()
+    }
 }
 
 /// Counters of all processes with one label, ended ones included.

@@ -11,7 +11,7 @@ use anyhow::Context;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use sluice_load::driver::Driver;
-use sluice_sim::module::HOLD;
+use sluice_sim::ledger::ProcessLedger;
 use sluice_test_bed::SimulatedGpu;
 
 use super::report::SIMULATED;
@@ -34,6 +34,20 @@ pub(crate) struct TenantReading {
     pub(crate) submitted: u64,
     /// Kernels that ran to their end.
     pub(crate) completed: u64,
+}
+
+impl TenantReading {
+    /// The kernels of the hook are no kernels of the tenant.
+    fn of_simulator(row: &ProcessLedger, gpu_ns: u64) -> Self {
+        let of_hook = row.hook_kernels();
+        Self {
+            gpu_ns,
+            memory: row.memory_bytes,
+            memory_peak: row.memory_peak_bytes,
+            submitted: row.kernels_submitted.saturating_sub(of_hook),
+            completed: row.kernels_completed.saturating_sub(of_hook),
+        }
+    }
 }
 
 /// Measurements of all tenants in a window of time.
@@ -113,16 +127,8 @@ fn read_simulator(gpu: &SimulatedGpu, from_ns: u64, to_ns: u64) -> anyhow::Resul
     let ledger = gpu.ledger()?;
     let length = to_ns.saturating_sub(from_ns).max(1);
     let tenants = ledger.processes.iter().map(|row| {
-        // Hold kernels are the hook's own and do not change the tenant's buffer.
-        let holds = row.kernels.get(HOLD).copied().unwrap_or(0);
-        let reading = TenantReading {
-            gpu_ns: window.gpu_ns.get(&row.pid).copied().unwrap_or(0),
-            memory: row.memory_bytes,
-            memory_peak: row.memory_peak_bytes,
-            submitted: row.kernels_submitted.saturating_sub(holds),
-            completed: row.kernels_completed.saturating_sub(holds),
-        };
-        (row.pid, reading)
+        let gpu_ns = window.gpu_ns.get(&row.pid).copied().unwrap_or(0);
+        (row.pid, TenantReading::of_simulator(row, gpu_ns))
     });
     Ok(OracleReading { tenants: tenants.collect(), busy: window.busy_ns as f64 / length as f64 })
 }
