@@ -31,6 +31,19 @@ fn process_that_waits_leaves_the_gpu_to_others_and_its_short_kernels_wait_for_no
     assert!(sim.controls.len() <= 20, "{} controls in 10 s", sim.controls.len());
 }
 
+/// The waits are too short to leave the quantum, which lasts up to its deadline.
+#[test]
+fn process_with_waits_shorter_than_an_idle_one_may_be_leaves_the_gpu_to_others_after_its_first_quantum() {
+    for (kernel, wait) in [(100 * US, 1_300 * US), (500 * US, 1_500 * US), (100 * US, 2_900 * US)] {
+        let mut sim = Simulation::new();
+        let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
+        let ideal = 10 * S / (2 * kernel + wait);
+        assert!(turns * 100 >= ideal * 95, "{turns} of {ideal} turns of {kernel}");
+        let left = 1.0 - (kernel * turns) as f64 / (10 * S) as f64;
+        assert!(other >= left - 0.02, "{other} of the GPU for the other client beside {kernel}, of {left}");
+    }
+}
+
 /// It has less than its share, so it may have each of its kernels beside the other one.
 #[test]
 fn process_that_waits_between_longer_kernels_is_not_slower_than_beside_equal_slices() {
