@@ -256,7 +256,7 @@ fn sum(made: &[Made]) -> f64 {
     made.iter().map(|made| made.part).sum()
 }
 
-/// How long the hosts take for a launch: a tenth of the GPU's time for it, and almost all of it. The sums that the trainings reach at least:
+/// How long the hosts take for a launch: an eighth of the time that the GPU takes for the work, and seven eighths. The sums that the trainings reach at least:
 /// slower hosts differ more in what they have launched when a slot ends.
 const HOSTS: [(u64, f64); 2] = [(MS / 7, 0.88), (MS, 0.72)];
 
