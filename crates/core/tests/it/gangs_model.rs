@@ -169,18 +169,17 @@ impl State {
         self.has_happened = false;
         let now = self.now;
         self.gpus.iter_mut().for_each(|gpu| gpu.decide(now));
-        for gang in 0..GANGS {
-            for gpu in PLACES[gang].into_iter().filter(|gpu| self.may_launch(gang, *gpu)).collect::<Vec<_>>()
-            {
+        for (gang, places) in PLACES.into_iter().enumerate() {
+            for gpu in places.into_iter().filter(|gpu| self.may_launch(gang, *gpu)).collect::<Vec<_>>() {
                 // A rank whose peer has no grant has nothing to launch yet: the one that launches alone is an event.
-                let peer = PLACES[gang].into_iter().find(|other| *other != gpu).unwrap();
+                let peer = places.into_iter().find(|other| *other != gpu).unwrap();
                 let peer_launches =
                     self.may_launch(gang, peer) || self.gpus[peer].ranks[gang].launched > self.ended(gang);
                 if peer_launches {
                     self.gpus[gpu].ranks[gang].launched += 1;
                 }
             }
-            for gpu in PLACES[gang] {
+            for gpu in places {
                 if self.gpus[gpu].ranks[gang].launched == self.ended(gang) {
                     self.gpus[gpu].return_if_over(gang, now);
                 }
