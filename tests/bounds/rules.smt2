@@ -23,8 +23,8 @@
   (=> (and plain competes competes2) (<= clock2 (max2 clock start2))))
 
 ; A granted client is not ahead. `first_waiting2` is the least start of the clients that were ready before the call and still are.
-(define-fun client-granted ((granted Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
-  (=> granted (and (<= start2 clock2) (<= (- clock2 bound_most) start2))))
+(define-fun client-granted ((plain Bool) (granted Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
+  (=> granted (and (<= start2 clock2) (=> plain (<= (- clock2 bound_most) start2)))))
 (define-fun client-granted-in-order
     ((plain Bool) (granted Bool) (clock Int) (clock2 Int) (start Int) (start2 Int) (bound_most Int) (first_waiting2 Int)) Bool
   (=> (and plain granted) (and (= clock2 (max2 clock start2)) (<= (min2 start (+ clock bound_most)) first_waiting2))))
@@ -56,9 +56,9 @@
 (define-fun client-not-lowered ((clock Int) (start Int) (start2 Int) (owes2 Bool) (bound_least Int)) Bool
   (<= (min2 start (+ clock (ite owes2 0 bound_least))) start2))
 
-; A client that begins to compete is behind by the lag bound at most, and not at all after a pause that is not short, or when it is new.
-(define-fun client-enters ((competes Bool) (competes2 Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
-  (=> (and (not competes) competes2) (<= (- clock2 bound_most) start2)))
+; A client that begins to compete is behind by the lag bound at most, and not at all when it requests after a pause that is not short.
+(define-fun client-enters ((plain Bool) (competes Bool) (competes2 Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
+  (=> (and plain (not competes) competes2) (<= (- clock2 bound_most) start2)))
 (define-fun client-returns ((returns Bool) (paused Bool) (clock2 Int) (start2 Int)) Bool
   (=> (and returns paused) (<= clock2 start2)))
 
@@ -77,6 +77,9 @@
 (define-fun client-limit ((limit Int) (age2 Int) (charged2 Int) (saved Int) (longest_taken2 Int)) Bool
   (<= (* 1000000 charged2) (+ (* limit age2) (* 1000000 (+ saved longest_taken2)))))
 
+; A new client is not behind.
+(define-fun added-not-behind ((clock2 Int) (start2 Int)) Bool (<= clock2 start2))
+
 ; ---- One grant after a decision (`advance`)
 
 ; It ends soon: at most `longest` from now, and at most the return timeout after its deadline.
@@ -88,7 +91,7 @@
     ((plain Bool) (extended Bool) (others_wait2 Bool) (clock2 Int) (start2 Int)) Bool
   (=> (and plain extended) (and (not others_wait2) (<= start2 clock2))))
 ; GPU time charged is not above the time held.
-(define-fun grant-charged ((held Int) (charged Int)) Bool (and (<= 0 charged) (<= charged held)))
+(define-fun ended-charged ((held Int) (charged Int)) Bool (and (<= 0 charged) (<= charged held)))
 ; A gang's grant ends with its slot; every other one, and a gang's outside of its slot, when the next slot begins.
 (define-fun grant-ends-for-slots ((granted Bool) (in_slot Bool) (deadline2 Int) (slot_end Int) (next_slot Int)) Bool
   (=> granted (<= deadline2 (ite in_slot slot_end next_slot))))
@@ -98,11 +101,12 @@
 
 ; ---- The ledger after a decision
 
-; No more grants exclude others than the capacity. The grant of a gang excludes nobody after its deadline.
-(define-fun ledger-capacity ((excluding2 Int) (capacity Int)) Bool (<= excluding2 capacity))
+; No more grants exclude others than the capacity. The token grant of a gang excludes nobody after its deadline, nor does one beside the
+; holder's. (A gang's grant that goes on in its next slot may meet another one that is not returned yet.)
+(define-fun ledger-capacity ((gangs Bool) (excluding2 Int) (capacity Int)) Bool (or gangs (<= excluding2 capacity)))
 ; No client is ready while the GPU has room, unless the ledger waits some microseconds for the next request of another.
 (define-fun ledger-works ((ready2 Int) (excluding2 Int) (capacity Int) (withheld2 Bool) (lingering2 Int)) Bool
-  (or (= ready2 0) (= excluding2 capacity) withheld2 (< 0 lingering2)))
+  (or (= ready2 0) (<= capacity excluding2) withheld2 (< 0 lingering2)))
 ; The weights of the active clients add up to at most the whole GPU, if their requests (at least 0.01 each) do.
 (define-fun ledger-weights ((guaranteed2 Int) (weights2 Int)) Bool
   (<= weights2 (max2 1000000 guaranteed2)))
