@@ -5,7 +5,7 @@
 ; Names ending in 2 are values after the call, the others before it. Virtual times are ns x 10^6 / weight, weights and rates are parts per
 ; million of the GPU (10^6 is all of it), debts are ns x 10^6, other times are ns. `clock` is the virtual time of the GPU, `start` the one at
 ; which the client's next grant begins. `least` and `most` are the lower and the upper value where a call changes the weights of clients.
-; A client competes while it is ready for a grant or holds one. `plain`: the assumptions of the exact bounds hold: capacity 1, no grant
+; A client competes while it is ready for a grant, or holds one and is not being disabled. `plain`: the assumptions of the exact bounds hold: capacity 1, no grant
 ; beside the holder's, no gang, grants are not withheld.
 
 (define-fun max2 ((a Int) (b Int)) Int (ite (< a b) b a))
@@ -22,9 +22,9 @@
 (define-fun client-not-passed ((plain Bool) (competes Bool) (competes2 Bool) (clock Int) (clock2 Int) (start2 Int)) Bool
   (=> (and plain competes competes2) (<= clock2 (max2 clock start2))))
 
-; A granted client is not ahead. `first_waiting2` is the least start of the clients that were ready before the call and still are.
-(define-fun client-granted ((plain Bool) (granted Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
-  (=> granted (and (<= start2 clock2) (=> plain (<= (- clock2 bound_most) start2)))))
+; A granted client is not ahead, and not behind by more than the lag bound. `first_waiting2` is the least start of the clients that were ready before the call and still are.
+(define-fun client-granted ((plain Bool) (held_before Bool) (granted Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
+  (=> granted (and (<= start2 clock2) (=> (and plain (not held_before)) (<= (- clock2 bound_most) start2)))))
 (define-fun client-granted-in-order
     ((plain Bool) (granted Bool) (clock Int) (clock2 Int) (start Int) (start2 Int) (bound_most Int) (first_waiting2 Int)) Bool
   (=> (and plain granted) (and (= clock2 (max2 clock start2)) (<= (min2 start (+ clock bound_most)) first_waiting2))))
@@ -50,7 +50,7 @@
 ; Without grants beside it, at least a tenth of the time held counts, whatever latency-critical clients report.
 (define-fun client-charged-a-tenth
     ((plain Bool) (clock Int) (start Int) (start2 Int) (owes2 Bool) (bound_least Int) (weight_most Int) (held Int)) Bool
-  (or (not plain) owes2 (<= (+ clock bound_least) start2) (<= (* 1000000 held) (* 10 weight_most (+ (- start2 start) 5)))))
+  (or (not plain) owes2 (<= (+ clock bound_least) start2) (<= (* 1000000 (- held 10)) (* 10 weight_most (+ (- start2 start) 4)))))
 
 ; The virtual time of a client is lowered to the lag bound and no further. One that owes pays by its debt.
 (define-fun client-not-lowered ((clock Int) (start Int) (start2 Int) (owes2 Bool) (bound_least Int)) Bool
@@ -92,9 +92,12 @@
   (=> (and plain extended) (and (not others_wait2) (<= start2 clock2))))
 ; GPU time charged is not above the time held.
 (define-fun ended-charged ((held Int) (charged Int)) Bool (and (<= 0 charged) (<= charged held)))
-; A gang's grant ends with its slot; every other one, and a gang's outside of its slot, when the next slot begins.
-(define-fun grant-ends-for-slots ((granted Bool) (in_slot Bool) (deadline2 Int) (slot_end Int) (next_slot Int)) Bool
-  (=> granted (<= deadline2 (ite in_slot slot_end next_slot))))
+; A gang's grant ends with its slot; every other one, and a gang's outside of its slot, when the next slot begins. While no other client
+; waits, it lasts for `extension` from now at most instead.
+(define-fun grant-ends-for-slots
+    ((granted Bool) (in_slot Bool) (now2 Int) (deadline2 Int) (slot_end Int) (next_slot Int) (others_wait2 Bool) (extension Int)) Bool
+  (=> granted (or (<= deadline2 (ite in_slot slot_end next_slot))
+                  (and (not others_wait2) (<= deadline2 (+ now2 extension))))))
 ; A gang whose slot is open comes before every client that is not neglected.
 (define-fun grant-in-slot-first ((granted Bool) (in_slot Bool) (neglected Bool) (slotted_waits2 Bool)) Bool
   (=> (and granted (not in_slot) (not neglected)) (not slotted_waits2)))

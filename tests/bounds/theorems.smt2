@@ -90,7 +90,7 @@
 (push)
   (assert (and sane plain j-call j-takes (within-a-grant j-holds j-counted j-deadline j-taken)))
   (assert (=> j-holds2 (grant-ends false now2 j-deadline2 longest return_timeout suspended_ns false)))
-  (assert (and (client-granted plain j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
+  (assert (and (client-granted plain j-holds j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
   (assert (grant-extended plain j-extended others-wait clock2 j-start2))
   (assert (not (within-a-grant j-holds2 j-counted2 j-deadline2 j-taken2)))
   (set-info :status unsat) (echo "2 one quantum and one drain") (check-sat)
@@ -98,7 +98,7 @@
 (push)
   (assert (and sane plain j-call j-takes (within-a-grant j-holds j-counted j-deadline j-taken)))
   (assert (=> j-holds2 (grant-ends false now2 j-deadline2 longest return_timeout suspended_ns false)))
-  (assert (and (client-granted plain j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
+  (assert (and (client-granted plain j-holds j-granted clock2 j-start2 j-bound) (client-owes-not-granted j-granted j-owes2 j-debt2)))
   (assert (not (within-a-grant j-holds2 j-counted2 j-deadline2 j-taken2)))
   (set-info :status sat) (echo "2 without grant-extended") (check-sat)
 (pop)
@@ -166,9 +166,11 @@
 (pop)
 
 ; ---- Theorem 5, no starvation. Client i waits, and its virtual time is `level`. While it waits, the others hold the GPU for `waited` in all,
-; client j for j-had of it. Each grant takes `h`. Weights do not change, and latency-critical clients do not use the GPU meanwhile.
+; client j for j-had of it. A call after the time `e` ends a grant that took `h` of it: in the rest latency-critical clients used the GPU.
+; Weights do not change.
 (declare-const level Int) (declare-const j-start0 Int)
 (declare-const waited Int) (declare-const waited2 Int) (declare-const j-had Int) (declare-const j-had2 Int) (declare-const h Int)
+(declare-const e Int)
 (declare-const j-owes Bool)
 ; j had its share of the time, and what its virtual time advanced, and what it owes; and 4 virtual ns for each of its `grants`.
 (declare-const grants Int) (declare-const grants2 Int) (declare-const raised Int)
@@ -176,8 +178,8 @@
   (<= (* 1000000 had)
       (+ (* j-weight waited) (* j-weight (- start j-start0)) debt (* 4 (+ 1000000 j-weight) grants))))
 (define-fun waits-for-j () Bool
-  (and sane (<= 0 h) (= clock clock2) (<= j-start clock) (= j-owes2 (< 0 j-debt2)) (not j-owes) (= j-debt 0)
-       (= waited2 (+ waited h)) (= j-had2 (+ j-had h)) (= grants2 (+ grants 1))))
+  (and sane (<= 0 h) (<= h e) (= clock clock2) (<= j-start clock) (= j-owes2 (< 0 j-debt2)) (not j-owes) (= j-debt 0)
+       (= waited2 (+ waited e)) (= j-had2 (+ j-had h)) (= grants2 (+ grants 1))))
 (push)
   (assert (and waits-for-j (had-no-more j-had waited j-start j-debt grants)))
   (assert (client-charged clock j-start j-start2 j-owes2 j-bound j-weight h))
@@ -189,15 +191,15 @@
   (set-info :status unsat) (echo "5 a grant of j") (check-sat)
 (pop)
 (push)
-  (assert (and sane (<= 0 h) (<= 0 j-debt) (= j-had2 j-had) (= waited2 (+ waited h)) (= grants2 grants)
+  (assert (and sane (<= 0 e) (<= 0 j-debt) (= j-had2 j-had) (= waited2 (+ waited e)) (= grants2 grants)
                (= j-start2 (+ j-start raised)) (<= 0 raised)))
   (assert (had-no-more j-had waited j-start j-debt grants))
-  (assert (and (<= 0 j-debt2) (client-debt-repaid j-debt j-debt2 h j-weight false)))
+  (assert (and (<= 0 j-debt2) (client-debt-repaid j-debt j-debt2 e j-weight false)))
   (assert (not (had-no-more j-had2 waited2 j-start2 j-debt2 grants2)))
   (set-info :status unsat) (echo "5 a grant of another client") (check-sat)
 (pop)
 (push)
-  (assert (and sane (<= 0 h) (<= 0 j-debt) (= j-had2 j-had) (= waited2 (+ waited h)) (= grants2 grants)
+  (assert (and sane (<= 0 e) (<= 0 j-debt) (= j-had2 j-had) (= waited2 (+ waited e)) (= grants2 grants)
                (= j-start2 (+ j-start raised)) (<= 0 raised)))
   (assert (had-no-more j-had waited j-start j-debt grants))
   (assert (<= 0 j-debt2))
@@ -213,17 +215,20 @@
   (assert (not (one-grant-more j-start2 j-debt2 h)))
   (set-info :status unsat) (echo "5 j gets one grant beyond i") (check-sat)
 (pop)
-; All others: `parts` is the sum of their weights, `had` of what they had, `most` of the rest. With the weight of i they are the GPU at most.
+; All others: `parts` is the sum of their weights, `had` of what they had, `most` of the rest. Latency-critical clients use at most what their
+; requests (`requests` in all) and their buckets (`saved`) allow. Weights and requests are the whole GPU at most.
 (declare-const parts Real) (declare-const had Real) (declare-const most Real) (declare-const time Real)
 (declare-const j-part Real) (declare-const j-has Real) (declare-const j-most Real) (declare-const i-part Real)
+(declare-const critical Real) (declare-const requests Real) (declare-const saved Real)
 (push)
   (assert (and (<= had (+ (* parts time) most)) (<= j-has (+ (* j-part time) j-most))))
   (assert (not (<= (+ had j-has) (+ (* (+ parts j-part) time) (+ most j-most)))))
   (set-info :status unsat) (echo "5 sums: one more client") (check-sat)
 (pop)
 (push)
-  (assert (and (<= had (+ (* parts time) most)) (= had time) (<= 0.0 time) (< 0.0 i-part) (<= (+ parts i-part) 1.0)))
-  (assert (not (<= (* i-part time) most)))
+  (assert (and (<= had (+ (* parts time) most)) (= (+ had critical) time) (<= critical (+ (* requests time) saved))
+               (<= 0.0 time) (< 0.0 i-part) (<= (+ parts i-part requests) 1.0)))
+  (assert (not (<= (* i-part time) (+ most saved))))
   (set-info :status unsat) (echo "5 the wait ends") (check-sat)
 (pop)
 
@@ -294,7 +299,7 @@
   (assert (and (< 0 cycle) (<= cycle end) (<= 0 a) (<= a b) (shortened a a2) (shortened b b2) (< b2 a2)))
   (set-info :status unsat) (echo "7 shortened slots do not overlap") (check-sat)
 (pop)
-; When the slot of gang g opens at g-start, no grant that another gang f began before excludes it: it ends by then, and a gang's grant that
+; When the slot of gang g opens at g-start, no grant of another gang f excludes it that was given before, while g waited: it ends by then, and a gang's grant that
 ; was not returned excludes nobody (ledger-capacity). `began` is when it was granted, plus the least time for which a process joins a grant.
 (declare-const g-start Int) (declare-const g-end Int) (declare-const f-start Int) (declare-const f-end Int)
 (declare-const began Int) (declare-const f-deadline Int) (declare-const in-slot Bool) (declare-const next-slot Int)
@@ -304,7 +309,7 @@
        (=> (< began g-start) (<= next-slot g-start))))
 (push)
   (assert (and f-grant (< began g-start)))
-  (assert (grant-ends-for-slots true in-slot f-deadline f-end next-slot))
+  (assert (grant-ends-for-slots true in-slot now2 f-deadline f-end next-slot true longest))
   (assert (< g-start f-deadline))
   (set-info :status unsat) (echo "7 no gang's grant lasts into another's slot") (check-sat)
 (pop)

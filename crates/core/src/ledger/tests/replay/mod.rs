@@ -6,7 +6,6 @@ mod random;
 mod record;
 mod world;
 
-use super::*;
 use proptest::prelude::*;
 use world::{Kind, World};
 
@@ -14,6 +13,7 @@ use world::{Kind, World};
 const CALLS: u64 = 4_000;
 
 fn replay(kind: Kind, seed: u64) {
+    if std::env::var_os("SURVEY").is_some() { eprintln!("KIND {kind:?} {seed}"); }
     assert!(World::new(kind, seed).run(CALLS) >= CALLS);
 }
 

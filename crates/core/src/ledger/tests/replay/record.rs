@@ -41,6 +41,8 @@ struct GrantView {
     deadline: u64,
     counted_ns: u64,
     beside: bool,
+    /// A process under it is being disabled.
+    stopping: bool,
 }
 
 impl ClientView {
@@ -65,6 +67,7 @@ impl ClientView {
                 deadline: grant.deadline,
                 counted_ns: grant.counted_ns,
                 beside: grant.beside,
+                stopping: grant.members.iter().any(|member| member.stopping),
             }),
         }
     }
@@ -74,7 +77,7 @@ impl ClientView {
     }
 
     fn competes(&self) -> bool {
-        self.is_ready() || self.grant.is_some_and(|grant| !grant.beside)
+        self.is_ready() || self.grant.is_some_and(|grant| !grant.beside && !grant.stopping)
     }
 
     fn counted_ns(&self) -> i128 {
@@ -150,7 +153,7 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     /// A record for each client that was there before and after it and is not latency-critical.
-    pub(super) fn clients(&self, limited: &mut BTreeMap<ClientId, Limited>) -> Vec<Fields<32>> {
+    pub(super) fn clients(&self, limited: &mut BTreeMap<ClientId, Limited>) -> Vec<Fields<31>> {
         let pairs = self.after.clients.iter().filter_map(|(id, after)| Some((*id, self.before.clients.get(id)?, after)));
         pairs.map(|(id, before, after)| self.client(id, before, after, limited.entry(id).or_default())).collect()
     }
@@ -179,7 +182,7 @@ impl Call<'_> {
         both.map(|(_, after)| i128::from(after.start)).min().unwrap_or(NONE)
     }
 
-    fn client(&self, id: ClientId, before: &ClientView, after: &ClientView, limited: &mut Limited) -> Fields<32> {
+    fn client(&self, id: ClientId, before: &ClientView, after: &ClientView, limited: &mut Limited) -> Fields<31> {
         let ended = self.ended(id);
         let charged_ns = after.charged_ns - before.charged_ns;
         // Charged for work that ran on after its grant.
@@ -231,8 +234,7 @@ impl Call<'_> {
             ("charged2", limited.charged_ns.into()),
             ("saved", saved.into()),
             ("longest_taken2", limited.longest_taken_ns.into()),
-            ("now2", self.after.now.into()),
-            ("idle2", flag(after.idle_since.is_some())),
+            ("held_before", flag(before.grant.is_some())),
         ]
     }
 
@@ -290,7 +292,7 @@ impl Call<'_> {
             ("next_slot", slots.next_start(id, at).map_or(NONE, i128::from)),
             ("neglected", flag(behind * weight > NEGLECTED_NS * i128::from(WHOLE_PPM))),
             ("slotted_waits2", flag(ready.any(|other| *other != id && waits(other) && in_slot(other)))),
-            ("beside", flag(grant.beside)),
+            ("extension", (policy.quota.base_ns + policy.extend_ahead_ns).into()),
         ]
     }
 

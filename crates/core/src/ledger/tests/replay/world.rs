@@ -106,9 +106,12 @@ impl World {
         let ends = self.processes.iter().filter(runs).map(|process| process.until);
         let next = ends.chain([moment]).min().unwrap_or(moment).max(self.now);
         // The manager decides at each deadline.
+        let mut decisions = 0;
         while let Some(at) = self.checker.ledger.next_deadline().filter(|at| *at < next) {
             self.now = self.now.max(at);
             self.advance();
+            decisions += 1;
+            assert!(decisions < 1_000, "the ledger decides without end until {next}: {:?}", self.checker.ledger);
         }
         self.now = next;
     }
