@@ -26,8 +26,8 @@
 (define-fun client-granted ((plain Bool) (held_before Bool) (granted Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
   (=> granted (and (<= start2 clock2) (=> (and plain (not held_before)) (<= (- clock2 bound_most) start2)))))
 (define-fun client-granted-in-order
-    ((plain Bool) (granted Bool) (clock Int) (clock2 Int) (start Int) (start2 Int) (bound_most Int) (first_waiting2 Int)) Bool
-  (=> (and plain granted) (and (= clock2 (max2 clock start2)) (<= (min2 start (+ clock bound_most)) first_waiting2))))
+    ((plain Bool) (granted Bool) (clock Int) (clock2 Int) (start Int) (start2 Int) (bound_least Int) (first_waiting2 Int)) Bool
+  (=> (and plain granted) (and (= clock2 (max2 clock start2)) (<= (min2 start (+ clock bound_least)) first_waiting2))))
 
 ; A client gets ahead, and owes, by no more GPU time in all than it took in this call: `took_most` is the time held. Time repays a debt at
 ; `repayment` ppm.
@@ -56,20 +56,19 @@
 (define-fun client-not-lowered ((clock Int) (start Int) (start2 Int) (owes2 Bool) (bound_least Int)) Bool
   (<= (min2 start (+ clock (ite owes2 0 bound_least))) start2))
 
-; A client that begins to compete is behind by the lag bound at most, and not at all when it requests after a pause that is not short.
-(define-fun client-enters ((plain Bool) (competes Bool) (competes2 Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
-  (=> (and plain (not competes) competes2) (<= (- clock2 bound_most) start2)))
-(define-fun client-returns ((returns Bool) (paused Bool) (clock2 Int) (start2 Int)) Bool
-  (=> (and returns paused) (<= clock2 start2)))
+; A client that requests after a pause is behind by the lag bound at most, and not at all if the pause is not short.
+(define-fun client-returns ((returns Bool) (paused Bool) (clock2 Int) (start2 Int) (bound_most Int)) Bool
+  (=> returns (<= (- clock2 (ite paused 0 bound_most)) start2)))
 
 ; A client with a debt is not granted. It owes what it took from the others, and the time by which it was ahead, up to rounding. Its debt ends
 ; early only if no other client is left.
 (define-fun client-owes-not-granted ((granted Bool) (owes2 Bool) (debt2 Int)) Bool
   (and (not (and granted owes2)) (<= 0 debt2) (=> (< 0 debt2) owes2)))
 (define-fun client-debt-least
-    ((clock Int) (clock2 Int) (start Int) (owes Bool) (owes2 Bool) (debt2 Int) (weight_most Int) (weight_least Int) (took_least Int)) Bool
+    ((clock Int) (clock2 Int) (start Int) (owes Bool) (owes2 Bool) (debt2 Int) (weight_most Int) (weight_least Int) (bound_least Int)
+     (took_least Int)) Bool
   (=> (and (not owes) owes2 (= clock clock2))
-      (<= (- (+ (* weight_least (- start clock)) (* (- 1000000 weight_most) took_least)) 4000000) debt2)))
+      (<= (- (+ (* weight_least (- (min2 start (+ clock bound_least)) clock)) (* (- 1000000 weight_most) took_least)) 4000000) debt2)))
 (define-fun client-debt-repaid ((debt Int) (debt2 Int) (elapsed Int) (repayment Int) (alone2 Bool)) Bool
   (or alone2 (<= (- debt (* elapsed repayment)) debt2)))
 

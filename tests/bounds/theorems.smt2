@@ -39,12 +39,14 @@
   (set-info :status sat) (echo "1 without client-not-passed") (check-sat)
 (pop)
 
-; A client that was behind when it began is behind by the lag bound at most, as long as it competes.
+; A client that is behind by the lag bound at most, as after each request and each grant, stays so as long as it competes.
+(declare-const i-granted Bool) (declare-const i-returns Bool) (declare-const i-holds Bool)
 (push)
-  (assert (and sane plain i-competes2 (=> i-competes (<= (- clock i-bound) i-start))))
+  (assert (and sane plain i-competes2 (or i-returns (and i-granted (not i-holds)) (and i-competes (<= (- clock i-bound) i-start)))))
   (assert (client-not-passed plain i-competes i-competes2 clock clock2 i-start2))
   (assert (client-not-lowered clock i-start i-start2 i-owes2 i-bound))
-  (assert (client-enters plain i-competes i-competes2 clock2 i-start2 i-bound))
+  (assert (client-returns i-returns false clock2 i-start2 i-bound))
+  (assert (client-granted plain i-holds i-granted clock2 i-start2 i-bound))
   (assert (< i-start2 (- clock2 i-bound)))
   (set-info :status unsat) (echo "1 behind by the lag bound at most") (check-sat)
 (pop)
@@ -184,7 +186,7 @@
   (assert (and waits-for-j (had-no-more j-had waited j-start j-debt grants)))
   (assert (client-charged clock j-start j-start2 j-owes2 j-bound j-weight h))
   (assert (=> j-owes2 (<= clock j-start2)))
-  (assert (client-debt-least clock clock2 j-start j-owes j-owes2 j-debt2 j-weight j-weight h))
+  (assert (client-debt-least clock clock2 j-start j-owes j-owes2 j-debt2 j-weight j-weight j-bound h))
   ; A client that took more than the lag bound owes.
   (assert (=> (not j-owes2) (and (= j-debt2 0) (<= (* 1000000 h) (* j-weight j-bound)))))
   (assert (not (had-no-more j-had2 waited2 j-start2 j-debt2 grants2)))

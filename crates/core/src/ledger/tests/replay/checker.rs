@@ -22,7 +22,6 @@ impl RuleSet {
         let rules = self.rules.get_or_insert_with(bind);
         let values = record.map(|(_, value)| value);
         if let Some(rule) = rules.iter().find(|rule| !rule.holds(&values)) {
-            if std::env::var_os("SURVEY").is_some() { eprintln!("SURVEY {} {call} {record:?}", rule.name); return; }
             panic!("{} does not hold after call {call}: {record:?}", rule.name);
         }
     }
@@ -43,9 +42,9 @@ pub(super) struct Checker {
 impl Checker {
     /// `plain`: see `rules.smt2`.
     pub(super) fn new(ledger: TokenLedger, plain: bool) -> Self {
-        let view = View::of(&ledger);
         let rules = ["client-", "added-", "ended-", "grant-", "ledger-", "critical-"].map(RuleSet::new);
-        Self { ledger, calls: 0, plain, view, delayed: BTreeMap::new(), limited: BTreeMap::new(), rules }
+        let (delayed, limited) = (BTreeMap::new(), BTreeMap::new());
+        Self { ledger, calls: 0, plain, view: View::default(), delayed, limited, rules }
     }
 
     /// A call that decides nothing.
@@ -73,8 +72,9 @@ impl Checker {
 
     fn check(&mut self, actions: &[Action], decides: bool) {
         self.calls += 1;
-        let (after, number) = (View::of(&self.ledger), self.calls);
-        let call = Call { before: &self.view, after: &after, ledger: &self.ledger, actions, plain: self.plain };
+        let (after, number) = (View::of(&self.ledger, &self.view), self.calls);
+        let call =
+            Call { before: &self.view, after: &after, ledger: &self.ledger, actions, plain: self.plain };
         let [client, added, ended, grant, whole, critical] = &mut self.rules;
         call.clients(&mut self.limited).iter().for_each(|record| client.check(record, number));
         after.added(&self.view).for_each(|record| added.check(&record, number));

@@ -13,7 +13,6 @@ use world::{Kind, World};
 const CALLS: u64 = 4_000;
 
 fn replay(kind: Kind, seed: u64) {
-    if std::env::var_os("SURVEY").is_some() { eprintln!("KIND {kind:?} {seed}"); }
     assert!(World::new(kind, seed).run(CALLS) >= CALLS);
 }
 

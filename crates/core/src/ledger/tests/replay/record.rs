@@ -41,12 +41,19 @@ struct GrantView {
     deadline: u64,
     counted_ns: u64,
     beside: bool,
-    /// A process under it is being disabled.
+    /// A process under it is, or was, being disabled.
     stopping: bool,
 }
 
 impl ClientView {
-    fn of(ledger: &TokenLedger, id: ClientId, client: &Client, grant: Option<&Grant>) -> Self {
+    /// `earlier`: its grant before the call.
+    fn of(
+        ledger: &TokenLedger,
+        id: ClientId,
+        client: &Client,
+        grant: Option<&Grant>,
+        earlier: Option<GrantView>,
+    ) -> Self {
         let weight = ledger.demand.weight_of(client);
         let repayment = if ledger.grants.is_empty() { u64::from(WHOLE_PPM) } else { weight };
         let level = i128::try_from(client.debt.level).unwrap();
@@ -67,7 +74,8 @@ impl ClientView {
                 deadline: grant.deadline,
                 counted_ns: grant.counted_ns,
                 beside: grant.beside,
-                stopping: grant.members.iter().any(|member| member.stopping),
+                stopping: grant.members.iter().any(|member| member.stopping)
+                    || earlier.is_some_and(|earlier| earlier.epoch == grant.epoch && earlier.stopping),
             }),
         }
     }
@@ -86,6 +94,7 @@ impl ClientView {
 }
 
 /// The ledger between two calls.
+#[derive(Default)]
 pub(super) struct View {
     now: u64,
     clock: u64,
@@ -94,11 +103,12 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn of(ledger: &TokenLedger) -> Self {
+    pub(super) fn of(ledger: &TokenLedger, before: &Self) -> Self {
         let best_effort = ledger.clients.iter().filter(|(_, client)| !client.is_critical());
         let view = |(id, client): (&ClientId, &Client)| {
             let grant = ledger.grants.iter().find(|grant| grant.client == *id);
-            (*id, ClientView::of(ledger, *id, client, grant))
+            let earlier = before.clients.get(id).and_then(|client| client.grant);
+            (*id, ClientView::of(ledger, *id, client, grant, earlier))
         };
         let delayed = ledger.critical.entries.iter().map(|(id, entry)| (*id, entry.delayed.is_some()));
         Self {
@@ -154,8 +164,14 @@ pub(super) struct Call<'a> {
 impl Call<'_> {
     /// A record for each client that was there before and after it and is not latency-critical.
     pub(super) fn clients(&self, limited: &mut BTreeMap<ClientId, Limited>) -> Vec<Fields<31>> {
-        let pairs = self.after.clients.iter().filter_map(|(id, after)| Some((*id, self.before.clients.get(id)?, after)));
-        pairs.map(|(id, before, after)| self.client(id, before, after, limited.entry(id).or_default())).collect()
+        let pairs = self
+            .after
+            .clients
+            .iter()
+            .filter_map(|(id, after)| Some((*id, self.before.clients.get(id)?, after)));
+        pairs
+            .map(|(id, before, after)| self.client(id, before, after, limited.entry(id).or_default()))
+            .collect()
     }
 
     fn ended(&self, id: ClientId) -> Ended {
@@ -182,7 +198,13 @@ impl Call<'_> {
         both.map(|(_, after)| i128::from(after.start)).min().unwrap_or(NONE)
     }
 
-    fn client(&self, id: ClientId, before: &ClientView, after: &ClientView, limited: &mut Limited) -> Fields<31> {
+    fn client(
+        &self,
+        id: ClientId,
+        before: &ClientView,
+        after: &ClientView,
+        limited: &mut Limited,
+    ) -> Fields<31> {
         let ended = self.ended(id);
         let charged_ns = after.charged_ns - before.charged_ns;
         // Charged for work that ran on after its grant.
@@ -201,7 +223,8 @@ impl Call<'_> {
         let spec = &self.ledger.clients[&id].spec;
         let saved = policy.limit_depth_ns.max(spec.limit.of(policy.limit_wait_ns)) + 1;
         let paused = before.idle_since.is_some_and(|since| self.after.now - since > policy.idle_credit_ns);
-        let others = self.ledger.demand.best_effort_clients() - usize::from(self.ledger.clients[&id].in_demand);
+        let others =
+            self.ledger.demand.best_effort_clients() - usize::from(self.ledger.clients[&id].in_demand);
         let flag = i128::from;
         [
             ("plain", flag(self.plain)),
@@ -300,7 +323,9 @@ impl Call<'_> {
     pub(super) fn whole(&self) -> Fields<8> {
         let ledger = self.ledger;
         let is_left_over = |grant: &Grant| {
-            grant.deadline <= self.after.now && ledger.slots.contains(grant.client) && !grant.hardware_scheduled
+            grant.deadline <= self.after.now
+                && ledger.slots.contains(grant.client)
+                && !grant.hardware_scheduled
         };
         let excludes = |grant: &&Grant| !grant.beside && !is_left_over(grant);
         let count = |number: usize| i128::try_from(number).unwrap();

@@ -43,9 +43,14 @@ impl Kind {
 enum Doing {
     Idle,
     Waits,
-    Holds { since: u64, deadline: u64 },
+    Holds {
+        since: u64,
+        deadline: u64,
+    },
     /// Its grant was revoked, and its work runs on. When it ends, the process reports what it used after its deadline.
-    Overruns { deadline: u64 },
+    Overruns {
+        deadline: u64,
+    },
     /// It holds or waits for an unlimited grant.
     Critical,
 }
@@ -111,7 +116,11 @@ impl World {
             self.now = self.now.max(at);
             self.advance();
             decisions += 1;
-            assert!(decisions < 1_000, "the ledger decides without end until {next}: {:?}", self.checker.ledger);
+            assert!(
+                decisions < 1_000,
+                "the ledger decides without end until {next}: {:?}",
+                self.checker.ledger
+            );
         }
         self.now = next;
     }
@@ -134,12 +143,20 @@ impl World {
     fn spec(&mut self) -> ClientSpec {
         // Requests of at most six clients add up to at most 1.
         let request = [0, 10_000, 50_000, 100_000, 160_000][self.random.below(5) as usize];
-        let limit = if self.random.one_in(3) { request.max(20_000) + self.random.below(800_000) as u32 } else { 1_000_000 };
+        let limit = if self.random.one_in(3) {
+            request.max(20_000) + self.random.below(800_000) as u32
+        } else {
+            1_000_000
+        };
         let critical = self.kind != Kind::Alone && self.random.one_in(6);
         let best_effort = [Class::High, Class::Normal, Class::BestEffort, Class::BestEffort];
         let class =
             if critical { Class::LatencyCritical } else { best_effort[self.random.below(4) as usize] };
-        ClientSpec { request: Share::from_ppm(request).unwrap(), limit: Share::from_ppm(limit).unwrap(), class }
+        ClientSpec {
+            request: Share::from_ppm(request).unwrap(),
+            limit: Share::from_ppm(limit).unwrap(),
+            class,
+        }
     }
 
     fn add_client(&mut self) {
@@ -188,7 +205,8 @@ impl World {
         assert!(190 * MS < CYCLE_NS);
         let ledger = &self.checker.ledger;
         let gangs = pair.into_iter().map(|(id, slot)| (ClientId(id), slot));
-        let gangs = gangs.filter(|(id, _)| ledger.clients.get(id).is_some_and(|client| !client.is_critical()));
+        let gangs =
+            gangs.filter(|(id, _)| ledger.clients.get(id).is_some_and(|client| !client.is_critical()));
         let slots: Slots = gangs.collect();
         self.checker.call(|ledger| ledger.set_slots(slots));
     }
@@ -219,7 +237,8 @@ impl World {
             Doing::Idle => self.request(index, 0),
             Doing::Holds { since, .. } if is_over => {
                 // A process may report less than it used, or copies only.
-                let used = if self.random.one_in(4) { self.random.below(now - since + 1) } else { now - since };
+                let used =
+                    if self.random.one_in(4) { self.random.below(now - since + 1) } else { now - since };
                 self.processes[index].doing = Doing::Idle;
                 self.checker.call(|ledger| ledger.returned(id, now, used, 0).unwrap());
                 // Mostly it requests again at once.
@@ -255,7 +274,9 @@ impl World {
         let actions = self.checker.advance(self.now);
         for action in actions {
             match action {
-                Action::Grant { process, deadline: Deadline::At(deadline), .. } => self.run_process(process, deadline),
+                Action::Grant { process, deadline: Deadline::At(deadline), .. } => {
+                    self.run_process(process, deadline)
+                }
                 Action::Grant { process, .. } => self.processes[index(process)].doing = Doing::Critical,
                 Action::Extend { process, deadline, .. } => {
                     let process = &mut self.processes[index(process)];
@@ -301,7 +322,8 @@ impl World {
             let id = ProcessId(index as u64);
             let ledger = &self.checker.ledger;
             let known = ledger.processes.get(&id);
-            let waits = known.is_some_and(|known| known.waiting.is_some() || known.requested || known.unlimited);
+            let waits =
+                known.is_some_and(|known| known.waiting.is_some() || known.requested || known.unlimited);
             let keeps = match self.processes[index].doing {
                 Doing::Holds { .. } => ledger.holds(id),
                 Doing::Waits | Doing::Critical => waits || ledger.holds(id),
