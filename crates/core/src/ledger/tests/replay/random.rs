@@ -15,6 +15,11 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound.max(1)
     }
 
+    /// The index of one of so many.
+    pub(super) fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+
     pub(super) fn one_in(&mut self, number: u64) -> bool {
         self.below(number) == 0
     }

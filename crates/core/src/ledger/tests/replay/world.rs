@@ -142,16 +142,15 @@ impl World {
 
     fn spec(&mut self) -> ClientSpec {
         // Requests of at most six clients add up to at most 1.
-        let request = [0, 10_000, 50_000, 100_000, 160_000][self.random.below(5) as usize];
+        let request = [0, 10_000, 50_000, 100_000, 160_000][self.random.index(5)];
         let limit = if self.random.one_in(3) {
-            request.max(20_000) + self.random.below(800_000) as u32
+            request.max(20_000) + u32::try_from(self.random.below(800_000)).unwrap()
         } else {
             1_000_000
         };
         let critical = self.kind != Kind::Alone && self.random.one_in(6);
         let best_effort = [Class::High, Class::Normal, Class::BestEffort, Class::BestEffort];
-        let class =
-            if critical { Class::LatencyCritical } else { best_effort[self.random.below(4) as usize] };
+        let class = if critical { Class::LatencyCritical } else { best_effort[self.random.index(4)] };
         ClientSpec {
             request: Share::from_ppm(request).unwrap(),
             limit: Share::from_ppm(limit).unwrap(),
@@ -184,14 +183,14 @@ impl World {
 
     /// A client's specification changes.
     fn reload(&mut self) {
-        let id = self.clients[self.random.below(self.clients.len() as u64) as usize];
+        let id = self.clients[self.random.index(self.clients.len())];
         let (spec, now) = (self.spec(), self.now);
         self.checker.set_client(ClientId(id), spec, now);
         self.update();
     }
 
     fn remove_client(&mut self) {
-        let index = self.random.below(self.clients.len() as u64) as usize;
+        let index = self.random.index(self.clients.len());
         let id = self.clients.remove(index);
         let now = self.now;
         self.checker.call(|ledger| ledger.remove_client(ClientId(id), now));
@@ -202,7 +201,7 @@ impl World {
         let end = 10 + self.random.below(90);
         let slot = |start: u64, end: u64| Slot { start_ns: start * MS, end_ns: end * MS };
         let pair = [(self.clients[0], slot(0, end)), (self.clients[1], slot(end, 190))];
-        assert!(190 * MS < CYCLE_NS);
+        const { assert!(190 * MS < CYCLE_NS) };
         let ledger = &self.checker.ledger;
         let gangs = pair.into_iter().map(|(id, slot)| (ClientId(id), slot));
         let gangs =
@@ -228,7 +227,7 @@ impl World {
         if self.processes.is_empty() {
             return;
         }
-        let index = self.random.below(self.processes.len() as u64) as usize;
+        let index = self.random.index(self.processes.len());
         let (id, now) = (ProcessId(index as u64), self.now);
         let is_over = now >= self.processes[index].until;
         match self.processes[index].doing {
