@@ -155,14 +155,15 @@ impl TokenLedger {
             client.limit.was_idle(now);
         }
         self.enter_demand(id);
+        // First, because the client is compared with where the others are now.
+        if self.queue.is_empty() {
+            (0..self.grants.len()).for_each(|index| self.count_so_far(index));
+        }
         let bound = self.lag_bound(id);
         let virtual_now = self.virtual_now;
         let earliest = if short { virtual_now.saturating_sub(bound) } else { virtual_now };
         if let Some(client) = self.clients.get_mut(&id) {
             client.start = client.start.clamp(earliest, virtual_now.saturating_add(bound));
-        }
-        if self.queue.is_empty() {
-            (0..self.grants.len()).for_each(|index| self.count_so_far(index));
         }
         self.critical.check_at.get_or_insert(now);
     }

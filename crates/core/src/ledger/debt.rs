@@ -11,8 +11,8 @@ use crate::share::WHOLE_PPM;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Debt {
     /// Nanoseconds × parts per million: exact, no remainder is lost.
-    level: u128,
-    repaid_until: u64,
+    pub(super) level: u128,
+    pub(super) repaid_until: u64,
 }
 
 impl Debt {

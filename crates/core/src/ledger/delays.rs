@@ -41,6 +41,8 @@ impl TokenLedger {
             let before = entry.delayed;
             if let Some(entry) = self.critical.entries.get_mut(&id) {
                 entry.in_window = window.is_some_and(|window| window.is_open);
+                // A delay goes on for another reason.
+                entry.delayed = before.and(cause);
             }
             match (before, cause) {
                 (None, Some(cause)) => self.delay(id, cause, now),

@@ -19,11 +19,11 @@ impl TokenLedger {
             requests = self.take_requests(client, now);
         }
         let in_demand = self.leave_demand(client);
-        let policy = self.policy;
+        let (policy, virtual_now) = (self.policy, self.virtual_now);
         self.clients
             .entry(client)
             .and_modify(|known| known.set_spec(spec, &policy, now))
-            .or_insert_with(|| Client::new(spec, &policy, now));
+            .or_insert_with(|| Client { start: virtual_now, ..Client::new(spec, &policy, now) });
         let critical = spec.class.is_latency_critical();
         let has_processes = self.clients.get(&client).is_some_and(|client| !client.processes.is_empty());
         let counts = if critical { has_processes } else { in_demand && !kind_changes };

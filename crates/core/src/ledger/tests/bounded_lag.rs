@@ -63,3 +63,44 @@ fn client_whose_weight_grows_does_not_wait_because_lighter_clients_are_further_a
     let share = gpu.had[2].share_between(6 * S, 10 * S);
     assert!((0.5..0.7).contains(&share), "{share}");
 }
+
+/// It is counted from when it comes, whatever it is entitled to.
+#[test]
+fn new_client_shares_the_gpu_at_once_and_is_not_ahead() {
+    let half = (spec(0.3, 1.0), BUSY);
+    let mut gpu = Simulation::new(Policy::default(), &[half, half, (spec(0.3, 1.0), None)]);
+    gpu.ledger.remove_client(ClientId(2), 0);
+    gpu.run_until(5 * S);
+    gpu.ledger.set_client(ClientId(2), spec(0.3, 1.0), gpu.now);
+    gpu.ledger.add_process(ProcessId(2), ClientId(2), ReturnKind::Returns).unwrap();
+    gpu.habit(2, BUSY);
+    gpu.run_until(6 * S);
+    let share = gpu.had[2].share_between(5 * S, 6 * S);
+    assert!((share - 0.333).abs() <= 0.1, "{share} in the first second");
+}
+
+/// The holder's grant was extended last 45 ms before the other client comes.
+#[test]
+fn client_that_comes_is_not_behind_by_time_for_which_the_holder_was_alone() {
+    let mut gpu = Simulation::new(Policy::default(), &[(spec(0.1, 1.0), BUSY), (spec(0.9, 1.0), None)]);
+    gpu.run_until(1_040 * MS);
+    gpu.habit(1, BUSY);
+    gpu.run_until(3 * S);
+    let runs = &gpu.had[0].runs;
+    let last_alone = runs.iter().position(|(_, end, _)| *end > 1_040 * MS).unwrap();
+    let wait = runs[last_alone + 1].0 - runs[last_alone].1;
+    // It took 10 ms while the other one waited, and has a tenth of the time.
+    assert!(wait <= 150 * MS, "{} ms", wait / MS);
+}
+
+/// Why the lag against the share of all has no bound of one quantum: docs/design/bounds.md.
+#[test]
+fn heavy_client_may_wait_for_a_quantum_of_each_light_one() {
+    let mut clients = vec![(spec(0.01, 1.0), BUSY); 9];
+    clients.push((spec(0.9, 1.0), BUSY));
+    let mut gpu = Simulation::new(Policy::default(), &clients);
+    gpu.run_until(20 * S);
+    let first = gpu.had[9].runs[0].0;
+    assert!((450 * MS..460 * MS).contains(&first), "{} ms", first / MS);
+    assert!(gpu.had[9].longest_wait < 460 * MS, "{} ms", gpu.had[9].longest_wait / MS);
+}

@@ -265,3 +265,25 @@ fn burst_beside_hardware_scheduled_processes_alternates_only_by_default_slices_w
         assert_eq!(other.running_ns, if default_slices && works { expected } else { 0 });
     }
 }
+
+/// Its limit allows it to run before its request does.
+#[test]
+fn delay_by_the_limit_that_goes_on_beyond_the_request_is_checked_at_intervals() {
+    let mut ledger = TokenLedger::new(Policy::default());
+    for (id, spec) in [(0, critical(0.1, 0.3)), (1, spec(0.4, 1.0)), (2, spec(0.4, 1.0))] {
+        ledger.set_client(ClientId(id), spec, 0);
+        ledger.add_process(ProcessId(id), ClientId(id), ReturnKind::Returns).unwrap();
+        ask(&mut ledger, id, 0);
+    }
+    ledger.advance(0);
+    ledger.charge_unlimited(ClientId(0), 0, S, S);
+    ledger.advance(S);
+    assert!(!ledger.holds(ProcessId(0)), "it is delayed");
+    let mut decisions = 0;
+    while let Some(at) = ledger.next_deadline().filter(|at| *at < 1_500 * MS && decisions < 1_000) {
+        ledger.advance(at);
+        decisions += 1;
+    }
+    assert!(!ledger.holds(ProcessId(0)), "it is still delayed: the third client waits");
+    assert!(decisions <= 110, "{decisions} decisions in half a second");
+}

@@ -12,6 +12,7 @@ mod levels;
 mod limits;
 mod processes;
 mod properties;
+mod replay;
 mod shares;
 mod simulation;
 mod withheld_grants;
