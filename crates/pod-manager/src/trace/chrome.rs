@@ -125,7 +125,7 @@ impl ChromeTrace {
                 self.decision(*at_ns, *client, *process, decision);
             }
             TraceEvent::QuantumBegan { at_ns, process } => {
-                drop(self.quanta.entry(*process).or_insert(*at_ns))
+                self.quanta.entry(*process).or_insert(*at_ns);
             }
             TraceEvent::QuantumEnded { at_ns, process } => self.end_quantum(*process, *at_ns, true),
             TraceEvent::Control { begin_ns, took_ns, group, client, control, slice_us, outcome } => {

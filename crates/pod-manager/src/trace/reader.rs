@@ -44,7 +44,8 @@ pub fn read_trace(socket: &Path, length: Duration) -> io::Result<Vec<TraceEvent>
 /// Says what a timeout of the socket means.
 fn silence(why: io::Error) -> io::Error {
     if why.kind() == io::ErrorKind::WouldBlock {
-        let words = format!("no event within {SILENCE:?}: the manager is hung, or this is not its trace socket");
+        let words =
+            format!("no event within {SILENCE:?}: the manager is hung, or this is not its trace socket");
         return io::Error::new(io::ErrorKind::TimedOut, words);
     }
     why
