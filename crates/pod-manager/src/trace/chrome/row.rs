@@ -55,7 +55,8 @@ impl Row {
         write!(out, "{{\"ph\":\"{letter}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{},", Micros(*at_ns))?;
         match phase {
             Phase::Complete(length_ns) => write!(out, "\"dur\":{},", Micros(*length_ns))?,
-            Phase::Begin(id) | Phase::End(id) => write!(out, "\"id\":{id},")?,
+            // Perfetto puts a slice with an `id` alone beside all processes, and one with a local `id2` among those of its process.
+            Phase::Begin(id) | Phase::End(id) => write!(out, "\"id2\":{{\"local\":\"{id}\"}},")?,
             Phase::Instant => write!(out, "\"s\":\"t\",")?,
             Phase::Metadata => {}
         }

@@ -38,10 +38,10 @@ fn quantum_is_on_the_track_of_its_process_and_on_the_gpu() {
     assert_eq!(slices(&trace, "quantum"), [(110_000.001, 50_000.001)]);
     let rows = trace["traceEvents"].as_array().unwrap();
     let on_gpu: Vec<&Value> = rows.iter().filter(|row| row["name"] == "team/\"pod\"").collect();
-    let of = |row: &&Value| (row["ph"].clone(), row["pid"].clone(), row["id"].clone());
+    let of = |row: &&Value| (row["ph"].clone(), row["pid"].clone(), row["id2"]["local"].clone());
     assert_eq!(
         on_gpu.iter().map(of).collect::<Vec<_>>(),
-        [("b".into(), 1.into(), 7.into()), ("e".into(), 1.into(), 7.into())]
+        [("b".into(), 1.into(), "7".into()), ("e".into(), 1.into(), "7".into())]
     );
     let track = |row: &&Value| row["name"] == "thread_name" && row["args"]["name"] == "process 4711";
     let quantum = rows.iter().find(|row| row["name"] == "quantum").unwrap();
