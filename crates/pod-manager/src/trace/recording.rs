@@ -8,6 +8,7 @@ use sluice_core::gangs::{CYCLE_NS, Slot, Slots};
 use sluice_core::ledger::{Action, Deadline, GrantEnd, TokenLedger};
 use sluice_core::{ClientId, ProcessId};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 /// Events in the ring: those of a second, if there are many hand-offs and requests. About 3 MB.
@@ -112,8 +113,8 @@ impl Recording {
 
     /// Names a client, if that was not done.
     pub(crate) fn name_client(&mut self, id: ClientId, name: &str) {
-        if !self.clients.contains_key(&id) {
-            self.clients.insert(id, name.to_owned());
+        if let Entry::Vacant(entry) = self.clients.entry(id) {
+            entry.insert(name.to_owned());
             self.push(client(id, name.to_owned()));
         }
     }
