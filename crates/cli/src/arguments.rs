@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{check, demo, doctor, hold, load, pod_manager, serve as models_server, sim};
+use crate::{check, demo, doctor, hold, load, pod_manager, serve as models_server, sim, trace};
 
 /// Share one GPU between processes: time by token, memory to the byte.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ enum Command {
     Kubectl(sluice_kubectl::Command),
     /// Run a simulated GPU, or print its ledger
     Sim(sim::Arguments),
+    /// Record what a pod-manager decides and what follows, for some seconds, as a file for Perfetto
+    Trace(trace::Arguments),
     /// Generate GPU load, best-effort or latency-critical, and print JSON lines
     #[command(subcommand)]
     Load(load::Load),
@@ -73,6 +75,7 @@ impl Arguments {
             #[cfg(feature = "cluster")]
             Command::Kubectl(command) => command.run()?,
             Command::Sim(arguments) => sim::run(&arguments)?,
+            Command::Trace(arguments) => trace::run(&arguments)?,
             Command::Load(generator) => load::run(&generator)?,
             Command::Serve(arguments) => models_server::run(&arguments)?,
             Command::Check(arguments) => check::run(&arguments)?,

@@ -14,6 +14,7 @@ mod pod_manager;
 mod quantity;
 mod serve;
 mod sim;
+mod trace;
 
 #[cfg(feature = "cluster")]
 use std::path::Path;

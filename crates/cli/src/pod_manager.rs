@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     /// Serve http://ADDRESS/healthz on a listener of its own, for probes
     #[arg(long, value_name = "ADDRESS")]
     health: Option<SocketAddr>,
+    /// Unix socket on which `sluice trace` reads traces, for processes of the manager's own user. In another directory than the socket
+    #[arg(long, value_name = "PATH")]
+    trace: Option<PathBuf>,
     /// What clients do while no manager answers
     #[arg(long, value_enum)]
     on_manager_loss: Option<Loss>,
@@ -222,6 +225,7 @@ impl Arguments {
             tcp: self.tcp,
             metrics: self.metrics,
             health: self.health,
+            trace: self.trace.clone(),
             on_manager_loss: match self.on_manager_loss {
                 None => d.on_manager_loss,
                 Some(Loss::Open) => OnManagerLoss::Open,

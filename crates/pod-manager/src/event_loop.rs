@@ -18,6 +18,7 @@ mod effects;
 mod heartbeat;
 mod requests;
 mod searches;
+mod trace;
 
 use crate::agent_api::AgentApi;
 use crate::channel_groups::{ControlDriver, ControlExecutor, EscrowClient, GroupControls};
@@ -45,6 +46,7 @@ use crate::resource_file::ReloadRequests;
 use crate::stalled::StalledProcesses;
 use crate::stopped_threads::ThreadsStopped;
 use crate::stream_gates::StreamGates;
+use crate::trace::Tracer;
 use crate::unhooked::Unhooked;
 use crate::unhooked::scanning::{ProcessDiscovery, UnhookedScanner};
 use crate::violations::Violations;
@@ -138,7 +140,8 @@ impl EventLoop {
         let closer = Closer::start().attempt("start the closing thread")?;
         let steps = std::env::var_os(HAND_OFF_STEPS).map(|path| StepLog::open(Path::new(&path)));
         let steps = steps.transpose().attempt(HAND_OFF_STEPS)?;
-        let mut io = Io { clock, poller, closer, metrics: inputs.metrics, log: LogLimiter::default(), steps };
+        let (metrics, log, trace) = (inputs.metrics, LogLimiter::default(), Tracer::default());
+        let mut io = Io { clock, poller, closer, metrics, log, steps, trace };
         let now = io.now();
         let page_flags = Flags {
             fail_closed: config.on_manager_loss == OnManagerLoss::Closed,
@@ -204,7 +207,7 @@ impl EventLoop {
             let events = self.wait()?;
             self.beat();
             let woken = self.io.now();
-            self.grants.charge_critical(&mut self.clients, &mut self.processes, woken);
+            self.grants.charge_critical(&mut self.clients, &mut self.processes, &mut self.io.trace, woken);
             for event in events {
                 // Connections are only queued here, and there may be hundreds.
                 if !matches!(event.source, Source::Connection(_)) {
@@ -218,6 +221,7 @@ impl EventLoop {
             self.serve_frames();
             self.handle_deadlines();
             self.decide();
+            self.trace_round();
             let now = self.io.now();
             self.io.metrics.round(now.saturating_sub(woken));
         }
@@ -308,6 +312,14 @@ impl EventLoop {
                     self.gangs.gangs_changed(gangs, &self.clients, &mut self.grants.ledger);
                 }
                 Message::NextReading(wanted) => self.measured_memory.next_wanted(wanted, self.io.now()),
+                Message::TraceJoined(done) => {
+                    // A reader that has stopped waiting leaves.
+                    if let Err(Some(_)) = done.send(self.trace_joined()) {
+                        self.io.trace.leave();
+                    }
+                }
+                Message::ReadTrace(from, done) => drop(done.send(self.io.trace.read(from, self.io.now()))),
+                Message::TraceLeft => self.io.trace.leave(),
                 Message::Stop => self.stopping = true,
             }
         }
@@ -345,6 +357,7 @@ impl EventLoop {
             self.unhooked.next_deadline(&self.clients, &self.processes),
             self.measured_memory.next_deadline(&self.clients, &self.processes),
             self.heartbeat.next_deadline(),
+            self.io.trace.next_sample(),
         ];
         self.io.clock.arm(deadlines.into_iter().flatten().min()).attempt("timerfd_settime")
     }
@@ -361,6 +374,7 @@ impl EventLoop {
         self.group_controls.check_if_due(has_groups, || scheduler.begin_check(now), now);
         self.measured_memory.read_if_due(&self.clients, &self.processes, now);
         self.decide_first_reservations();
+        self.trace_sample(now);
         self.apply_due();
     }
 

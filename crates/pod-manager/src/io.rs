@@ -6,6 +6,7 @@ use crate::log_limiter::{DroppedLines, LogLimiter};
 use crate::metrics::Metrics;
 use crate::party::Party;
 use crate::poller::Poller;
+use crate::trace::Tracer;
 use sluice_comm::HandOffStep;
 use sluice_sys::step_log::StepLog;
 
@@ -18,6 +19,8 @@ pub(crate) struct Io {
     pub(crate) log: LogLimiter,
     /// Where steps of hand-offs are recorded, if a benchmark asks for it.
     pub(crate) steps: Option<StepLog>,
+    /// What is recorded for readers of the trace.
+    pub(crate) trace: Tracer,
 }
 
 impl Io {
@@ -49,5 +52,6 @@ pub(crate) fn test_io() -> Io {
         metrics: crate::metrics::pair().unwrap().0,
         log: LogLimiter::default(),
         steps: None,
+        trace: Tracer::default(),
     }
 }

@@ -31,6 +31,7 @@
 //! | [`unhooked`] | inspection of processes from outside |
 //! | `violations` | what processes were found to do against their limits, for the node agent |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
+//! | [`trace`] | what is recorded for readers of traces, and the trace as a file |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
@@ -69,6 +70,7 @@ mod side_thread;
 mod stalled;
 mod stopped_threads;
 mod stream_gates;
+pub mod trace;
 pub mod unhooked;
 mod violations;
 

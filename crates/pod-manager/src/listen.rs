@@ -14,6 +14,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{Stream, StreamExt};
+use tracing::warn;
 
 /// How long a listener whose queue of connections is full is asked.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -130,6 +134,24 @@ fn refuse_occupied_path(path: &Path) -> io::Result<()> {
             Err(error) => Err(error),
         },
     }
+}
+
+/// Connections of the manager's own user to the socket with this name; others are closed.
+pub(crate) fn peers_of_own_user(
+    listener: UnixListener,
+    name: &'static str,
+) -> io::Result<impl Stream<Item = io::Result<UnixStream>>> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let own = nix::unistd::geteuid().as_raw();
+    Ok(UnixListenerStream::new(listener).filter(move |stream| {
+        let Ok(stream) = stream else { return true };
+        let uid = stream.peer_cred().map(|peer| peer.uid());
+        let is_own = uid.as_ref().is_ok_and(|uid| *uid == own);
+        if !is_own {
+            warn!(?uid, "connection of another user on the {name} socket is closed");
+        }
+        is_own
+    }))
 }
 
 /// Opens a TCP socket that does not block.

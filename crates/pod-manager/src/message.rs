@@ -6,6 +6,7 @@ use crate::definition::Definition;
 use crate::measured_memory::{MemoryReading, ReadingResult};
 use crate::report::Report;
 use crate::stopped_threads::ThreadsStopped;
+use crate::trace::TraceBatch;
 use crate::unhooked::scanning::ScanResult;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sluice_core::channel_groups::GroupId;
@@ -55,6 +56,12 @@ pub(crate) enum Message {
     NextReading(oneshot::Sender<()>),
     /// The tables of all managers of the node have other gangs as their result.
     Gangs(NodeGangs),
+    /// A reader of the trace connects: asks for the state. `None`: there are as many readers as there may be.
+    TraceJoined(oneshot::Sender<Option<TraceBatch>>),
+    /// Asks for the events of the trace from this number on.
+    ReadTrace(u64, oneshot::Sender<Option<TraceBatch>>),
+    /// A reader of the trace has left.
+    TraceLeft,
     /// Stop serving.
     Stop,
 }

@@ -247,6 +247,22 @@ impl ChannelGroupScheduler {
         process.map(|process| process.quantum)
     }
 
+    /// The hardware-scheduled processes whose groups are enabled under a grant, with the time since when a group of each is enabled.
+    pub fn running_processes(&self) -> impl Iterator<Item = (ProcessId, u64)> + '_ {
+        let in_quantum = |process: &Process| {
+            process.is_hardware_scheduled()
+                && matches!(process.quantum, QuantumState::Granted | QuantumState::Ending)
+        };
+        let running = self.processes.iter().filter(move |(_, process)| in_quantum(process));
+        running.filter_map(|(id, process)| Some((*id, process.enabled_since?)))
+    }
+
+    /// Since when no group of a process is enabled; `None` if one is.
+    pub fn disabled_since(&self, id: ProcessId) -> Option<u64> {
+        let process = self.processes.get(&id).filter(|process| process.enabled_since.is_none());
+        process.map(|process| process.disabled_at)
+    }
+
     /// Hand-offs that disturbed a latency-critical process because no good moment came in time.
     pub const fn forced_hand_offs(&self) -> u64 {
         self.window.forced + self.second.window.forced

@@ -117,6 +117,12 @@ impl Slots {
         self.slots.keys().copied()
     }
 
+    /// The slot of a client.
+    #[must_use]
+    pub fn of(&self, client: ClientId) -> Option<Slot> {
+        self.slots.get(&client).copied()
+    }
+
     /// When the next slot of a client begins.
     #[must_use]
     pub fn starts_at(&self, client: ClientId, now: u64) -> Option<u64> {

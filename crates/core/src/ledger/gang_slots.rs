@@ -21,6 +21,12 @@ impl TokenLedger {
         self.critical.check_at = Some(self.now);
     }
 
+    /// The slots of the gangs.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// A number that changes whenever [`Self::entitled_shares`] may.
     #[must_use]
     pub fn membership(&self) -> u64 {
@@ -67,7 +73,7 @@ impl TokenLedger {
     /// Whether a client is behind the others by more GPU time than slots cause. Between two slots or quanta of a client with share s the others
     /// get (1 - s) of a cycle, of which s are due to it: a quarter of a cycle at most. Slots alone would leave a client with a small share no
     /// time that is long enough for a grant.
-    fn is_neglected(&self, client: ClientId) -> bool {
+    pub(super) fn is_neglected(&self, client: ClientId) -> bool {
         let Some(client) = self.clients.get(&client) else { return false };
         let bound = virtual_ns(self.slots.cycle_ns() / 2, self.demand.weight_of(client));
         self.virtual_now.saturating_sub(client.start) > bound

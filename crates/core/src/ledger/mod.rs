@@ -36,6 +36,7 @@ mod debt;
 mod delays;
 mod gang_slots;
 mod grant;
+mod grant_reason;
 mod hardware_scheduled;
 mod hold_and_wait;
 mod lag;
@@ -49,6 +50,7 @@ mod virtual_time;
 mod withheld_grants;
 
 pub use action::{Action, Deadline, GrantEnd, GrantRequest, Refused, ReturnKind, Returned, Usage};
+pub use grant_reason::GrantReason;
 pub use policy::{Class, ClientSpec, Policy};
 
 use crate::gangs::Slots;

@@ -45,6 +45,12 @@ impl ManagerCommand {
         self.control_folder.join(format!("{gpu}.sock"))
     }
 
+    /// The socket on which `sluice trace` reads what this GPU's manager does. Pods do not see it.
+    #[must_use]
+    pub fn trace(&self, gpu: &str) -> PathBuf {
+        self.control_folder.join(format!("{gpu}.trace"))
+    }
+
     /// The directory of the managers' tables of gangs. Pods do not see it.
     #[must_use]
     pub fn gangs(&self) -> PathBuf {
@@ -72,6 +78,8 @@ impl ManagerCommand {
             .arg("--control")
             .arg(self.control(gpu))
             .args(["--node-gpus", &node_gpus.clamp(1, MAX_NODE_GPUS).to_string()])
+            .arg("--trace")
+            .arg(self.trace(gpu))
             .arg("--gangs")
             .arg(self.gangs())
             .args(&self.arguments)

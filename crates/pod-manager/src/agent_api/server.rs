@@ -2,7 +2,7 @@
 
 use crate::client_set::{ClientSet, Outdated};
 use crate::error::Result;
-use crate::listen::UnixSocket;
+use crate::listen::{UnixSocket, peers_of_own_user};
 use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;
 use sluice_proto::control::pod_manager_server::{PodManager, PodManagerServer};
@@ -11,12 +11,8 @@ use sluice_proto::control::{
     SetClientsResponse, SnapshotRequest, SnapshotResponse, ViolationsRequest, ViolationsResponse,
 };
 use std::io;
-use std::os::unix::net::UnixListener;
 use std::time::Duration;
-use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::UnixListenerStream;
-use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 
@@ -37,7 +33,7 @@ async fn serve(mut socket: UnixSocket, remote: Remote) {
     }
     let outcome = async {
         socket.publish().map_err(io::Error::other)?;
-        let incoming = peers_of_own_user(socket.listener.try_clone()?)?;
+        let incoming = peers_of_own_user(socket.listener.try_clone()?, "control")?;
         info!("control socket is published");
         let service = PodManagerServer::new(Service { remote: remote.clone() });
         let server = tonic::transport::Server::builder().add_service(service);
@@ -48,21 +44,6 @@ async fn serve(mut socket: UnixSocket, remote: Remote) {
         error!(%error, "control socket cannot be served, pod-manager stops");
         remote.send(Message::Stop);
     }
-}
-
-/// Connections of the manager's own user; others are closed.
-fn peers_of_own_user(listener: UnixListener) -> io::Result<impl Stream<Item = io::Result<UnixStream>>> {
-    let listener = tokio::net::UnixListener::from_std(listener)?;
-    let own = nix::unistd::geteuid().as_raw();
-    Ok(UnixListenerStream::new(listener).filter(move |stream| {
-        let Ok(stream) = stream else { return true };
-        let uid = stream.peer_cred().map(|peer| peer.uid());
-        let is_own = uid.as_ref().is_ok_and(|uid| *uid == own);
-        if !is_own {
-            warn!(?uid, "connection of another user on the control socket is closed");
-        }
-        is_own
-    }))
 }
 
 /// Passes requests on to the event loop.

@@ -8,6 +8,7 @@ use crate::definition::{ClientKey, Definition};
 use crate::latencies::NewReport;
 use crate::metrics::{ClientMetrics, RecentLatencies};
 use crate::processes::Processes;
+use crate::trace::Tracer;
 use sluice_comm::Name;
 use sluice_comm::page::ReportView;
 use sluice_core::ledger::Class;
@@ -210,12 +211,12 @@ impl Clients {
     }
 
     /// Reads the latencies that processes report, and exports them.
-    pub(crate) fn refresh_latencies(&mut self, processes: &mut Processes, now: u64) {
+    pub(crate) fn refresh_latencies(&mut self, processes: &mut Processes, trace: &mut Tracer, now: u64) {
         for (id, client) in &mut self.clients {
             for process in processes.ids_of_client(*id) {
                 let pages = processes.get_mut(process).and_then(|process| process.endpoint.pages.as_mut());
                 if let Some(pages) = pages {
-                    client.count_latencies(&pages.read_latencies(now), now);
+                    client.count_latencies(process, &pages.read_latencies(now), trace, now);
                 }
             }
             client.recent_steps.advance(now);
@@ -252,9 +253,18 @@ impl Clients {
 
 impl Client {
     /// Counts what one of its processes reports about steps and requests. Only those of a latency-critical client count.
-    pub(crate) fn count_latencies(&mut self, report: &NewReport, now: u64) {
+    pub(crate) fn count_latencies(
+        &mut self,
+        process: ProcessId,
+        report: &NewReport,
+        trace: &mut Tracer,
+        now: u64,
+    ) {
         if self.definition.spec.class != Class::LatencyCritical {
             return;
+        }
+        if let Some(recording) = trace.recording() {
+            recording.requests(process, report.requests.as_ref(), now);
         }
         let series = &self.metrics.latencies;
         let kinds = [

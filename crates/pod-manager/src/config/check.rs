@@ -26,6 +26,12 @@ impl Config {
             let collide = metrics == health && health.port() != 0;
             expect(!collide, "health", health.to_string(), "another address than that of metrics");
         }
+        if let Some(trace) = &self.trace {
+            let path = trace.as_os_str().len();
+            expect((1..=80).contains(&path), "trace", format!("a path of {path} bytes"), "1 to 80 bytes");
+            let is_apart = trace.parent() != self.socket.parent();
+            expect(is_apart, "trace", trace.display().to_string(), "another directory than the socket's");
+        }
         match &self.clients {
             ClientSource::File { path, .. } => {
                 expect(!path.as_os_str().is_empty(), "resource_file", "empty".into(), "a path");

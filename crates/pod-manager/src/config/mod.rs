@@ -34,6 +34,9 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Address for GET /healthz alone, with limits of its own. Default: none. Port 0 picks one.
     pub health: Option<SocketAddr>,
+    /// Path of the trace socket, at most 80 bytes, mode 0600: the manager's own user reads traces there. In another directory than the
+    /// socket, which tenants see. Default: none.
+    pub trace: Option<PathBuf>,
     /// What processes do while no manager answers. Default: they run on.
     pub on_manager_loss: OnManagerLoss,
     /// Span over which requests are kept: 100 ms to 1 hour. Default 10 s.
@@ -145,6 +148,7 @@ impl Config {
             gpu_uuid: None,
             metrics: None,
             health: None,
+            trace: None,
             on_manager_loss: OnManagerLoss::Open,
             window: Duration::from_secs(10),
             base_quota: Duration::from_millis(50),

@@ -59,7 +59,7 @@ impl EventLoop {
         let Some(class) = changed.map(|client| client.definition.spec.class) else { return };
         let (spec, memory, is_pod) = (definition.spec, definition.memory, definition.key.pod_uid().is_some());
         if class != spec.class {
-            self.grants.settle_client(id, &mut self.clients, &mut self.processes, now);
+            self.grants.settle_client(id, &mut self.clients, &mut self.processes, &mut self.io.trace, now);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         info!(client = client.name, request = %spec.request, limit = %spec.limit, memory, class = ?spec.class, "client changed");
@@ -82,7 +82,7 @@ impl EventLoop {
     /// until then.
     fn remove_client(&mut self, id: ClientId) {
         let now = self.io.now();
-        self.grants.settle_client(id, &mut self.clients, &mut self.processes, now);
+        self.grants.settle_client(id, &mut self.clients, &mut self.processes, &mut self.io.trace, now);
         let Some(client) = self.clients.mark_removed(id) else { return };
         info!(client = client.name, "client removed");
         let metrics = std::sync::Arc::clone(&client.metrics);
@@ -125,13 +125,13 @@ impl EventLoop {
 
     /// Ends the grant that a process's pages show, and keeps what they report.
     pub(super) fn retire_pages(&mut self, id: ProcessId) {
-        self.grants.read_usage(id, &mut self.clients, &mut self.processes, self.io.now());
+        let now = self.io.now();
+        self.grants.read_usage(id, &mut self.clients, &mut self.processes, &mut self.io.trace, now);
         let Some(process) = self.processes.get_mut(id) else { return };
         let Some(mut pages) = process.endpoint.pages.take() else { return };
         pages.close();
         if let Some(client) = self.clients.get_mut(process.client) {
-            let now = self.io.now();
-            client.count_latencies(&pages.read_latencies(now), now);
+            client.count_latencies(id, &pages.read_latencies(now), &mut self.io.trace, now);
             client.bypasses.add(pages.report());
         }
     }

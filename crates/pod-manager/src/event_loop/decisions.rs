@@ -42,6 +42,9 @@ impl EventLoop {
             return false;
         }
         self.io.record_step(HandOffStep::Decided);
+        if let Some(recording) = self.io.trace.recording() {
+            recording.decisions(&actions, &self.grants.ledger, &self.processes.scheduler, now);
+        }
         for action in in_order_of_urgency(&actions) {
             let Self { grants, clients, processes, io, .. } = self;
             let answers = grants.apply(action, clients, processes, io);

@@ -216,6 +216,7 @@ impl EventLoop {
             _ => {}
         }
         let client = self.processes.owner(control.group).and_then(|owner| self.processes.client_of(owner));
+        self.trace_control(*control, outcome, *took, client);
         if let Err(ControlFailure::Failed(_, why)) = result
             && self.io.may_log("control", client.into()).is_some()
         {
@@ -229,11 +230,15 @@ impl EventLoop {
     pub(super) fn begin_control(&mut self) {
         let (scheduler, metrics) = (&mut self.processes.scheduler, &self.io.metrics.channel_groups);
         let forced = scheduler.forced_hand_offs();
-        if let Some(control) = scheduler.begin_control(self.io.now()) {
+        let now = self.io.now();
+        if let Some(control) = scheduler.begin_control(now) {
             debug!(?control, "control requested");
             metrics.in_flight.set(1);
+            if let Some(recording) = self.io.trace.recording() {
+                recording.control_requested(now);
+            }
             if control.op == ControlOp::Disable {
-                self.io.metrics.switch_times.hand_off_begins(self.io.now());
+                self.io.metrics.switch_times.hand_off_begins(now);
             }
             self.group_controls.request(ControlRequest::Make(control));
         } else if metrics.in_flight.get() == 0 {
@@ -279,8 +284,9 @@ impl EventLoop {
     /// Updates the gauges, which are about to be read.
     pub(super) fn refresh_gauges(&mut self) {
         let Self { clients, processes, grants, io, .. } = self;
-        grants.refresh_shares(clients, processes, io.now());
-        clients.refresh_latencies(processes, io.now());
+        let now = io.now();
+        grants.refresh_shares(clients, processes, &mut io.trace, now);
+        clients.refresh_latencies(processes, &mut io.trace, now);
         clients.refresh_gauges(processes);
         let metrics = &io.metrics.channel_groups;
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

@@ -89,7 +89,8 @@ impl Grants {
             Action::Contended { client, contended } => set_contended(client, contended, clients, processes),
             Action::Ended { client, held_ns, overrun_ns, hold_and_wait_ns, how, .. } => {
                 count_end(client, how, overrun_ns, clients, processes, io);
-                self.count_gpu_time(client, clients, processes, io.now());
+                let now = io.now();
+                self.count_gpu_time(client, clients, processes, &mut io.trace, now);
                 let Some(client) = clients.get_mut(client) else { return Vec::new() };
                 // The pages keep what held at the end of the grant. The next grant shows it anew.
                 client.contended &= how == GrantEnd::Continued;

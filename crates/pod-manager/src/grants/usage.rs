@@ -3,14 +3,21 @@
 use super::{Grants, seconds};
 use crate::clients::Clients;
 use crate::processes::{Processes, activity};
+use crate::trace::Tracer;
 use sluice_core::{ClientId, ProcessId};
 use std::collections::BTreeMap;
 
 impl Grants {
     /// Charges every latency-critical client up to now. Before the ledger decides: what they used is not charged to others.
-    pub(crate) fn charge_critical(&mut self, clients: &mut Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn charge_critical(
+        &mut self,
+        clients: &mut Clients,
+        processes: &mut Processes,
+        trace: &mut Tracer,
+        now: u64,
+    ) {
         for id in self.ledger.critical_processes() {
-            self.read_usage(id, clients, processes, now);
+            self.read_usage(id, clients, processes, trace, now);
         }
     }
 
@@ -21,6 +28,7 @@ impl Grants {
         id: ProcessId,
         clients: &mut Clients,
         processes: &mut Processes,
+        trace: &mut Tracer,
         now: u64,
     ) {
         let Some(process) = processes.get_mut(id) else { return };
@@ -34,6 +42,10 @@ impl Grants {
             let (held_from, hold_ns) = pages.read_holds(now);
             let leads = pages.grant().lead_ns() > 0;
             client.metrics.grants.hold_seconds.inc_by(seconds(hold_ns));
+            if let Some(recording) = trace.recording() {
+                recording.worked(id, (from, busy_ns), activity, now);
+                recording.held(id, hold_ns, now);
+            }
             let postponed_ns = pages.read_postponed(now);
             client.metrics.grants.postponed_seconds.inc_by(seconds(postponed_ns));
             if hold_ns > 0 {
@@ -54,9 +66,10 @@ impl Grants {
         client: ClientId,
         clients: &mut Clients,
         processes: &mut Processes,
+        trace: &mut Tracer,
         now: u64,
     ) {
-        self.count_gpu_time(client, clients, processes, now);
+        self.count_gpu_time(client, clients, processes, trace, now);
         for id in processes.ids_of_client(client) {
             if let Some(pages) = processes.get_mut(id).and_then(|process| process.endpoint.pages.as_mut()) {
                 pages.restart_busy(now);
@@ -70,10 +83,11 @@ impl Grants {
         id: ClientId,
         clients: &mut Clients,
         processes: &mut Processes,
+        trace: &mut Tracer,
         now: u64,
     ) {
         let ids = processes.ids_of_client(id);
-        ids.iter().for_each(|process| self.read_usage(*process, clients, processes, now));
+        ids.iter().for_each(|process| self.read_usage(*process, clients, processes, trace, now));
         let Some(usage) = self.ledger.usage(id, now) else { return };
         let Some(client) = clients.get_mut(id) else { return };
         let delayed_ns =
@@ -118,10 +132,16 @@ impl Grants {
     }
 
     /// Brings the exported shares and GPU times up to now.
-    pub(crate) fn refresh_shares(&mut self, clients: &mut Clients, processes: &mut Processes, now: u64) {
+    pub(crate) fn refresh_shares(
+        &mut self,
+        clients: &mut Clients,
+        processes: &mut Processes,
+        trace: &mut Tracer,
+        now: u64,
+    ) {
         let ids: Vec<ClientId> = clients.iter().map(|(id, _)| id).collect();
         for id in ids {
-            self.count_gpu_time(id, clients, processes, now);
+            self.count_gpu_time(id, clients, processes, trace, now);
             if let Some(client) = clients.get(id) {
                 client.metrics.grants.share.set(client.gpu_time.share(now).as_fraction());
             }

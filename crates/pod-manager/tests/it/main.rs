@@ -28,5 +28,6 @@ mod stalled;
 mod stream_gates;
 mod switch_times;
 mod tokens;
+mod trace;
 mod unhooked;
 mod wakeups;

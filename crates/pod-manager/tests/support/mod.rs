@@ -13,6 +13,7 @@ pub mod http;
 pub mod logs;
 pub mod memory;
 pub mod peers;
+pub mod trace;
 
 use clock::ManualClock;
 use driver::FakeDriver;
@@ -149,6 +150,13 @@ impl World {
     /// Stops the manager.
     pub fn stop(&mut self) {
         self.handle.take().unwrap().stop().unwrap();
+    }
+
+    /// Starts one that serves traces.
+    pub fn traced(clients: &str) -> Self {
+        Self::with(clients, |config| {
+            config.trace = Some(config.socket.with_file_name("operator").join("gpu.trace"));
+        })
     }
 
     pub fn handle(&self) -> &Handle {

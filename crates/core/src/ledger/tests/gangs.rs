@@ -171,3 +171,21 @@ fn gang_whose_limit_allows_it_to_run_in_its_slot_has_the_holder_disabled() {
     let phase = now % CYCLE_NS;
     assert!(now < S && (59 * MS..120 * MS).contains(&phase), "{now}");
 }
+
+#[test]
+fn reason_of_a_grant_names_the_slot_the_time_outside_of_slots_or_the_virtual_time() {
+    let mut ledger = ledger_with_slots();
+    hardware_scheduled(&mut ledger);
+    let reason =
+        |ledger: &TokenLedger, of: u64, ms: u64| ledger.grant_reason(ProcessId(of), ClientId(of), ms * MS);
+    (0..3).for_each(|process| ask(&mut ledger, process, 0));
+    ledger.advance(0);
+    assert_eq!(reason(&ledger, 0, 0), GrantReason::Slot);
+    hand_over(&mut ledger, 0, 60);
+    hand_over(&mut ledger, 1, 120);
+    assert_eq!(reason(&ledger, 2, 120), GrantReason::SmallestVirtualTime);
+    ledger.process_gone(ProcessId(1), 130 * MS);
+    ledger.process_gone(ProcessId(2), 130 * MS);
+    ledger.advance(130 * MS);
+    assert_eq!(reason(&ledger, 0, 130), GrantReason::OutsideSlot);
+}

@@ -172,3 +172,26 @@ fn length_of_grants_adapts_to_bursts() {
     }
     assert_eq!(lengths, [25_500_000, 13_250_000, 10 * MS, 10 * MS]);
 }
+
+#[test]
+fn reason_of_a_grant_tells_a_client_alone_from_one_that_was_chosen_joined_or_never_waits() {
+    let critical = ClientSpec { class: Class::LatencyCritical, ..spec(0.2, 1.0) };
+    let mut ledger = ledger_of(Policy::default(), &[spec(0.3, 1.0), spec(0.5, 1.0), critical]);
+    let reason =
+        |ledger: &TokenLedger, of: u64, at: u64| ledger.grant_reason(ProcessId(of), ClientId(of), at);
+    ask(&mut ledger, 0, 0);
+    ask(&mut ledger, 2, 0);
+    ledger.advance(0);
+    assert_eq!(reason(&ledger, 0, 0), GrantReason::Alone);
+    assert_eq!(reason(&ledger, 2, 0), GrantReason::LatencyCritical);
+    ledger.add_process(ProcessId(7), ClientId(0), ReturnKind::Returns).unwrap();
+    ask(&mut ledger, 7, MS);
+    ask(&mut ledger, 1, MS);
+    ledger.advance(MS);
+    assert_eq!(ledger.grant_reason(ProcessId(7), ClientId(0), MS), GrantReason::Joined);
+    ledger.returned(ProcessId(7), 50 * MS, 49 * MS, 0).unwrap();
+    ledger.returned(ProcessId(0), 50 * MS, 50 * MS, 0).unwrap();
+    ask(&mut ledger, 0, 50 * MS);
+    ledger.advance(50 * MS);
+    assert_eq!(reason(&ledger, 1, 50 * MS), GrantReason::SmallestVirtualTime);
+}

@@ -17,7 +17,9 @@ mod shares;
 mod simulation;
 mod withheld_grants;
 
-use super::{Action, Class, ClientSpec, Deadline, GrantEnd, GrantRequest, Policy, ReturnKind, TokenLedger};
+use super::{
+    Action, Class, ClientSpec, Deadline, GrantEnd, GrantReason, GrantRequest, Policy, ReturnKind, TokenLedger,
+};
 use crate::ids::{ClientId, ProcessId};
 use crate::share::Share;
 

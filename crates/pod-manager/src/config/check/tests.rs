@@ -48,3 +48,15 @@ fn all_mistakes_are_reported_at_once() {
         ["socket", "socket_mode", "tcp", "resource_file", "min_quota", "base_quota", "linger", "capacity"];
     assert_eq!(fields, expected);
 }
+
+#[test]
+fn trace_socket_is_not_where_tenants_reach_it() {
+    let check = |trace: &str| {
+        Config { trace: Some(trace.into()), ..Config::new("/run/sluice/gpu.sock", "/etc/sluice/resources") }
+            .check()
+            .map_err(|mistakes| mistakes.to_string())
+    };
+    assert_eq!(check("/var/lib/sluice/control/gpu.trace"), Ok(()));
+    let words = "trace is /run/sluice/gpu.trace, expected another directory than the socket's";
+    assert_eq!(check("/run/sluice/gpu.trace"), Err(words.to_owned()));
+}
