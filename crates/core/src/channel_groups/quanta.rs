@@ -38,7 +38,7 @@ impl ChannelGroupScheduler {
                 // Its usage is the time for which it was enabled, which the ledger counts.
                 let _ = tokens.returned(id, now, 0, 0);
                 process.quantum = QuantumState::Idle;
-                process.waits.count_allowed_switches(now);
+                process.waits.count_grant(now);
             }
             let executes = process.executes();
             let is_probed = control_earned && disabled && now >= process.probe_at(&self.policy);

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Switches of a group between two checks that no grant explains: the counts are read a moment after the check was requested. A group that
 /// executes all the time beside another one is switched out about 120 times in half a second.
 const UNEXPLAINED_SWITCHES: u32 = 16;
-/// A grant allows one switch in this time. A time slice is about twice as long.
+/// Grants allow one switch in this time of them together, besides one for each. A time slice is about twice as long.
 const ALLOWED_SWITCH_NS: u64 = 1_000_000;
 /// For how long a process that has executed more is taken for one that always executes.
 const DISBELIEVED_NS: u64 = 64_000_000_000;
@@ -34,17 +34,26 @@ pub(super) struct Waits {
     disbelieved_until: u64,
     /// When its present grant was first seen, or last counted.
     pub(super) granted_at: Option<u64>,
-    /// How often its grants since the last check explain that a group was switched out, and those between the last two checks.
+    /// Its grants since the last check, and how long they were held.
+    grants: u32,
+    granted_ns: u64,
+    /// How often its grants between the last two checks explain that a group was switched out.
     allowed_switches: u32,
-    allowed_in_check: u32,
 }
 
 impl Waits {
     /// A grant has ended at `now`: its bursts were switched out.
-    pub(super) fn count_allowed_switches(&mut self, now: u64) {
+    pub(super) fn count_grant(&mut self, now: u64) {
         let held_ns = self.granted_at.take().map_or(0, |at| now.saturating_sub(at));
-        let switches = u32::try_from(held_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);
-        self.allowed_switches = self.allowed_switches.saturating_add(switches).saturating_add(1);
+        self.granted_ns = self.granted_ns.saturating_add(held_ns);
+        self.grants = self.grants.saturating_add(1);
+    }
+
+    /// A check begins. A burst that is shorter than a time slice may contain the end of one.
+    fn begin_check(&mut self) {
+        let granted_ns = std::mem::take(&mut self.granted_ns);
+        let ends = u32::try_from(granted_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);
+        self.allowed_switches = std::mem::take(&mut self.grants).saturating_add(ends);
     }
 }
 
@@ -97,9 +106,9 @@ impl ChannelGroupScheduler {
         let mut groups = Vec::new();
         for process in self.processes.values_mut() {
             if process.quantum == QuantumState::Granted {
-                process.waits.count_allowed_switches(now);
+                process.waits.count_grant(now);
             }
-            process.waits.allowed_in_check = std::mem::take(&mut process.waits.allowed_switches);
+            process.waits.begin_check();
             let is_beside = self.holders.iter().any(|holder| *holder != process.client);
             if is_beside
                 && process.alternates(now)
@@ -123,7 +132,7 @@ impl ChannelGroupScheduler {
     pub fn check_switches(&mut self, group: GroupId, switches: u32, now: u64) -> bool {
         let mut owners = self.processes.values_mut().filter(|process| process.groups.contains(&group));
         let Some(process) = owners.next() else { return false };
-        let exceeds = switches > process.waits.allowed_in_check.saturating_add(UNEXPLAINED_SWITCHES);
+        let exceeds = switches > process.waits.allowed_switches.saturating_add(UNEXPLAINED_SWITCHES);
         if exceeds {
             process.waits.disbelieved_until = now.saturating_add(DISBELIEVED_NS);
             (process.waits.since, process.waits.alternates_until) = (None, 0);

@@ -68,7 +68,7 @@ impl TokenLedger {
         let mut grant = self.grants.swap_remove(index);
         let is_short = self.is_short(&grant);
         if let Some(client) = self.clients.get_mut(&grant.client) {
-            client.has_short_bursts = how == GrantEnd::Returned && is_short && now < grant.deadline;
+            client.has_short_bursts = how == GrantEnd::Returned && is_short;
         }
         grant.set_running(false, now);
         // A client that returns it while grants are withheld had no work held back: its report covers all work that ran.

@@ -49,13 +49,14 @@ impl TokenLedger {
         alternating.find(|id| self.clients[id].processes.iter().all(is_hardware))
     }
 
-    /// Whether a client that holds its grant for no longer than this one has short bursts.
+    /// Whether a client that uses its grants as this one has short bursts. A hardware-scheduled client whose waits are too short to leave
+    /// its quantum holds the grant up to the deadline.
     pub(super) fn is_short(&self, grant: &Grant) -> bool {
         let alternates = self.clients.get(&grant.client).is_some_and(|client| client.alternates);
         if grant.hardware_scheduled && alternates {
-            return self.shared.saturating_sub(grant.shared_begin) < self.policy.quantum_ns / 2;
+            return grant.executed_ns < self.policy.quantum_ns / 2;
         }
-        self.now.saturating_sub(grant.start) < self.policy.short_grant_ns
+        self.now.saturating_sub(grant.start) < self.policy.short_grant_ns && self.now < grant.deadline
     }
 
     /// The channel-group scheduler reports whether the groups of a hardware-scheduled client may be enabled beside those of the holder.

@@ -41,8 +41,8 @@ pub(super) struct Grant {
     pub(super) ended: u64,
     /// Reading of the shared clock at the start.
     pub(super) shared_start: u64,
-    /// The same at the start of its first quantum.
-    pub(super) shared_begin: u64,
+    /// Its part of the time since its first quantum began in which its processes had work that did not only wait.
+    pub(super) executed_ns: u64,
     /// GPU time of the members whose part has ended.
     pub(super) reported: u64,
     /// Time for which its client was enabled.
@@ -51,7 +51,7 @@ pub(super) struct Grant {
     pub(super) hardware_scheduled: bool,
     /// A process whose work continues while grants are withheld was under it and has left.
     pub(super) ungated: bool,
-    /// One of its hardware-scheduled processes reports work. A process that reports none loses the grant soon.
+    /// One of its hardware-scheduled processes reports work that does not only wait. A process that reports none loses the grant soon.
     pub(super) works: bool,
     /// Since when its client is enabled.
     runs_since: Option<u64>,
@@ -80,7 +80,7 @@ impl Grant {
             members: Vec::new(),
             ended: start,
             shared_start,
-            shared_begin: shared_start,
+            executed_ns: 0,
             reported: 0,
             ran: 0,
             hardware_scheduled: false,
@@ -127,6 +127,13 @@ impl Grant {
 
     pub(super) fn ran(&mut self, ns: u64) {
         self.ran = self.ran.saturating_add(ns);
+    }
+
+    /// Time passed, of which `part_ns` was at its client's disposal.
+    pub(super) fn count_executed(&mut self, part_ns: u64) {
+        if self.works {
+            self.executed_ns = self.executed_ns.saturating_add(part_ns);
+        }
     }
 
     /// Its client is enabled from `now` on, or not any more.

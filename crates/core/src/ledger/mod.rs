@@ -295,7 +295,9 @@ impl TokenLedger {
     fn at(&mut self, now: u64) -> u64 {
         self.count_waiting(now);
         let elapsed = now.saturating_sub(self.now);
-        self.shared = self.shared.saturating_add(elapsed / (self.grants.len().max(1) as u64));
+        let part_ns = elapsed / (self.grants.len().max(1) as u64);
+        self.shared = self.shared.saturating_add(part_ns);
+        self.grants.iter_mut().for_each(|grant| grant.count_executed(part_ns));
         self.now = self.now.max(now);
         self.now
     }

@@ -3,6 +3,7 @@
 use super::simulation::{MS, S, Simulation, US, Work};
 use crate::ProcessId;
 use crate::channel_groups::GroupId;
+use proptest::prelude::*;
 
 const WAITING: ProcessId = ProcessId(1);
 const OTHER: ProcessId = ProcessId(2);
@@ -29,6 +30,25 @@ fn process_that_waits_leaves_the_gpu_to_others_and_its_short_kernels_wait_for_no
     let ideal = 10 * S / (2 * kernel + wait);
     assert!(turns * 100 >= ideal * 98, "{turns} of {ideal} turns");
     assert!(sim.controls.len() <= 20, "{} controls in 10 s", sim.controls.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Some waits are too short to leave a quantum, which then lasts up to its deadline.
+    #[test]
+    fn process_that_mostly_waits_leaves_the_gpu_to_others_and_is_not_slower_than_beside_equal_slices(
+        kernel in 50 * US..2 * MS,
+        waits_for in 2.0..30.0,
+    ) {
+        let wait = ((kernel as f64 * waits_for) as u64).max(300 * US);
+        let mut sim = Simulation::new();
+        let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
+        let ideal = 10 * S / (2 * kernel + wait);
+        prop_assert!(turns * 100 >= ideal * 95, "{turns} of {ideal} turns");
+        let left = 1.0 - (kernel * turns) as f64 / (10 * S) as f64;
+        prop_assert!(other >= left - 0.02, "{other} of the GPU for the other client, of {left}");
+    }
 }
 
 /// It has less than its share, so it may have each of its kernels beside the other one.
