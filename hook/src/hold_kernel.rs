@@ -131,7 +131,9 @@ fn withdraw_unwanted_lead(managed: &'static ManagedDevice) {
 /// Schedules a hold kernel for the next request, if that is predicted.
 fn schedule_predicted(managed: &'static ManagedDevice, now_ns: u64) {
     let controller = &managed.device.hold_kernels;
-    managed.device.link.report_lead(controller.with(|state| state.kept_lead_ns()));
+    let (lead_ns, linger_ns) = controller.with(|state| (state.kept_lead_ns(), state.linger_ns()));
+    managed.device.link.report_lead(lead_ns);
+    managed.device.link.report_linger(linger_ns);
     if managed.device.link.slices() == Slices::Default {
         return;
     }

@@ -155,6 +155,8 @@ pub mod report {
     /// Since when several contexts of the process have had work at the same time, on CLOCK_MONOTONIC, in nanoseconds; 0: they have not. The
     /// manager uses it only for a best-effort process.
     pub const CONTEXTS_AT_ONCE_NS: usize = 97;
+    /// How long the hold kernels of this latency-critical process stay without work within a request, in nanoseconds; 0: they do not.
+    pub const LINGER_NS: usize = 98;
     /// 1: best-effort clients should have the driver's default time slices beside this latency-critical process; 0: short
     /// ones, which a hook that does not write this word receives. From version 2 on.
     pub const WANTS_DEFAULT_SLICES: usize = 23;

@@ -307,6 +307,11 @@ pub trait TokenLink: Debug {
     /// Reports when the next request is expected and how long requests last.
     fn report_forecast(&self, _forecast: RequestForecast) {}
 
+    /// Latency goal of the client, in nanoseconds, as the manager reports it; 0: none.
+    fn slo_ns(&self) -> u64 {
+        0
+    }
+
     /// Reports how long a step or a request took.
     fn report_latency(&self, _measured: Measured) {}
 

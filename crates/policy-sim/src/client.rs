@@ -1,7 +1,8 @@
 //! A client's work: requests that arrive, bursts that wait for the GPU, and pauses of its host.
 
-use crate::policies::Demand;
+use crate::policies::{Demand, HostPhase};
 use crate::random::Random;
+use crate::report::Finished;
 use crate::scenario::{Arrivals, Distribution, Workload};
 use std::collections::VecDeque;
 
@@ -10,10 +11,16 @@ use std::collections::VecDeque;
 enum Stage {
     /// There is none.
     Idle,
+    /// The thread has taken it and makes its first call then.
+    Taken { until: u64 },
+    /// The thread has made its first call and launches then.
+    Called { until: u64 },
     /// A burst waits for the GPU or runs; so much of it is left.
     Burst { left_ns: u64 },
     /// The host works until then.
     Host { until: u64 },
+    /// Its work has ended, and the wait for it returns then.
+    Returning { until: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -29,8 +36,7 @@ pub(crate) struct Client<'a> {
     /// Bursts of the oldest request after the present one.
     bursts_left: u32,
     pub(crate) demand: Demand,
-    /// Durations of finished requests.
-    pub(crate) latencies: Vec<u64>,
+    pub(crate) finished: Vec<Finished>,
 }
 
 impl<'a> Client<'a> {
@@ -45,7 +51,7 @@ impl<'a> Client<'a> {
             stage: Stage::Idle,
             bursts_left: 0,
             demand: Demand::default(),
-            latencies: Vec::new(),
+            finished: Vec::new(),
         };
         client.next_arrival = match &workload.arrivals {
             Arrivals::Closed { .. } => Some(0),
@@ -75,35 +81,63 @@ impl<'a> Client<'a> {
 
     /// The next event of its own: an arrival, or the end of a pause.
     pub(crate) fn next_event(&self) -> u64 {
-        let host = if let Stage::Host { until } = self.stage { until } else { u64::MAX };
+        let host = match self.stage {
+            Stage::Idle | Stage::Burst { .. } => u64::MAX,
+            Stage::Taken { until }
+            | Stage::Called { until }
+            | Stage::Host { until }
+            | Stage::Returning { until } => until,
+        };
         self.next_arrival.unwrap_or(u64::MAX).min(host)
     }
 
     /// Takes note of the events up to `now`. Returns how many there were.
     pub(crate) fn update(&mut self, now: u64) -> u64 {
         let mut events = 0;
-        while let Some(at) = self.next_arrival.filter(|at| *at <= now) {
-            self.queue.push_back(at);
-            self.arrived += 1;
-            self.next_arrival = self.arrival();
-            events += 1;
-        }
-        match self.stage {
-            Stage::Idle if !self.queue.is_empty() => self.begin_request(now),
-            Stage::Host { until } if until <= now => {
-                self.begin_burst(now);
+        loop {
+            while let Some(at) = self.next_arrival.filter(|at| *at <= now) {
+                self.queue.push_back(at);
+                self.arrived += 1;
+                self.next_arrival = self.arrival();
                 events += 1;
             }
-            _ => {}
+            let pauses = matches!(self.stage, Stage::Host { .. });
+            if !self.pass_stage(now) {
+                return events;
+            }
+            events += u64::from(pauses);
         }
-        events
     }
 
-    fn begin_request(&mut self, now: u64) {
-        let Some(arrived) = self.queue.front() else { return };
-        self.demand.arrived = *arrived;
-        self.bursts_left = self.workload.service.bursts;
-        self.begin_burst(now);
+    /// Ends the stage of the oldest request if it is over at `now`.
+    fn pass_stage(&mut self, now: u64) -> bool {
+        let host = self.workload.service.host;
+        match self.stage {
+            Stage::Idle if !self.queue.is_empty() => {
+                self.stage = Stage::Taken { until: now.saturating_add(host.before_ns) };
+            }
+            Stage::Taken { until } if until <= now => {
+                self.demand.arrived = self.queue.front().copied().unwrap_or(now);
+                self.demand.calls = (self.demand.calls.0 + 1, now);
+                self.demand.host = HostPhase::Preparing;
+                self.bursts_left = self.workload.service.bursts;
+                self.stage = Stage::Called { until: now.saturating_add(host.prepare_ns) };
+            }
+            Stage::Called { until } | Stage::Host { until } if until <= now => self.begin_burst(now),
+            Stage::Returning { until } if until <= now => {
+                self.stage = Stage::Idle;
+                self.demand.returns = (self.demand.returns.0 + 1, now);
+                self.demand.host = HostPhase::Away;
+                let arrived = self.queue.pop_front();
+                self.finished
+                    .extend(arrived.map(|arrived| Finished { at_ns: now, lasted_ns: now - arrived }));
+                if let Arrivals::Closed { think_ns } = self.workload.arrivals {
+                    self.next_arrival = Some(now.saturating_add(think_ns));
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn begin_burst(&mut self, now: u64) {
@@ -114,7 +148,7 @@ impl<'a> Client<'a> {
         };
         self.bursts_left -= 1;
         self.stage = Stage::Burst { left_ns };
-        self.demand.started = false;
+        (self.demand.started, self.demand.host) = (false, HostPhase::Working);
         if !self.demand.ready {
             (self.demand.ready, self.demand.since) = (true, now);
         }
@@ -136,11 +170,8 @@ impl<'a> Client<'a> {
         if self.bursts_left > 0 {
             self.stage = Stage::Host { until: now.saturating_add(self.workload.service.gap_ns) };
         } else {
-            self.stage = Stage::Idle;
-            self.latencies.extend(self.queue.pop_front().map(|arrived| now - arrived));
-            if let Arrivals::Closed { think_ns } = self.workload.arrivals {
-                self.next_arrival = Some(now.saturating_add(think_ns));
-            }
+            self.stage = Stage::Returning { until: now.saturating_add(self.workload.service.host.after_ns) };
+            self.demand.host = HostPhase::Returning;
         }
         // Work that follows at the same time continues the old one.
         self.update(now);

@@ -18,6 +18,6 @@ pub mod scenario;
 mod simulation;
 
 pub use policy_name::PolicyName;
-pub use report::Report;
+pub use report::{Finished, Report};
 pub use scenario::Scenario;
 pub use simulation::simulate;

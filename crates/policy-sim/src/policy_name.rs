@@ -5,7 +5,7 @@
 pub enum PolicyName {
     /// Sluice: its token ledger and its channel-group scheduler, with the time that controls take.
     Sluice,
-    /// The same, with automatic holds ahead of requests at a steady pace, planned by the hook's arrival predictor.
+    /// The same, with automatic holds: from a request's first call on, ahead of requests at a steady pace, and for the linger time after them.
     SluiceWithHolds,
     /// Gemini's token: the client that lags its request most in a window of 10 s.
     Gemini,

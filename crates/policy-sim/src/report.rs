@@ -21,6 +21,15 @@ pub struct Interval {
     pub to_ns: u64,
 }
 
+/// A request that has finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// When, nanoseconds.
+    pub at_ns: u64,
+    /// How long it took from its arrival, nanoseconds.
+    pub lasted_ns: u64,
+}
+
 /// What one client got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClientReport {
@@ -45,12 +54,22 @@ pub struct ClientReport {
     /// Sorted durations of all finished requests, nanoseconds.
     #[serde(skip)]
     pub latencies_ns: Vec<u64>,
+    /// All finished requests in their order.
+    #[serde(skip)]
+    pub finished: Vec<Finished>,
     /// GPU time in each second, nanoseconds.
     #[serde(skip)]
     pub per_second_ns: Vec<u64>,
 }
 
 impl ClientReport {
+    /// The part of the requests that took at most so many nanoseconds; 1 without requests.
+    #[must_use]
+    pub fn part_within(&self, ns: u64) -> f64 {
+        let within = self.latencies_ns.partition_point(|latency| *latency <= ns);
+        if self.latencies_ns.is_empty() { 1.0 } else { within as f64 / self.latencies_ns.len() as f64 }
+    }
+
     /// The smallest duration that this part of the requests does not exceed, nanoseconds; 0 without requests.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
@@ -120,7 +139,8 @@ impl Report {
     }
 
     /// Computes what follows from the durations of a client's requests.
-    pub(crate) fn finish(&mut self, client: usize, mut latencies_ns: Vec<u64>, unfinished: usize) {
+    pub(crate) fn finish(&mut self, client: usize, finished: Vec<Finished>, unfinished: usize) {
+        let mut latencies_ns: Vec<u64> = finished.iter().map(|request| request.lasted_ns).collect();
         latencies_ns.sort_unstable();
         let (client, span_ns) = (&mut self.clients[client], self.span_ns as f64);
         let requests = latencies_ns.len();
@@ -128,7 +148,7 @@ impl Report {
         (client.requests, client.unfinished) = (requests, unfinished);
         client.requests_per_second = requests as f64 * 1e9 / span_ns;
         client.mean_ms = latencies_ns.iter().sum::<u64>() as f64 / 1e6 / requests.max(1) as f64;
-        client.latencies_ns = latencies_ns;
+        (client.latencies_ns, client.finished) = (latencies_ns, finished);
         client.p50_ms = client.quantile_ns(0.5) as f64 / 1e6;
         client.p99_ms = client.quantile_ns(0.99) as f64 / 1e6;
     }

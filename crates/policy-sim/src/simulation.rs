@@ -13,7 +13,7 @@ pub fn simulate(scenario: &Scenario, policy: PolicyName) -> Report {
     simulation.run();
     for (number, client) in simulation.clients.into_iter().enumerate() {
         let unfinished = client.unfinished();
-        simulation.report.finish(number, client.latencies, unfinished);
+        simulation.report.finish(number, client.finished, unfinished);
     }
     simulation.report
 }
@@ -31,6 +31,8 @@ struct Simulation<'a> {
     /// Since when the GPU executes nothing and changes no context.
     idle_since: Option<u64>,
     chosen: Option<usize>,
+    /// A hold kernel of that client runs.
+    is_held: bool,
     review_at: u64,
     report: Report,
 }
@@ -51,6 +53,7 @@ impl<'a> Simulation<'a> {
             loading_until: 0,
             idle_since: None,
             chosen: None,
+            is_held: false,
             review_at: u64::MAX,
         }
     }
@@ -75,6 +78,7 @@ impl<'a> Simulation<'a> {
             if stalled.is_none() {
                 let decision = self.policy.decide(self.now, &self.demands);
                 (self.chosen, self.review_at) = (decision.client, decision.review_at);
+                self.is_held = decision.is_held;
             } else {
                 self.review_at = u64::MAX;
             }
@@ -129,7 +133,10 @@ impl<'a> Simulation<'a> {
             self.clients[client].ran(self.now - from, self.now);
         } else {
             self.now = next;
-            self.idle_since.get_or_insert(from);
+            match self.is_held {
+                true => self.idle_since = None,
+                false => _ = self.idle_since.get_or_insert(from),
+            }
             let waits = self.demands.iter().any(|demand| demand.ready);
             self.report.idle_ns += self.now - from;
             self.report.idle_while_work_waits_ns += if waits { self.now - from } else { 0 };

@@ -3,12 +3,15 @@
 Reads commands from standard input and answers each with one JSON line, as torch_serve.py does:
   serve <start> <requests> <period_us> <lead_us> [<jitter_us>]
       requests from the Unix time <start> on, each up to <jitter_us> late; a hint <lead_us> before each, 0 for none
+  poisson <start> <requests> <mean_us> <seed>
+      the same at random times with this mean distance, without hints
   split <start> <requests> <period_us> <timed>
       the same without hints, and where the time of each goes
 """
 
 import argparse
 import ctypes
+import itertools
 import json
 import random
 import sys
@@ -58,8 +61,9 @@ class Driver:
             raise SystemExit(f"{function}: error {code}")
 
 
-def build(driver, bytes, us):
-    """A function that launches a kernel of so many microseconds, its stream, and one that makes a request: a copy, the kernel, a wait."""
+def build(driver, bytes, us, copies=True):
+    """A function that launches a kernel of so many microseconds, its stream, and one that makes a request: a copy unless it `copies` nothing,
+    the kernel, a wait."""
     host, device, stream = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuMemHostAlloc", ctypes.byref(host), ctypes.c_size_t(bytes), 0)
@@ -76,8 +80,12 @@ def build(driver, bytes, us):
     def launch(_ns=ns):
         driver.call("cuLaunchKernel", kernel, 132, 1, 1, 1024, 1, 1, 0, stream, parameters, None)
 
+    def copy():
+        if copies:
+            driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+
     def request():
-        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+        copy()
         launch()
         driver.call("cuStreamSynchronize", stream)
 
@@ -86,7 +94,7 @@ def build(driver, bytes, us):
         driver.call("cuEventCreate", ctypes.byref(event), 0)
 
     def steps(timed):
-        driver.call("cuMemcpyHtoDAsync_v2", device, host, size, stream)
+        copy()
         copied = time.perf_counter()
         if timed:
             driver.call("cuEventRecord", events[0], stream)
@@ -102,6 +110,9 @@ def build(driver, bytes, us):
 
     request.steps = steps
     ctypes.memset(host, 7, bytes)
+    if not copies:
+        # The answer is checked all the same.
+        driver.call("cuMemcpyHtoD_v2", device, host, size)
     request.answer = lambda: copied(driver, device, bytes)
     return launch, stream, request
 
@@ -124,11 +135,22 @@ def spin_until(when):
             time.sleep(left - 0.0015)
 
 
-def serve(request, hint, start, requests, period, lead, jitter):
+def periodic(requests, period, jitter):
+    """When requests are due."""
+    chance = random.Random(0)
+    return [index * period + chance.uniform(0, jitter) for index in range(requests)]
+
+
+def poisson(requests, mean, seed):
+    chance = random.Random(seed)
+    return list(itertools.accumulate(chance.expovariate(1 / mean) for _ in range(requests)))
+
+
+def serve(request, hint, start, times, lead):
     begin = time.perf_counter() + (start - time.time())
-    made, hints, chance = holds.Requests(), {}, random.Random(0)
-    for index in range(requests):
-        due = begin + index * period + chance.uniform(0, jitter)
+    made, hints = holds.Requests(), {}
+    for due in times:
+        due += begin
         if lead and hint:
             spin_until(due - lead)
             code = hint(int(lead / MICROSECOND))
@@ -145,13 +167,13 @@ def main():
     parser.add_argument("--bytes", type=int, default=300_000)
     parser.add_argument("--us", type=int, default=100, help="time of the kernel on a GPU")
     parser.add_argument("--staged", action="store_true", help="say when the libraries are loaded, and wait for a line before anything else")
-    parser.add_argument("--uncopied", action="store_true", help="as torch_serve.py; the copy stays here")
+    parser.add_argument("--uncopied", action="store_true", help="requests without the copy of their input")
     options = parser.parse_args()
     if options.staged:
         print(json.dumps({"loaded": True}), flush=True)
         sys.stdin.readline()
     driver = Driver()
-    _, _, request = build(driver, options.bytes, options.us)
+    _, _, request = build(driver, options.bytes, options.us, not options.uncopied)
     for _ in range(100):
         request()
     hint = lookup("sluice_hint")
@@ -166,8 +188,12 @@ def main():
             told["answer_unchanged"] = request.answer() == b"\7" * options.bytes
             print(json.dumps(told), flush=True)
             continue
-        period, lead, jitter = (float(word) * MICROSECOND for word in (words[3:6] + ["0"])[:3])
-        told = serve(request, hint, start, requests, period, lead, jitter)
+        if words[0] == "poisson":
+            times, lead = poisson(requests, float(words[3]) * MICROSECOND, int(words[4])), 0
+        else:
+            period, lead, jitter = (float(word) * MICROSECOND for word in (words[3:6] + ["0"])[:3])
+            times = periodic(requests, period, jitter)
+        told = serve(request, hint, start, times, lead)
         told["answer_unchanged"] = request.answer() == b"\7" * options.bytes
         print(json.dumps(told), flush=True)
 

@@ -2,6 +2,7 @@
  * learns from the gaps) or marked (by sluice_request_begin and sluice_request_end). Prints a line when it has been prepared; then each
  * line on stdin is a command:
  *   requests N   runs N requests with a pause after each, prints how many holds were launched
+ *   short N      runs N requests of one token, of which each sixth follows the one before at once, prints how many holds were launched
  *   stop         stops itself between two tokens of a request; when continued, ends the request and prints a line
  *   fork         a child between two tokens launches nothing and marks nothing; prints a line
  *   end          ends the context between two tokens and prints a line; nothing follows
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { N = 64, ITERATIONS = 50, PATIENCE_S = 60, PAUSE_US = 20000, WARM_UP = 4, SAMPLES = 20, MARKED_US = 2000 };
+enum { N = 64, ITERATIONS = 50, PATIENCE_S = 60, PAUSE_US = 20000, WARM_UP = 4, SAMPLES = 20, MARKED_US = 2000, SHORT_PAUSE_US = 2000, FOLLOWS = 6 };
 
 static sluice_result (*begin)(void), (*end)(void);
 static size_t (*hold_counters)(uint64_t *, size_t);
@@ -53,6 +54,14 @@ static void request(void) {
     start();
     generate(tokens);
     finish();
+}
+
+static void short_requests(unsigned long count) {
+    for (unsigned long i = 0; i < count; i++) {
+        if (i % FOLLOWS != 0) usleep(SHORT_PAUSE_US);
+        DO(cuMemcpyHtoDAsync_v2(data, input, sizeof input, stream));
+        generate(1);
+    }
 }
 
 static void fork_child(void) {
@@ -116,6 +125,11 @@ int main(int count, char **arguments) {
         uint64_t before = launched();
         if (!strncmp(line, "requests ", 9)) {
             for (unsigned long i = strtoul(line + 9, NULL, 10); i > 0; i--) request();
+            SAY("holds %lu", (unsigned long)(launched() - before));
+            continue;
+        }
+        if (!strncmp(line, "short ", 6)) {
+            short_requests(strtoul(line + 6, NULL, 10));
             SAY("holds %lu", (unsigned long)(launched() - before));
             continue;
         }

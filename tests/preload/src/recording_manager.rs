@@ -145,29 +145,29 @@ impl RecordingManager {
         report.map_or((false, 0), |report| (report.is_postponed(), report.postponed_ns()))
     }
 
+    /// What `read` finds in the report page of the last attached client; 0 without one.
+    pub fn reported(&self, read: impl FnOnce(ReportView<'_>) -> u64) -> u64 {
+        lock(&self.state).pages.last().map_or(0, |report| read(ReportView::new(report.words())))
+    }
+
     /// The usual duration of a request that the last attached client reports, in nanoseconds.
     pub fn service_ns(&self) -> u64 {
-        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).service_ns())
+        self.reported(|report| report.service_ns())
     }
 
     /// GPU time of hold kernels that the last attached client reports, in nanoseconds.
     pub fn hold_ns(&self) -> u64 {
-        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).hold_ns())
+        self.reported(|report| report.hold_ns())
     }
 
     /// GPU time that the last attached client reports, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
-        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).busy_ns())
+        self.reported(|report| report.busy_ns())
     }
 
     /// Whether the last attached client reports that it has work.
     pub fn is_busy(&self) -> bool {
         lock(&self.state).pages.last().is_some_and(|report| ReportView::new(report.words()).activity().0)
-    }
-
-    /// The kind of gates that the last attached client reports.
-    pub fn reported_gates(&self) -> u64 {
-        lock(&self.state).pages.last().map_or(0, |report| ReportView::new(report.words()).gates())
     }
 
     /// Writes the heartbeat of all clients once. It is the last one: afterwards the manager is silent.

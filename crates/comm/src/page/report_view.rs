@@ -199,6 +199,16 @@ impl<'a> ReportView<'a> {
         self.0[report::LEAD_NS].store(lead_ns, Ordering::Release);
     }
 
+    /// How long the hold kernels of the process stay without work within a request, in nanoseconds; 0: they do not.
+    pub fn linger_ns(&self) -> u64 {
+        read(self.0, report::LINGER_NS)
+    }
+
+    /// Reports how long hold kernels stay without work.
+    pub fn report_linger(&self, linger_ns: u64) {
+        self.0[report::LINGER_NS].store(linger_ns, Ordering::Relaxed);
+    }
+
     /// GPU time used since the process attached, in nanoseconds.
     pub fn busy_ns(&self) -> u64 {
         read(self.0, report::BUSY_NS)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Device;
 use super::state::State;
 use crate::burst_admission::REQUEST_GAP_NS;
-use crate::latency::{CallKind, StepEnd};
+use crate::latency::{CallKind, Measured, StepEnd};
 use crate::platform::{Clock, Driver, TokenLink};
 
 /// A call that waits for work that is not known, or copies to the GPU.
@@ -41,7 +41,14 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
                 began_ns = began_ns.min(known_ns);
             }
         }
-        state.latency.called(thread, kind, began_ns, &mut |measured| self.link.report_latency(measured));
+        state.latency.called(thread, kind, began_ns, &mut |measured| self.report_latency(measured));
+    }
+
+    fn report_latency(&self, measured: Measured) {
+        self.link.report_latency(measured);
+        if let Measured::Request(ns) = measured {
+            self.hold_kernels.request_measured(ns, self.link.slo_ns());
+        }
     }
 
     /// Begins a wait of a thread for an event.
@@ -123,13 +130,13 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     pub(super) fn expire_steps(&self, state: &mut State, now: u64) {
         self.measures_latency.store(measures(state), Relaxed);
         let is_busy = state.is_busy() || state.blocked_threads > 0;
-        state.latency.expire(now, is_busy, &mut |measured| self.link.report_latency(measured));
+        state.latency.expire(now, is_busy, &mut |measured| self.report_latency(measured));
     }
 
     /// The connection is lost: what runs is not measured.
     pub(super) fn interrupt_steps(&self, state: &mut State) {
         self.measures_latency.store(false, Relaxed);
-        state.latency.interrupt(&mut |measured| self.link.report_latency(measured));
+        state.latency.interrupt(&mut |measured| self.report_latency(measured));
     }
 }
 

@@ -10,6 +10,7 @@ use super::request::{
     ActiveHold, BurstTimes, HoldEnd, HoldPlan, HoldRefusal, Phase, PredictedRequest, Request, Settings,
     Trigger,
 };
+use super::slo_feedback::SloFeedback;
 use super::switch_cost::{HoldTimes, SwitchCost};
 use super::whole_request::{BurstEnd, Idleness};
 use super::words::{Activity, HoldWords};
@@ -45,6 +46,7 @@ pub struct HoldKernelState {
     pub(super) words: Option<HoldWords>,
     pub(super) activity: Activity,
     pub(super) linger: Linger,
+    pub(super) slo_feedback: SloFeedback,
     /// Between the end of a burst and the next call.
     pub(super) idleness: Option<Idleness>,
     /// The program has marked the begin of a request and not its end.
@@ -76,6 +78,7 @@ impl HoldKernelState {
             words: None,
             activity: Activity::default(),
             linger: Linger::default(),
+            slo_feedback: SloFeedback::default(),
             idleness: None,
             is_explicit: false,
             ticket: 0,
@@ -169,7 +172,7 @@ impl HoldKernelState {
         }
         let with_hold = match trigger {
             Trigger::Hint => true,
-            _ => self.benefit_tests[trigger as usize].choose(),
+            _ => self.chooses_hold(trigger),
         };
         self.phase = Phase::Begun;
         // If it comes near the predicted time, it is the predicted request, before its hold kernel was launched. Otherwise it is another
@@ -196,6 +199,15 @@ impl HoldKernelState {
             bursts: BurstTimes::default(),
         });
         if with_hold { Ok(self.plan(trigger, now_ns, lead_ns)) } else { Err(HoldRefusal::NotWorthIt) }
+    }
+
+    /// Whether a request that the program's calls begin gets a hold kernel.
+    fn chooses_hold(&mut self, trigger: Trigger) -> bool {
+        let lingers_shortly = self.lingers_shortly();
+        let test = &mut self.benefit_tests[trigger as usize];
+        let is_sample = test.is_sampling();
+        // The test compares medians, in which the few requests that follow another one at once do not show.
+        test.choose() || (lingers_shortly && !is_sample)
     }
 
     /// Records the first call of an announced or predicted request. `false` if that request never came: the call belongs to another one,

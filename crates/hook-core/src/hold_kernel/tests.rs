@@ -4,6 +4,7 @@ mod benefit;
 mod copies;
 mod leading;
 mod predicted;
+mod short_requests;
 mod whole_requests;
 
 use super::*;

@@ -20,6 +20,9 @@ const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.9
 /// Quantiles cover the present and the last interval of this length, nanoseconds.
 const INTERVAL_NS: u64 = 30_000_000_000;
 
+/// Hold kernels end after this time, whatever they wait for.
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
+
 /// Steps and requests of one client.
 pub(crate) struct LatencySeries {
     is_critical: Arc<AtomicBool>,
@@ -28,6 +31,7 @@ pub(crate) struct LatencySeries {
     pub(crate) slo_violations: IntCounter,
     pub(crate) unobserved_steps: IntCounter,
     slo_seconds: Gauge,
+    linger_seconds: Gauge,
 }
 
 /// Steps or requests.
@@ -78,18 +82,28 @@ impl LatencySeries {
             slo_seconds: Gauge::with_opts(
                 series.opts("sluice_slo_seconds", "Latency goal, seconds; 0: none"),
             )?,
+            linger_seconds: Gauge::with_opts(series.opts(
+                "sluice_linger_seconds",
+                "Longest time for which hold kernels of a process stay without work within a request, seconds",
+            ))?,
             is_critical,
         };
         for collector in [
             Box::new(made.slo_violations.clone()) as Box<dyn Collector>,
             Box::new(made.unobserved_steps.clone()),
             Box::new(made.slo_seconds.clone()),
+            Box::new(made.linger_seconds.clone()),
         ] {
             series
                 .collectors
                 .push(Box::new(CriticalOnly { is_critical: Arc::clone(&made.is_critical), collector }));
         }
         Ok(made)
+    }
+
+    /// Sets the longest linger time that a process reports. A process can write any number.
+    pub(crate) fn set_linger(&self, linger_ns: u64) {
+        self.linger_seconds.set(Duration::from_nanos(linger_ns).min(LONGEST_LINGER).as_secs_f64());
     }
 
     /// Sets whether the client is latency-critical, and its latency goal in nanoseconds.

@@ -58,6 +58,19 @@ fn page_shows_the_latency_goal_and_follows_the_resource_file() {
 }
 
 #[test]
+fn longest_linger_time_of_a_clients_processes_is_exported_up_to_a_second() {
+    let world = World::with(CLIENTS, |_| {});
+    let (one, other) = (world.process("lc"), world.process("lc"));
+    one.report().report_linger(45_000);
+    other.report().report_linger(90_000);
+    world.settle();
+    assert_eq!(of(&world, "linger_seconds"), 0.000_09);
+    one.report().report_linger(u64::MAX);
+    world.settle();
+    assert_eq!(of(&world, "linger_seconds"), 1.0);
+}
+
+#[test]
 fn best_effort_client_has_no_latencies_whatever_its_page_contains() {
     let world = World::with(CLIENTS, |_| {});
     let be = world.process("be");
@@ -66,7 +79,8 @@ fn best_effort_client_has_no_latencies_whatever_its_page_contains() {
     be.report().count_slo_violation();
     world.settle();
     let metrics = world.metrics();
-    let latencies = ["sluice_request_", "sluice_step_", "sluice_slo_", "sluice_unobserved_steps_"];
+    let latencies =
+        ["sluice_request_", "sluice_step_", "sluice_slo_", "sluice_unobserved_steps_", "sluice_linger_"];
     let of_be =
         |line: &&str| line.contains("client=\"be\"") && latencies.iter().any(|name| line.starts_with(name));
     assert_eq!(metrics.lines().find(of_be), None);

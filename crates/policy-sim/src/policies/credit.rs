@@ -104,7 +104,8 @@ impl Policy for Credit {
         }
         let tick = (now / TICK_NS + 1) * TICK_NS;
         let review_at = tick.min(now.saturating_add(PERIOD_NS - self.used_ns));
-        Decision { client, review_at: if client.is_some() { review_at } else { u64::MAX } }
+        let review_at = if client.is_some() { review_at } else { u64::MAX };
+        Decision { client, review_at, is_held: false }
     }
 
     fn ran(&mut self, client: usize, from: u64, to: u64) {

@@ -54,12 +54,12 @@ impl Policy for Fair {
             if self.used_ns < self.granularity_ns && !(woke && ahead_ns > self.granularity_ns) {
                 let review_at =
                     if ready().count() > 1 { now + self.granularity_ns - self.used_ns } else { u64::MAX };
-                return Decision { client: Some(current), review_at };
+                return Decision { client: Some(current), review_at, is_held: false };
             }
         }
         (self.running, self.used_ns) = (first, 0);
         let review_at = if ready().count() > 1 { now + self.granularity_ns } else { u64::MAX };
-        Decision { client: first, review_at }
+        Decision { client: first, review_at, is_held: false }
     }
 
     fn ran(&mut self, client: usize, from: u64, to: u64) {

@@ -79,7 +79,11 @@ impl Policy for Gemini {
         // A client at its limit is looked at again as the window moves on.
         let waits = demands.iter().any(|demand| demand.ready);
         let poll = if waits { now + WINDOW_NS / 1000 } else { u64::MAX };
-        Decision { client, review_at: self.holder.as_ref().map_or(poll, |holder| holder.until) }
+        Decision {
+            client,
+            review_at: self.holder.as_ref().map_or(poll, |holder| holder.until),
+            is_held: false,
+        }
     }
 
     fn ran(&mut self, client: usize, from: u64, to: u64) {

@@ -1,30 +1,100 @@
-//! Automatic holds ahead of requests at a steady pace: the hook's arrival predictor decides when the GPU changes to a
-//! latency-critical client before its work arrives.
+//! Automatic holds: while a request prepares its launch, ahead of requests at a steady pace, and for the linger time after a wait. What
+//! the hook learns is learned by the hook's own code.
 
-use super::Demand;
-use sluice_hook_core::hold_kernel::ArrivalPredictor;
+use super::{Demand, HostPhase};
+use crate::scenario::{Gpu, Workload};
+use sluice_hook_core::hold_kernel::{ArrivalPredictor, Linger, SloFeedback};
+use sluice_hook_core::latency::{CallKind, LatencyMeter, Measured, StepEnd};
 
 /// A request that is late is waited for at least this long, as by the hook.
 const LATENESS_NS: f64 = 400_000.0;
 
-/// The holds of one client. Each is planned for one request.
-#[derive(Clone, Debug, Default)]
+/// The thread that makes the requests.
+const THREAD: u32 = 1;
+
+/// The holds of one client.
+#[derive(Debug)]
 pub(super) struct Holds {
     predictor: ArrivalPredictor,
-    /// When the last request arrived, for which the predictor has learned.
-    learned: Option<u64>,
-    /// Beginning and end of the planned hold.
+    /// Beginning and end of the hold that is planned for the next request.
     planned: Option<(u64, u64)>,
+    linger: Linger,
+    /// The linger time of the scenario.
+    fixed_linger_ns: Option<u64>,
+    /// How long a hold stays after the present or the next wait.
+    linger_ns: u64,
+    /// Until when it stays after the last wait.
+    lingers_until: u64,
+    latency: LatencyMeter,
+    feedback: SloFeedback,
+    slo_ns: u64,
+    /// Later goals, the next one last.
+    slo_steps: Vec<(u64, u64)>,
+    /// Time of a switch to the client, and of one there and back.
+    preempt_ns: u64,
+    switches_ns: f64,
+    calls: u64,
+    returns: u64,
 }
 
 impl Holds {
-    /// Learns from a request that has arrived, and plans the next hold. `switch_ns` is the time of a switch to the client.
-    pub(super) fn update(&mut self, demand: &Demand, switch_ns: u64) {
-        if !demand.ready || self.learned == Some(demand.arrived) {
-            return;
+    pub(super) fn new(slo_ns: u64, workload: &Workload, gpu: Gpu) -> Self {
+        Self {
+            predictor: ArrivalPredictor::default(),
+            planned: None,
+            linger: Linger::default(),
+            fixed_linger_ns: workload.linger_ns,
+            linger_ns: workload.linger_ns.unwrap_or(0),
+            lingers_until: 0,
+            latency: LatencyMeter::default(),
+            feedback: SloFeedback::default(),
+            slo_ns,
+            slo_steps: workload.slo_steps.iter().rev().copied().collect(),
+            preempt_ns: gpu.preempt_ns,
+            switches_ns: (gpu.preempt_ns + gpu.switch_ns) as f64,
+            calls: 0,
+            returns: 0,
         }
-        self.learned = Some(demand.arrived);
-        self.predictor.learn(demand.arrived);
+    }
+
+    /// Learns from the first call of a request and from the end of its wait.
+    pub(super) fn update(&mut self, demand: &Demand, now: u64) {
+        while let Some((_, slo_ns)) = self.slo_steps.pop_if(|(at, _)| *at <= now) {
+            self.slo_ns = slo_ns;
+        }
+        let (returns, returned_at) = demand.returns;
+        if self.returns != returns {
+            self.returns = returns;
+            self.lingers_until = returned_at + self.linger_ns;
+            self.latency.waited(THREAD, StepEnd::Waited, (returned_at, returned_at));
+        }
+        let (calls, called_at) = demand.calls;
+        if self.calls != calls {
+            self.calls = calls;
+            self.measure(called_at);
+            self.plan(demand.arrived);
+            if returns > 0 {
+                self.linger.learn(called_at - returned_at, self.switches_ns);
+            }
+            let learned_ns = self.linger.ns(self.switches_ns, self.feedback.weight());
+            self.linger_ns = self.fixed_linger_ns.unwrap_or(learned_ns);
+        }
+    }
+
+    /// Measures the last request, as the hook does when the next call comes.
+    fn measure(&mut self, called_at: u64) {
+        let Self { latency, feedback, slo_ns, .. } = self;
+        latency.called(THREAD, CallKind::Work, called_at, &mut |measured| {
+            if let Measured::Request(ns) = measured
+                && *slo_ns > 0
+            {
+                feedback.learn(ns > *slo_ns);
+            }
+        });
+    }
+
+    fn plan(&mut self, arrived: u64) {
+        self.predictor.learn(arrived);
         self.planned = self.predictor.next().map(|expected| {
             let latest_ns = expected.mean_ns + expected.margin_ns.max(LATENESS_NS);
             #[expect(
@@ -33,18 +103,26 @@ impl Holds {
                 reason = "the conversion saturates"
             )]
             let latest_ns = latest_ns as u64;
-            (expected.earliest_ns().saturating_sub(switch_ns), latest_ns)
+            (expected.earliest_ns().saturating_sub(self.preempt_ns), latest_ns)
         });
     }
 
-    /// Whether a hold keeps the GPU: it has begun, and neither has its request come nor its time passed.
+    /// Whether a hold keeps the GPU while there is no work.
     pub(super) fn is_active(&self, now: u64, demand: &Demand) -> bool {
-        !demand.ready && self.planned.is_some_and(|(from, to)| (from..to).contains(&now))
+        match demand.host {
+            HostPhase::Preparing => true,
+            HostPhase::Working => false,
+            HostPhase::Returning => self.linger_ns > 0,
+            HostPhase::Away => {
+                let is_planned = self.planned.is_some_and(|(from, to)| (from..to).contains(&now));
+                is_planned || now < self.lingers_until
+            }
+        }
     }
 
     /// When a hold begins or ends next.
     pub(super) fn next_event(&self, now: u64) -> Option<u64> {
-        let (from, to) = self.planned?;
-        [from, to].into_iter().find(|at| *at > now)
+        let (from, to) = self.planned.unwrap_or_default();
+        [from, to, self.lingers_until].into_iter().filter(|at| *at > now).min()
     }
 }

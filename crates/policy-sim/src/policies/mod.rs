@@ -14,6 +14,20 @@ use crate::policy_name::PolicyName;
 use crate::scenario::Scenario;
 use sluice_core::resources::ClientEntry;
 
+/// What the thread that serves a client's requests does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HostPhase {
+    /// It makes no calls: it waits for a request, or takes one that has waited.
+    #[default]
+    Away,
+    /// It has made the first call of a request, such as a copy, and will launch.
+    Preparing,
+    /// A burst waits for the GPU or runs, or the host works between two bursts.
+    Working,
+    /// The work has ended, and its wait has not returned.
+    Returning,
+}
+
 /// The work of a client, as a policy sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
@@ -25,6 +39,12 @@ pub(crate) struct Demand {
     pub(crate) started: bool,
     /// When the request of the burst arrived.
     pub(crate) arrived: u64,
+    /// What its thread does.
+    pub(crate) host: HostPhase,
+    /// Requests whose first call was made, and the time of the last one.
+    pub(crate) calls: (u64, u64),
+    /// Requests whose wait has returned, and the time of the last one.
+    pub(crate) returns: (u64, u64),
 }
 
 /// What a policy has decided.
@@ -34,12 +54,14 @@ pub(crate) struct Decision {
     pub(crate) client: Option<usize>,
     /// When the policy is to decide again if nothing happens before.
     pub(crate) review_at: u64,
+    /// A hold kernel of that client runs while the client has no work: the GPU is not idle.
+    pub(crate) is_held: bool,
 }
 
 impl Decision {
     /// A decision that holds until something happens.
     pub(crate) const fn until_event(client: Option<usize>) -> Self {
-        Self { client, review_at: u64::MAX }
+        Self { client, review_at: u64::MAX, is_held: false }
     }
 }
 

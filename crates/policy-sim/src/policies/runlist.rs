@@ -33,7 +33,7 @@ impl Runlist {
         }
         let client = if keeps { runs_on } else { next };
         let review_at = if self.contended { now.saturating_add(self.left_ns) } else { u64::MAX };
-        Decision { client, review_at }
+        Decision { client, review_at, is_held: false }
     }
 
     /// A client has executed. The slices of one that runs alone follow each other.

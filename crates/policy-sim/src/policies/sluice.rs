@@ -60,8 +60,6 @@ pub(super) struct Sluice {
     members: Vec<Member>,
     flight: Option<Flight>,
     runlist: Runlist,
-    /// Time of a switch to a client whose hold begins.
-    switch_ns: u64,
     /// When the manager's event loop is to run again if no report changes.
     wakes_at: u64,
     /// Which clients are held from the present decision on.
@@ -78,7 +76,7 @@ fn number(id: u64) -> usize {
 
 impl Sluice {
     pub(super) fn new(scenario: &Scenario, with_holds: bool) -> Self {
-        let (clients, Gpu { slice_ns, preempt_ns, .. }) = (&scenario.clients, scenario.gpu);
+        let (clients, Gpu { slice_ns, .. }) = (&scenario.clients, scenario.gpu);
         let mut ledger = TokenLedger::new(LedgerPolicy::default());
         let mut scheduler = ChannelGroupScheduler::new(ChannelGroupPolicy {
             poll_ns: POLL_NS,
@@ -103,21 +101,13 @@ impl Sluice {
                 used_ns: 0,
                 charged_at: START_NS,
                 is_held: false,
-                holds: (is_critical && with_holds).then(Holds::default),
+                holds: (is_critical && with_holds)
+                    .then(|| Holds::new(entry.slo_ns, &scenario.workloads[index], scenario.gpu)),
             });
         }
         let runlist = Runlist::new(vec![slice_ns; clients.len()]);
         let next_held = vec![false; clients.len()];
-        Self {
-            ledger,
-            scheduler,
-            members,
-            flight: None,
-            runlist,
-            switch_ns: preempt_ns,
-            wakes_at: 0,
-            next_held,
-        }
+        Self { ledger, scheduler, members, flight: None, runlist, wakes_at: 0, next_held }
     }
 
     /// The control in flight takes effect, and ends.
@@ -226,7 +216,7 @@ impl Policy for Sluice {
         for (index, demand) in demands.iter().enumerate() {
             let member = &mut self.members[index];
             let is_held = member.holds.as_mut().is_some_and(|holds| {
-                holds.update(demand, self.switch_ns);
+                holds.update(demand, now);
                 hold_at = hold_at.min(holds.next_event(now).unwrap_or(u64::MAX));
                 holds.is_active(now, demand)
             });
@@ -250,7 +240,8 @@ impl Policy for Sluice {
         };
         let chosen = self.runlist.choose(now, can_run);
         let review_at = chosen.review_at.min(self.wakes_at).saturating_sub(START_NS).min(hold_at);
-        Decision { client: chosen.client, review_at }
+        let is_held = chosen.client.is_some_and(|client| members[client].is_held && !demands[client].ready);
+        Decision { client: chosen.client, review_at, is_held }
     }
 
     fn ran(&mut self, client: usize, from: u64, to: u64) {

@@ -156,6 +156,12 @@ impl<'a> Fields<'a> {
         self.parsed(key, default, DURATION, parse_duration)
     }
 
+    /// A duration, if the field is there.
+    pub(super) fn duration_if_given(&mut self, key: &'static str) -> Option<u64> {
+        self.value(key)?;
+        Some(self.duration(key, None))
+    }
+
     /// A duration above zero.
     pub(super) fn span(&mut self, key: &'static str, default: Option<&str>) -> u64 {
         let expected = format!("{DURATION}, above 0");

@@ -73,6 +73,19 @@ pub struct Service {
     pub distribution: Distribution,
     /// Host time between two bursts.
     pub gap_ns: u64,
+    /// Host times of the thread that serves one request after another.
+    pub host: HostTimes,
+}
+
+/// What the thread that serves requests takes besides their work. All times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTimes {
+    /// From the arrival of a request, or the end of the one before, to its first call.
+    pub before_ns: u64,
+    /// From the first call, such as a copy, to the launch.
+    pub prepare_ns: u64,
+    /// From the end of the work until the wait for it has returned.
+    pub after_ns: u64,
 }
 
 /// The work of one client.
@@ -82,6 +95,10 @@ pub struct Workload {
     pub arrivals: Arrivals,
     /// What a request executes.
     pub service: Service,
+    /// How long hold kernels stay after a wait, instead of what the hook learns.
+    pub linger_ns: Option<u64>,
+    /// Later goals of the client: from when, and the goal. Scenario files have none.
+    pub slo_steps: Vec<(u64, u64)>,
 }
 
 /// A time in which no policy decides: the manager is stopped, and the client that has the GPU keeps it.

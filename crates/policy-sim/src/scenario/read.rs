@@ -2,7 +2,7 @@
 //! `workloads`. As in the resource file, every mistake is reported at once.
 
 use super::fields::{Fields, Part, shown};
-use super::{Arrivals, Distribution, Gpu, Scenario, Service, Stall, Workload};
+use super::{Arrivals, Distribution, Gpu, HostTimes, Scenario, Service, Stall, Workload};
 use crate::policy_name::PolicyName;
 use serde_yaml::Value;
 use sluice_core::resources::{ClientEntry, Mistakes, parse_beside};
@@ -108,7 +108,8 @@ fn workload(fields: &mut Fields<'_>, file: ReadFile<'_>) -> (String, Workload) {
         _ => {}
     }
     let closed = Arrivals::Closed { think_ns: think_ns.unwrap_or(0) };
-    (name, Workload { arrivals: arrivals.unwrap_or(closed), service })
+    let linger_ns = fields.duration_if_given("linger");
+    (name, Workload { arrivals: arrivals.unwrap_or(closed), service, linger_ns, slo_steps: Vec::new() })
 }
 
 fn arrivals(fields: &mut Fields<'_>, file: ReadFile<'_>) -> Arrivals {
@@ -172,6 +173,7 @@ fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
         burst_ns: fields.span(burst, None),
         bursts: bursts.map_or(1, |bursts| fields.count(bursts, None)),
         gap_ns: if has_gap { fields.duration("gap", None) } else { 0 },
+        host: fields.section("host", host).unwrap_or_default(),
         distribution: fields.parsed(
             "distribution",
             Some("constant"),
@@ -181,6 +183,14 @@ fn service(fields: &mut Fields<'_>) -> (Service, Option<u64>) {
     };
     let think_ns = (burst == "step").then(|| fields.duration("gap", Some("0")));
     (service, think_ns)
+}
+
+fn host(fields: &mut Fields<'_>) -> HostTimes {
+    HostTimes {
+        before_ns: fields.duration("before", Some("0")),
+        prepare_ns: fields.duration("prepare", Some("0")),
+        after_ns: fields.duration("after", Some("0")),
+    }
 }
 
 fn distribution(text: &str) -> Option<Distribution> {

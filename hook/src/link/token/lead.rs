@@ -1,4 +1,4 @@
-//! The lead of hold kernels: what the manager asks for, and what this process reports.
+//! The lead of hold kernels, what the manager asks for and what this process reports, and their linger time.
 
 use super::TokenConnection;
 
@@ -16,6 +16,13 @@ impl TokenConnection {
     /// Whether a lead is reported.
     pub(crate) fn reports_lead(&self) -> bool {
         self.report_view().is_some_and(|report| report.lead_ns() > 0)
+    }
+
+    /// Reports how long hold kernels stay without work within a request.
+    pub(crate) fn report_linger(&self, linger_ns: u64) {
+        if let Some(report) = self.report_view() {
+            report.report_linger(linger_ns);
+        }
     }
 
     /// Reports by how much hold kernels lead; 0 if too few requests have one. Wakes the manager if it has to disable a second group.

@@ -268,13 +268,17 @@ impl TokenLink for TokenConnection {
         report.set_service_ns(forecast.service_ns);
     }
 
+    fn slo_ns(&self) -> u64 {
+        self.grant_view().slo_ns()
+    }
+
     fn report_latency(&self, measured: Measured) {
         let Some(report) = self.report_view() else { return };
         match measured {
             Measured::Step(ns) => report.add_latency(LatencyKind::Step, ns),
             Measured::Request(ns) => {
                 report.add_latency(LatencyKind::Request, ns);
-                if (1..ns).contains(&self.grant_view().slo_ns()) {
+                if (1..ns).contains(&self.slo_ns()) {
                     report.count_slo_violation();
                 }
             }

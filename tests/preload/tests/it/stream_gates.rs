@@ -96,7 +96,7 @@ fn a_process_gets_gates_once_the_driver_has_memory_for_them() {
     bed.manager.gates(Some(false));
     let tenant = bed.start("preempt_gate", "200 4");
     bed.node.when("its gates to hold back what is on the GPU", |_| {
-        (bed.manager.reported_gates() == GATES_DEVICE).then_some(())
+        (bed.manager.reported(|report| report.gates()) == GATES_DEVICE).then_some(())
     });
     bed.manager.gates(Some(true));
     bed.check_stopped(&tenant);
@@ -114,7 +114,11 @@ fn gates_that_the_driver_keeps_refusing_are_tried_ever_more_rarely() {
     bed.manager.gates(Some(true));
     // The word is read again each 20 ms while gates are closed: with an attempt each time the refusals would be used up by now.
     std::thread::sleep(std::time::Duration::from_secs(2));
-    assert_ne!(bed.manager.reported_gates(), GATES_DEVICE, "there were more than 60 attempts");
+    assert_ne!(
+        bed.manager.reported(|report| report.gates()),
+        GATES_DEVICE,
+        "there were more than 60 attempts"
+    );
     bed.manager.gates(None);
     tenant.finish().expect_success();
 }

@@ -96,6 +96,21 @@ fn one_hold_kernel_spans_a_request_and_saves_its_context_switches() {
 }
 
 #[test]
+fn request_that_has_waited_for_the_one_before_uses_its_hold_kernel() {
+    let _lock = shared();
+    let mut bed = DecodeBed::start("learned", "auto");
+    // It forgets the gaps between tokens, and learns that one request in six follows at once.
+    bed.service.ask("short 800");
+    let held = bed.service.ask("short 120");
+    let held: u64 = held.strip_prefix("holds ").and_then(|held| held.parse().ok()).unwrap();
+    // Of the 20 that follow, some may be delayed by this machine for longer than the linger time.
+    assert!((70..=110).contains(&held), "{held} hold kernels for 120 requests");
+    let linger_ns = bed.manager.reported(|report| report.linger_ns());
+    assert!((20_000..400_000).contains(&linger_ns), "{linger_ns}");
+    bed.finish();
+}
+
+#[test]
 fn marked_request_is_held_from_begin_to_end() {
     let _lock = shared();
     let mut bed = DecodeBed::start("marked", "api");
