@@ -5,11 +5,12 @@ use crate::support::trace::TraceReader;
 use crate::support::{CLIENTS, MS, World, until};
 use sluice_comm::latency::LatencyKind;
 use sluice_pod_manager::trace::{Decision, TraceEvent};
+use std::time::Duration;
 
 /// GPU time charged, nanoseconds. The metric has seconds.
 fn charged_ns(world: &World, client: &str) -> u64 {
     let seconds = world.metric(&format!("sluice_gpu_seconds_total{{client=\"{client}\"}}")).unwrap();
-    (seconds * 1e9).round() as u64
+    u64::try_from(Duration::from_secs_f64(seconds).as_nanos()).unwrap()
 }
 
 fn decisions(reader: &TraceReader) -> impl Iterator<Item = &Decision> {
