@@ -59,13 +59,13 @@ impl PodFacts {
     }
 
     pub(crate) fn demand(&self) -> Result<Demand, NoDemand> {
-        Demand::of_pod(&self.annotations, self.spec)
+        Demand::of_pod(&self.namespace, &self.annotations, self.spec)
     }
 
     /// Its GPUs; `None` for a pod that is not bound, or that has none.
     pub(crate) fn assignment(&self) -> Option<Assignment> {
         self.node.as_ref()?;
-        Assignment::of_pod(&self.annotations, self.spec).ok()?
+        Assignment::of_pod(&self.namespace, &self.annotations, self.spec).ok()?
     }
 
     /// It requests a GPU and is not bound to a node yet.

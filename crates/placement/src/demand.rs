@@ -1,5 +1,7 @@
 //! The demand of one pod, in the units that placement counts.
 
+use std::sync::Arc;
+
 use sluice_units::Share;
 
 use crate::annotations::Amount;
@@ -22,6 +24,9 @@ pub struct Demand {
     pub uuids: Vec<String>,
     /// The pod is latency-critical: it shares a GPU with another such pod only if it fits nowhere else.
     pub latency_critical: bool,
+    /// Namespace and name of the pod's gang. Two pods of a gang never share a GPU: they run at the same time, and NCCL refuses two ranks
+    /// on one GPU.
+    pub gang: Option<Arc<str>>,
     /// Value of the pod's PriorityClass; 0 without one. Only a pod with a higher value may evict it.
     pub pod_priority: i32,
 }
@@ -42,6 +47,7 @@ impl Demand {
             models: Vec::new(),
             uuids: Vec::new(),
             latency_critical: false,
+            gang: None,
             pod_priority: 0,
         }
     }

@@ -29,13 +29,17 @@ pub(crate) struct GpuState {
     /// Device slots of the GPU.
     pub(crate) slots: u32,
     pub(crate) health: Health,
+    /// The NUMA node of the host, if it is known.
+    pub(crate) numa: Option<u32>,
     /// GPUs with an NVLink to this one, as bits of positions in the node.
     pub(crate) peers: Mask,
+    /// GPUs of other NUMA nodes.
+    pub(crate) far: Mask,
     pub(crate) used: Used,
 }
 
 /// The sum of the reservations on a GPU. It can exceed the GPU if pods were bound without this index.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     /// Reserved time, parts per million of the GPU.
     pub(crate) ppm: u64,
@@ -46,11 +50,14 @@ pub(crate) struct Used {
     pub(crate) whole: u32,
     /// Latency-critical pods.
     pub(crate) critical: u32,
+    /// Gangs of its pods.
+    pub(crate) gangs: Vec<Arc<str>>,
 }
 
 impl Used {
     /// With one more pod, on a GPU with this much memory.
-    pub(crate) fn and(self, demand: &Demand, gpu_memory_bytes: u64) -> Self {
+    pub(crate) fn and(mut self, demand: &Demand, gpu_memory_bytes: u64) -> Self {
+        self.gangs.extend(demand.gang.clone());
         Self {
             ppm: self.ppm + u64::from(demand.share.ppm()),
             // Saturating: the memory comes from the user's annotation. A saturated sum exceeds every GPU's memory.
@@ -59,6 +66,7 @@ impl Used {
             slots: self.slots.saturating_add(demand.slots),
             whole: self.whole + u32::from(demand.is_whole()),
             critical: self.critical + u32::from(demand.latency_critical),
+            gangs: self.gangs,
         }
     }
 }
@@ -78,7 +86,9 @@ impl GpuState {
             memory_bytes: gpu.memory_bytes,
             slots,
             health,
+            numa: gpu.numa,
             peers: 0,
+            far: 0,
             used: Used::default(),
         }
     }
@@ -93,7 +103,9 @@ impl GpuState {
             memory_bytes: 0,
             slots: 0,
             health: Health::Gone,
+            numa: None,
             peers: 0,
+            far: 0,
             used: Used::default(),
         }
     }
@@ -138,7 +150,7 @@ impl GpuState {
     }
 
     pub(crate) fn add(&mut self, demand: &Demand) {
-        self.used = self.used.and(demand, self.memory_bytes);
+        self.used = std::mem::take(&mut self.used).and(demand, self.memory_bytes);
     }
 
     /// Whether the pod's selectors match it.
@@ -168,6 +180,9 @@ impl GpuState {
         }
         if used.whole > 0 {
             return Some(Reason::HeldWhole);
+        }
+        if demand.gang.as_ref().is_some_and(|gang| used.gangs.contains(gang)) {
+            return Some(Reason::SameGang);
         }
         if used.slots.saturating_add(demand.slots) > self.slots {
             return Some(Reason::Slots { has: self.slots, used: used.slots, asked: demand.slots });

@@ -54,6 +54,12 @@ impl Node {
                 }
             }
         }
+        let numa: Vec<Option<u32>> = slots.iter().map(|slot| slot.numa).collect();
+        for slot in &mut slots {
+            let is_far = |other: &Option<u32>| slot.numa.is_some() && other.is_some() && *other != slot.numa;
+            let far = numa.iter().enumerate().filter(|(_, other)| is_far(other));
+            slot.far = far.fold(0, |mask, (at, _)| mask | ranking::bit(at));
+        }
         Self { slots }
     }
 
@@ -111,6 +117,7 @@ impl Node {
             rank: ranking::of_gpu(strategy, slot, demand, free_gpus),
             position,
             peers: slot.peers,
+            far: slot.far,
         });
         ranking::best_set(ranked, demand.gpus as usize)
     }
@@ -175,9 +182,10 @@ fn remoteness(reason: &Reason) -> u64 {
         Reason::Slots { .. } => 2,
         Reason::InUse { .. } => 3,
         Reason::HeldWhole => 4,
-        Reason::Unhealthy(_) => 5,
-        Reason::TooSmall { .. } => 6,
-        Reason::Gone => 7,
+        Reason::SameGang => 5,
+        Reason::Unhealthy(_) => 6,
+        Reason::TooSmall { .. } => 7,
+        Reason::Gone => 8,
     };
     let lack = match reason {
         Reason::Memory { free, asked } | Reason::TooSmall { has: free, asked } => {

@@ -18,8 +18,8 @@ pub enum Strategy {
 }
 
 /// Rank of a GPU or of a set: the smallest is the best. Compared from left to right: latency-critical pods that a
-/// latency-critical pod meets, pairs of the set without a direct link, then the strategy's own criteria.
-pub(crate) type Rank = [u64; 6];
+/// latency-critical pod meets, pairs of the set without a direct link, pairs on different NUMA nodes, then the strategy's own criteria.
+pub(crate) type Rank = [u64; 7];
 
 /// Rank of one GPU. `free_gpus`: GPUs of the node without pods.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn of_gpu(strategy: Strategy, slot: &GpuState, demand: &Demand, free_
         (Strategy::Spread, Share::ZERO) => [pods, used.ppm, used.memory_bytes, gpus_in_use],
         (Strategy::Spread, _) => [used.ppm, pods, used.memory_bytes, gpus_in_use],
     };
-    [critical, 0, first, second, third, fourth]
+    [critical, 0, 0, first, second, third, fourth]
 }
 
 /// Latency-critical pods that a latency-critical pod meets on the GPUs with this rank.
@@ -63,12 +63,14 @@ pub(crate) struct RankedGpu {
     pub(crate) position: usize,
     /// GPUs with a link to this one.
     pub(crate) peers: Mask,
+    /// GPUs of other NUMA nodes.
+    pub(crate) far: Mask,
 }
 
 /// The best set of `count` of these GPUs with its rank, by their positions. `None` if there are too few.
 ///
-/// If each GPU is linked to all others, or none to any, the GPUs of the best ranks are the best of all sets. Otherwise a set
-/// grows from each GPU as a start, and need not be the best of all.
+/// If each GPU is linked to all others, or none to any, and all are of one NUMA node, the GPUs of the best ranks are the best of all
+/// sets. Otherwise a set grows from each GPU as a start, and need not be the best of all.
 pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -> Option<(Rank, Vec<usize>)> {
     if count == 1 {
         return fitting.map(|gpu| (gpu.rank, gpu.position)).min().map(|(rank, place)| (rank, vec![place]));
@@ -78,7 +80,8 @@ pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -
     let first = gpus.get(..count).filter(|first| !first.is_empty())?;
     let all: Mask = gpus.iter().fold(0, |mask, gpu| mask | bit(gpu.position));
     let has_links = |links: usize| gpus.iter().all(|gpu| (gpu.peers & all).count_ones() as usize == links);
-    if has_links(0) || has_links(gpus.len() - 1) {
+    let are_near = gpus.iter().all(|gpu| gpu.far & all == 0);
+    if are_near && (has_links(0) || has_links(gpus.len() - 1)) {
         return Some(described(first));
     }
     gpus.iter().map(|start| described(&grow(&gpus, all, *start, count))).min()
@@ -91,8 +94,8 @@ fn described(set: &[RankedGpu]) -> (Rank, Vec<usize>) {
     (rank_of(set), positions)
 }
 
-/// The set grows by the GPU with the fewest latency-critical pods, then the most links into the set, then the best rank, then the
-/// fewest links to GPUs outside, which keeps other linked sets together.
+/// The set grows by the GPU with the fewest latency-critical pods, then the most links into the set, then the fewest GPUs of the set on
+/// other NUMA nodes, then the best rank, then the fewest links to GPUs outside, which keeps other linked sets together.
 fn grow(gpus: &[RankedGpu], all: Mask, start: RankedGpu, count: usize) -> Vec<RankedGpu> {
     let (mut set, mut inside) = (vec![start], bit(start.position));
     while set.len() < count {
@@ -101,7 +104,8 @@ fn grow(gpus: &[RankedGpu], all: Mask, start: RankedGpu, count: usize) -> Vec<Ra
         let best = outside.min_by_key(|gpu| {
             let links = (gpu.peers & inside).count_ones();
             let links_outside = (gpu.peers & all & !inside).count_ones();
-            (critical_pods(&gpu.rank), Reverse(links), gpu.rank, links_outside, gpu.position)
+            let far = (gpu.far & inside).count_ones();
+            (critical_pods(&gpu.rank), Reverse(links), far, gpu.rank, links_outside, gpu.position)
         });
         let Some(next) = best.copied() else { break };
         inside |= bit(next.position);
@@ -110,7 +114,7 @@ fn grow(gpus: &[RankedGpu], all: Mask, start: RankedGpu, count: usize) -> Vec<Ra
     set
 }
 
-/// The sum of the ranks, with the pairs that have no link.
+/// The sum of the ranks, with the pairs that have no link and those on different NUMA nodes.
 fn rank_of(set: &[RankedGpu]) -> Rank {
     let mut sum = Rank::default();
     for gpu in set {
@@ -119,9 +123,12 @@ fn rank_of(set: &[RankedGpu]) -> Rank {
         }
     }
     let inside: Mask = set.iter().fold(0, |mask, gpu| mask | bit(gpu.position));
-    // Each link is counted at both ends.
-    let linked: u64 = set.iter().map(|gpu| u64::from((gpu.peers & inside).count_ones())).sum::<u64>() / 2;
+    // Each pair is counted at both ends.
+    let pairs_of = |mask: &dyn Fn(&RankedGpu) -> Mask| -> u64 {
+        set.iter().map(|gpu| u64::from((mask(gpu) & inside).count_ones())).sum::<u64>() / 2
+    };
     let pairs = (set.len() * set.len().saturating_sub(1) / 2) as u64;
-    sum[1] = pairs.saturating_sub(linked);
+    sum[1] = pairs.saturating_sub(pairs_of(&|gpu| gpu.peers));
+    sum[2] = pairs_of(&|gpu| gpu.far);
     sum
 }

@@ -42,6 +42,8 @@ pub enum Reason {
     },
     /// One pod has the whole GPU.
     HeldWhole,
+    /// A pod of the same gang is on it.
+    SameGang,
     /// The pod needs the whole GPU, but others use it.
     InUse {
         /// Number of pods on it.
@@ -58,7 +60,11 @@ impl Reason {
     pub fn is_resolvable(&self) -> bool {
         match self {
             Self::Slots { has, asked, .. } => asked <= has,
-            Self::Share { .. } | Self::Memory { .. } | Self::HeldWhole | Self::InUse { .. } => true,
+            Self::Share { .. }
+            | Self::Memory { .. }
+            | Self::HeldWhole
+            | Self::SameGang
+            | Self::InUse { .. } => true,
             Self::TooSmall { .. } | Self::Unhealthy(_) | Self::Gone => false,
         }
     }
@@ -78,6 +84,7 @@ impl fmt::Display for Reason {
             }
             Self::Slots { has, used, .. } => write!(to, "has {used} of its {has} device slots in use"),
             Self::HeldWhole => write!(to, "is given to one pod as a whole"),
+            Self::SameGang => write!(to, "has a pod of the same gang"),
             Self::InUse { pods: 1 } => write!(to, "is in use by 1 pod, asked for as a whole"),
             Self::InUse { pods } => write!(to, "is in use by {pods} pods, asked for as a whole"),
             Self::Unhealthy(reason) => write!(to, "is unhealthy: {reason}"),
@@ -157,6 +164,7 @@ impl NodeReasons {
                     }
                     Some(Reason::Slots { .. }) => format!("{count} {gpu} with a free device slot"),
                     Some(Reason::HeldWhole | Reason::InUse { .. }) => format!("{count} {gpu} free"),
+                    Some(Reason::SameGang) => format!("{count} {gpu} without a pod of the same gang"),
                     Some(Reason::Unhealthy(_) | Reason::Gone) => format!("{count} healthy {gpu}"),
                 }
             }

@@ -162,6 +162,7 @@ impl EventLoop {
             searches: search.is_some(),
             violations: config.violation_policy,
         };
+        let by_grants = !group_controls.are_on();
         let connections = Connections::new(config, listeners, inputs.peers, &io).attempt("epoll_ctl")?;
         let ledger = TokenLedger::new(config.policy());
         let grants = Grants::new(ledger, nanos(config.busy_poll), nanos(config.window));
@@ -177,7 +178,7 @@ impl EventLoop {
             stops: remote.report(Message::ThreadsStopped),
             stream_gates: StreamGates::new(config.gate_policy(), config.gates),
             deadlines: Deadlines::default(),
-            gangs: Gangs::new(inputs.tables),
+            gangs: Gangs::new(inputs.tables, by_grants),
             stalled: StalledProcesses::default(),
             unhooked: Unhooked::new(search, config.lock_program.clone()),
             measured_memory,

@@ -1,15 +1,15 @@
 """Kueue from its own chart, with the program that `prepare` has built."""
 
 import json
-import subprocess
 
 from lib import api, images
 from lib.namespaces import until
-from lib.settings import BIN, CONTAINERD, VERSIONS, environment
+from lib.settings import BIN, VERSIONS
 
 NAMESPACE = "kueue-system"
 IMAGE = "sluice.test/kueue"
-# The chart's own, except that Kueue manages Jobs only: its other webhooks would be asked about the product's pods.
+# The chart's own, except that Kueue manages Jobs only, if a test says nothing else: its other webhooks would be asked about the product's
+# pods.
 CONFIGURATION = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
@@ -21,19 +21,16 @@ CONFIGURATION = {
 }
 
 
-def install() -> None:
-    """Returns when its webhooks answer."""
-    name = f"{IMAGE}:{VERSIONS['KUEUE']}"
-    archive = images.archive(name, {"/manager": BIN / "kueue"}, {}, ["/manager"])
-    subprocess.run([BIN / "ctr", "--address", CONTAINERD, "-n", "k8s.io", "images", "import", archive], check=True, capture_output=True, env=environment())
-    archive.unlink()
+def install(**configuration: object) -> None:
+    """Kueue with these parts of its configuration. Returns when its webhooks answer."""
+    images.bring(images.archive(f"{IMAGE}:{VERSIONS['KUEUE']}", {"/manager": BIN / "kueue"}, {}, ["/manager"]))
     manager = {
         "image": {"repository": IMAGE, "tag": VERSIONS["KUEUE"], "pullPolicy": "Never"},
         # Its own image has this user.
         "podSecurityContext": {"runAsUser": 65532},
         "resources": {"requests": {"cpu": "10m"}},
     }
-    values = {"controllerManager": {"manager": manager}, "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION)}}
+    values = {"controllerManager": {"manager": manager}, "managerConfig": {"controllerManagerConfigYaml": json.dumps(CONFIGURATION | configuration)}}
     words = ["upgrade", "--install", "kueue", BIN / "kueue-chart", "-n", NAMESPACE, "--create-namespace"]
     # The certificate of its webhooks reaches the pod with kubelet's next update of the secret, after a minute at most.
     api.command("helm", *words, "--wait", "--timeout", "180s", "-f", "-", stdin=json.dumps(values), seconds=240)

@@ -37,7 +37,11 @@ def on_gpus(pods: list[dict], sizes: dict[str, dict[str, int]]) -> dict[str, lis
     holds = defaultdict(list)
     for one in pods:
         if one["spec"].get("nodeName"):
-            for gpu in one["metadata"]["annotations"]["sluice.dev/assigned-gpu"].split(","):
+            gpus, annotations = one["metadata"]["annotations"]["sluice.dev/assigned-gpu"].split(","), one["metadata"]["annotations"]
+            wanted = annotations.get("sluice.dev/gpus") or max(1, float(annotations.get("sluice.dev/quota", 0)))
+            # Different GPUs, of one node, as many as the pod asks for.
+            assert len(gpus) == len(set(gpus)) == int(wanted) and set(gpus) <= set(sizes[one["spec"]["nodeName"]]), one["metadata"]
+            for gpu in gpus:
                 holds[gpu].append(Held.of(one, bytes_of[gpu]))
     for gpu, held in holds.items():
         assert sum(one.milli for one in held) <= 1000, (gpu, held)
@@ -60,11 +64,12 @@ def check_gpus(events: list[tuple[str, dict]], sizes: dict) -> None:
 
 def fits(pod: dict, gpus: list[tuple[int, list[Held]]]) -> bool:
     """Whether the GPUs of a node, each with its bytes and what pods hold of it, take the pod."""
+    annotations = pod["metadata"]["annotations"]
     if Held.of(pod, 0).whole:
-        return sum(not held for _, held in gpus) >= int(pod["metadata"]["annotations"]["sluice.dev/quota"])
+        return sum(not held for _, held in gpus) >= int(annotations["sluice.dev/quota"])
+    room = 0
     for size, held in gpus:
         wanted = Held.of(pod, size)
         is_shared = not any(one.whole for one in held)
-        if is_shared and sum(one.milli for one in held) + wanted.milli <= 1000 and sum(one.memory_bytes for one in held) + wanted.memory_bytes <= size:
-            return True
-    return False
+        room += is_shared and sum(one.milli for one in held) + wanted.milli <= 1000 and sum(one.memory_bytes for one in held) + wanted.memory_bytes <= size
+    return room >= int(annotations.get("sluice.dev/gpus", 1))

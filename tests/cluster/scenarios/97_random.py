@@ -1,4 +1,4 @@
-"""Random pods of all shapes and PriorityClasses on fifty nodes, while schedulers and agents restart.
+"""Random pods of all shapes and PriorityClasses on a hundred GPUs, while schedulers and agents restart.
 
 The agents of three nodes are processes, which end and start. Of the other agents only what they publish goes and returns. An oracle checks each state of the pods that the API server had, and each eviction."""
 
@@ -15,7 +15,7 @@ from lib.namespaces import until
 from lib.oracle import check_gpus, fits, memories, on_gpus
 
 SECONDS = 900
-NODES, GPUS, PODS, BATCH = 50, 2, 200, 20
+NODES, GPUS, PODS, BATCH = 25, 4, 200, 20
 PROCESSES = 3
 # Values of the PriorityClasses; None: pods without a class.
 CLASSES = {None: 0, "test-random-high": 100, "test-random-highest": 200}
@@ -58,6 +58,8 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
             check_evictions(cluster, ns, events, absences)
             for agent in agents:
                 until(f"the agent of {agent.node} serves its pods", 30, lambda: agent.clients() == bound_to(ns, agent.node))
+            sets = {one["metadata"]["uid"] for _, one in events if "sluice.dev/gpus" in one["metadata"]["annotations"] and one["spec"].get("nodeName")}
+            cluster.record("bound_pods_with_shares_of_several_gpus", len(sets))
             cluster.record("pods_of_agents_that_are_processes", sum(len(agent.clients()) for agent in agents))
             scale.clear(ns)
     finally:
@@ -106,18 +108,23 @@ def start() -> None:
 def pod(chance: random.Random, ns: str, name: str) -> dict:
     """A pod with the annotations of a user and the requests that the webhook adds, which is not installed here."""
     (one,) = scale.pods(ns, 1, plain=False)
-    gpus = chance.choice([1, 1, 1, 1, 1, 2])
-    milli = 1000 * gpus if gpus > 1 else 100 * chance.randint(0, 10)
-    memory = chance.choice([None, 8, 40, 100]) if gpus == 1 else None
-    annotations = {"sluice.dev/quota": str(gpus) if gpus > 1 else f"{milli / 1000:.1f}"} if milli else {}
+    gpus = chance.choice([1, 1, 1, 1, 2, 2, 3])
+    # Whole GPUs, or a share and a memory of each of several.
+    is_whole = gpus > 1 and chance.random() < 0.4
+    milli = 1000 if is_whole else 100 * chance.randint(0, 10)
+    memory = None if is_whole else chance.choice([None, 8, 40, 100])
+    annotations = {} if is_whole or gpus == 1 else {"sluice.dev/gpus": str(gpus)}
+    if milli:
+        annotations["sluice.dev/quota"] = str(gpus) if is_whole else f"{milli / 1000:.1f}"
+    # Kubernetes counts the sums over the GPUs.
     requests = {scale.RESOURCE: str(gpus), "cpu": chance.choice(["1", "8", "64"])}
     if milli:
-        requests["sluice.dev/milli"] = str(milli)
+        requests["sluice.dev/milli"] = str(milli * gpus)
     if memory or not milli:
         memory = memory or 8
         annotations["sluice.dev/memory"] = f"{memory}Gi"
-        requests["sluice.dev/memory-mib"] = str(memory << 10)
-    if gpus == 1 and chance.random() < 0.2:
+        requests["sluice.dev/memory-mib"] = str((memory << 10) * gpus)
+    if not is_whole and chance.random() < 0.2:
         annotations["sluice.dev/priority"] = "latency-critical"
     one["metadata"] |= {"name": name, "annotations": annotations}
     limits = {key: value for key, value in requests.items() if key != "cpu"}

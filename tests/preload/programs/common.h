@@ -47,10 +47,10 @@ __attribute__((unused)) static CUmodule load_kernels(void) {
     return module;
 }
 
-__attribute__((unused)) static Gpu open_gpu(void) {
+__attribute__((unused)) static Gpu open_gpu_number(int number) {
     Gpu gpu;
     DO(cuInit(0));
-    DO(cuDeviceGet(&gpu.device, 0));
+    DO(cuDeviceGet(&gpu.device, number));
     DO(cuDevicePrimaryCtxRetain(&gpu.context, gpu.device));
     DO(cuCtxSetCurrent(gpu.context));
     CUmodule module = load_kernels();
@@ -59,6 +59,8 @@ __attribute__((unused)) static Gpu open_gpu(void) {
     DO(cuModuleGetFunction(&gpu.spin, module, "spin"));
     return gpu;
 }
+
+__attribute__((unused)) static Gpu open_gpu(void) { return open_gpu_number(0); }
 
 __attribute__((unused)) static CUresult launch(CUfunction kernel, CUdeviceptr data, unsigned n, unsigned micros,
                                                CUstream stream) {

@@ -4,10 +4,13 @@
  * its own. The next step waits for the last collective. The host launches ahead and waits for every second step. NAME is of one job and is
  * used once.
  *
+ * If RANK is "all", the process has a thread for each rank, and the GPU of the rank's number. Each thread reads and prints as a process does.
+ *
  * It prints "ready", trains for SECONDS from a line on stdin on, and prints its steps per second, its longest step in ms and its number of
  * steps. Rank 0 decides which step is the last. */
 #include "common.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -52,9 +55,12 @@ static void run_model(CUfunction spin, CUdeviceptr data, unsigned us, CUstream s
     }
 }
 
-int main(int count, char **arguments) {
-    if (count != 7 && count != 9) exit(EXIT_BROKEN);
-    unsigned rank = (unsigned)atoi(arguments[1]), ranks = (unsigned)atoi(arguments[2]);
+static int argument_count;
+static char **arguments;
+
+static int train(unsigned rank, int device) {
+    int count = argument_count;
+    unsigned ranks = (unsigned)atoi(arguments[2]);
     double limit = atof(arguments[4]);
     unsigned step_us = (unsigned)atoi(arguments[5]), collective_us = (unsigned)atoi(arguments[6]);
     unsigned buckets = count == 9 ? (unsigned)atoi(arguments[7]) : 1, parts = count == 9 ? (unsigned)atoi(arguments[8]) : 1;
@@ -64,7 +70,7 @@ int main(int count, char **arguments) {
     char path[64], line[16];
     volatile unsigned *last = open_last_step(arguments[3], path, sizeof path);
 
-    Gpu gpu = open_gpu();
+    Gpu gpu = open_gpu_number(device);
     CUmodule module;
     CUfunction all_reduce;
     DO(cuModuleLoadData(&module, DDP_MODULE));
@@ -113,5 +119,26 @@ int main(int count, char **arguments) {
     DO(cuStreamSynchronize(compute));
     if (rank == 0) unlink(path);
     SAY("%.3f %.1f %u", measured ? measured / (end - begin) : 0, longest, measured);
+    return 0;
+}
+
+static void *train_rank(void *rank) {
+    int number = (int)(intptr_t)rank;
+    if (train((unsigned)number, number)) exit(EXIT_BROKEN);
+    return NULL;
+}
+
+int main(int count, char **given) {
+    if (count != 7 && count != 9) exit(EXIT_BROKEN);
+    argument_count = count, arguments = given;
+    if (strcmp(given[1], "all")) return train((unsigned)atoi(given[1]), 0);
+    enum { MOST = 8 };
+    pthread_t threads[MOST];
+    int ranks = atoi(given[2]);
+    if (ranks < 1 || ranks > MOST) exit(EXIT_BROKEN);
+    for (intptr_t rank = 0; rank < ranks; rank++) {
+        if (pthread_create(&threads[rank], NULL, train_rank, (void *)rank)) exit(EXIT_BROKEN);
+    }
+    for (int rank = 0; rank < ranks; rank++) pthread_join(threads[rank], NULL);
     return 0;
 }

@@ -1,6 +1,6 @@
 //! Which gang has which slot: an interval colouring of the gangs, in which gangs with a common GPU have different intervals.
 
-use super::slots::{CYCLE_NS, SHORTEST_NS, Slot};
+use super::slots::{CYCLE_BY_GRANTS_NS, CYCLE_NS, CYCLE_PER_GPU_NS, LONGEST_CYCLE_NS, SHORTEST_NS, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the manager of one GPU tells the others about its clients with processes, by the names of their gangs.
@@ -10,15 +10,25 @@ pub struct GangTable {
     pub shares: BTreeMap<String, u32>,
     /// The latency-critical clients.
     pub critical: BTreeSet<String>,
+    /// The manager has no controls of channel groups: it schedules by grants.
+    pub by_grants: bool,
 }
 
 /// The gangs of a node: the clients with processes on several GPUs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeGangs {
     /// The slot of each gang that is not latency-critical.
     pub slots: BTreeMap<String, Slot>,
     /// The latency-critical gangs.
     pub critical: BTreeSet<String>,
+    /// Length of a cycle.
+    pub cycle_ns: u64,
+}
+
+impl Default for NodeGangs {
+    fn default() -> Self {
+        Self { slots: BTreeMap::new(), critical: BTreeSet::new(), cycle_ns: CYCLE_NS }
+    }
 }
 
 /// A gang that has no slot yet.
@@ -35,22 +45,33 @@ struct Gang<'t> {
 /// The result depends on the tables alone and not on their order, so that every manager comes to the same.
 #[must_use]
 pub fn assign(tables: &[GangTable]) -> NodeGangs {
+    let cycle_ns = cycle_of(tables);
     let mut placed: Vec<(Gang, Slot)> = Vec::new();
-    for gang in by_length(gangs(tables)) {
+    for gang in by_length(gangs(tables, cycle_ns)) {
         let slot = first_gap(&gang, &placed);
         placed.push((gang, slot));
     }
     let ends = latest_ends(&placed);
     let scaled = |ns: u64, end: u64| {
-        let scaled = u128::from(ns) * u128::from(CYCLE_NS) / u128::from(end.max(CYCLE_NS));
-        u64::try_from(scaled).unwrap_or(CYCLE_NS)
+        let scaled = u128::from(ns) * u128::from(cycle_ns) / u128::from(end.max(cycle_ns));
+        u64::try_from(scaled).unwrap_or(cycle_ns)
     };
     let slots = placed.iter().zip(ends).map(|((gang, slot), end)| {
         let slot = Slot { start_ns: scaled(slot.start_ns, end), end_ns: scaled(slot.end_ns, end) };
         (gang.name.to_owned(), slot)
     });
     let slots = slots.filter(|(_, slot)| slot.start_ns < slot.end_ns).collect();
-    NodeGangs { slots, critical: critical_gangs(tables) }
+    NodeGangs { slots, critical: critical_gangs(tables), cycle_ns }
+}
+
+/// Length of a cycle: longer with each GPU that gangs use.
+fn cycle_of(tables: &[GangTable]) -> u64 {
+    let is_gang = |name: &String| tables.iter().filter(|table| table.shares.contains_key(name)).count() > 1;
+    let gpus = tables.iter().filter(|table| table.shares.keys().any(is_gang)).count();
+    let by_grants = tables.iter().any(|table| table.by_grants);
+    let least = if by_grants { CYCLE_BY_GRANTS_NS } else { CYCLE_NS };
+    let gpus = u64::try_from(gpus).unwrap_or(u64::MAX);
+    CYCLE_PER_GPU_NS.saturating_mul(gpus).clamp(least, LONGEST_CYCLE_NS)
 }
 
 fn critical_gangs(tables: &[GangTable]) -> BTreeSet<String> {
@@ -63,16 +84,16 @@ fn critical_gangs(tables: &[GangTable]) -> BTreeSet<String> {
     gangs
 }
 
-fn gangs(tables: &[GangTable]) -> Vec<Gang<'_>> {
+fn gangs(tables: &[GangTable], cycle_ns: u64) -> Vec<Gang<'_>> {
     let mut gangs: BTreeMap<&str, Gang<'_>> = BTreeMap::new();
     for (gpu, table) in tables.iter().enumerate() {
         let total: u64 = table.shares.values().map(|share| u64::from(*share)).sum();
         for (name, share) in &table.shares {
-            let length_ns = u64::from(*share) * CYCLE_NS / total.max(1);
+            let length_ns = u64::from(*share) * cycle_ns / total.max(1);
             let gang = gangs.entry(name).or_insert_with(|| Gang {
                 name,
                 gpus: BTreeSet::new(),
-                length_ns: CYCLE_NS,
+                length_ns: cycle_ns,
             });
             gang.gpus.insert(gpu);
             gang.length_ns = gang.length_ns.min(length_ns);
@@ -163,7 +184,25 @@ mod tests {
         let pair = |one, other| table(&[(one, 500_000), (other, 500_000)]);
         let slots = assign(&[pair("a", "b"), pair("b", "c"), pair("a", "c")]);
         // Each half of every GPU, but no two at once: three thirds.
-        assert_eq!(in_ms(&slots), [("a", 0, 66), ("b", 66, 133), ("c", 133, 200)]);
+        assert_eq!(in_ms(&slots), [("a", 0, 100), ("b", 100, 200), ("c", 200, 300)]);
+    }
+
+    #[test]
+    fn cycle_is_longer_with_each_gpu_that_gangs_use_up_to_four() {
+        let (gang, local) = (table(&[("a", 500_000)]), table(&[("b", 500_000)]));
+        let cycle_of = |gpus: usize| {
+            let gpus = std::iter::repeat_n(gang.clone(), gpus).chain([local.clone()]);
+            assign(&gpus.collect::<Vec<_>>()).cycle_ns / MS
+        };
+        assert_eq!([0, 2, 3, 4, 8, 16].map(cycle_of), [200, 200, 300, 400, 400, 400]);
+    }
+
+    #[test]
+    fn cycle_is_longer_on_all_gpus_if_one_manager_schedules_by_grants() {
+        let both = table(&[("a", 300_000), ("b", 700_000)]);
+        let gangs = assign(&[both.clone(), GangTable { by_grants: true, ..both }]);
+        assert_eq!(in_ms(&gangs), [("a", 280, 400), ("b", 0, 280)]);
+        assert_eq!(gangs.cycle_ns, CYCLE_BY_GRANTS_NS);
     }
 
     #[test]
@@ -183,14 +222,14 @@ mod tests {
         ) {
             let tables = shares.into_iter().map(|shares| GangTable { shares, ..GangTable::default() });
             let tables: Vec<GangTable> = tables.collect();
-            let NodeGangs { slots, .. } = assign(&tables);
+            let NodeGangs { slots, cycle_ns, .. } = assign(&tables);
             for table in &tables {
                 let mut on_gpu: Vec<&Slot> = table.shares.keys().filter_map(|name| slots.get(name)).collect();
                 on_gpu.sort();
                 for pair in on_gpu.windows(2) {
                     prop_assert!(pair[0].end_ns <= pair[1].start_ns, "{slots:?}");
                 }
-                prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= CYCLE_NS));
+                prop_assert!(on_gpu.iter().all(|slot| slot.start_ns < slot.end_ns && slot.end_ns <= cycle_ns));
             }
             let reversed: Vec<GangTable> = tables.iter().rev().cloned().collect();
             prop_assert_eq!(assign(&reversed).slots, slots);

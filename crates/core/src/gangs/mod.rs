@@ -16,5 +16,5 @@ mod slots;
 mod window;
 
 pub use assignment::{GangTable, NodeGangs, assign};
-pub use slots::{CYCLE_NS, Slot, Slots};
+pub use slots::{CYCLE_BY_GRANTS_NS, CYCLE_NS, Slot, Slots};
 pub use window::Window;

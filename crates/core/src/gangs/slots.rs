@@ -3,8 +3,20 @@
 use crate::ids::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Length of a cycle, nanoseconds. Cycles begin at its multiples. Longer ones cost fewer hand-offs, shorter ones delay a gang's steps less.
+/// Length of the shortest cycle, nanoseconds. Cycles begin at multiples of their length. Longer ones cost fewer hand-offs, shorter ones delay
+/// a gang's steps less.
 pub const CYCLE_NS: u64 = 200_000_000;
+
+/// A cycle lasts at least this long for each GPU that gangs use: the hand-offs of all of them wait for one driver, about a millisecond each.
+pub(super) const CYCLE_PER_GPU_NS: u64 = 100_000_000;
+
+/// The longest cycle, nanoseconds. In cycles of 800 ms a gang with a share of 0.3 beside one of 0.7 on eight simulated GPUs began every
+/// second slot 43 ms late.
+pub(super) const LONGEST_CYCLE_NS: u64 = 400_000_000;
+
+/// Length of the shortest cycle where a gang is scheduled by grants. Work that was launched before the end of a slot runs on after it: two steps of a
+/// training, for example. In the shorter cycle that work would last longer than a slot, and all gangs would run at the same time.
+pub const CYCLE_BY_GRANTS_NS: u64 = 2 * CYCLE_NS;
 
 /// The shortest slot or window, nanoseconds: a hand-off takes about a millisecond on each GPU of the node. A gang with a smaller share has a
 /// slot of this length; a latency-critical one has no window.
@@ -15,7 +27,7 @@ pub(super) const SHORTEST_NS: u64 = 10_000_000;
 pub struct Slot {
     /// First nanosecond, counted from the beginning of the cycle.
     pub start_ns: u64,
-    /// First nanosecond after it: at most [`CYCLE_NS`], above the start.
+    /// First nanosecond after it: at most the cycle's length, above the start.
     pub end_ns: u64,
 }
 
@@ -25,25 +37,33 @@ impl Slot {
         (self.start_ns..self.end_ns).contains(&phase_ns)
     }
 
-    /// How long after this time of the cycle it begins next: 1 to [`CYCLE_NS`].
-    fn starts_in(self, phase_ns: u64) -> u64 {
+    /// How long after this time of a cycle of this length it begins next: 1 to that length.
+    fn starts_in(self, phase_ns: u64, cycle_ns: u64) -> u64 {
         match self.start_ns.checked_sub(phase_ns) {
-            None | Some(0) => CYCLE_NS + self.start_ns - phase_ns,
+            None | Some(0) => cycle_ns + self.start_ns - phase_ns,
             Some(wait) => wait,
         }
     }
 }
 
 /// The slots of the gangs of one GPU. Two gangs of one GPU have slots that do not overlap; clients of one gang have the same slot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
     slots: BTreeMap<ClientId, Slot>,
     critical: BTreeSet<ClientId>,
+    cycle_ns: u64,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { slots: BTreeMap::new(), critical: BTreeSet::new(), cycle_ns: CYCLE_NS }
+    }
 }
 
 impl FromIterator<(ClientId, Slot)> for Slots {
+    /// Slots of the shortest cycles.
     fn from_iter<I: IntoIterator<Item = (ClientId, Slot)>>(slots: I) -> Self {
-        Self { slots: slots.into_iter().collect(), critical: BTreeSet::new() }
+        Self { slots: slots.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -52,6 +72,18 @@ impl Slots {
     #[must_use]
     pub fn with_critical(self, critical: BTreeSet<ClientId>) -> Self {
         Self { critical, ..self }
+    }
+
+    /// The same slots in cycles of this length.
+    #[must_use]
+    pub fn in_cycles_of(self, cycle_ns: u64) -> Self {
+        Self { cycle_ns: cycle_ns.max(1), ..self }
+    }
+
+    /// Length of a cycle.
+    #[must_use]
+    pub fn cycle_ns(&self) -> u64 {
+        self.cycle_ns
     }
 
     /// Whether a client is a latency-critical one in a gang.
@@ -75,7 +107,7 @@ impl Slots {
     /// When the slot of a client that is open at `now` ends.
     #[must_use]
     pub fn open_until(&self, client: ClientId, now: u64) -> Option<u64> {
-        let phase = now % CYCLE_NS;
+        let phase = now % self.cycle_ns;
         let slot = self.slots.get(&client).filter(|slot| slot.contains(phase))?;
         Some(now.saturating_add(slot.end_ns - phase))
     }
@@ -88,15 +120,19 @@ impl Slots {
     /// When the next slot of a client begins.
     #[must_use]
     pub fn starts_at(&self, client: ClientId, now: u64) -> Option<u64> {
-        self.slots.get(&client).map(|slot| now.saturating_add(slot.starts_in(now % CYCLE_NS)))
+        let phase = now % self.cycle_ns;
+        self.slots.get(&client).map(|slot| now.saturating_add(slot.starts_in(phase, self.cycle_ns)))
     }
 
     /// When the next slot of a client other than this one begins.
     #[must_use]
     pub fn next_start(&self, except: ClientId, now: u64) -> Option<u64> {
-        let phase = now % CYCLE_NS;
+        let phase = now % self.cycle_ns;
         let others = self.slots.iter().filter(|(client, _)| **client != except);
-        others.map(|(_, slot)| slot.starts_in(phase)).min().map(|wait| now.saturating_add(wait))
+        others
+            .map(|(_, slot)| slot.starts_in(phase, self.cycle_ns))
+            .min()
+            .map(|wait| now.saturating_add(wait))
     }
 
     /// Which of these gangs uses time that belongs to none of them: in turns by cycle, in the order of their slots, so that the managers
@@ -105,7 +141,7 @@ impl Slots {
         let mut gangs: Vec<(Slot, ClientId)> =
             gangs.filter_map(|client| Some((*self.slots.get(&client)?, client))).collect();
         gangs.sort_unstable();
-        let turn = usize::try_from(now / CYCLE_NS).unwrap_or(0).checked_rem(gangs.len())?;
+        let turn = usize::try_from(now / self.cycle_ns).unwrap_or(0).checked_rem(gangs.len())?;
         gangs.get(turn).map(|(_, client)| *client)
     }
 }

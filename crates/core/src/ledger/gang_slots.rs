@@ -4,13 +4,14 @@ use super::client::Client;
 use super::ready_queue::Key;
 use super::virtual_time::{ActiveDemand, virtual_ns};
 use super::{Grant, TokenLedger};
-use crate::gangs::{CYCLE_NS, Slots};
+use crate::gangs::Slots;
 use crate::ids::ClientId;
 use crate::share::Share;
 
-/// GPU time by which a client may be behind the others because of slots. Between two slots or quanta of a client with share s the others
-/// get (1 - s) of a cycle, of which s are due to it: 50 ms at most.
-const NEGLECTED_NS: u64 = CYCLE_NS / 2;
+/// How long after the deadline of a grant of a gang no other client is granted: the GPU finishes what the ranks have launched, for example two
+/// steps of a training. Work that is left then may be a collective whose other ranks have no grant. A longer time would delay the next gang
+/// by each of these.
+const DRAIN_NS: u64 = 40_000_000;
 
 impl TokenLedger {
     /// Changes the slots of the gangs from the next grant on.
@@ -63,11 +64,12 @@ impl TokenLedger {
             })
     }
 
-    /// Whether a client is behind the others by more than [`NEGLECTED_NS`]. Slots alone would leave a client with a small share no
+    /// Whether a client is behind the others by more GPU time than slots cause. Between two slots or quanta of a client with share s the others
+    /// get (1 - s) of a cycle, of which s are due to it: a quarter of a cycle at most. Slots alone would leave a client with a small share no
     /// time that is long enough for a grant.
     fn is_neglected(&self, client: ClientId) -> bool {
         let Some(client) = self.clients.get(&client) else { return false };
-        let bound = virtual_ns(NEGLECTED_NS, self.demand.weight_of(client));
+        let bound = virtual_ns(self.slots.cycle_ns() / 2, self.demand.weight_of(client));
         self.virtual_now.saturating_sub(client.start) > bound
     }
 
@@ -98,10 +100,15 @@ impl TokenLedger {
         self.first_at(now, None).is_some_and(|first| self.is_in_slot(first.client, now))
     }
 
-    /// Whether this is a grant that a gang's process has not returned at the end of the slot. Its work may be a collective that ends only in
-    /// the next slot, so the ledger grants other clients beside it.
-    pub(super) fn is_left_over(&self, grant: &Grant) -> bool {
+    /// Whether this is a grant that a gang's process has not returned at the end of the slot.
+    fn is_overdue(&self, grant: &Grant) -> bool {
         grant.deadline <= self.now && self.slots.contains(grant.client) && !grant.hardware_scheduled
+    }
+
+    /// Whether the work of an overdue grant of a gang may be a collective that ends only in the next slot, so that the ledger grants other
+    /// clients beside it.
+    pub(super) fn is_left_over(&self, grant: &Grant) -> bool {
+        self.is_overdue(grant) && grant.deadline.saturating_add(DRAIN_NS) <= self.now
     }
 
     /// Grants of gangs that were not returned last until the end of the next slot, once that is open. They end by the return timeout after
@@ -109,7 +116,7 @@ impl TokenLedger {
     pub(super) fn continue_gangs(&mut self, now: u64) {
         for index in 0..self.grants.len() {
             let grant = &self.grants[index];
-            if !self.is_left_over(grant) {
+            if !self.is_overdue(grant) {
                 continue;
             }
             let missed_at = grant.missed_at.unwrap_or(grant.deadline);
@@ -124,8 +131,10 @@ impl TokenLedger {
     pub(super) fn next_slot(&self) -> Option<u64> {
         let of_gangs = self.grants.iter().filter(|grant| self.slots.contains(grant.client));
         let next = of_gangs.filter(|grant| !grant.hardware_scheduled).filter_map(|grant| {
-            let is_running = grant.deadline > self.now;
-            if is_running { Some(grant.deadline) } else { self.slots.starts_at(grant.client, self.now) }
+            let left_over_at = grant.deadline.saturating_add(DRAIN_NS);
+            let ends = [grant.deadline, left_over_at].into_iter().find(|at| *at > self.now);
+            let starts = self.slots.starts_at(grant.client, self.now).filter(|_| grant.deadline <= self.now);
+            ends.into_iter().chain(starts).min()
         });
         next.min()
     }

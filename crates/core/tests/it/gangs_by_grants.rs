@@ -55,7 +55,7 @@ impl Gpu {
             _ => format!("alone-{number}"),
         };
         let shares = shares.filter_map(|(client, share)| Some((name(client), share?))).collect();
-        GangTable { shares, ..GangTable::default() }
+        GangTable { shares, by_grants: true, ..GangTable::default() }
     }
 
     fn request(&mut self, rank: usize, now: u64) {
@@ -98,7 +98,8 @@ proptest! {
         let gangs = assign(&[gpus[0].table(0), gpus[1].table(1)]);
         for gpu in &mut gpus {
             let slot = |client: u64| Some((ClientId(client), *gangs.slots.get(&client.to_string())?));
-            gpu.ledger.set_slots((0..GANGS as u64).filter_map(slot).collect::<Slots>());
+            let slots: Slots = (0..GANGS as u64).filter_map(slot).collect();
+            gpu.ledger.set_slots(slots.in_cycles_of(gangs.cycle_ns));
             (0..REQUESTS.len()).for_each(|rank| gpu.request(rank, 0));
         }
         let mut last_progress = [[0; REQUESTS.len()]; 2];

@@ -51,13 +51,20 @@ impl SpecDemand {
 }
 
 impl Demand {
-    /// The demand of a pod with these annotations.
+    /// The demand of a pod of this namespace with these annotations.
     ///
     /// # Errors
     /// It has no request, or its request cannot be read.
-    pub fn of_pod(annotations: &BTreeMap<String, String>, spec: SpecDemand) -> Result<Self, NoDemand> {
+    pub fn of_pod(
+        namespace: &str,
+        annotations: &BTreeMap<String, String>,
+        spec: SpecDemand,
+    ) -> Result<Self, NoDemand> {
         match GpuRequest::from_annotations(annotations) {
-            Ok(Some(request)) => Ok(spec.added_to(request.demand)),
+            Ok(Some(request)) => {
+                let gang = request.gang.map(|name| format!("{namespace}/{name}").into());
+                Ok(Self { gang, ..spec.added_to(request.demand) })
+            }
             Ok(None) => Err(NoDemand::NoRequest),
             Err(mistakes) => Err(NoDemand::Mistakes(mistakes)),
         }
@@ -77,13 +84,17 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// The assignment in these annotations; `None` without one.
+    /// The assignment in these annotations of a pod of this namespace; `None` without one.
     ///
     /// # Errors
     /// The annotation with the assigned GPUs is no list of different UUIDs.
-    pub fn of_pod(annotations: &BTreeMap<String, String>, spec: SpecDemand) -> Result<Option<Self>, Mistake> {
+    pub fn of_pod(
+        namespace: &str,
+        annotations: &BTreeMap<String, String>,
+        spec: SpecDemand,
+    ) -> Result<Option<Self>, Mistake> {
         let Some(gpus) = assigned(annotations)? else { return Ok(None) };
-        let (demand, unreadable) = match Demand::of_pod(annotations, spec) {
+        let (demand, unreadable) = match Demand::of_pod(namespace, annotations, spec) {
             Ok(demand) => (demand, None),
             Err(why) => {
                 let whole = Amount::Whole(u32::try_from(gpus.len()).unwrap_or(u32::MAX));

@@ -134,8 +134,8 @@ impl<'a> Problem<'a> {
     fn fits(&self, slot: &GpuState, victims: &[bool]) -> bool {
         let staying =
             self.candidates.iter().zip(victims).filter(|(one, is_victim)| !**is_victim && one.is_on(slot));
-        let used =
-            staying.fold(slot.used, |used, (one, _)| used.and(&one.reservation.demand, slot.memory_bytes));
+        let used = staying
+            .fold(slot.used.clone(), |used, (one, _)| used.and(&one.reservation.demand, slot.memory_bytes));
         slot.reason_with(&used, self.preemptor.demand).is_none()
     }
 }

@@ -134,6 +134,48 @@ fn linked_set_on_another_node_is_better_than_an_unlinked_one() {
 }
 
 #[test]
+fn gpus_of_one_numa_node_are_preferred_where_links_make_no_difference() {
+    for groups in [&[][..], &[&[0, 1, 2, 3][..]]] {
+        let mut inventory = node("a", 4);
+        link(&mut inventory, groups);
+        for (gpu, numa) in inventory.gpus.iter_mut().zip([0, 1, 0, 1]) {
+            gpu.numa = Some(numa);
+        }
+        let mut index = index(&[("a", inventory)]);
+        // The most used GPUs are of different NUMA nodes.
+        index.confirm("p1", "a", &[uuid("a", 2)], &share(500, Some(GIB)));
+        index.confirm("p2", "a", &[uuid("a", 3)], &share(600, Some(GIB)));
+        assert_eq!(reserved_gpus(&mut index, "p", &on_each(2, 300), &["a"]), [uuid("a", 1), uuid("a", 3)]);
+        assert_eq!(reserved_gpus(&mut index, "q", &on_each(2, 300), &["a"]), [uuid("a", 0), uuid("a", 2)]);
+    }
+}
+
+#[test]
+fn linked_gpus_are_preferred_to_those_of_one_numa_node() {
+    let mut inventory = node("a", 4);
+    link(&mut inventory, &[&[0, 1], &[2, 3]]);
+    for (gpu, numa) in inventory.gpus.iter_mut().zip([0, 1, 0, 1]) {
+        gpu.numa = Some(numa);
+    }
+    let mut index = index(&[("a", inventory)]);
+    assert_eq!(reserved_gpus(&mut index, "p", &on_each(2, 300), &["a"]), [uuid("a", 0), uuid("a", 1)]);
+}
+
+#[test]
+fn pods_of_a_gang_get_different_gpus_and_other_pods_are_not_concerned() {
+    let of = |gang: &str| Demand { gang: Some(gang.into()), ..share(300, Some(GIB)) };
+    let mut index = index(&[("a", node("a", 2))]);
+    assert_eq!(reserved_gpus(&mut index, "rank-0", &of("ns/ring"), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "rank-1", &of("ns/ring"), &["a"]), [uuid("a", 1)]);
+    let reason = "gpu-0 (GPU-a-0) has a pod of the same gang; gpu-1 (GPU-a-1) has a pod of the same gang";
+    assert_eq!(refusal(&mut index, &of("ns/ring"), "a"), reason);
+    assert_eq!(reserved_gpus(&mut index, "other", &of("other/ring"), &["a"]), [uuid("a", 0)]);
+    assert_eq!(reserved_gpus(&mut index, "none", &share(300, Some(GIB)), &["a"]), [uuid("a", 0)]);
+    assert!(index.release("rank-0"));
+    assert_eq!(reserved_gpus(&mut index, "rank-0", &of("ns/ring"), &["a"]), [uuid("a", 0)]);
+}
+
+#[test]
 fn halves_of_several_gpus_are_not_a_whole_one() {
     let mut index = index(&[("a", node("a", 4))]);
     for number in 0..4 {

@@ -42,6 +42,9 @@ struct TableFile {
     shares: BTreeMap<String, u32>,
     /// See [`GangTable::critical`].
     critical: BTreeSet<String>,
+    /// See [`GangTable::by_grants`].
+    #[serde(default)]
+    by_grants: bool,
 }
 
 /// Hands tables to the exchanging thread.
@@ -160,8 +163,8 @@ impl Exchange {
     /// Replaces the manager's file.
     fn write(&self, table: &GangTable) -> io::Result<()> {
         let new = self.own.with_extension("new");
-        let GangTable { shares, critical } = table.clone();
-        let text = serde_json::to_vec(&TableFile { shares, critical })?;
+        let GangTable { shares, critical, by_grants } = table.clone();
+        let text = serde_json::to_vec(&TableFile { shares, critical, by_grants })?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options.open(&new)?.write_all(&text)?;
@@ -217,8 +220,8 @@ fn read_table(path: &Path) -> io::Result<GangTable> {
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
-    let TableFile { shares, critical } = serde_json::from_str(&text)?;
-    Ok(GangTable { shares, critical })
+    let TableFile { shares, critical, by_grants } = serde_json::from_str(&text)?;
+    Ok(GangTable { shares, critical, by_grants })
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use tracing::debug;
 pub(crate) struct Gangs {
     /// Where tables go; `None`: there are no other managers.
     tables: Option<TableSender>,
+    /// This manager has no controls of channel groups.
+    by_grants: bool,
     /// The table that was sent last.
     table: GangTable,
     gangs: NodeGangs,
@@ -22,8 +24,8 @@ pub(crate) struct Gangs {
 }
 
 impl Gangs {
-    pub(crate) fn new(tables: Option<TableSender>) -> Self {
-        Self { tables, table: GangTable::default(), gangs: NodeGangs::default(), membership: 0 }
+    pub(crate) fn new(tables: Option<TableSender>, by_grants: bool) -> Self {
+        Self { tables, by_grants, table: GangTable::default(), gangs: NodeGangs::default(), membership: 0 }
     }
 
     /// Sends the table if it has changed, and gives the clients the slots of their gangs.
@@ -32,7 +34,7 @@ impl Gangs {
         if std::mem::replace(&mut self.membership, ledger.membership()) == ledger.membership() {
             return;
         }
-        let mut table = GangTable::default();
+        let mut table = GangTable { by_grants: self.by_grants, ..GangTable::default() };
         for (client, share) in ledger.entitled_shares() {
             let Some(gang) = gang_of(clients, client) else { continue };
             match share {
@@ -66,6 +68,7 @@ impl Gangs {
         let gangs = || clients.iter().filter_map(|(id, _)| Some((id, gang_of(clients, id).filter(here)?)));
         let slot = |(id, gang)| Some((id, *self.gangs.slots.get(&gang)?));
         let slots: Slots = gangs().filter_map(slot).collect();
+        let slots = slots.in_cycles_of(self.gangs.cycle_ns);
         let critical = gangs().filter(|(_, gang)| self.gangs.critical.contains(gang)).map(|(id, _)| id);
         ledger.set_slots(slots.with_critical(critical.collect()));
     }

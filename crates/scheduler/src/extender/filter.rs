@@ -183,7 +183,8 @@ pub(crate) fn demand_of(pod: &Pod) -> Result<Demand, String> {
         return Err("the pod has no UID".to_owned());
     }
     let none = BTreeMap::new();
-    Demand::of_pod(pod.annotations().unwrap_or(&none), pod.spec().demand()).map_err(|why| why.to_string())
+    let annotations = pod.annotations().unwrap_or(&none);
+    Demand::of_pod(pod.path().0, annotations, pod.spec().demand()).map_err(|why| why.to_string())
 }
 
 fn failure(error: &str) -> ExtenderFilterResult {

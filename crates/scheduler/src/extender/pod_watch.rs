@@ -168,8 +168,9 @@ fn room_deadline_ns(extender: &Extender) -> u64 {
 
 /// What a bound pod was assigned.
 fn assignment(pod: &Pod) -> Option<Assignment> {
+    let namespace = pod.path().0;
     let assignment =
-        Assignment::of_pod(pod.annotations()?, pod.spec().demand()).unwrap_or_else(|mistake| {
+        Assignment::of_pod(namespace, pod.annotations()?, pod.spec().demand()).unwrap_or_else(|mistake| {
             tracing::warn!(pod = pod.title(), %mistake, "ignored an assignment that cannot be read");
             None
         })?;

@@ -2,6 +2,8 @@
 //! `tests/gpu/gangs.py --gpu sim` measures more.
 
 use sluice_preload_tests::{Node, Tenant, exclusive};
+use sluice_sim::client::gpu_info;
+use sluice_sim::identity::uuid_text;
 
 /// Two clients with the same shares on both GPUs.
 const RESOURCES: &str =
@@ -62,6 +64,28 @@ impl TwoGpus {
         [start(0), start(1)]
     }
 
+    /// A job of one process with both GPUs.
+    fn job_of_one_process(&self, client: &str, seconds: f64) -> Tenant {
+        let name = self.first.path().join(format!("{client}-{seconds}-one"));
+        let sockets = self.first.path().join(format!("sockets-{client}-{seconds}"));
+        std::fs::create_dir(&sockets).unwrap();
+        let simulators = [self.first.simulator().to_owned(), self.second.simulator().to_owned()];
+        for (simulator, node) in simulators.iter().zip([&self.first, &self.second]) {
+            let uuid = uuid_text(gpu_info(simulator).unwrap().uuid);
+            std::os::unix::fs::symlink(node.socket(), sockets.join(format!("{uuid}.sock"))).unwrap();
+        }
+        let both = simulators.map(|simulator| simulator.display().to_string()).join(",");
+        let arguments =
+            format!("all 2 {} {seconds} {STEP_US} {COLLECTIVE_US} {BUCKETS} {PARTS}", name.display());
+        let options = self.first.tenant(client, "ddp").arguments(&arguments);
+        let options = options.without_environment("SLUICE_SOCKET").without_environment("SLUICE_SIM_SOCKET");
+        let options =
+            options.environment("SLUICE_SOCKET_DIR", sockets).environment("SLUICE_SIM_SOCKET", both);
+        let mut tenant = options.start();
+        (0..2).for_each(|_| tenant.expect("ready"));
+        tenant
+    }
+
     /// Trains these clients' jobs at the same time.
     fn train(&self, clients: &[&str], seconds: f64) -> Vec<Training> {
         let mut jobs: Vec<[Tenant; 2]> = clients.iter().map(|client| self.job(client, seconds)).collect();
@@ -93,6 +117,27 @@ fn two_jobs_get_their_shares_of_two_gpus_and_lose_nothing_to_each_other() {
     let alone = gpus.train(&["a"], 1.5)[0].steps_per_second;
     let trained = gpus.train(&CLIENTS, 4.0);
     let sum: f64 = trained.iter().map(|training| training.steps_per_second).sum();
+    assert!(sum >= 0.9 * alone, "{trained:?}, {alone} alone");
+    let part = trained[0].steps_per_second / sum;
+    assert!((part - 0.3).abs() <= 0.05, "{trained:?}");
+}
+
+/// Nothing is configured: a process with two GPUs attaches to the manager of each, as the same client.
+#[test]
+fn one_process_with_two_gpus_gets_its_share_of_both_beside_a_job_of_two_processes() {
+    let _lock = exclusive();
+    let tables = tempfile::tempdir().unwrap();
+    let gpus = TwoGpus::start(Sharing::Controls, tables.path());
+    let alone = gpus.train(&["a"], 1.5)[0].steps_per_second;
+    let mut one = gpus.job_of_one_process("a", 4.0);
+    let mut two = gpus.job("b", 4.0);
+    (0..2).for_each(|_| one.send("go"));
+    two.iter_mut().for_each(|rank| rank.send("go"));
+    let trained: Vec<Training> = [&mut one, &mut two[0]].map(|tenant| training(&tenant.line())).into();
+    one.finish().expect_success();
+    two.into_iter().for_each(|rank| rank.finish().expect_success());
+    let sum: f64 = trained.iter().map(|training| training.steps_per_second).sum();
+    println!("{trained:?}, {alone} alone");
     assert!(sum >= 0.9 * alone, "{trained:?}, {alone} alone");
     let part = trained[0].steps_per_second / sum;
     assert!((part - 0.3).abs() <= 0.05, "{trained:?}");

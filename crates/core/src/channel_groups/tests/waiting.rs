@@ -39,9 +39,9 @@ proptest! {
     #[test]
     fn process_that_mostly_waits_leaves_the_gpu_to_others_and_is_not_slower_than_beside_equal_slices(
         kernel in 50 * US..2 * MS,
-        waits_for in 2.0..30.0,
+        waits_for in 2..30_u64,
     ) {
-        let wait = ((kernel as f64 * waits_for) as u64).max(300 * US);
+        let wait = (kernel * waits_for).max(300 * US);
         let mut sim = Simulation::new();
         let (other, turns) = beside_always(&mut sim, Work::Turns { kernel, wait });
         let ideal = 10 * S / (2 * kernel + wait);

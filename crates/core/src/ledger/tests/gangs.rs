@@ -89,8 +89,10 @@ fn grant_of_a_gang_that_was_not_returned_goes_on_in_its_next_slot_and_holds_up_n
     let mut ledger = ledger_with_slots();
     (0..2).for_each(|process| ask(&mut ledger, process, 0));
     assert_eq!(granted(&ledger.advance(0)), [(0, Deadline::At(60 * MS))]);
-    // It is not returned at the end of the slot.
-    assert_eq!(granted(&ledger.advance(60 * MS)), [(1, Deadline::At(120 * MS))]);
+    // It is not returned at the end of the slot, and not when the GPU must have finished what was launched.
+    assert_eq!(granted(&ledger.advance(60 * MS)), []);
+    assert_eq!(ledger.next_deadline(), Some(100 * MS));
+    assert_eq!(granted(&ledger.advance(100 * MS)), [(1, Deadline::At(120 * MS))]);
     ledger.returned(ProcessId(1), 120 * MS, 60 * MS, 0).unwrap();
     ledger.advance(120 * MS);
     let next = ledger.next_deadline().unwrap();
@@ -98,6 +100,17 @@ fn grant_of_a_gang_that_was_not_returned_goes_on_in_its_next_slot_and_holds_up_n
     let actions = ledger.advance(200 * MS);
     let goes_on = |action: &Action| matches!(action, Action::Extend { process: ProcessId(0), deadline, .. } if *deadline == 260 * MS);
     assert!(actions.iter().any(goes_on), "{actions:?}");
+}
+
+/// The next gang does not wait for longer than the work of the last one takes.
+#[test]
+fn gang_is_granted_as_soon_as_the_last_one_has_returned_its_grant() {
+    let mut ledger = ledger_with_slots();
+    (0..2).for_each(|process| ask(&mut ledger, process, 0));
+    ledger.advance(0);
+    assert_eq!(granted(&ledger.advance(60 * MS)), []);
+    ledger.returned(ProcessId(0), 75 * MS, 75 * MS, 15 * MS).unwrap();
+    assert_eq!(granted(&ledger.advance(75 * MS)), [(1, Deadline::At(120 * MS))]);
 }
 
 /// A client of one GPU returns its grant: it waits for no other GPU.
@@ -120,9 +133,10 @@ fn rank_whose_peer_has_died_holds_up_no_client_of_its_gpu() {
     ask(&mut ledger, 2, 10 * MS);
     ledger.advance(10 * MS);
     assert_eq!(ledger.next_deadline(), Some(60 * MS));
-    assert_eq!(granted(&ledger.advance(60 * MS)), [(2, Deadline::At(110 * MS))]);
+    assert_eq!(granted(&ledger.advance(60 * MS)), []);
+    assert_eq!(granted(&ledger.advance(100 * MS)), [(2, Deadline::At(150 * MS))]);
     // The grant that is never returned ends by the return timeout, in whichever slot that is.
-    let mut now = 60 * MS;
+    let mut now = 100 * MS;
     let mut ended = false;
     while now < 5 * S && !ended {
         now = ledger.next_deadline().unwrap().clamp(now + 1, now + 20 * MS);

@@ -1,5 +1,6 @@
 //! Changes from outside: to the manager, the driver, the processes and the specifications.
 
+use super::manager::Manager;
 use super::tenant::{Message, Tenant};
 use super::{SimulatedGpu, TenantSpec};
 use sluice_core::ProcessId;
@@ -16,6 +17,8 @@ pub(crate) enum Change {
     HooksTakeOver,
     /// The manager runs again, unless another stop lasts longer. The hooks give way.
     ManagerResumes,
+    /// Another manager starts in place of one that was stopped or has died. It knows nothing, and all processes attach to it.
+    ManagerRestarts,
     Freezes(usize),
     Thaws(usize),
     Dies(usize),
@@ -61,6 +64,7 @@ impl SimulatedGpu {
                 self.hooks_give_way();
                 self.rebuild();
             }
+            Change::ManagerRestarts => self.restart_manager(),
             Change::Freezes(index) => self.tenants[index].frozen = true,
             Change::Thaws(index) => self.tenants[index].frozen = false,
             Change::Dies(index) => self.end_process(index),
@@ -113,6 +117,17 @@ impl SimulatedGpu {
         tenant.hardware_scheduled = false;
         self.driver.groups.remove(&tenant.group);
         self.manager.inbox.push(Message::Ended { process, group: tenant.group });
+    }
+
+    fn restart_manager(&mut self) {
+        self.manager = Manager::new();
+        for (index, tenant) in self.tenants.iter_mut().enumerate() {
+            tenant.detach();
+            self.manager.inbox.push(Message::Configures { tenant: index });
+            if tenant.process.is_some() {
+                self.manager.inbox.push(Message::Attaches { tenant: index });
+            }
+        }
     }
 
     /// Each hook restores the default slice of its group before it enables the group.

@@ -1,7 +1,9 @@
 //! The driver: one control at a time, each with the measured latency, and the settings of the channel groups on the GPU.
 
 use sluice_core::channel_groups::{Control, ControlOp, ControlOutcome, GroupId, Setting, TINY_SLICE_US};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A control in flight.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +22,22 @@ pub(crate) struct Driver {
     flight: Option<Flight>,
     /// Controls that begin before this time fail without effect.
     pub(crate) fails_until: u64,
+    /// Until when the driver is locked by controls. GPUs of one node share it.
+    lock: Lock,
 }
+
+/// The end of the last control of the driver.
+pub(crate) type Lock = Rc<Cell<u64>>;
 
 impl Driver {
     /// A process has created a group.
     pub(crate) fn create(&mut self, group: GroupId) {
         self.groups.insert(group, Setting::FREE);
+    }
+
+    /// The controls of another GPU wait for those of this one, and the other way round.
+    pub(crate) fn share_lock(&mut self, lock: &Lock) {
+        self.lock = Rc::clone(lock);
     }
 
     pub(crate) fn is_enabled(&self, group: GroupId) -> bool {
@@ -38,12 +50,14 @@ impl Driver {
             ControlOp::Disable => 765_000,
             ControlOp::Enable => 260_000,
         };
+        let begins_at = self.lock.get().max(now);
+        self.lock.set(begins_at + cost_ns);
         // The group runs on during 85 % of the control that disables it.
         self.flight = Some(Flight {
             control,
-            takes_effect_at: now + cost_ns * 85 / 100,
+            takes_effect_at: begins_at + cost_ns * 85 / 100,
             effective: false,
-            done_at: now + cost_ns,
+            done_at: begins_at + cost_ns,
             fails: now < self.fails_until,
         });
     }

@@ -15,6 +15,7 @@ mod witness;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use changes::Change;
 pub(crate) use clients::{Claim, TenantSpec, client_spec, entitled, ledger_policy};
+pub(crate) use driver::Lock;
 pub(crate) use witness::Deviation;
 
 use driver::Driver;
@@ -73,6 +74,11 @@ impl SimulatedGpu {
         gpu
     }
 
+    /// A control on this GPU waits for the controls on all GPUs with this lock, as in one node.
+    pub(crate) fn share_driver(&mut self, lock: &Lock) {
+        self.driver.share_lock(lock);
+    }
+
     /// The number that the next tenant gets, after those of which the coming is scheduled.
     pub(crate) fn next_tenant(&self) -> usize {
         let joins = self.changes.iter().filter(|(_, change)| matches!(change, Change::Joins(_)));
@@ -107,6 +113,7 @@ impl SimulatedGpu {
         let name = |client| names[self.number(client)];
         let of_client = |client| Some((client, *gangs.slots.get(name(client))?));
         let slots: Slots = clients.clone().filter_map(of_client).collect();
+        let slots = slots.in_cycles_of(gangs.cycle_ns);
         let critical = clients.filter(|client| gangs.critical.contains(name(*client)));
         self.manager.ledger.set_slots(slots.with_critical(critical.collect()));
     }

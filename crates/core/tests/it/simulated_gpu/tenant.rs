@@ -94,6 +94,13 @@ impl Tenant {
         *self = Self { process: Some(process), group, ..Self::new(self.client.0, self.spec, now) };
     }
 
+    /// Its manager has gone. The process attaches to the next one as a new process does.
+    pub(crate) fn detach(&mut self) {
+        self.close_page();
+        (self.hardware_scheduled, self.waits, self.free_running, self.contended) =
+            (false, false, false, false);
+    }
+
     /// The page is closed. A process that has work requests a grant again.
     pub(crate) fn close_page(&mut self) {
         (self.page, self.draining) = (None, false);
