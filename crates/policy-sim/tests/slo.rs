@@ -39,7 +39,8 @@ fn lingers(us: u64, mut scenario: Scenario) -> Scenario {
 }
 
 fn alone(mut scenario: Scenario) -> Report {
-    (scenario.clients.truncate(1), scenario.workloads.truncate(1)).1;
+    scenario.clients.truncate(1);
+    scenario.workloads.truncate(1);
     simulate(&scenario, PolicyName::TimeSlicing)
 }
 
