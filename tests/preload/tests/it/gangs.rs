@@ -68,11 +68,12 @@ impl TwoGpus {
     fn job_of_one_process(&self, client: &str, seconds: f64) -> Tenant {
         let name = self.first.path().join(format!("{client}-{seconds}-one"));
         let sockets = self.first.path().join(format!("sockets-{client}-{seconds}"));
-        std::fs::create_dir(&sockets).unwrap();
+        std::fs::create_dir(&sockets).expect("a folder for the sockets");
         let simulators = [self.first.simulator().to_owned(), self.second.simulator().to_owned()];
         for (simulator, node) in simulators.iter().zip([&self.first, &self.second]) {
-            let uuid = uuid_text(gpu_info(simulator).unwrap().uuid);
-            std::os::unix::fs::symlink(node.socket(), sockets.join(format!("{uuid}.sock"))).unwrap();
+            let uuid = uuid_text(gpu_info(simulator).expect("the simulator answers").uuid);
+            std::os::unix::fs::symlink(node.socket(), sockets.join(format!("{uuid}.sock")))
+                .expect("a link to a socket");
         }
         let both = simulators.map(|simulator| simulator.display().to_string()).join(",");
         let arguments =
@@ -135,7 +136,9 @@ fn one_process_with_two_gpus_gets_its_share_of_both_beside_a_job_of_two_processe
     two.iter_mut().for_each(|rank| rank.send("go"));
     let trained: Vec<Training> = [&mut one, &mut two[0]].map(|tenant| training(&tenant.line())).into();
     one.finish().expect_success();
-    two.into_iter().for_each(|rank| rank.finish().expect_success());
+    for rank in two {
+        rank.finish().expect_success();
+    }
     let sum: f64 = trained.iter().map(|training| training.steps_per_second).sum();
     println!("{trained:?}, {alone} alone");
     assert!(sum >= 0.9 * alone, "{trained:?}, {alone} alone");
