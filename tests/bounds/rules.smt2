@@ -103,7 +103,7 @@
 
 ; ---- The ledger after a decision
 
-; No more grants exclude others than the capacity. The token grant of a gang excludes nobody after its deadline, nor does one beside the
+; No more grants exclude others than the capacity. The token grant of a gang excludes nobody from 40 ms after its deadline on, nor does one beside the
 ; holder's. (A gang's grant that goes on in its next slot may meet another one that is not returned yet.)
 (define-fun ledger-capacity ((gangs Bool) (excluding2 Int) (capacity Int)) Bool (or gangs (<= excluding2 capacity)))
 ; No client is ready while the GPU has room, unless the ledger waits some microseconds for the next request of another.

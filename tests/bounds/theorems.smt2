@@ -302,7 +302,7 @@
   (set-info :status unsat) (echo "7 shortened slots do not overlap") (check-sat)
 (pop)
 ; When the slot of gang g opens at g-start, no grant of another gang f excludes it that was given before, while g waited: it ends by then, and a gang's grant that
-; was not returned excludes nobody (ledger-capacity). `began` is when it was granted, plus the least time for which a process joins a grant.
+; was not returned excludes nobody from 40 ms after its deadline on (ledger-capacity). `began` is when it was granted, plus the least time for which a process joins a grant.
 (declare-const g-start Int) (declare-const g-end Int) (declare-const f-start Int) (declare-const f-end Int)
 (declare-const began Int) (declare-const f-deadline Int) (declare-const in-slot Bool) (declare-const next-slot Int)
 (define-fun f-grant () Bool

@@ -11,7 +11,7 @@ use crate::share::Share;
 /// How long after the deadline of a grant of a gang no other client is granted: the GPU finishes what the ranks have launched, for example two
 /// steps of a training. Work that is left then may be a collective whose other ranks have no grant. A longer time would delay the next gang
 /// by each of these.
-const DRAIN_NS: u64 = 40_000_000;
+pub(super) const DRAIN_NS: u64 = 40_000_000;
 
 impl TokenLedger {
     /// Changes the slots of the gangs from the next grant on.

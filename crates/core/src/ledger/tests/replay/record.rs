@@ -4,6 +4,7 @@ use super::super::*;
 use crate::gangs::CYCLE_NS;
 use crate::ledger::client::Client;
 use crate::ledger::critical::Cause;
+use crate::ledger::gang_slots::DRAIN_NS;
 use crate::ledger::grant::Grant;
 use crate::ledger::ready_queue::Place;
 use crate::ledger::virtual_time::virtual_ns;
@@ -323,7 +324,7 @@ impl Call<'_> {
     pub(super) fn whole(&self) -> Fields<8> {
         let ledger = self.ledger;
         let is_left_over = |grant: &Grant| {
-            grant.deadline <= self.after.now
+            grant.deadline.saturating_add(DRAIN_NS) <= self.after.now
                 && ledger.slots.contains(grant.client)
                 && !grant.hardware_scheduled
         };
