@@ -31,7 +31,7 @@
 //! | [`unhooked`] | inspection of processes from outside |
 //! | `violations` | what processes were found to do against their limits, for the node agent |
 //! | [`measured_memory`] | readings of the driver's figures of memory, compared with the charges |
-//! | [`trace`] | what is recorded for readers of traces, and the trace as a file |
+//! | [`trace`], `trace_server` | what is recorded for readers of traces, the trace as a file; the trace socket |
 //! | `agent_api`, `metrics`, `http` | the control API of the node agent, metrics and health |
 #![forbid(unsafe_code)]
 
@@ -71,6 +71,7 @@ mod stalled;
 mod stopped_threads;
 mod stream_gates;
 pub mod trace;
+mod trace_server;
 pub mod unhooked;
 mod violations;
 

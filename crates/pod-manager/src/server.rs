@@ -16,7 +16,7 @@ use crate::metrics::{self, Exposition};
 use crate::peer::{KernelPeers, Peers};
 use crate::resource_file::{self, ReloadRequests};
 use crate::side_thread::SideThread;
-use crate::trace;
+use crate::trace_server;
 use crate::unhooked::scanning::{KernelDiscovery, ProcessDiscovery};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -270,7 +270,7 @@ fn assemble(config: &Config, parts: Parts, signals: Option<SignalFd>) -> Result<
         let trace = config.trace.as_deref().map(|path| UnixSocket::open(path, 0o600)).transpose()?;
         let event_loop = EventLoop::new(config, definitions, inputs)?;
         if let Some(socket) = trace {
-            side.threads.push(trace::start(socket, side.remote.clone())?);
+            side.threads.push(trace_server::start(socket, side.remote.clone())?);
         }
         if http.metrics.is_some() || http.health.is_some() {
             side.threads.push(http::start(http, side.remote.clone(), Arc::clone(&side.exposition))?);

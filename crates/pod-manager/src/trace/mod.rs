@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `event` | the events, which a reader receives as lines of JSON |
 //! | `tracer`, `recording`, `ring` | what the event loop records while there is a reader |
-//! | `server` | the trace socket: a thread that asks the event loop for events every 20 ms |
-//! | `reader` | the other end of the socket |
+//! | `reader` | the reader's end of the trace socket |
 //! | `chrome` | events as a trace for Perfetto and chrome://tracing |
 //!
 //! The event loop never waits for a reader: a full ring loses its oldest events, and the reader learns how many.
@@ -15,12 +14,10 @@ mod event;
 mod reader;
 mod recording;
 mod ring;
-mod server;
 mod tracer;
 
 pub use chrome::write_chrome;
 pub use event::{Decision, Label, TraceEvent};
 pub use reader::read_trace;
 pub(crate) use recording::TraceBatch;
-pub(crate) use server::start;
 pub(crate) use tracer::Tracer;

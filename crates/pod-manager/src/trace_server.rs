@@ -1,10 +1,10 @@
-//! The trace socket, on a thread of its own. Only processes of the manager's own user are served.
+//! The trace socket, on a thread of its own, which asks the event loop for events every 20 ms. Only processes of the manager's own user are served.
 
-use super::recording::TraceBatch;
 use crate::error::Result;
 use crate::listen::{UnixSocket, peers_of_own_user};
 use crate::message::{Message, Remote};
 use crate::side_thread::SideThread;
+use crate::trace::TraceBatch;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
