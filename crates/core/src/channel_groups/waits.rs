@@ -49,7 +49,7 @@ impl Waits {
         self.grants = self.grants.saturating_add(1);
     }
 
-    /// A check begins. A burst that is shorter than a time slice may contain the end of one.
+    /// The manager begins a check. A time slice may end within a burst that is shorter than the slice.
     fn begin_check(&mut self) {
         let granted_ns = std::mem::take(&mut self.granted_ns);
         let ends = u32::try_from(granted_ns / ALLOWED_SWITCH_NS).unwrap_or(u32::MAX);

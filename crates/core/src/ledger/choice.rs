@@ -155,7 +155,7 @@ impl TokenLedger {
             client.limit.was_idle(now);
         }
         self.enter_demand(id);
-        // First, because the client is compared with where the others are now.
+        // First, because the ledger compares the client with where the others are now.
         if self.queue.is_empty() {
             (0..self.grants.len()).for_each(|index| self.count_so_far(index));
         }

@@ -41,7 +41,7 @@ impl TokenLedger {
             let before = entry.delayed;
             if let Some(entry) = self.critical.entries.get_mut(&id) {
                 entry.in_window = window.is_some_and(|window| window.is_open);
-                // A delay goes on for another reason.
+                // The ledger may go on delaying the client for another reason.
                 entry.delayed = before.and(cause);
             }
             match (before, cause) {

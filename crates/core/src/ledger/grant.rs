@@ -41,7 +41,8 @@ pub(super) struct Grant {
     pub(super) ended: u64,
     /// Reading of the shared clock at the start.
     pub(super) shared_start: u64,
-    /// Its part of the time since its first quantum began in which its processes had work that did not only wait.
+    /// How long its processes had work that did not only wait, since its first quantum began. Time beside other grants is divided by their
+    /// number.
     pub(super) executed_ns: u64,
     /// GPU time of the members whose part has ended.
     pub(super) reported: u64,

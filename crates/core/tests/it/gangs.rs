@@ -249,28 +249,26 @@ fn manager_is_away(gpu: &mut SimulatedGpu, from: u64, until: u64) {
     gpu.schedule(from + 200 * MS, Change::HooksTakeOver);
 }
 
-#[test]
-fn shares_return_within_two_seconds_after_a_manager_stopped() {
+/// The manager of one GPU is away, and comes back by this change.
+fn assert_shares_return_after_a_manager(comes_back: Change) {
     for gpus in [2, 4] {
         assert_shares_return(gpus, |node| {
-            let (stops, resumes) = (node.now, node.now + DISTURBED_NS);
-            manager_is_away(&mut node.gpus[1], stops, resumes);
-            node.gpus[1].schedule(resumes, Change::ManagerResumes);
-            resumes
+            let (leaves, returns) = (node.now, node.now + DISTURBED_NS);
+            manager_is_away(&mut node.gpus[1], leaves, returns);
+            node.gpus[1].schedule(returns, comes_back);
+            returns
         });
     }
 }
 
 #[test]
+fn shares_return_within_two_seconds_after_a_manager_stopped() {
+    assert_shares_return_after_a_manager(Change::ManagerResumes);
+}
+
+#[test]
 fn shares_return_within_two_seconds_after_a_manager_was_killed_and_another_one_started() {
-    for gpus in [2, 4] {
-        assert_shares_return(gpus, |node| {
-            let (dies, starts) = (node.now, node.now + DISTURBED_NS);
-            manager_is_away(&mut node.gpus[1], dies, starts);
-            node.gpus[1].schedule(starts, Change::ManagerRestarts);
-            starts
-        });
-    }
+    assert_shares_return_after_a_manager(Change::ManagerRestarts);
 }
 
 /// All managers of a node end with its agent.

@@ -348,7 +348,8 @@ impl Call<'_> {
         ]
     }
 
-    /// A record for each latency-critical client with processes, after a decision. `delayed`: who was delayed after the one before.
+    /// Describes each latency-critical client with processes after a decision. `delayed` tells which clients the ledger delayed when the
+    /// decision before had been made.
     pub(super) fn critical(&self, delayed: &BTreeMap<ClientId, bool>) -> Vec<Fields<11>> {
         let (ledger, now, flag) = (self.ledger, self.after.now, i128::from);
         let lags = self.another_lags();
