@@ -121,7 +121,9 @@ def test_several_containers_are_one_client_and_one_of_them_restarts_alone(cluste
         assert [name for name, limits in containers.items() if "sluice.dev/milli" in limits] == ["first"], containers
         assert "libsluice" not in cluster.exec(ns, "pair", "cat", "/proc/self/maps", container="side")
         rows = clients_of_gpus(ns, "pair")
-        assert {gpu: row["processes"] for gpu, row in rows.items()} == dict.fromkeys(GPUS, 1), rows
+        # Both containers' processes belong to the one client of the pod, each on its GPU.
+        containers_of = {gpu: [process["container"] for process in row["processes"]] for gpu, row in rows.items()}
+        assert containers_of == dict(zip(GPUS, (["first"], ["second"]))), rows
         # One limit: what the first container holds of a GPU is missing for the second one there.
         hold = ["sluice", "load", "be", "--device", "0", "--count", "1", "--memory"]
         denied = {size: last_record(cluster.exec(ns, "pair", *hold, size, container="second"))["denied"] for size in ("300Mi", "600Mi")}
