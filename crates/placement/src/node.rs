@@ -119,7 +119,13 @@ impl Node {
             peers: slot.peers,
             far: slot.far,
         });
-        ranking::best_set(ranked, demand.gpus as usize)
+        let (rank, positions) = ranking::best_set(ranked, demand.gpus as usize)?;
+        let is_apart = demand.gang.as_ref().is_some_and(|gang| !self.has_pod_of(gang));
+        Some((if is_apart { ranking::apart_from_gang(rank) } else { rank }, positions))
+    }
+
+    fn has_pod_of(&self, gang: &Arc<str>) -> bool {
+        self.slots.iter().any(|slot| slot.used.gangs.contains(gang))
     }
 
     /// UUIDs of the GPUs at these positions.

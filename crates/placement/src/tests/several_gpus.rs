@@ -176,6 +176,23 @@ fn pods_of_a_gang_get_different_gpus_and_other_pods_are_not_concerned() {
 }
 
 #[test]
+fn pod_of_a_gang_goes_to_the_node_of_the_others_while_it_fits_there() {
+    let of = |gang: &str| Demand { gang: Some(gang.into()), ..share(300, Some(GIB)) };
+    let mut index = index(&[("a", node("a", 2)), ("b", node("b", 2))]);
+    assert_eq!(reserved_gpus(&mut index, "rank-0", &of("ns/ring"), &["b"]), [uuid("b", 0)]);
+    // Without the gang it would be the more used GPU, or that of the first node.
+    index.confirm("other", "a", &[uuid("a", 0)], &share(600, Some(GIB)));
+    assert_eq!(reserved_gpus(&mut index, "other-ring", &of("other/ring"), &["a", "b"]), [uuid("a", 0)]);
+    // Of several candidates the caller may choose any: only the node of the gang is one.
+    let offer = index.reserve("rank-1", &of("ns/ring"), ["a", "b"].into_iter(), 2, u64::MAX);
+    let PlacementOutcome::Reserved(places) = offer else { panic!("{offer:?}") };
+    let chosen = places.iter().map(|place| (&*place.node, &*place.gpus[0])).collect::<Vec<_>>();
+    assert_eq!(chosen, [("b", &*uuid("b", 1))]);
+    // It is not refused where its gang has no room.
+    assert_eq!(reserved_gpus(&mut index, "rank-2", &of("ns/ring"), &["a", "b"]), [uuid("a", 1)]);
+}
+
+#[test]
 fn halves_of_several_gpus_are_not_a_whole_one() {
     let mut index = index(&[("a", node("a", 4))]);
     for number in 0..4 {
