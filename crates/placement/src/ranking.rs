@@ -99,6 +99,42 @@ pub(crate) fn best_set(fitting: impl Iterator<Item = RankedGpu>, count: usize) -
     gpus.iter().map(|start| described(&grow(&gpus, all, *start, count))).min()
 }
 
+/// As [`best_set`] among the sets that the caller accepts. If the best of all is none of these, all sets are compared, those of several
+/// GPUs among the [`COMPARED_GPUS`] GPUs of the best ranks.
+pub(crate) fn best_accepted_set(
+    mut fitting: Vec<RankedGpu>,
+    count: usize,
+    is_accepted: impl Fn(&[usize]) -> bool,
+) -> Option<(Rank, Vec<usize>)> {
+    let best = best_set(fitting.iter().copied(), count)?;
+    if is_accepted(&best.1) {
+        return Some(best);
+    }
+    if count > 1 {
+        fitting.sort_unstable_by_key(|gpu| (gpu.rank, gpu.position));
+        fitting.truncate(COMPARED_GPUS.max(count));
+    }
+    let sets = combinations(&fitting, count).into_iter().map(|set| described(&set));
+    sets.filter(|(_, positions)| is_accepted(positions)).min()
+}
+
+/// All sets of several GPUs are compared among this many. Those of 4 of 8 are 70.
+pub(crate) const COMPARED_GPUS: usize = 8;
+
+/// All sets of `count` of the items.
+pub(crate) fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+    match (count, items.split_first()) {
+        (0, _) => vec![Vec::new()],
+        (_, Some((first, rest))) if count <= items.len() => {
+            let mut sets = combinations(rest, count - 1);
+            sets.iter_mut().for_each(|set| set.insert(0, *first));
+            sets.extend(combinations(rest, count));
+            sets
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The rank of a set, and the positions of its GPUs.
 fn described(set: &[RankedGpu]) -> (Rank, Vec<usize>) {
     let mut positions: Vec<usize> = set.iter().map(|gpu| gpu.position).collect();

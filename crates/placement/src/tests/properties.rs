@@ -1,6 +1,6 @@
 //! Properties after any sequence of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
@@ -144,6 +144,29 @@ struct FeasibleSet {
     critical: usize,
 }
 
+/// Whether a pod with several GPUs has a slot on these: with each two others that have a common GPU with it and with each other it asks
+/// for 1 at most.
+fn has_slot(index: &Index, node: &str, gpus: &[String], demand: &Demand) -> bool {
+    let is_gang = |demand: &Demand| demand.gpus > 1 && !demand.latency_critical && !demand.is_whole();
+    let reservations = (0..12).flat_map(|pod| index.reservations(&format!("pod-{pod}")));
+    let here = reservations.filter(|one| *one.node == *node && is_gang(&one.demand));
+    let others: Vec<(BTreeSet<String>, u32)> = here
+        .map(|one| (one.gpus.iter().map(ToString::to_string).collect(), one.demand.share.ppm()))
+        .collect();
+    let gpus: BTreeSet<String> = gpus.iter().cloned().collect();
+    let meets = |one: &BTreeSet<String>, other: &BTreeSet<String>| !one.is_disjoint(other);
+    let is_excess = |(at, one): (usize, &(BTreeSet<String>, u32))| {
+        let mut after = others.iter().skip(at + 1);
+        after.any(|other| {
+            meets(&one.0, &gpus)
+                && meets(&other.0, &gpus)
+                && meets(&one.0, &other.0)
+                && one.1 + other.1 + demand.share.ppm() > 1_000_000
+        })
+    };
+    !is_gang(demand) || !others.iter().enumerate().any(is_excess)
+}
+
 /// All sets of different GPUs of one node that can take the demand. All GPUs are healthy.
 fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
     let sums = sums(index);
@@ -162,7 +185,8 @@ fn feasible_sets(index: &Index, demand: &Demand) -> Vec<FeasibleSet> {
         let numbers = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1);
         (node, numbers.map(|gpu| uuid(node, gpu)).collect::<Vec<String>>())
     });
-    let sets = sets.filter(|(node, gpus)| gpus.iter().all(|gpu| fits(node, gpu)));
+    let sets = sets
+        .filter(|(node, gpus)| gpus.iter().all(|gpu| fits(node, gpu)) && has_slot(index, node, gpus, demand));
     sets.map(|(node, gpus)| FeasibleSet {
         node,
         ppm: gpus.iter().map(|gpu| sum_of(node, gpu).0).sum(),
