@@ -229,7 +229,8 @@ def ray_cluster(name: str) -> list[dict]:
     workers = [product.tenant(f"{name}-workers-worker-{number}", gang=name) for number in range(2)]
     for pod, kind, group in [(head, "head", "headgroup"), *((worker, "worker", "workers") for worker in workers)]:
         pod["metadata"]["labels"] = ray | {"ray.io/node-type": kind, "ray.io/group": group}
-        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "3"
+        # A group without replacements for pods that end: else Kueue keeps deleted ones.
+        pod["metadata"]["annotations"] |= {"kueue.x-k8s.io/pod-group-total-count": "3", "kueue.x-k8s.io/retriable-in-group": "false"}
     for worker in workers:
         worker["spec"]["containers"][0]["resources"] = {"limits": RANK}
     return [head, *workers]
