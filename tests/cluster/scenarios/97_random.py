@@ -60,7 +60,6 @@ def test_nothing_is_overcommitted_and_no_eviction_is_in_vain(cluster):
                 until(f"the agent of {agent.node} serves its pods", 30, lambda: agent.clients() == bound_to(ns, agent.node))
             sets = {one["metadata"]["uid"] for _, one in events if "sluice.dev/gpus" in one["metadata"]["annotations"] and one["spec"].get("nodeName")}
             cluster.record("bound_pods_with_shares_of_several_gpus", len(sets))
-            cluster.record("refusals_of_gangs_without_a_slot", sum("no slot of" in event["message"] for event in cluster.events(ns)))
             cluster.record("pods_of_agents_that_are_processes", sum(len(agent.clients()) for agent in agents))
             scale.clear(ns)
     finally:
