@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as Generator;
 
-use super::fixtures::{GIB, link, node, share, uuid, whole};
+use super::fixtures::{GIB, link, node, on_each, share, uuid, whole};
 use super::{Demand, Index, PlacementOutcome, ReservationState, Strategy};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -228,6 +228,31 @@ proptest! {
             // Links would come first.
             let all = sets.iter().map(|set| set.ppm);
             prop_assert_eq!(Some(found.ppm), if binpack { all.max() } else { all.min() });
+        }
+    }
+
+    #[test]
+    fn set_with_a_slot_is_found_where_one_exists(
+        gangs in prop::collection::vec((1..1_u32 << GPUS, 100..500_u32, any::<bool>()), 0..6),
+        (gpus, milli) in (2..=GPUS, 100..700_u32), binpack: bool,
+    ) {
+        let mut index = index(if binpack { Strategy::Binpack } else { Strategy::Spread });
+        for (number, (bits, milli, latency_critical)) in gangs.into_iter().enumerate() {
+            let demand = Demand { latency_critical, ..on_each(bits.count_ones(), milli) };
+            let gpus: Vec<String> = (0..GPUS).filter(|gpu| bits >> gpu & 1 == 1).map(|gpu| uuid("a", gpu)).collect();
+            if feasible_sets(&index, &demand).iter().any(|set| set.node == "a" && set.gpus == gpus) {
+                index.confirm(&format!("pod-{number}"), "a", &gpus, &demand);
+            }
+        }
+        let demand = on_each(gpus, milli);
+        let sets: Vec<Vec<String>> = feasible_sets(&index, &demand)
+            .into_iter().filter(|set| set.node == "a").map(|set| set.gpus).collect();
+        match index.place_on_node("newcomer", &demand, "a") {
+            Ok(place) => {
+                let chosen: Vec<String> = place.gpus.iter().map(ToString::to_string).collect();
+                prop_assert!(sets.contains(&chosen), "{chosen:?} is none of {sets:?}");
+            }
+            Err(reasons) => prop_assert!(sets.is_empty(), "{reasons}: {sets:?}"),
         }
     }
 
