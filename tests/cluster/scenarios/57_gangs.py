@@ -284,8 +284,9 @@ def waits_without_a_gpu_until_there_is_room_for_all(cluster, ns: str) -> None:
 
 def test_jobs_of_several_pods_are_admitted_as_a_whole_and_their_pods_run_at_the_same_time(cluster):
     with queued(cluster) as ns:
-        # On each GPU a pod that is in no gang and that no queue manages.
-        local = [product.tenant(f"local-{gpu[-1]}", quota=0.7, memory="1Gi", gpu_uuid=gpu) for gpu in GPUS]
+        # On each GPU a pod that is in no gang and that no queue manages. Beside them ranks without a gang have different shares of the two GPUs, so
+        # that their phases do not stay together.
+        local = [product.tenant(f"local-{gpu[-1]}", quota=quota, memory="1Gi", gpu_uuid=gpu) for gpu, quota in zip(GPUS, (0.7, 0.5))]
         product.create(ns, *local)
         product.all_running(ns)
         for name, make in (("jobset", job_set), ("lws", leader_worker_set), ("trainjob", train_job), ("raycluster", ray_cluster)):
