@@ -1,8 +1,12 @@
 //! The rule by which bound pods become clients of GPUs, and its application whenever pods or GPUs change. The rule is
 //! pure: the same pods and GPUs give the same clients.
 //!
+//! Annotated pods have an assignment of the scheduler, other pods have prepared claims (`claims`).
+//!
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
+
+mod claims;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +20,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::{PodView, Pods, PodsWatch};
+use crate::dra::PreparedClaims;
 use crate::tasks::replace_if_new;
 
 /// The clients of each GPU, and the pods that were refused.
@@ -25,7 +30,7 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
-    /// The GPUs that each pod's annotations assign to it, refused pods included.
+    /// The GPUs that each pod's annotations or claims assign to it, refused pods included.
     pub named: BTreeMap<String, Vec<String>>,
     /// The pods that have ended.
     pub ended: BTreeSet<String>,
@@ -85,6 +90,19 @@ pub enum Refusal {
         /// Bytes that this pod requests.
         asked: u64,
     },
+    /// It has an assignment of the scheduler beside prepared claims.
+    #[error("it has {assigned} beside a ResourceClaim of {driver}, expected one of them", assigned = keys::ASSIGNED_GPU, driver = crate::dra::DRIVER)]
+    AssignedAndClaimed,
+    /// Its claims have shares of one GPU that cannot be added up.
+    #[error(
+        "its claims have shares of {gpu} with different {what}, expected the same: they are one client there"
+    )]
+    SharesDiffer {
+        /// The UUID.
+        gpu: String,
+        /// What differs.
+        what: &'static str,
+    },
 }
 
 /// What a GPU has not promised to a pod yet.
@@ -100,7 +118,12 @@ struct Remaining {
 /// Decides the clients of each GPU. `before` is the previous decision: its pods are considered first, so that a running pod never
 /// loses its place to a pod that was bound in the same second.
 #[must_use]
-pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> Assignments {
+pub fn assign(
+    pods: &Pods,
+    prepared: &PreparedClaims,
+    inventory: &NodeInventory,
+    before: &Assignments,
+) -> Assignments {
     let mut result = Assignments::default();
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
@@ -119,21 +142,14 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
                 for gpu in &gpus {
                     *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
-                match reserve(pod, &request, &gpus, &mut remaining) {
-                    Ok(clients) => {
-                        for (gpu, client) in clients {
-                            result.sets.entry(gpu).or_default().push(client);
-                        }
-                        result.gpus.insert(pod.uid.clone(), gpus);
-                        continue;
-                    }
-                    Err(refusal) => refusal,
-                }
+                let clients = clients_of(pod, &request, &gpus, &remaining);
+                result.give(&pod.uid, gpus, clients, &mut remaining)
             }
-            Err(refusal) => refusal,
+            Err(refusal) => Some(refusal),
         };
-        result.refused.insert(pod.uid.clone(), refusal);
+        result.refused.extend(refusal.map(|refusal| (pod.uid.clone(), refusal)));
     }
+    claims::assign(prepared, before, &mut remaining, &mut result);
     // The order does not depend on the order of binding: an unchanged set is not pushed to the manager again.
     for clients in result.sets.values_mut() {
         clients.sort_by(|one, other| one.pod_uid.cmp(&other.pod_uid));
@@ -174,54 +190,87 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
     Ok(Some((request, gpus)))
 }
 
-/// Reserves the request on all of its GPUs that the node has, or on none. Returns the client of each. A GPU that was absent when the agent
-/// started does not end the pod's limits on its other GPUs, which it shares.
-fn reserve(
+/// The client that the request makes of the pod on each of its GPUs that the node has. A GPU that was absent when the agent started does not
+/// end the pod's limits on its other GPUs, which it shares.
+fn clients_of(
     pod: &PodView,
     request: &GpuRequest,
     gpus: &[String],
-    remaining: &mut BTreeMap<&str, Remaining>,
-) -> Result<Vec<(String, Client)>, Refusal> {
-    let quota_ppm = request.demand.share.ppm();
-    let mut clients = Vec::with_capacity(gpus.len());
-    for gpu in gpus {
-        let Some(free) = remaining.get(gpu.as_str()) else { continue };
-        if quota_ppm > free.share_ppm {
-            return Err(Refusal::NoShareLeft {
-                gpu: gpu.clone(),
-                free_ppm: free.share_ppm,
-                asked_ppm: quota_ppm,
-            });
-        }
+    remaining: &BTreeMap<&str, Remaining>,
+) -> Vec<(String, Client)> {
+    let client_on = |gpu: &String| {
+        let free = remaining.get(gpu.as_str())?;
         // A pod alone on the GPU needs no room for the contexts of others.
         let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
-        if memory_bytes > free.memory {
-            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
+        Some((gpu.clone(), client(&pod.uid, &pod.namespace, &pod.name, request, memory_bytes)))
+    };
+    gpus.iter().filter_map(client_on).collect()
+}
+
+fn client(pod_uid: &str, namespace: &str, pod: &str, request: &GpuRequest, memory_bytes: u64) -> Client {
+    Client {
+        pod_uid: pod_uid.to_owned(),
+        namespace: namespace.to_owned(),
+        pod: pod.to_owned(),
+        class: class_of(request.priority).into(),
+        quota_ppm: request.demand.share.ppm(),
+        limit_ppm: request.limit.ppm(),
+        memory_bytes,
+        slo_ns: request.slo_ns.unwrap_or(0),
+        gang: request.gang.clone().unwrap_or_default(),
+    }
+}
+
+impl Assignments {
+    /// Makes these clients of a pod with these GPUs, all of them or none. Returns why not.
+    fn give(
+        &mut self,
+        pod_uid: &str,
+        gpus: Vec<String>,
+        clients: Vec<(String, Client)>,
+        remaining: &mut BTreeMap<&str, Remaining>,
+    ) -> Option<Refusal> {
+        if let Some(gpu) = gpus.first().filter(|_| clients.is_empty()) {
+            return Some(Refusal::ForeignGpu { gpu: gpu.clone() });
         }
-        let client = Client {
-            pod_uid: pod.uid.clone(),
-            namespace: pod.namespace.clone(),
-            pod: pod.name.clone(),
-            class: class_of(request.priority).into(),
-            quota_ppm,
-            limit_ppm: request.limit.ppm(),
-            memory_bytes,
-            slo_ns: request.slo_ns.unwrap_or(0),
-            gang: request.gang.clone().unwrap_or_default(),
-        };
-        clients.push((gpu.clone(), client));
+        if let Err(refusal) = reserve(&clients, remaining) {
+            return Some(refusal);
+        }
+        for (gpu, client) in clients {
+            self.sets.entry(gpu).or_default().push(client);
+        }
+        self.gpus.insert(pod_uid.to_owned(), gpus);
+        None
     }
-    if let Some(gpu) = gpus.first().filter(|_| clients.is_empty()) {
-        return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
+}
+
+/// Reserves what the clients of a pod are promised, or nothing.
+fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remaining>) -> Result<(), Refusal> {
+    for (gpu, client) in clients {
+        let Some(free) = remaining.get(gpu.as_str()) else { continue };
+        if client.quota_ppm > free.share_ppm {
+            return Err(Refusal::NoShareLeft {
+                gpu: gpu.clone(),
+                free_ppm: free.share_ppm,
+                asked_ppm: client.quota_ppm,
+            });
+        }
+        if client.memory_bytes > free.memory {
+            return Err(Refusal::NoMemoryLeft {
+                gpu: gpu.clone(),
+                free: free.memory,
+                asked: client.memory_bytes,
+            });
+        }
     }
-    for (gpu, client) in &clients {
+    for (gpu, client) in clients {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
-            free.share_ppm -= quota_ppm;
+            free.share_ppm -= client.quota_ppm;
             free.memory -= client.memory_bytes;
         }
     }
-    Ok(clients)
+    Ok(())
 }
 
 fn class_of(priority: Priority) -> Class {
@@ -233,20 +282,22 @@ fn class_of(priority: Priority) -> Class {
     }
 }
 
-/// Publishes the assignments whenever pods or GPUs change, until these no longer come. `on_refusal` is called once for
+/// Publishes the assignments whenever pods, claims or GPUs change, until these no longer come. `on_refusal` is called once for
 /// each refusal.
 pub async fn publish_assignments(
     assignments: watch::Sender<Option<Arc<Assignments>>>,
     mut pods: PodsWatch,
+    mut prepared: watch::Receiver<Arc<PreparedClaims>>,
     mut inventory: watch::Receiver<NodeInventory>,
     mut on_refusal: impl FnMut(&PodView, &Refusal),
 ) {
     loop {
         let known = pods.borrow_and_update().clone();
         let gpus = inventory.borrow_and_update().clone();
+        let claims = Arc::clone(&prepared.borrow_and_update());
         if let Some(known) = known {
             let before = assignments.borrow().clone().unwrap_or_default();
-            let now = assign(&known, &gpus, &before);
+            let now = assign(&known, &claims, &gpus, &before);
             // The same reason with other numbers is not reported again.
             let kind = std::mem::discriminant::<Refusal>;
             let is_new = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
@@ -260,6 +311,8 @@ pub async fn publish_assignments(
         }
         tokio::select! {
             changed = pods.changed() => if changed.is_err() { return },
+            // Without DRA there is no driver that prepares claims, so this branch is disabled.
+            Ok(()) = prepared.changed() => {}
             changed = inventory.changed() => if changed.is_err() { return },
         }
     }
