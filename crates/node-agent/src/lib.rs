@@ -9,7 +9,7 @@
 //!                    └─▶ pods ◀─────────── API server
 //!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
 //!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
-//! dra ◀────────────── kubelet: prepared claims ──▶ pods; in place of device_plugin on nodes with its label
+//! dra ◀────────────── kubelet: prepared_claims ──▶ pods; in place of device_plugin on nodes with its label
 //! self_test ── results ─────────────────▶ managers
 //! metrics ◀── all of them
 //! ```
@@ -26,7 +26,7 @@ pub mod capacity;
 mod cleanup;
 mod config;
 pub mod device_plugin;
-pub mod dra;
+mod dra;
 mod folders;
 pub mod gpus;
 pub mod injection_proof;
@@ -38,6 +38,7 @@ pub mod metrics;
 pub mod node;
 pub mod nri;
 pub mod pods;
+pub mod prepared_claims;
 mod profiles;
 pub mod self_test;
 mod tasks;

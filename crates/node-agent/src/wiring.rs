@@ -18,7 +18,7 @@ use tracing::{error, info};
 use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
-use crate::dra::{Checkpoint, PreparedClaims};
+use crate::dra::Checkpoint;
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
 use crate::injection_proof::{self, Proof};
@@ -33,6 +33,7 @@ use crate::node::{WantedTaint, evictions, health_events, node_object, violation_
 use crate::nri::InForce;
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
+use crate::prepared_claims::PreparedClaims;
 use crate::self_test::{Tester, Tools};
 use crate::tasks::AgentTasks;
 

@@ -77,56 +77,62 @@ def is_ready_beside(old: dict) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for at in pods for one in at["status"].get("conditions", []))
 
 
-def test_memory_of_a_claim_is_the_limit_to_the_byte(cluster):
-    need_consumable_capacity()
-    with claims.installed(), cluster.namespace() as ns:
-        cluster.create(ns, claim("grow", 100, "1177Mi", GPUS[0]), pod(ns, "grow", "load", "be", "--grow", "--seconds", "100000"))
-        size = 1177 * MIB
-
-        def full() -> bool:
-            row = product.counted(GPUS[0])[1].get(f"{ns}/grow")
-            # NVML counts blocks of 2 MiB: the small allocations at the end may be refused.
-            return row is not None and size - CONTEXT_BYTES - (4 << 20) <= row.memory_peak_bytes <= size
-
-        cluster.until("it has all it was promised", 120, full)
-        assert client(cluster, ns, "grow")["memory_bytes"] == size
-        cluster.until("it was refused more", 60, lambda: client(cluster, ns, "grow")["memory_denied"] > 0)
-        assert full()
-
-
 def waits(cluster, ns: str, name: str, part: str) -> bool:
     """Whether an event of the pod says why it waits."""
     return any(part in event.get("message", "") for event in cluster.events(ns, of=name))
 
 
-def test_stock_scheduler_refuses_what_a_gpu_has_not(cluster):
+def test_claim_gets_what_it_asks_for_and_no_more(cluster):
     need_consumable_capacity()
-    with claims.installed(), cluster.namespace() as ns:
-        cluster.create(ns, claim("seven", 700, "1Gi", GPUS[0]), pod(ns, "seven"))
-        cluster.wait("pod/seven", "condition=Ready", ns, seconds=90)
-        # Time and memory count, each by itself.
-        cluster.create(ns, claim("time", 301, "1Gi", GPUS[0]), pod(ns, "time"), claim("memory", 1, "141Gi", GPUS[0]), pod(ns, "memory"))
-        for name in ("time", "memory"):
-            cluster.until(f"{name} waits", 60, lambda name=name: waits(cluster, ns, name, "cannot allocate all claims"))
-        assert product.phases(ns) == {"seven": "Running", "time": "Pending", "memory": "Pending"}
-        # A second pod with the same claim.
-        cluster.create(ns, pod(ns, "second", claims=["seven"]))
-        cluster.until("the policy's refusal", 60, lambda: waits(cluster, ns, "second", "belongs to one pod"))
-        # The extender's pods find no slots on the node.
-        product.create(ns, product.tenant("annotated", quota=0.1, memory="64Mi"))
-        cluster.until("no slots", 60, lambda: waits(cluster, ns, "annotated", "Insufficient sluice.dev/gpu"))
-        cluster.delete("pod", "annotated", ns)
-        cluster.delete("pod", "second", ns)
-        cluster.delete("pod", "seven", ns)
-        cluster.wait("pod/time", "condition=Ready", ns, seconds=90)
-        assert client(cluster, ns, "time")["quota_ppm"] == 301_000
+    with claims.installed():
+        with cluster.namespace() as ns:
+            memory_is_the_limit_to_the_byte(cluster, ns)
+        with cluster.namespace() as ns:
+            stock_scheduler_refuses_what_a_gpu_has_not(cluster, ns)
+        with cluster.namespace() as ns:
+            configuration_with_mistakes_starts_no_container(cluster, ns)
 
 
-def test_configuration_with_mistakes_starts_no_container_and_names_them_all(cluster):
-    need_consumable_capacity()
-    with claims.installed(), cluster.namespace() as ns:
-        cluster.create(ns, claim("wrong", 300, "1Gi", limit="0.2", speed="high"), pod(ns, "wrong"))
-        for part in ("config.speed: no such key", "config.limit"):
-            cluster.until(part, 60, lambda part=part: waits(cluster, ns, "wrong", part))
-        assert product.phases(ns) == {"wrong": "Pending"}
-        assert "wrong" not in product.clients_of(ns)
+def memory_is_the_limit_to_the_byte(cluster, ns: str) -> None:
+    cluster.create(ns, claim("grow", 100, "1177Mi", GPUS[0]), pod(ns, "grow", "load", "be", "--grow", "--seconds", "100000"))
+    size = 1177 * MIB
+
+    def full() -> bool:
+        row = product.counted(GPUS[0])[1].get(f"{ns}/grow")
+        # NVML counts blocks of 2 MiB: the small allocations at the end may be refused.
+        return row is not None and size - CONTEXT_BYTES - (4 << 20) <= row.memory_peak_bytes <= size
+
+    cluster.until("it has all it was promised", 120, full)
+    assert client(cluster, ns, "grow")["memory_bytes"] == size
+    cluster.until("it was refused more", 60, lambda: client(cluster, ns, "grow")["memory_denied"] > 0)
+    assert full()
+
+
+def stock_scheduler_refuses_what_a_gpu_has_not(cluster, ns: str) -> None:
+    cluster.create(ns, claim("seven", 700, "1Gi", GPUS[0]), pod(ns, "seven"))
+    cluster.wait("pod/seven", "condition=Ready", ns, seconds=90)
+    # Time and memory count, each by itself.
+    cluster.create(ns, claim("time", 301, "1Gi", GPUS[0]), pod(ns, "time"), claim("memory", 1, "141Gi", GPUS[0]), pod(ns, "memory"))
+    for name in ("time", "memory"):
+        cluster.until(f"{name} waits", 60, lambda name=name: waits(cluster, ns, name, "cannot allocate all claims"))
+    assert product.phases(ns) == {"seven": "Running", "time": "Pending", "memory": "Pending"}
+    # A second pod with the same claim.
+    cluster.create(ns, pod(ns, "second", claims=["seven"]))
+    cluster.until("the policy's refusal", 60, lambda: waits(cluster, ns, "second", "belongs to one pod"))
+    # The extender's pods find no slots on the node.
+    product.create(ns, product.tenant("annotated", quota=0.1, memory="64Mi"))
+    cluster.until("no slots", 60, lambda: waits(cluster, ns, "annotated", "Insufficient sluice.dev/gpu"))
+    cluster.delete("pod", "annotated", ns)
+    cluster.delete("pod", "second", ns)
+    cluster.delete("pod", "seven", ns)
+    cluster.delete("resourceclaim", "seven", ns)
+    cluster.wait("pod/time", "condition=Ready", ns, seconds=90)
+    assert client(cluster, ns, "time")["quota_ppm"] == 301_000
+
+
+def configuration_with_mistakes_starts_no_container(cluster, ns: str) -> None:
+    cluster.create(ns, claim("wrong", 300, "1Gi", limit="0.2", speed="high"), pod(ns, "wrong"))
+    for part in ("config.speed: no such key", "config.limit"):
+        cluster.until(part, 60, lambda part=part: waits(cluster, ns, "wrong", part))
+    assert product.phases(ns) == {"wrong": "Pending"}
+    assert "wrong" not in product.clients_of(ns)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::dra::PreparedClaims;
 use crate::gpus::fake;
 use crate::pods::assign::assign;
 use crate::pods::{PodView, Pods};
+use crate::prepared_claims::PreparedClaims;
 use sluice_placement::inventory::Gpu;
 
 /// GPUs of 10 GiB with two device slots each.

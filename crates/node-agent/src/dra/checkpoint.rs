@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::PreparedClaims;
+use crate::prepared_claims::PreparedClaims;
 
 const FILE: &str = "claims.json";
 /// Version of the format. It changes when an older agent would misread the file.

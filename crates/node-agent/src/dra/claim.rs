@@ -6,44 +6,13 @@ use std::fmt;
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
 };
-use serde::{Deserialize, Serialize};
 use sluice_placement::annotations::{Amount, GpuRequest, keys, parse_quantity};
 use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::inventory::NodeInventory;
 
+use super::config;
 use super::device::{MEMORY, MILLI, device_name};
-use super::{DRIVER, config};
-
-/// A claim that kubelet had prepared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PreparedClaim {
-    /// Namespace of the claim and of its pod.
-    pub namespace: String,
-    /// Name of the claim.
-    pub name: String,
-    /// Uid of the pod that the claim is reserved for.
-    pub pod_uid: String,
-    /// Name of that pod.
-    pub pod: String,
-    /// What the claim promises.
-    pub shares: Vec<GpuShare>,
-}
-
-/// A share of one GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GpuShare {
-    /// UUID of the GPU.
-    pub gpu: String,
-    /// The request of the claim that it satisfies, without the name of a subrequest.
-    pub request: String,
-    /// The allocation's id, which tells several shares of one GPU apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_id: Option<String>,
-    /// The promise, as annotations of a pod would state it.
-    pub annotations: BTreeMap<String, String>,
-}
+use crate::prepared_claims::{DRIVER, GpuShare, PreparedClaim};
 
 /// All mistakes in a claim; never empty.
 #[derive(Debug, PartialEq, Eq)]
@@ -194,7 +163,7 @@ impl Settings {
         ordered.sort_by_key(|config| config.source != "FromClass");
         let mut settings = Vec::new();
         for config in ordered {
-            let Some(opaque) = config.opaque.as_ref().filter(|opaque| config::is_ours(&opaque.driver)) else {
+            let Some(opaque) = config.opaque.as_ref().filter(|opaque| opaque.driver == DRIVER) else {
                 continue;
             };
             let annotations = config::annotations(&opaque.parameters.0, mistakes);

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_placement::annotations::keys;
 
-use super::DRIVER;
-
 const API_VERSION: &str = "gpu.sluice.dev/v1alpha1";
 const KIND: &str = "ShareConfig";
 
@@ -52,9 +50,4 @@ pub(super) fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTr
 /// A mistake that the parser of the annotations reports, in the words of a claim.
 pub(super) fn in_words_of_claims(mistake: &str) -> String {
     mistake.replace(keys::QUOTA, "the capacity milli").replace(keys::PREFIX, "config.")
-}
-
-/// Whether this configuration is for this driver.
-pub(super) fn is_ours(driver: &str) -> bool {
-    driver == DRIVER
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sluice_placement::countable::WHOLE_MILLI;
 use sluice_placement::inventory::{Gpu, NodeInventory};
 
-use super::DRIVER;
+use crate::prepared_claims::DRIVER;
 
 /// Capacity: thousandths of the GPU's time.
 pub(super) const MILLI: &str = "milli";

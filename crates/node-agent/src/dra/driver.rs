@@ -4,24 +4,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::Api;
+use kube::{Api, Client};
+use sluice_placement::inventory::NodeInventory;
 use sluice_proto::dra::dra_plugin_server::DraPlugin;
 use sluice_proto::dra::{
     Claim, Device, NodePrepareResourceResponse, NodePrepareResourcesRequest, NodePrepareResourcesResponse,
     NodeUnprepareResourceResponse, NodeUnprepareResourcesRequest, NodeUnprepareResourcesResponse,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+use super::checkpoint::Checkpoint;
 use super::device::device_name;
-use super::{Inputs, PreparedClaim, PreparedClaims, claim, library_device};
+use super::{claim, library_device};
+use crate::nri::CdiFolders;
 use crate::pods::assign::assign;
+use crate::pods::{AssignmentsWatch, PodsWatch};
+use crate::prepared_claims::{GpuShare, PreparedClaim, PreparedClaims};
 
 /// Kubelet waits 45 s for an answer, and asks again after an error.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Pause between two attempts to find out which claims of the checkpoint still exist.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(5);
+
+/// What the driver works with.
+pub(crate) struct Inputs {
+    pub(crate) client: Client,
+    pub(crate) node: String,
+    pub(crate) inventory: watch::Receiver<NodeInventory>,
+    pub(crate) pods: PodsWatch,
+    pub(crate) assignments: AssignmentsWatch,
+    /// Where the CDI devices of GPUs are.
+    pub(crate) cdi: CdiFolders,
+    pub(crate) checkpoint: Checkpoint,
+    /// The prepared claims, as far as the checkpoint has them.
+    pub(crate) prepared: watch::Sender<Arc<PreparedClaims>>,
+}
 
 /// The driver. One claim is prepared at a time, so that two cannot be promised the same share.
 pub(crate) struct ClaimDriver {
@@ -104,7 +123,7 @@ impl ClaimDriver {
         let uuids: Vec<String> = shares.iter().map(|share| share.gpu.clone()).collect();
         let named = tokio::task::spawn_blocking(move || folders.qualified(&uuids)).await;
         let named = named.map_err(|why| why.to_string())??;
-        let device = |(share, qualified): (super::GpuShare, String)| Device {
+        let device = |(share, qualified): (GpuShare, String)| Device {
             request_names: vec![share.request],
             pool_name: self.inputs.node.clone(),
             device_name: device_name(&share.gpu),

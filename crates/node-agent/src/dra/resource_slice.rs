@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::DRIVER;
 use super::device::devices;
 use crate::node::events::{EventQueue, Reason, about_node};
+use crate::prepared_claims::DRIVER;
 use crate::watch_backoff::WatchBackoff;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

@@ -4,36 +4,25 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use sluice_proto::dra::dra_plugin_server::DraPluginServer;
-use sluice_proto::pluginregistration::registration_server::{Registration, RegistrationServer};
-use sluice_proto::pluginregistration::{
-    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
-};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::{Request, Response, Status};
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::{ClaimDriver, DRIVER};
+use super::driver::ClaimDriver;
+use super::registration::Registrar;
+use crate::prepared_claims::DRIVER;
 
-const PLUGIN_TYPE: &str = "DRAPlugin";
-/// The only service that the driver has.
-const SERVICE: &str = "v1.DRAPlugin";
 /// How long calls under way may take at the end.
 const GRACE: Duration = Duration::from_secs(2);
-
-struct Registrar {
-    endpoint: PathBuf,
-    registered: watch::Sender<bool>,
-}
 
 /// Serves kubelet until `stop`. `registered` tells readiness whether kubelet has accepted the driver.
 ///
@@ -50,22 +39,14 @@ pub(crate) async fn serve(
     let driver_socket = listen(&endpoint)?;
     // Last, because kubelet connects to both as soon as this one exists.
     let registration_socket = listen(&registry)?;
-    let registrar = Registrar { endpoint: endpoint.clone(), registered };
-    // Kubelet holds its connections open, so the servers end when they are dropped.
-    let serving = async {
-        tokio::try_join!(
-            Server::builder().add_service(DraPluginServer::from_arc(driver)).serve_with_incoming_shutdown(
-                UnixListenerStream::new(driver_socket),
-                stop.clone().cancelled_owned()
-            ),
-            Server::builder().add_service(RegistrationServer::new(registrar)).serve_with_incoming_shutdown(
-                UnixListenerStream::new(registration_socket),
-                stop.clone().cancelled_owned()
-            ),
-        )
-    };
+    let registrar = Arc::new(Registrar { endpoint: endpoint.clone(), registered });
+    let serving = Server::builder()
+        .add_service(DraPluginServer::from_arc(driver))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(driver_socket), stop.clone().cancelled_owned());
+    // Kubelet holds its connection open, so the server ends when it is dropped.
     let ended = tokio::select! {
-        ended = serving => ended.map(drop),
+        ended = serving => ended.context("the server for kubelet has ended"),
+        failed = register(registrar, registration_socket) => Err(failed).context("cannot accept kubelet's connections"),
         () = async { stop.cancelled().await; tokio::time::sleep(GRACE).await } => Ok(()),
     };
     // Kubelet deletes the node's ResourceSlices 30 s after the socket is gone.
@@ -74,7 +55,23 @@ pub(crate) async fn serve(
             warn!(socket = %socket.display(), %why, "cannot remove a socket");
         }
     }
-    ended.context("a server for kubelet has ended")
+    ended
+}
+
+/// Answers kubelet whenever it connects. Returns only after an error of the socket.
+async fn register(registrar: Arc<Registrar>, socket: UnixListener) -> std::io::Error {
+    loop {
+        let stream = match socket.accept().await {
+            Ok((stream, _)) => stream,
+            Err(why) => return why,
+        };
+        let registrar = Arc::clone(&registrar);
+        tokio::spawn(async move {
+            if let Err(why) = registrar.serve(stream).await {
+                warn!(%why, "a connection for the registration failed");
+            }
+        });
+    }
 }
 
 /// A listener under this name, in place of a socket that an agent left behind.
@@ -91,31 +88,5 @@ fn remove(socket: &Path) -> std::io::Result<()> {
     match fs::remove_file(socket) {
         Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
         _ => Ok(()),
-    }
-}
-
-#[tonic::async_trait]
-impl Registration for Registrar {
-    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
-        Ok(Response::new(PluginInfo {
-            r#type: PLUGIN_TYPE.to_owned(),
-            name: DRIVER.to_owned(),
-            endpoint: self.endpoint.to_string_lossy().into_owned(),
-            supported_versions: vec![SERVICE.to_owned()],
-        }))
-    }
-
-    async fn notify_registration_status(
-        &self,
-        request: Request<RegistrationStatus>,
-    ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        let RegistrationStatus { plugin_registered, error } = request.into_inner();
-        if plugin_registered {
-            info!(driver = DRIVER, "registered with kubelet");
-        } else {
-            warn!(driver = DRIVER, error, "kubelet refuses the driver");
-        }
-        self.registered.send_replace(plugin_registered);
-        Ok(Response::new(RegistrationStatusResponse {}))
     }
 }

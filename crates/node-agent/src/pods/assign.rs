@@ -6,21 +6,22 @@
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
 
-mod claims;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, Priority, keys};
+use sluice_placement::Countable;
+use sluice_placement::annotations::{self, GpuRequest};
 use sluice_placement::inventory::NodeInventory;
-use sluice_placement::{Countable, format_share};
-use sluice_proto::control::{Class, Client};
+use sluice_proto::control::Client;
 use sluice_units::{Share, WHOLE_PPM};
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::claims;
+use super::client::client;
+use super::refusal::Refusal;
 use super::{PodView, Pods, PodsWatch};
-use crate::dra::PreparedClaims;
+use crate::prepared_claims::PreparedClaims;
 use crate::tasks::replace_if_new;
 
 /// The clients of each GPU, and the pods that were refused.
@@ -39,70 +40,6 @@ pub struct Assignments {
     pub requested: BTreeMap<String, Countable>,
     /// Why a pod got nothing, by its uid.
     pub refused: BTreeMap<String, Refusal>,
-}
-
-/// Why a pod gets no GPU, worded for its owner.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Its annotations cannot be read.
-    #[error("its annotations are not valid: {0}")]
-    Annotations(Mistakes),
-    /// Its assignment cannot be read.
-    #[error("its assignment is not valid: {0}")]
-    Assignment(Mistake),
-    /// It has an assignment, but requests nothing.
-    #[error("it has {assigned}, but asks for no GPU: there is no {quota} and no {memory}", assigned = keys::ASSIGNED_GPU, quota = keys::QUOTA, memory = keys::MEMORY)]
-    NoRequest,
-    /// The scheduler did not assign a GPU to it.
-    #[error("no GPU was assigned to it ({assigned} is missing): it has to be scheduled by {scheduler}", assigned = keys::ASSIGNED_GPU, scheduler = keys::SCHEDULER_NAME)]
-    NotAssigned,
-    /// Its assignment names another number of GPUs than it requests.
-    #[error("it asks for {asked} GPU(s), but {assigned} names {given}", assigned = keys::ASSIGNED_GPU)]
-    WrongCount {
-        /// Number of GPUs that it requests.
-        asked: usize,
-        /// Number of GPUs that its assignment names.
-        given: usize,
-    },
-    /// None of its GPUs is one of this node's.
-    #[error("{gpu}, which was assigned to it, is not a GPU of this node")]
-    ForeignGpu {
-        /// The UUID.
-        gpu: String,
-    },
-    /// It requests more GPU time than the GPU has left.
-    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_ppm).into()), asked = format_share((*.asked_ppm).into()))]
-    NoShareLeft {
-        /// The UUID.
-        gpu: String,
-        /// Parts per million of the GPU that no pod was promised.
-        free_ppm: u32,
-        /// Parts per million of the GPU that this pod requests.
-        asked_ppm: u32,
-    },
-    /// It requests more memory than the GPU has left.
-    #[error("{gpu} has {free} bytes of memory free, {asked} asked")]
-    NoMemoryLeft {
-        /// The UUID.
-        gpu: String,
-        /// Bytes that no pod was promised.
-        free: u64,
-        /// Bytes that this pod requests.
-        asked: u64,
-    },
-    /// It has an assignment of the scheduler beside prepared claims.
-    #[error("it has {assigned} beside a ResourceClaim of {driver}, expected one of them", assigned = keys::ASSIGNED_GPU, driver = crate::dra::DRIVER)]
-    AssignedAndClaimed,
-    /// Its claims have shares of one GPU that cannot be added up.
-    #[error(
-        "its claims have shares of {gpu} with different {what}, expected the same: they are one client there"
-    )]
-    SharesDiffer {
-        /// The UUID.
-        gpu: String,
-        /// What differs.
-        what: &'static str,
-    },
 }
 
 /// What a GPU has not promised to a pod yet.
@@ -149,7 +86,22 @@ pub fn assign(
         };
         result.refused.extend(refusal.map(|refusal| (pod.uid.clone(), refusal)));
     }
-    claims::assign(prepared, before, &mut remaining, &mut result);
+    let mut claiming: Vec<_> = claims::clients(prepared).into_iter().collect();
+    claiming.sort_by_key(|(pod_uid, _)| !before.gpus.contains_key(pod_uid));
+    for (pod_uid, clients) in claiming {
+        let refusal = match clients {
+            _ if result.named.contains_key(&pod_uid) => Some(Refusal::AssignedAndClaimed),
+            Ok(clients) => {
+                let gpus: Vec<String> = clients.keys().cloned().collect();
+                result.named.insert(pod_uid.clone(), gpus.clone());
+                let is_present = |gpu: &String| remaining.contains_key(gpu.as_str());
+                let present = clients.into_iter().filter(|(gpu, _)| is_present(gpu)).collect();
+                result.give(&pod_uid, gpus, present, &mut remaining)
+            }
+            Err(refusal) => Some(refusal),
+        };
+        result.refused.extend(refusal.map(|refusal| (pod_uid, refusal)));
+    }
     // The order does not depend on the order of binding: an unchanged set is not pushed to the manager again.
     for clients in result.sets.values_mut() {
         clients.sort_by(|one, other| one.pod_uid.cmp(&other.pod_uid));
@@ -208,20 +160,6 @@ fn clients_of(
     gpus.iter().filter_map(client_on).collect()
 }
 
-fn client(pod_uid: &str, namespace: &str, pod: &str, request: &GpuRequest, memory_bytes: u64) -> Client {
-    Client {
-        pod_uid: pod_uid.to_owned(),
-        namespace: namespace.to_owned(),
-        pod: pod.to_owned(),
-        class: class_of(request.priority).into(),
-        quota_ppm: request.demand.share.ppm(),
-        limit_ppm: request.limit.ppm(),
-        memory_bytes,
-        slo_ns: request.slo_ns.unwrap_or(0),
-        gang: request.gang.clone().unwrap_or_default(),
-    }
-}
-
 impl Assignments {
     /// Makes these clients of a pod with these GPUs, all of them or none. Returns why not.
     fn give(
@@ -271,15 +209,6 @@ fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remainin
         }
     }
     Ok(())
-}
-
-fn class_of(priority: Priority) -> Class {
-    match priority {
-        Priority::LatencyCritical => Class::LatencyCritical,
-        Priority::High => Class::High,
-        Priority::Normal => Class::Normal,
-        Priority::BestEffort => Class::BestEffort,
-    }
 }
 
 /// Publishes the assignments whenever pods, claims or GPUs change, until these no longer come. `on_refusal` is called once for

@@ -9,11 +9,12 @@ use tokio::sync::watch;
 use crate::capacity::NodeCapacity;
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
-use crate::dra::{self, Checkpoint, PreparedClaims};
+use crate::dra::{self, Checkpoint};
 use crate::injection_proof::{self, Proof};
 use crate::node::events::EventQueue;
 use crate::nri::{self, InForce, Injection, TenantPlugin};
 use crate::pods::{AssignmentsWatch, PodsWatch};
+use crate::prepared_claims::PreparedClaims;
 use crate::tasks::AgentTasks;
 
 /// What both ways of giving GPUs to containers work with.

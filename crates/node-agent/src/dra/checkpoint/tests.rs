@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::dra::{GpuShare, PreparedClaim};
+use crate::prepared_claims::{GpuShare, PreparedClaim};
 
 fn claims(pod: &str) -> PreparedClaims {
     let annotations = BTreeMap::from([("sluice.dev/quota".to_owned(), "0.300".to_owned())]);

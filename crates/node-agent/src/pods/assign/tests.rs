@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_placement::inventory::{Gpu, NodeInventory};
+use sluice_proto::control::Class;
 
 use super::*;
 use crate::gpus::fake;

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use super::api::{Kind, NODE, Seen};
 use super::node::{Agent, Node, last_set, names, of_reason, soon, uuid};
-use crate::support::claims::{Driver, uid};
+use crate::support::claims::{Driver, get_info_as_kubelet, uid};
 use crate::support::kubelet::Kubelet;
 
 /// A claim on a share of a GPU, reserved for the pod `<name>-pod`.
@@ -236,5 +236,18 @@ async fn node_offers_nothing_to_the_extender_and_registers_no_device_plugin() {
     })
     .await;
     assert!(!kubelet.has_plugin());
+    agent.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubelets_authority_of_a_socket_path_is_accepted() {
+    let node = Node::with_gpus(1).await;
+    let (agent, _driver) = start(&node).await;
+    let answer = get_info_as_kubelet(&node.kubelet_folder()).await;
+    let has = |text: &[u8]| answer.windows(text.len()).any(|part| part == text);
+    assert!(
+        has(b"v1.DRAPlugin") && has(b"gpu.sluice.dev") && answer.ends_with(b"grpc-status\x010"),
+        "{answer:?}"
+    );
     agent.end().await;
 }

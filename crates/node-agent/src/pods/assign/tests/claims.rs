@@ -1,7 +1,7 @@
 //! Pods with claims, beside annotated ones.
 
 use super::*;
-use crate::dra::{GpuShare, PreparedClaim};
+use crate::prepared_claims::{GpuShare, PreparedClaim};
 
 /// A share of a GPU, with annotations given without the prefix of Sluice's keys.
 fn share(gpu: &str, annotations: &[(&str, &str)]) -> GpuShare {

@@ -6,43 +6,23 @@ use sluice_placement::annotations::GpuRequest;
 use sluice_proto::control::Client;
 use sluice_units::WHOLE_PPM;
 
-use super::{Assignments, Refusal, Remaining, client};
-use crate::dra::{PreparedClaim, PreparedClaims};
+use super::client::client;
+use super::refusal::Refusal;
+use crate::prepared_claims::{PreparedClaim, PreparedClaims};
 
-/// Makes clients of the pods with claims, those of the previous decision first.
-pub(super) fn assign(
+/// The client of each GPU of each pod with claims, by the pod's uid; or why its claims make none.
+pub(super) fn clients(
     prepared: &PreparedClaims,
-    before: &Assignments,
-    remaining: &mut BTreeMap<&str, Remaining>,
-    result: &mut Assignments,
-) {
+) -> BTreeMap<String, Result<BTreeMap<String, Client>, Refusal>> {
     let mut by_pod: BTreeMap<&str, Vec<&PreparedClaim>> = BTreeMap::new();
     for claim in prepared.values() {
         by_pod.entry(&claim.pod_uid).or_default().push(claim);
     }
-    let mut order: Vec<_> = by_pod.into_iter().collect();
-    order.sort_by_key(|(pod_uid, _)| !before.gpus.contains_key(*pod_uid));
-    for (pod_uid, claims) in order {
-        if result.named.contains_key(pod_uid) {
-            result.refused.insert(pod_uid.to_owned(), Refusal::AssignedAndClaimed);
-            continue;
-        }
-        let refusal = match clients(&claims) {
-            Ok(clients) => {
-                let gpus: Vec<String> = clients.keys().cloned().collect();
-                result.named.insert(pod_uid.to_owned(), gpus.clone());
-                let present = clients.into_iter().filter(|(gpu, _)| remaining.contains_key(gpu.as_str()));
-                let present = present.collect();
-                result.give(pod_uid, gpus, present, remaining)
-            }
-            Err(refusal) => Some(refusal),
-        };
-        result.refused.extend(refusal.map(|refusal| (pod_uid.to_owned(), refusal)));
-    }
+    by_pod.into_iter().map(|(pod_uid, claims)| (pod_uid.to_owned(), clients_of(&claims))).collect()
 }
 
 /// The pod's client on each GPU.
-fn clients(claims: &[&PreparedClaim]) -> Result<BTreeMap<String, Client>, Refusal> {
+fn clients_of(claims: &[&PreparedClaim]) -> Result<BTreeMap<String, Client>, Refusal> {
     let mut found: BTreeMap<String, Client> = BTreeMap::new();
     for claim in claims {
         for share in &claim.shares {
