@@ -1,110 +1,11 @@
 //! Jobs on several GPUs: a rank uses GPU time only while its peers run, because it spins in a collective otherwise.
 
-use crate::simulated_gpu::{Arrivals, Change, Lock, MS, S, Scheduling, SimulatedGpu, TenantSpec};
-use sluice_core::gangs::{GangTable, assign};
+mod leading_ledger;
+mod node;
+
+use crate::simulated_gpu::{Arrivals, Change, MS, S, Scheduling, SimulatedGpu};
+use node::{Job, Node, job};
 use sluice_core::ledger::Class;
-
-/// How finely the running ranks are compared.
-const STEP_NS: u64 = MS / 2;
-/// How often the managers exchange tables: a manager writes its table at most once in this time.
-const EXCHANGE_NS: u64 = 500 * MS;
-
-/// A client of a node: its request, and the GPUs on which it has a process.
-#[derive(Clone)]
-struct Job {
-    name: &'static str,
-    request: f64,
-    gpus: Vec<usize>,
-    arrivals: Arrivals,
-    class: Class,
-}
-
-fn job(name: &'static str, request: f64, gpus: &[usize]) -> Job {
-    Job { name, request, gpus: gpus.to_vec(), arrivals: Arrivals::Saturating, class: Class::BestEffort }
-}
-
-struct Node {
-    gpus: Vec<SimulatedGpu>,
-    /// The jobs of each GPU, in the order of its tenants.
-    jobs_of: Vec<Vec<usize>>,
-    jobs: Vec<Job>,
-    /// Time for which all ranks of each job ran together.
-    progress_ns: Vec<u64>,
-    /// The managers exchange tables.
-    exchanges: bool,
-    now: u64,
-}
-
-impl Node {
-    fn new(gpus: usize, scheduling: Scheduling, jobs: &[Job]) -> Self {
-        let jobs_on = |gpu: usize| (0..jobs.len()).filter(|job| jobs[*job].gpus.contains(&gpu)).collect();
-        let jobs_of: Vec<Vec<usize>> = (0..gpus).map(jobs_on).collect();
-        let tenant = |job: &usize| {
-            TenantSpec::saturating(jobs[*job].request).with(jobs[*job].arrivals).of_class(jobs[*job].class)
-        };
-        let gpu =
-            |jobs: &Vec<usize>| SimulatedGpu::new(scheduling, &jobs.iter().map(tenant).collect::<Vec<_>>());
-        let mut gpus: Vec<SimulatedGpu> = jobs_of.iter().map(gpu).collect();
-        let lock = Lock::default();
-        gpus.iter_mut().for_each(|gpu| gpu.share_driver(&lock));
-        Self { gpus, jobs_of, jobs: jobs.to_vec(), progress_ns: vec![0; jobs.len()], exchanges: true, now: 0 }
-    }
-
-    /// The number of a job among the tenants of a GPU.
-    fn tenant(&self, job: usize, gpu: usize) -> usize {
-        self.jobs_of[gpu].iter().position(|other| *other == job).unwrap()
-    }
-
-    fn names(&self, gpu: usize) -> Vec<&'static str> {
-        self.jobs_of[gpu].iter().map(|job| self.jobs[*job].name).collect()
-    }
-
-    fn exchange(&mut self) {
-        let tables: Vec<GangTable> =
-            (0..self.gpus.len()).map(|gpu| self.gpus[gpu].gang_table(&self.names(gpu))).collect();
-        let slots = assign(&tables);
-        for gpu in 0..self.gpus.len() {
-            let names = self.names(gpu);
-            self.gpus[gpu].set_slots(&names, &slots);
-        }
-    }
-
-    /// GPU time of a job's rank on a GPU since the beginning.
-    fn used_ns(&self, job: usize, gpu: usize) -> u64 {
-        self.gpus[gpu].witness.total_ns(self.tenant(job, gpu))
-    }
-
-    fn run_until(&mut self, end: u64) {
-        while self.now < end {
-            if self.exchanges && self.now.is_multiple_of(EXCHANGE_NS) {
-                self.exchange();
-            }
-            let used = |node: &Self| -> Vec<Vec<u64>> {
-                let of_job =
-                    |job: usize| node.jobs[job].gpus.iter().map(|gpu| node.used_ns(job, *gpu)).collect();
-                (0..node.jobs.len()).map(of_job).collect()
-            };
-            let before = used(self);
-            self.now += STEP_NS;
-            for gpu in &mut self.gpus {
-                gpu.run_until(self.now);
-            }
-            for (job, after) in used(self).into_iter().enumerate() {
-                let together = before[job].iter().zip(after).map(|(before, after)| after - before).min();
-                self.progress_ns[job] += together.unwrap();
-            }
-        }
-    }
-
-    /// The parts of the time from `from` to `to` for which the ranks of each job ran together.
-    fn progress(&mut self, from: u64, to: u64) -> Vec<f64> {
-        self.run_until(from);
-        let before = self.progress_ns.clone();
-        self.run_until(to);
-        let part = |(after, before): (&u64, u64)| (after - before) as f64 / (to - from) as f64;
-        self.progress_ns.iter().zip(before).map(part).collect()
-    }
-}
 
 /// These parts of what they make together, and together at least so much of the time.
 fn assert_parts(progress: &[f64], expected: &[f64], within: f64, least_sum: f64) {
@@ -112,6 +13,46 @@ fn assert_parts(progress: &[f64], expected: &[f64], within: f64, least_sum: f64)
     assert!(sum >= least_sum, "{progress:?} add up to {sum}");
     for (part, expected) in progress.iter().zip(expected) {
         assert!((part / sum - expected).abs() <= within, "{progress:?} of {sum} instead of {expected:?}");
+    }
+}
+
+/// In the next second, how much later than its first rank each slot's last rank begins to run.
+fn skews_ns(node: &mut Node, job: usize) -> Vec<u64> {
+    node.step_ns = MS / 50;
+    // A rank that begins a slot has not run for so long.
+    const PAUSE_NS: u64 = 20 * MS;
+    let gpus = node.jobs[job].gpus.clone();
+    let (mut ran_ns, mut begins) = (vec![node.now; gpus.len()], vec![Vec::new(); gpus.len()]);
+    let end = node.now + S;
+    while node.now < end {
+        let before: Vec<u64> = gpus.iter().map(|gpu| node.used_ns(job, *gpu)).collect();
+        node.run_until(node.now + node.step_ns);
+        let ran = |rank: &usize| node.used_ns(job, gpus[*rank]) > before[*rank];
+        for rank in (0..gpus.len()).filter(ran) {
+            if node.now - ran_ns[rank] >= PAUSE_NS {
+                begins[rank].push(node.now);
+            }
+            ran_ns[rank] = node.now;
+        }
+    }
+    let slots = begins.iter().map(Vec::len).min().unwrap();
+    let of_slot = |slot: usize| begins.iter().map(move |begins| begins[slot]);
+    (0..slots).map(|slot| of_slot(slot).max().unwrap() - of_slot(slot).min().unwrap()).collect()
+}
+
+/// The managers disable the former client's groups one after the other, and only then enable the gang's: a control waits for those that were
+/// begun before it on any GPU. So the ranks begin one after the other, each by the time of one control that enables.
+#[test]
+fn ranks_of_a_gang_begin_within_half_a_millisecond_on_two_gpus() {
+    for (gpus, skew_us) in [(2, 500), (4, 1_000), (8, 2_000)] {
+        let all: Vec<usize> = (0..gpus).collect();
+        let mut node = Node::new(gpus, Scheduling::Hardware, &[job("a", 0.3, &all), job("b", 0.7, &all)]);
+        node.run_until(3 * S);
+        for job in [0, 1] {
+            let skews = skews_ns(&mut node, job);
+            assert!(skews.len() >= 2, "{} slots of {gpus} GPUs", skews.len());
+            assert!(skews.iter().all(|skew| *skew <= skew_us * 1_000), "{skews:?} ns on {gpus} GPUs");
+        }
     }
 }
 
