@@ -3,6 +3,8 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = [
         "kubelet/deviceplugin_v1beta1.proto",
+        "kubelet/dra_v1.proto",
+        "kubelet/pluginregistration_v1.proto",
         "nri/api_v1alpha1.proto",
         "nri/ttrpc.proto",
         "sluice/control_v1.proto",

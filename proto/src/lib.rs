@@ -1,6 +1,6 @@
 //! gRPC messages, clients and servers, generated from the definitions beside this crate: kubelet's device plugin API
-//! ([`deviceplugin`]), the control API between the node agent and a pod-manager ([`control`]), and the messages of containerd's
-//! Node Resource Interface ([`nri`], [`ttrpc`]).
+//! ([`deviceplugin`]), its API of DRA drivers ([`dra`]) with their registration ([`pluginregistration`]), the control API between
+//! the node agent and a pod-manager ([`control`]), and the messages of containerd's Node Resource Interface ([`nri`], [`ttrpc`]).
 //!
 //! The comments of the `.proto` files are the documentation of the fields.
 #![forbid(unsafe_code)]
@@ -10,6 +10,16 @@
 /// Kubelet's device plugin API.
 pub mod deviceplugin {
     tonic::include_proto!("v1beta1");
+}
+
+/// Kubelet's API of DRA drivers.
+pub mod dra {
+    tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1");
+}
+
+/// Kubelet's registration of plugins by sockets.
+pub mod pluginregistration {
+    tonic::include_proto!("pluginregistration");
 }
 
 /// Messages of containerd's Node Resource Interface.

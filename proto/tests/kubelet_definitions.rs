@@ -47,6 +47,17 @@ fn the_device_plugin_api_equals_upstreams() {
     check("kubelet/deviceplugin_v1beta1.proto", list, "pkg/apis/deviceplugin/v1beta1/api.proto");
 }
 
+#[test]
+fn the_api_of_dra_drivers_equals_upstreams() {
+    check("kubelet/dra_v1.proto", include_str!("dra_v1.fields"), "pkg/apis/dra/v1/api.proto");
+}
+
+#[test]
+fn the_registration_of_plugins_equals_upstreams() {
+    let list = include_str!("pluginregistration_v1.fields");
+    check("kubelet/pluginregistration_v1.proto", list, "pkg/apis/pluginregistration/v1/api.proto");
+}
+
 /// Ours has only the fields that the agent uses.
 #[test]
 fn every_field_of_nri_is_one_of_upstreams() {

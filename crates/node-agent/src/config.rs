@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Loopback address of /state, which names pods and asks for no authentication
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9407")]
     state_page: String,
+    /// Give the GPUs of this node by claims (DRA) if it has the label sluice.dev/dra=true at the start, and not as device slots
+    #[arg(long)]
+    dra: bool,
     #[command(flatten)]
     host: HostArguments,
     /// File with settings for the nodes with certain labels, which take precedence over these flags
@@ -72,6 +75,9 @@ pub(crate) struct HostArguments {
     /// Kubelet's folder of device plugin sockets
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet/device-plugins")]
     pub(crate) plugin_folder: PathBuf,
+    /// Kubelet's root folder, by the same path as on the node: where it looks for the sockets of DRA drivers
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet")]
+    pub(crate) kubelet_folder: PathBuf,
     /// Socket of the container runtime for NRI
     #[arg(long, value_name = "FILE", default_value = "/var/run/nri/nri.sock")]
     pub(crate) nri_socket: PathBuf,
@@ -104,6 +110,8 @@ pub struct Config {
     pub on_manager_loss: Option<String>,
     /// How containers get their GPUs.
     pub injection: Injection,
+    /// Whether GPUs are given by claims and not as device slots.
+    pub dra: bool,
     /// The path by which this container got the driver.
     pub own_path: OwnPath,
     /// Address of the HTTP pages.
@@ -224,6 +232,7 @@ impl Config {
             ("state-folder", &arguments.host.state_folder),
             ("socket-folder", &arguments.host.socket_folder),
             ("plugin-folder", &arguments.host.plugin_folder),
+            ("kubelet-folder", &arguments.host.kubelet_folder),
             ("proc", &arguments.host.proc),
             ("nri-socket", &arguments.host.nri_socket),
         ];
@@ -253,6 +262,7 @@ impl Config {
                 slots_per_gpu,
                 on_manager_loss: arguments.on_manager_loss.clone(),
                 injection: arguments.injection,
+                dra: arguments.dra,
                 own_path: OwnPath::of(
                     arguments.injection,
                     variable(VISIBLE_DEVICES).is_some(),

@@ -9,6 +9,7 @@
 //!                    └─▶ pods ◀─────────── API server
 //!                         ├─ clients ─▶ managers ──▶ one pod-manager per GPU
 //!                         └─ GPUs ────▶ nri ───────▶ container runtime: what a new container gets
+//! dra ◀────────────── kubelet: prepared_claims ──▶ pods; in place of device_plugin on nodes with its label
 //! self_test ── results ─────────────────▶ managers
 //! metrics ◀── all of them
 //! ```
@@ -25,6 +26,7 @@ pub mod capacity;
 mod cleanup;
 mod config;
 pub mod device_plugin;
+mod dra;
 mod folders;
 pub mod gpus;
 pub mod injection_proof;
@@ -36,6 +38,7 @@ pub mod metrics;
 pub mod node;
 pub mod nri;
 pub mod pods;
+pub mod prepared_claims;
 mod profiles;
 pub mod self_test;
 mod tasks;
@@ -66,17 +69,20 @@ pub async fn run(arguments: Arguments, stop: CancellationToken) -> anyhow::Resul
         return nri::give_own_driver(config.nri_places(), uid, config.injection, config.health, stop).await;
     }
     let client = kube::Client::try_default().await.context("cannot find the API server")?;
-    if let (Task::Serve, Some(file)) = (config.task, arguments.profiles.clone()) {
-        let text =
-            std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let profiles = profiles::read(&text).with_context(|| file.display().to_string())?;
+    if config.task == Task::Serve && (arguments.profiles.is_some() || config.dra) {
         let labels =
             node::labels(client.clone(), &config.node).await.context("cannot read this node's labels")?;
-        if let Some(profile) = profiles.iter().find(|profile| profile.is_for(&labels)) {
-            tracing::info!(profile = profile.name, "using the settings of a profile");
-            profile.apply(&mut arguments).map_err(anyhow::Error::msg)?;
-            config = Config::read(&arguments, variable)?;
+        if let Some(file) = arguments.profiles.clone() {
+            let text =
+                std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let profiles = profiles::read(&text).with_context(|| file.display().to_string())?;
+            if let Some(profile) = profiles.iter().find(|profile| profile.is_for(&labels)) {
+                tracing::info!(profile = profile.name, "using the settings of a profile");
+                profile.apply(&mut arguments).map_err(anyhow::Error::msg)?;
+                config = Config::read(&arguments, variable)?;
+            }
         }
+        config.dra = config.dra && labels.get(dra::NODE_LABEL).is_some_and(|value| value == "true");
     }
     if let Task::Cleanup { stay } = config.task {
         cleanup::clean(&config, client, wiring::usage(&config), &stop).await?;

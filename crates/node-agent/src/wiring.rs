@@ -1,5 +1,7 @@
 //! Connects the parts of the agent. The only file that knows all of them.
 
+mod provisioning;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use tracing::{error, info};
 use crate::capacity::{self, NodeCapacity};
 use crate::config::Config;
 use crate::device_plugin::{self, Provision};
+use crate::dra::Checkpoint;
 use crate::folders;
 use crate::gpus::{self, GpuDriver};
 use crate::injection_proof::{self, Proof};
@@ -27,9 +30,10 @@ use crate::metrics::http::{self, Listeners, Pages};
 use crate::metrics::{InventorySlot, Sources};
 use crate::node::events::{self, EventQueue, Reason, about_node, about_pod};
 use crate::node::{WantedTaint, evictions, health_events, node_object, violation_events};
-use crate::nri::{self, InForce, Injection, TenantPlugin};
+use crate::nri::InForce;
 use crate::pods::assign::publish_assignments;
 use crate::pods::{PodView, Refusal, informer};
+use crate::prepared_claims::PreparedClaims;
 use crate::self_test::{Tester, Tools};
 use crate::tasks::AgentTasks;
 
@@ -68,6 +72,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     let (node, stop) = (config.node.clone(), tasks.stop.clone());
     let (installed, loader_refusal) = install(config).await?;
     let (statuses, inventory) = (ManagerStatuses::default(), InventorySlot::default());
+    let prepared = watch::Sender::new(Arc::new(prepared_claims(config)?));
     let (assignments_known, assignments) = watch::channel(None);
     let (pods_known, pods) = watch::channel(None);
     let (registered, is_registered) = watch::channel(false);
@@ -128,7 +133,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
     };
     tasks.spawn_abortable(
         "assignments",
-        publish_assignments(assignments_known, pods.clone(), gpus.clone(), refused),
+        publish_assignments(assignments_known, pods.clone(), prepared.subscribe(), gpus.clone(), refused),
     );
     let (capacity_known, capacity) = watch::channel(NodeCapacity::of(&gpus.borrow(), None));
     tasks.spawn_abortable("capacity", capacity::publish(capacity_known, gpus.clone(), assignments.clone()));
@@ -139,6 +144,7 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         taint,
         injection: injection.clone(),
         proof,
+        is_for_extender: !config.dra,
     };
     tasks.spawn_abortable("node object", node_object::reconcile(client.clone(), node.clone(), wanted));
     tasks.spawn_abortable(
@@ -187,40 +193,23 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
             event_queue.clone(),
         ),
     );
-    let (registration_known, registration) = watch::channel(None);
-    let plugin = TenantPlugin {
-        injection: config.injection,
-        places: config.nri_places(),
-        provision: Arc::new(provision(config, &installed)),
-        library_folder: config.library_folder(),
-        pods: pods.clone(),
-        assignments: assignments.clone(),
-        events: event_queue.clone(),
-        registration: registration_known,
-        in_force: injection.clone(),
-        unsupported_reason: None,
-    };
-    let settings =
-        nri::Settings { node: node.clone(), wanted: config.injection, cdi: config.nri_places().cdi };
-    let inputs = injection_proof::Inputs {
+    let parts = provisioning::Parts {
+        client,
         node: node.clone(),
-        proc: config.host.proc.clone(),
-        own_path: config.own_path,
-        in_force: injection.clone(),
+        provision: provision(config, &installed),
+        gpus: gpus.clone(),
         pods,
         assignments: assignments.clone(),
+        event_queue,
+        injection_known,
+        proof_known,
+        registered,
+        loader_refusal,
     };
-    proof_known.send_replace(Proof::Open);
-    tasks.spawn_abortable(
-        "injection proof",
-        injection_proof::follow(inputs, proof_known, event_queue.clone()),
-    );
-    tasks.spawn_abortable(
-        "injection",
-        nri::follow(settings, registration, gpus.clone(), injection_known, event_queue),
-    );
-    if config.injection != Injection::Runtime {
-        tasks.spawn_abortable("nri", nri::serve_tenants(plugin));
+    if config.dra {
+        provisioning::start_claims(config, parts, prepared, tasks);
+    } else {
+        provisioning::start_slots(config, parts, injection, capacity, plugin_metrics, tasks);
     }
     let instance = managers::instance_id().context("cannot read a random identity")?;
     let settings = managers::Settings { command, instance, tester, memory };
@@ -228,26 +217,6 @@ async fn start(config: &Config, environment: Environment, tasks: &mut AgentTasks
         "managers",
         infallible(managers::supervise(settings, gpus, assignments, statuses, stop.clone())),
     );
-    let settings = device_plugin::Settings {
-        folder: config.host.plugin_folder.clone(),
-        provision: provision(config, &installed),
-    };
-    let plugin_stop = stop.clone();
-    tasks.spawn_graceful("plugin", async move {
-        // A node offers no GPU that its containers cannot get, or would use without limits.
-        if loader_refusal.is_some() {
-            plugin_stop.cancelled().await;
-            return Ok(());
-        }
-        let mut injection = injection;
-        let works = async { injection.wait_for(InForce::works).await.is_ok() };
-        match plugin_stop.run_until_cancelled(works).await {
-            Some(true) => {
-                device_plugin::run(settings, capacity, plugin_metrics, registered, plugin_stop).await
-            }
-            Some(false) | None => Ok(()),
-        }
-    });
     let library = Library::new(config.library_folder());
     tasks.spawn_graceful(
         "library",
@@ -272,6 +241,12 @@ async fn install(config: &Config) -> anyhow::Result<(Installed, Option<String>)>
         Ok::<_, library::Error>((installed, refusal))
     };
     tokio::task::spawn_blocking(install).await?.context("cannot install the library for pods")
+}
+
+/// The claims that an earlier agent has prepared.
+fn prepared_claims(config: &Config) -> anyhow::Result<PreparedClaims> {
+    let checkpoint = Checkpoint::in_folder(&config.host.state_folder);
+    if config.dra { checkpoint.read() } else { Ok(PreparedClaims::new()) }
 }
 
 /// How to find the library versions that pods use.

@@ -38,11 +38,16 @@ def install(**values) -> None:
 
 def install_chart(chart: Path, values: dict) -> None:
     """The same with another chart, and with these values only."""
+    upgrade(chart, values)
+    until("device slots on the node", 60, lambda: allocatable() > 0)
+
+
+def upgrade(chart: Path, values: dict) -> None:
+    """Returns when Helm has; the node may offer no device slots."""
     # As the GPU Operator or Node Feature Discovery label a node.
     api.kubectl("label", "node", NODE, "nvidia.com/gpu.present=true", "--overwrite")
     words = ["upgrade", "--install", RELEASE, chart, "-n", NAMESPACE, "--create-namespace"]
     api.command("helm", *words, "--wait", "--timeout", "120s", "-f", "-", stdin=json.dumps(values), seconds=180)
-    until("device slots on the node", 60, lambda: allocatable() > 0)
 
 
 def merged(base: dict, over: dict) -> dict:

@@ -45,6 +45,7 @@ container is created again.
     {{- end }}
   volumeMounts:
     {{- include "sluice.nriMounts" . | nindent 4 }}
+    {{- include "sluice.cdiMounts" (dict "root" . "writes" false) | trim | nindent 4 }}
 {{- end }}
 
 {{/* The folder of the runtime's socket, and those of CDI specifications. */}}
@@ -57,8 +58,13 @@ container is created again.
 
 {{- define "sluice.nriMounts" -}}
 - { name: nri, mountPath: {{ include "sluice.nriFolder" . }}, readOnly: true }
-{{- range $index, $folder := include "sluice.cdiFolders" . | fromJsonArray }}
-- { name: cdi-{{ $index }}, mountPath: {{ $folder }}, readOnly: true }
+{{- end }}
+
+{{/* The folders of CDI specifications. include "sluice.cdiMounts" (dict "root" $ "writes" true): into the last one the agent writes. */}}
+{{- define "sluice.cdiMounts" -}}
+{{- $folders := include "sluice.cdiFolders" .root | fromJsonArray -}}
+{{- range $index, $folder := $folders }}
+- { name: cdi-{{ $index }}, mountPath: {{ $folder }}{{ if not (and $.writes (eq (add1 $index) (len $folders))) }}, readOnly: true{{ end }} }
 {{- end }}
 {{- end }}
 
@@ -66,6 +72,9 @@ container is created again.
 {{- define "sluice.nriVolumes" -}}
 - name: nri
   hostPath: { path: {{ include "sluice.nriFolder" . }}, type: DirectoryOrCreate }
+{{- end }}
+
+{{- define "sluice.cdiVolumes" -}}
 {{- range $index, $folder := include "sluice.cdiFolders" . | fromJsonArray }}
 - name: cdi-{{ $index }}
   hostPath: { path: {{ $folder }}, type: DirectoryOrCreate }

@@ -44,6 +44,10 @@ nodeAffinity:
 
 {{- define "sluice.nodeAgentFlags" -}}
 {{- $own := .Values.nodeAgent -}}
+{{- if .Values.dra.enabled }}
+- --dra
+{{- include "sluice.flag" (list "kubelet-folder" $own.hostPaths.kubelet) }}
+{{- end }}
 {{- include "sluice.flag" (list "seats-per-gpu" $own.seatsPerGpu) }}
 {{- include "sluice.flag" (list "injection" .Values.injection) }}
 {{- include "sluice.listenFlag" (dict "root" . "flag" "http" "default" 9400) }}

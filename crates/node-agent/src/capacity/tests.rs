@@ -6,6 +6,7 @@ use super::*;
 use crate::gpus::fake;
 use crate::pods::assign::assign;
 use crate::pods::{PodView, Pods};
+use crate::prepared_claims::PreparedClaims;
 use sluice_placement::inventory::Gpu;
 
 /// GPUs of 10 GiB with two device slots each.
@@ -67,7 +68,10 @@ fn pod(uid: &str, quota: &str, gpus: &[u32]) -> PodView {
 
 fn capacity_beside(inventory: &NodeInventory, pods: impl IntoIterator<Item = PodView>) -> NodeCapacity {
     let pods: Pods = pods.into_iter().map(|pod| (pod.uid.clone(), Arc::new(pod))).collect();
-    NodeCapacity::of(inventory, Some(&assign(&pods, inventory, &Assignments::default())))
+    NodeCapacity::of(
+        inventory,
+        Some(&assign(&pods, &PreparedClaims::new(), inventory, &Assignments::default())),
+    )
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Sources {
     pub fn missing(&self) -> Vec<String> {
         let conditions = [
             (self.inventory.get().is_some(), "the NVIDIA driver has not reported its GPUs"),
-            (*self.registered.borrow(), "kubelet has not accepted the device plugin's registration"),
+            (*self.registered.borrow(), "kubelet has not accepted the registration of this agent"),
             (self.pods.borrow().is_some(), "the API server has not listed the node's pods"),
         ];
         let unmet = conditions.into_iter().filter(|(is_met, _)| !is_met);

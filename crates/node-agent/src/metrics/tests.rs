@@ -28,7 +28,7 @@ fn readiness_lists_each_missing_component_until_none_is_missing() {
     };
     let missing = [
         "the NVIDIA driver has not reported its GPUs",
-        "kubelet has not accepted the device plugin's registration",
+        "kubelet has not accepted the registration of this agent",
         "the API server has not listed the node's pods",
         "containers cannot get GPUs, and --injection=nri allows no other path: no NRI at /nri.sock",
         "the node agent's container has no driver: libnvidia-ml.so.1 cannot be loaded",

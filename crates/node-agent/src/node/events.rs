@@ -55,6 +55,8 @@ pub enum Reason {
     GpuMemoryLimitReached,
     /// A container was created without what the agent gives to it.
     NotInjected,
+    /// The node's devices are not published, so no claim can be allocated on it.
+    ClaimsUnavailable,
 }
 
 impl Reason {
@@ -76,6 +78,7 @@ impl Reason {
             Self::EvictionRefused => (EventType::Warning, "EvictionRefused", "Evict"),
             Self::GpuMemoryLimitReached => (EventType::Warning, "GpuMemoryLimitReached", "LimitMemory"),
             Self::NotInjected => (EventType::Warning, "NotInjected", "Inject"),
+            Self::ClaimsUnavailable => (EventType::Warning, "ClaimsUnavailable", "PublishDevices"),
         }
     }
 }

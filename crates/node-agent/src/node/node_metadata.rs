@@ -35,10 +35,12 @@ pub(super) fn removal(there: Option<&BTreeMap<String, String>>) -> Value {
     json!({"metadata": {"annotations": {(keys::NODE_GPUS): null, (keys::NODE_INJECTION): null}, "labels": labels}})
 }
 
-/// The patch that makes a node's metadata equal to the inventory and to what is known of the injection; `None` if they are equal.
+/// The patch that makes a node's metadata equal to the inventory and to what is known of the injection; `None` if they are equal. The
+/// annotation of the inventory is only there for the extender.
 pub(super) fn patch(
     metadata: &ObjectMeta,
     inventory: &NodeInventory,
+    is_for_extender: bool,
     injection: Option<&str>,
 ) -> Option<Value> {
     let annotation = match inventory.to_annotation() {
@@ -51,7 +53,10 @@ pub(super) fn patch(
     let there = metadata.labels.as_ref();
     let wanted = labels(there, inventory);
     let labels = differences(there, wanted.iter().map(|(key, value)| (key.as_str(), value.as_deref())));
-    let wanted = [(keys::NODE_GPUS, Some(annotation.as_str())), (keys::NODE_INJECTION, injection)];
+    let wanted = [
+        (keys::NODE_GPUS, is_for_extender.then_some(annotation.as_str())),
+        (keys::NODE_INJECTION, injection),
+    ];
     let annotations = differences(metadata.annotations.as_ref(), wanted);
     let mut change = serde_json::Map::new();
     for (field, differences) in [("annotations", annotations), ("labels", labels)] {

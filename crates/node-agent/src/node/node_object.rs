@@ -36,11 +36,13 @@ pub struct Wanted {
     pub injection: watch::Receiver<InForce>,
     /// Whether that path is proven.
     pub proof: watch::Receiver<Proof>,
+    /// Whether the extender may place pods here: inventory and amounts are published only then.
+    pub is_for_extender: bool,
 }
 
 /// Keeps the node object equal to what is wanted, for ever.
 pub async fn reconcile(client: Client, node: String, wanted: Wanted) {
-    let Wanted { mut inventory, mut capacity, mut taint, mut injection, mut proof } = wanted;
+    let Wanted { mut inventory, mut capacity, mut taint, mut injection, mut proof, is_for_extender } = wanted;
     let nodes = Api::<Node>::all(client);
     let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let events = watcher(nodes.clone(), config).backoff(WatchBackoff::new(FIRST_PAUSE, LONGEST_PAUSE));
@@ -54,9 +56,14 @@ pub async fn reconcile(client: Client, node: String, wanted: Wanted) {
             let proof = proof.borrow_and_update();
             let injection = path.map(|path| format!("{path}: {}", proof.label()));
             let wanted = inventory.borrow_and_update();
-            seen.as_ref().and_then(|node| node_metadata::patch(&node.metadata, &wanted, injection.as_deref()))
+            seen.as_ref().and_then(|node| {
+                node_metadata::patch(&node.metadata, &wanted, is_for_extender, injection.as_deref())
+            })
         };
-        let status_patch = seen.as_ref().and_then(|node| status_patch(node, &inventory, &mut capacity));
+        let status_patch = seen.as_ref().and_then(|node| {
+            let published = status_patch(node, &inventory, &mut capacity);
+            if is_for_extender { published } else { node_status::patch(node.status.as_ref(), None) }
+        });
         let wanted_taint = *taint.borrow_and_update();
         let taint_patch = seen.as_ref().and_then(|node| lost_gpu_taint::patch(node, wanted_taint));
         tokio::select! {

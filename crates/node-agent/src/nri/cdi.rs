@@ -53,7 +53,7 @@ impl CdiFolders {
     ///
     /// # Errors
     /// No specification names one of the devices.
-    pub(super) fn qualified(&self, names: &[String]) -> Result<Vec<String>, String> {
+    pub(crate) fn qualified(&self, names: &[String]) -> Result<Vec<String>, String> {
         let found = self.find(names);
         found.missing.map_or(Ok(found.qualified), Err)
     }

@@ -35,6 +35,8 @@ pub enum InForce {
     Nri(String, Option<String>),
     /// NVIDIA's container runtime, and why not NRI.
     Runtime(String),
+    /// Kubelet, by the CDI devices of prepared claims.
+    Claims,
     /// None, and why.
     None(String),
 }
@@ -43,7 +45,7 @@ impl InForce {
     /// Whether containers can get GPUs.
     #[must_use]
     pub fn works(&self) -> bool {
-        matches!(self, Self::Nri(..) | Self::Runtime(_))
+        matches!(self, Self::Nri(..) | Self::Runtime(_) | Self::Claims)
     }
 
     /// Value of the metric's label; `None` while it is unknown.
@@ -53,6 +55,7 @@ impl InForce {
             Self::Unknown => None,
             Self::Nri(..) => Some("nri"),
             Self::Runtime(_) => Some("runtime"),
+            Self::Claims => Some("claims"),
             Self::None(_) => Some("none"),
         }
     }
@@ -61,7 +64,7 @@ impl InForce {
     fn missing(&self) -> Option<&str> {
         match self {
             Self::Nri(_, missing) => missing.as_deref(),
-            Self::Unknown | Self::Runtime(_) | Self::None(_) => None,
+            Self::Unknown | Self::Runtime(_) | Self::Claims | Self::None(_) => None,
         }
     }
 
@@ -79,6 +82,7 @@ impl InForce {
                     "containers get their GPUs by NVIDIA's container runtime from NVIDIA_VISIBLE_DEVICES: {why}"
                 )
             }
+            Self::Claims => "containers get their GPUs by CDI from claims".to_owned(),
             Self::None(why) => {
                 format!("containers cannot get GPUs, and --injection=nri allows no other path: {why}")
             }

@@ -30,7 +30,7 @@ pub(crate) use tenants::{TenantPlugin, serve_tenants};
 /// The variable from which NVIDIA's container runtime takes the GPUs of a container.
 pub(crate) const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
 /// Its value for no GPU. NVIDIA's CDI specifications set it, too, so that the runtime adds nothing to what CDI brings.
-const VOID: &str = "void";
+pub(crate) const VOID: &str = "void";
 
 /// How the runtime's side of NRI is reached; `Err`: why it is not.
 pub(crate) type Registration = Option<Result<String, String>>;

@@ -1,21 +1,27 @@
 //! The rule by which bound pods become clients of GPUs, and its application whenever pods or GPUs change. The rule is
 //! pure: the same pods and GPUs give the same clients.
 //!
+//! Annotated pods have an assignment of the scheduler, other pods have prepared claims (`claims`).
+//!
 //! The agent accepts the scheduler's assignment and checks it. A pod with an impossible assignment (a GPU that is not on this node,
 //! more than the GPU has) is refused with a reason; other pods are not affected. Pods that were bound first keep what they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_placement::annotations::{self, GpuRequest, Mistake, Mistakes, Priority, keys};
+use sluice_placement::Countable;
+use sluice_placement::annotations::{self, GpuRequest};
 use sluice_placement::inventory::NodeInventory;
-use sluice_placement::{Countable, format_share};
-use sluice_proto::control::{Class, Client};
+use sluice_proto::control::Client;
 use sluice_units::{Share, WHOLE_PPM};
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::claims;
+use super::client::client;
+use super::refusal::Refusal;
 use super::{PodView, Pods, PodsWatch};
+use crate::prepared_claims::PreparedClaims;
 use crate::tasks::replace_if_new;
 
 /// The clients of each GPU, and the pods that were refused.
@@ -25,7 +31,7 @@ pub struct Assignments {
     pub sets: BTreeMap<String, Vec<Client>>,
     /// The GPUs of each pod that has any.
     pub gpus: BTreeMap<String, Vec<String>>,
-    /// The GPUs that each pod's annotations assign to it, refused pods included.
+    /// The GPUs that each pod's annotations or claims assign to it, refused pods included.
     pub named: BTreeMap<String, Vec<String>>,
     /// The pods that have ended.
     pub ended: BTreeSet<String>,
@@ -34,57 +40,6 @@ pub struct Assignments {
     pub requested: BTreeMap<String, Countable>,
     /// Why a pod got nothing, by its uid.
     pub refused: BTreeMap<String, Refusal>,
-}
-
-/// Why a pod gets no GPU, worded for its owner.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Its annotations cannot be read.
-    #[error("its annotations are not valid: {0}")]
-    Annotations(Mistakes),
-    /// Its assignment cannot be read.
-    #[error("its assignment is not valid: {0}")]
-    Assignment(Mistake),
-    /// It has an assignment, but requests nothing.
-    #[error("it has {assigned}, but asks for no GPU: there is no {quota} and no {memory}", assigned = keys::ASSIGNED_GPU, quota = keys::QUOTA, memory = keys::MEMORY)]
-    NoRequest,
-    /// The scheduler did not assign a GPU to it.
-    #[error("no GPU was assigned to it ({assigned} is missing): it has to be scheduled by {scheduler}", assigned = keys::ASSIGNED_GPU, scheduler = keys::SCHEDULER_NAME)]
-    NotAssigned,
-    /// Its assignment names another number of GPUs than it requests.
-    #[error("it asks for {asked} GPU(s), but {assigned} names {given}", assigned = keys::ASSIGNED_GPU)]
-    WrongCount {
-        /// Number of GPUs that it requests.
-        asked: usize,
-        /// Number of GPUs that its assignment names.
-        given: usize,
-    },
-    /// None of its GPUs is one of this node's.
-    #[error("{gpu}, which was assigned to it, is not a GPU of this node")]
-    ForeignGpu {
-        /// The UUID.
-        gpu: String,
-    },
-    /// It requests more GPU time than the GPU has left.
-    #[error("{gpu} has {free} free, {asked} asked", free = format_share((*.free_ppm).into()), asked = format_share((*.asked_ppm).into()))]
-    NoShareLeft {
-        /// The UUID.
-        gpu: String,
-        /// Parts per million of the GPU that no pod was promised.
-        free_ppm: u32,
-        /// Parts per million of the GPU that this pod requests.
-        asked_ppm: u32,
-    },
-    /// It requests more memory than the GPU has left.
-    #[error("{gpu} has {free} bytes of memory free, {asked} asked")]
-    NoMemoryLeft {
-        /// The UUID.
-        gpu: String,
-        /// Bytes that no pod was promised.
-        free: u64,
-        /// Bytes that this pod requests.
-        asked: u64,
-    },
 }
 
 /// What a GPU has not promised to a pod yet.
@@ -100,7 +55,12 @@ struct Remaining {
 /// Decides the clients of each GPU. `before` is the previous decision: its pods are considered first, so that a running pod never
 /// loses its place to a pod that was bound in the same second.
 #[must_use]
-pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> Assignments {
+pub fn assign(
+    pods: &Pods,
+    prepared: &PreparedClaims,
+    inventory: &NodeInventory,
+    before: &Assignments,
+) -> Assignments {
     let mut result = Assignments::default();
     let mut remaining: BTreeMap<&str, Remaining> = BTreeMap::new();
     for gpu in &inventory.gpus {
@@ -119,20 +79,28 @@ pub fn assign(pods: &Pods, inventory: &NodeInventory, before: &Assignments) -> A
                 for gpu in &gpus {
                     *result.requested.entry(gpu.clone()).or_default() += requested_of_each(pod, &request);
                 }
-                match reserve(pod, &request, &gpus, &mut remaining) {
-                    Ok(clients) => {
-                        for (gpu, client) in clients {
-                            result.sets.entry(gpu).or_default().push(client);
-                        }
-                        result.gpus.insert(pod.uid.clone(), gpus);
-                        continue;
-                    }
-                    Err(refusal) => refusal,
-                }
+                let clients = clients_of(pod, &request, &gpus, &remaining);
+                result.give(&pod.uid, gpus, clients, &mut remaining)
             }
-            Err(refusal) => refusal,
+            Err(refusal) => Some(refusal),
         };
-        result.refused.insert(pod.uid.clone(), refusal);
+        result.refused.extend(refusal.map(|refusal| (pod.uid.clone(), refusal)));
+    }
+    let mut claiming: Vec<_> = claims::clients(prepared).into_iter().collect();
+    claiming.sort_by_key(|(pod_uid, _)| !before.gpus.contains_key(pod_uid));
+    for (pod_uid, clients) in claiming {
+        let refusal = match clients {
+            _ if result.named.contains_key(&pod_uid) => Some(Refusal::AssignedAndClaimed),
+            Ok(clients) => {
+                let gpus: Vec<String> = clients.keys().cloned().collect();
+                result.named.insert(pod_uid.clone(), gpus.clone());
+                let is_present = |gpu: &String| remaining.contains_key(gpu.as_str());
+                let present = clients.into_iter().filter(|(gpu, _)| is_present(gpu)).collect();
+                result.give(&pod_uid, gpus, present, &mut remaining)
+            }
+            Err(refusal) => Some(refusal),
+        };
+        result.refused.extend(refusal.map(|refusal| (pod_uid, refusal)));
     }
     // The order does not depend on the order of binding: an unchanged set is not pushed to the manager again.
     for clients in result.sets.values_mut() {
@@ -174,79 +142,91 @@ fn read_request(pod: &PodView) -> Result<Option<(GpuRequest, Vec<String>)>, Refu
     Ok(Some((request, gpus)))
 }
 
-/// Reserves the request on all of its GPUs that the node has, or on none. Returns the client of each. A GPU that was absent when the agent
-/// started does not end the pod's limits on its other GPUs, which it shares.
-fn reserve(
+/// The client that the request makes of the pod on each of its GPUs that the node has. A GPU that was absent when the agent started does not
+/// end the pod's limits on its other GPUs, which it shares.
+fn clients_of(
     pod: &PodView,
     request: &GpuRequest,
     gpus: &[String],
-    remaining: &mut BTreeMap<&str, Remaining>,
-) -> Result<Vec<(String, Client)>, Refusal> {
-    let quota_ppm = request.demand.share.ppm();
-    let mut clients = Vec::with_capacity(gpus.len());
-    for gpu in gpus {
-        let Some(free) = remaining.get(gpu.as_str()) else { continue };
-        if quota_ppm > free.share_ppm {
-            return Err(Refusal::NoShareLeft {
-                gpu: gpu.clone(),
-                free_ppm: free.share_ppm,
-                asked_ppm: quota_ppm,
-            });
-        }
+    remaining: &BTreeMap<&str, Remaining>,
+) -> Vec<(String, Client)> {
+    let client_on = |gpu: &String| {
+        let free = remaining.get(gpu.as_str())?;
         // A pod alone on the GPU needs no room for the contexts of others.
         let is_alone = request.demand.share == Share::ONE;
         let memory_bytes = request.demand.memory_on(if is_alone { free.total } else { free.usable });
-        if memory_bytes > free.memory {
-            return Err(Refusal::NoMemoryLeft { gpu: gpu.clone(), free: free.memory, asked: memory_bytes });
+        Some((gpu.clone(), client(&pod.uid, &pod.namespace, &pod.name, request, memory_bytes)))
+    };
+    gpus.iter().filter_map(client_on).collect()
+}
+
+impl Assignments {
+    /// Makes these clients of a pod with these GPUs, all of them or none. Returns why not.
+    fn give(
+        &mut self,
+        pod_uid: &str,
+        gpus: Vec<String>,
+        clients: Vec<(String, Client)>,
+        remaining: &mut BTreeMap<&str, Remaining>,
+    ) -> Option<Refusal> {
+        if let Some(gpu) = gpus.first().filter(|_| clients.is_empty()) {
+            return Some(Refusal::ForeignGpu { gpu: gpu.clone() });
         }
-        let client = Client {
-            pod_uid: pod.uid.clone(),
-            namespace: pod.namespace.clone(),
-            pod: pod.name.clone(),
-            class: class_of(request.priority).into(),
-            quota_ppm,
-            limit_ppm: request.limit.ppm(),
-            memory_bytes,
-            slo_ns: request.slo_ns.unwrap_or(0),
-            gang: request.gang.clone().unwrap_or_default(),
-        };
-        clients.push((gpu.clone(), client));
+        if let Err(refusal) = reserve(&clients, remaining) {
+            return Some(refusal);
+        }
+        for (gpu, client) in clients {
+            self.sets.entry(gpu).or_default().push(client);
+        }
+        self.gpus.insert(pod_uid.to_owned(), gpus);
+        None
     }
-    if let Some(gpu) = gpus.first().filter(|_| clients.is_empty()) {
-        return Err(Refusal::ForeignGpu { gpu: gpu.clone() });
+}
+
+/// Reserves what the clients of a pod are promised, or nothing.
+fn reserve(clients: &[(String, Client)], remaining: &mut BTreeMap<&str, Remaining>) -> Result<(), Refusal> {
+    for (gpu, client) in clients {
+        let Some(free) = remaining.get(gpu.as_str()) else { continue };
+        if client.quota_ppm > free.share_ppm {
+            return Err(Refusal::NoShareLeft {
+                gpu: gpu.clone(),
+                free_ppm: free.share_ppm,
+                asked_ppm: client.quota_ppm,
+            });
+        }
+        if client.memory_bytes > free.memory {
+            return Err(Refusal::NoMemoryLeft {
+                gpu: gpu.clone(),
+                free: free.memory,
+                asked: client.memory_bytes,
+            });
+        }
     }
-    for (gpu, client) in &clients {
+    for (gpu, client) in clients {
         if let Some(free) = remaining.get_mut(gpu.as_str()) {
-            free.share_ppm -= quota_ppm;
+            free.share_ppm -= client.quota_ppm;
             free.memory -= client.memory_bytes;
         }
     }
-    Ok(clients)
+    Ok(())
 }
 
-fn class_of(priority: Priority) -> Class {
-    match priority {
-        Priority::LatencyCritical => Class::LatencyCritical,
-        Priority::High => Class::High,
-        Priority::Normal => Class::Normal,
-        Priority::BestEffort => Class::BestEffort,
-    }
-}
-
-/// Publishes the assignments whenever pods or GPUs change, until these no longer come. `on_refusal` is called once for
+/// Publishes the assignments whenever pods, claims or GPUs change, until these no longer come. `on_refusal` is called once for
 /// each refusal.
 pub async fn publish_assignments(
     assignments: watch::Sender<Option<Arc<Assignments>>>,
     mut pods: PodsWatch,
+    mut prepared: watch::Receiver<Arc<PreparedClaims>>,
     mut inventory: watch::Receiver<NodeInventory>,
     mut on_refusal: impl FnMut(&PodView, &Refusal),
 ) {
     loop {
         let known = pods.borrow_and_update().clone();
         let gpus = inventory.borrow_and_update().clone();
+        let claims = Arc::clone(&prepared.borrow_and_update());
         if let Some(known) = known {
             let before = assignments.borrow().clone().unwrap_or_default();
-            let now = assign(&known, &gpus, &before);
+            let now = assign(&known, &claims, &gpus, &before);
             // The same reason with other numbers is not reported again.
             let kind = std::mem::discriminant::<Refusal>;
             let is_new = |uid: &str, why| before.refused.get(uid).map(kind) != Some(kind(why));
@@ -260,6 +240,8 @@ pub async fn publish_assignments(
         }
         tokio::select! {
             changed = pods.changed() => if changed.is_err() { return },
+            // Without DRA there is no driver that prepares claims, so this branch is disabled.
+            Ok(()) = prepared.changed() => {}
             changed = inventory.changed() => if changed.is_err() { return },
         }
     }

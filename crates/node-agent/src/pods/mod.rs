@@ -1,13 +1,17 @@
 //! From the pods of this node to the clients of each GPU.
 
 pub mod assign;
+mod claims;
+mod client;
 pub mod informer;
+mod refusal;
 pub mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use assign::{Assignments, Refusal};
+pub use assign::Assignments;
+pub use refusal::Refusal;
 pub use view::PodView;
 
 /// The pods of this node by uid.

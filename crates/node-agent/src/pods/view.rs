@@ -92,15 +92,22 @@ fn has_slots(container: &&Container) -> bool {
     limits.and_then(|limits| limits.get(keys::RESOURCE)).is_some_and(|slots| slots.0 != "0")
 }
 
+fn has_claims(container: &&Container) -> bool {
+    let resources = container.resources.as_ref();
+    resources.and_then(|resources| resources.claims.as_ref()).is_some_and(|claims| !claims.is_empty())
+}
+
 fn sidecars(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     let init = spec.init_containers.iter().flatten();
     init.filter(|container| container.restart_policy.as_deref() == Some("Always"))
 }
 
-/// The first app container that asks for our resource, else the first sidecar that does, else the first container.
+/// The first app container that asks for our resource, else the first sidecar that does, else the first container with a claim, else the
+/// first container.
 fn main_container(spec: &PodSpec) -> Option<String> {
     let app = spec.containers.iter().find(has_slots);
-    let chosen = app.or_else(|| sidecars(spec).find(has_slots)).or(spec.containers.first())?;
+    let claiming = spec.containers.iter().find(has_claims);
+    let chosen = app.or_else(|| sidecars(spec).find(has_slots)).or(claiming).or(spec.containers.first())?;
     Some(chosen.name.clone())
 }
 

@@ -11,7 +11,7 @@ fn inventory(gpus: usize) -> NodeInventory {
 #[test]
 fn bare_node_gets_all_metadata_once() {
     let inventory = inventory(2);
-    let change = patch(&ObjectMeta::default(), &inventory, None).unwrap();
+    let change = patch(&ObjectMeta::default(), &inventory, true, None).unwrap();
     let read = |field: &str| -> BTreeMap<String, String> {
         serde_json::from_value(change["metadata"][field].clone()).unwrap()
     };
@@ -23,13 +23,13 @@ fn bare_node_gets_all_metadata_once() {
         labels: Some(read("labels")),
         ..ObjectMeta::default()
     };
-    assert_eq!(patch(&node, &inventory, None), None);
+    assert_eq!(patch(&node, &inventory, true, None), None);
 }
 
 #[test]
 fn only_changed_keys_are_written_and_foreign_keys_are_kept() {
     let inventory = inventory(1);
-    let change = patch(&ObjectMeta::default(), &inventory, None).unwrap();
+    let change = patch(&ObjectMeta::default(), &inventory, true, None).unwrap();
     let mut labels: BTreeMap<String, String> =
         serde_json::from_value(change["metadata"]["labels"].clone()).unwrap();
     labels.insert("zone".into(), "a".into());
@@ -37,7 +37,7 @@ fn only_changed_keys_are_written_and_foreign_keys_are_kept() {
     let annotations = BTreeMap::from([("sluice.dev/gpus".to_owned(), inventory.to_annotation().unwrap())]);
     let node = ObjectMeta { annotations: Some(annotations), labels: Some(labels), ..ObjectMeta::default() };
     assert_eq!(
-        patch(&node, &inventory, None),
+        patch(&node, &inventory, true, None),
         Some(json!({"metadata": {"labels": {"sluice.dev/gpu.count": "1"}}}))
     );
 }
@@ -51,7 +51,7 @@ fn labels_of_a_node_without_gpus_are_removed_except_gpu_present() {
     ];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let node = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
-    let change = patch(&node, &inventory(0), None).unwrap();
+    let change = patch(&node, &inventory(0), true, None).unwrap();
     let gone = json!({"sluice.dev/gpu.count": null, "sluice.dev/gpu.model.NVIDIA-H200": null});
     assert_eq!(change["metadata"]["labels"], gone);
 }
@@ -70,14 +70,14 @@ fn each_model_of_a_node_has_a_label_and_a_node_with_several_is_mixed() {
         "sluice.dev/gpu.model.NVIDIA-L4": "true",
         "sluice.dev/gpu.model.Tesla-T4": null,
     });
-    assert_eq!(patch(&node, &inventory, None).unwrap()["metadata"]["labels"], expected);
+    assert_eq!(patch(&node, &inventory, true, None).unwrap()["metadata"]["labels"], expected);
 }
 
 #[test]
 fn label_of_a_long_model_has_a_valid_name() {
     let mut inventory = inventory(1);
     inventory.gpus[0].model = format!("{} {}", "x".repeat(52), "y".repeat(20));
-    let change = patch(&ObjectMeta::default(), &inventory, None).unwrap();
+    let change = patch(&ObjectMeta::default(), &inventory, true, None).unwrap();
     let label = format!("sluice.dev/gpu.model.{}", "x".repeat(52));
     assert_eq!(change["metadata"]["labels"][label], "true");
 }

@@ -1,8 +1,11 @@
+mod claims;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_placement::inventory::{Gpu, NodeInventory};
+use sluice_proto::control::Class;
 
 use super::*;
 use crate::gpus::fake;
@@ -41,7 +44,7 @@ fn all(pods: impl IntoIterator<Item = PodView>) -> Pods {
 }
 
 fn first(pods: impl IntoIterator<Item = PodView>, gpus: &[&str]) -> Assignments {
-    assign(&all(pods), &node(gpus), &Assignments::default())
+    assign(&all(pods), &PreparedClaims::new(), &node(gpus), &Assignments::default())
 }
 
 fn clients<'a>(assignments: &'a Assignments, gpu: &str) -> Vec<&'a str> {
@@ -200,7 +203,7 @@ fn share_of_several_gpus_is_reserved_on_all_of_them_or_on_none() {
 fn running_client_is_not_displaced_by_a_pod_bound_in_the_same_second() {
     let of = |uid| pod(uid, 5, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
     let before = first([of("z")], &["GPU-a"]);
-    let after = assign(&all([of("a"), of("z")]), &node(&["GPU-a"]), &before);
+    let after = assign(&all([of("a"), of("z")]), &PreparedClaims::new(), &node(&["GPU-a"]), &before);
     assert_eq!(clients(&after, "GPU-a"), ["z"]);
     assert!(after.refused.contains_key("a"));
 }
@@ -210,7 +213,7 @@ fn ended_pod_frees_its_share() {
     let of = |uid, at| pod(uid, at, &[("quota", "0.7"), ("assigned-gpu", "GPU-a")]);
     let before = first([of("a", 1), of("b", 2)], &["GPU-a"]);
     let ended = PodView { has_ended: true, ..of("a", 1) };
-    let after = assign(&all([ended, of("b", 2)]), &node(&["GPU-a"]), &before);
+    let after = assign(&all([ended, of("b", 2)]), &PreparedClaims::new(), &node(&["GPU-a"]), &before);
     assert_eq!(clients(&after, "GPU-a"), ["b"]);
     assert!(after.refused.is_empty());
 }
@@ -255,7 +258,7 @@ proptest! {
         let mut before = Assignments::default();
         for pods in steps {
             let pods = all(pods);
-            let now = assign(&pods, &inventory, &before);
+            let now = assign(&pods, &PreparedClaims::new(), &inventory, &before);
             for clients in now.sets.values() {
                 prop_assert!(clients.iter().map(|client| client.quota_ppm).sum::<u32>() <= 1_000_000);
                 prop_assert!(clients.iter().map(|client| client.memory_bytes).sum::<u64>() <= 10 * GIB);
@@ -270,14 +273,14 @@ proptest! {
                 prop_assert!(!(has && now.refused.contains_key(&pod.uid)));
                 // A pod that had a GPU and still requests the same keeps it.
                 let unchanged = before.gpus.get(&pod.uid).is_some_and(|gpus| {
-                    let same = assign(&all([PodView::clone(pod)]), &inventory, &Assignments::default());
+                    let same = assign(&all([PodView::clone(pod)]), &PreparedClaims::new(), &inventory, &Assignments::default());
                     same.gpus.get(&pod.uid) == Some(gpus)
                         && gpus.iter().all(|gpu| before.sets[gpu].iter().any(|was| same.sets[gpu].contains(was)))
                 });
                 prop_assert!(!unchanged || has);
             }
             // A second run with the same input changes nothing.
-            let again = assign(&pods, &inventory, &now);
+            let again = assign(&pods, &PreparedClaims::new(), &inventory, &now);
             prop_assert_eq!(&again.sets, &now.sets);
             prop_assert!(again.refused.keys().eq(now.refused.keys()));
             before = now;
@@ -296,12 +299,12 @@ fn pod_bound_before_a_reserve_keeps_its_place_and_a_part_is_of_the_usable_memory
         pod("old", 0, &[("quota", "0.5"), ("memory", "10Gi"), ("assigned-gpu", "GPU-a")]),
         pod("half", 1, &[("quota", "0.5"), ("assigned-gpu", "GPU-b")]),
     ];
-    let result = assign(&all(pods), &inventory, &Assignments::default());
+    let result = assign(&all(pods), &PreparedClaims::new(), &inventory, &Assignments::default());
     assert_eq!(result.refused, BTreeMap::new());
     assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
     assert_eq!(result.sets["GPU-b"][0].memory_bytes, 4 * GIB);
     let alone = pod("alone", 0, &[("quota", "1"), ("assigned-gpu", "GPU-a")]);
-    let result = assign(&all([alone]), &inventory, &Assignments::default());
+    let result = assign(&all([alone]), &PreparedClaims::new(), &inventory, &Assignments::default());
     assert_eq!(result.sets["GPU-a"][0].memory_bytes, 10 * GIB);
 }
 

@@ -1,4 +1,5 @@
-//! An API server with one node and its pods: list, watch, merge patches, events. It can become unavailable.
+//! An API server with one node, its pods, claims and ResourceSlices: list, watch, merge patches, server-side apply, events. It can become
+//! unavailable.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,6 +21,26 @@ pub const NODE: &str = "node-1";
 pub enum Kind {
     Pods,
     Nodes,
+    Claims,
+    Slices,
+}
+
+impl Kind {
+    fn of(path: &str) -> Self {
+        let kinds =
+            [("/pods", Self::Pods), ("/resourceclaims", Self::Claims), ("/resourceslices", Self::Slices)];
+        kinds.into_iter().find(|(part, _)| path.contains(part)).map_or(Self::Nodes, |(_, kind)| kind)
+    }
+
+    /// The field selector of the agent's lists.
+    fn selector(self) -> &'static str {
+        match self {
+            Self::Pods => "spec.nodeName=node-1",
+            Self::Nodes => "metadata.name=node-1",
+            Self::Slices => "spec.nodeName=node-1,spec.driver=gpu.sluice.dev",
+            Self::Claims => "the agent lists no claims",
+        }
+    }
 }
 
 struct Change {
@@ -38,6 +59,8 @@ struct Inner {
     away: bool,
     /// So many requests for evictions are refused.
     refused_evictions: u32,
+    /// As before Kubernetes 1.36: fields of consumable capacity are dropped.
+    is_old: bool,
     watchers: Vec<(Kind, mpsc::UnboundedSender<Bytes>)>,
 }
 
@@ -47,6 +70,8 @@ pub struct Seen {
     pub events: Vec<Value>,
     /// Requests for evictions: path and body.
     pub evictions: Vec<(String, Value)>,
+    /// The ResourceSlices as they are stored, `null` for each deletion.
+    pub slices: Vec<Value>,
     /// Requests refused while the server was unavailable.
     pub turned_away: usize,
 }
@@ -113,10 +138,30 @@ impl Api {
         inner.notify(kind, verb, object);
     }
 
+    /// Drops the fields of consumable capacity from now on.
+    pub fn become_old(&self) {
+        self.lock().is_old = true;
+    }
+
+    fn apply_slice(&self, mut slice: Value) -> Value {
+        let mut inner = self.lock();
+        for device in slice["spec"]["devices"].as_array_mut().unwrap() {
+            if inner.is_old {
+                device.as_object_mut().unwrap().remove("allowMultipleAllocations");
+            }
+        }
+        self.store(&mut inner, Kind::Slices, slice.clone());
+        self.seen.send_modify(|seen| seen.slices.push(slice.clone()));
+        slice
+    }
+
     pub fn delete(&self, name: &str) {
         let mut inner = self.lock();
         inner.version += 1;
         let (kind, mut object) = inner.objects.remove(name).unwrap();
+        if kind == Kind::Slices {
+            self.seen.send_modify(|seen| seen.slices.push(Value::Null));
+        }
         object["metadata"]["resourceVersion"] = json!(inner.version.to_string());
         inner.notify(kind, "DELETED", object);
     }
@@ -202,11 +247,31 @@ async fn answer(
         api.seen.send_modify(|seen| seen.turned_away += 1);
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let kind = if path.contains("/pods") { Kind::Pods } else { Kind::Nodes };
+    let kind = Kind::of(path);
     match method {
+        Method::GET if kind == Kind::Claims => {
+            let name = path.rsplit('/').next().unwrap();
+            match api.lock().objects.get(name) {
+                Some((Kind::Claims, claim)) => axum::Json(claim.clone()).into_response(),
+                _ => {
+                    let status = json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+                        "reason": "NotFound", "message": format!("resourceclaims {name:?} not found"),
+                    });
+                    (StatusCode::NOT_FOUND, axum::Json(status)).into_response()
+                }
+            }
+        }
+        Method::PATCH if kind == Kind::Slices => {
+            axum::Json(api.apply_slice(serde_json::from_slice(&body).unwrap())).into_response()
+        }
+        Method::DELETE if kind == Kind::Slices => {
+            api.delete(path.rsplit('/').next().unwrap());
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+            axum::Json(status).into_response()
+        }
         Method::GET => {
-            let wanted = if kind == Kind::Pods { "spec.nodeName=node-1" } else { "metadata.name=node-1" };
-            assert_eq!(query.get("fieldSelector").map(String::as_str), Some(wanted), "{uri}");
+            assert_eq!(query.get("fieldSelector").map(String::as_str), Some(kind.selector()), "{uri}");
             if query.contains_key("watch") {
                 let from = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
                 return api.lock().watch(kind, from).into_response();

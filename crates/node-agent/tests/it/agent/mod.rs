@@ -2,6 +2,7 @@
 
 mod amounts;
 mod api;
+mod claims;
 mod injection;
 mod limits;
 mod loader;

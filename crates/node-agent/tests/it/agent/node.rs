@@ -198,6 +198,17 @@ impl Node {
         fs::rename(file.with_extension("new"), file).unwrap();
     }
 
+    /// Kubelet's root folder, where DRA drivers register.
+    pub fn kubelet_folder(&self) -> PathBuf {
+        self.root.path().join("kubelet")
+    }
+
+    /// The CDI specification that the agent writes.
+    pub fn library_specification(&self) -> Value {
+        let file = self.root.path().join("cdi/sluice.dev-library.json");
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    }
+
     /// Where the agent looks for the runtime.
     pub fn nri_socket(&self) -> PathBuf {
         self.root.path().join("nri.sock")

@@ -232,7 +232,7 @@ async fn readiness_probe_lists_what_is_missing() {
     last_set(&mut node.managers[0].received(), "a set", |_| true).await;
     let is_one_line = |_, text: &str| text.lines().count() == 1;
     let (status, text) = node.page_with("/readyz", "only the plugin is missing", is_one_line).await;
-    assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the device plugin's registration\n"));
+    assert_eq!((status, text.as_str()), (503, "kubelet has not accepted the registration of this agent\n"));
     agent.end().await;
 }
 

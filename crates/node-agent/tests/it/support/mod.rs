@@ -1,5 +1,6 @@
 //! Shared by the tests of the device plugin: a fake kubelet, and a node for it.
 
+pub mod claims;
 pub mod kubelet;
 pub mod node;
 pub mod runtime;

@@ -1,0 +1,53 @@
+//! The opaque configuration of a claim or of a DeviceClass, `ShareConfig`: what the capacities do not say. Pure.
+//!
+//! Its keys are those of the annotations without their prefix, and the parser of the annotations reads their values.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_placement::annotations::keys;
+
+const API_VERSION: &str = "gpu.sluice.dev/v1alpha1";
+const KIND: &str = "ShareConfig";
+
+/// The keys of a configuration, and the annotation of the same meaning.
+const KEYS: [(&str, &str); 4] =
+    [("limit", keys::LIMIT), ("priority", keys::PRIORITY), ("slo", keys::SLO), ("gang", keys::GANG)];
+
+/// The configuration as annotations. Mistakes of its form are appended; those of values show when the annotations are read.
+pub(super) fn annotations(parameters: &Value, mistakes: &mut Vec<String>) -> BTreeMap<String, String> {
+    let Some(fields) = parameters.as_object() else {
+        mistakes.push(format!("config: {parameters} is no object, expected a {KIND} of {API_VERSION}"));
+        return BTreeMap::new();
+    };
+    let mut found = BTreeMap::new();
+    for (field, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match fields.get(field) {
+            Some(value) if value == wanted => {}
+            Some(value) => mistakes.push(format!("config.{field} is {value}, expected {wanted:?}")),
+            None => mistakes.push(format!("config.{field} is missing, expected {wanted:?}")),
+        }
+    }
+    for (field, value) in fields.iter().filter(|(field, _)| !["apiVersion", "kind"].contains(&field.as_str()))
+    {
+        let Some((_, key)) = KEYS.iter().find(|(name, _)| name == field) else {
+            let known: Vec<_> = KEYS.iter().map(|(name, _)| *name).collect();
+            mistakes.push(format!("config.{field}: no such key; there are {}", known.join(", ")));
+            continue;
+        };
+        match value {
+            Value::String(text) => found.insert((*key).to_owned(), text.clone()),
+            Value::Number(number) => found.insert((*key).to_owned(), number.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+                mistakes.push(format!("config.{field} is {value}, expected a text or a number"));
+                None
+            }
+        };
+    }
+    found
+}
+
+/// A mistake that the parser of the annotations reports, in the words of a claim.
+pub(super) fn in_words_of_claims(mistake: &str) -> String {
+    mistake.replace(keys::QUOTA, "the capacity milli").replace(keys::PREFIX, "config.")
+}

@@ -1,0 +1,135 @@
+//! GPUs to the devices of a ResourceSlice. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::resource::v1::{
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceAttribute, DeviceCapacity, DeviceTaint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use sluice_placement::countable::WHOLE_MILLI;
+use sluice_placement::inventory::{Gpu, NodeInventory};
+
+use crate::prepared_claims::DRIVER;
+
+/// Capacity: thousandths of the GPU's time.
+pub(super) const MILLI: &str = "milli";
+/// Capacity: bytes that pods may request, in whole MiB.
+pub(super) const MEMORY: &str = "memory";
+/// Capacity: pods that may share the GPU.
+const SEATS: &str = "seats";
+
+/// Key of the taint of an unhealthy GPU, below the driver's name.
+const UNHEALTHY: &str = "unhealthy";
+const MIB: u64 = 1 << 20;
+/// Longest string of an attribute, bytes (`DeviceAttributeMaxValueLength`).
+const LONGEST_STRING: usize = 64;
+
+/// The name of a GPU's device: a DNS label that stays the same over restarts.
+pub(super) fn device_name(uuid: &str) -> String {
+    uuid.to_ascii_lowercase()
+}
+
+/// One device for each GPU. `pcie_roots`: the PCIe root of each GPU that has a known one, by UUID.
+pub(super) fn devices(inventory: &NodeInventory, pcie_roots: &BTreeMap<String, String>) -> Vec<Device> {
+    let domains = nvlink_domains(inventory);
+    let device = |gpu: &Gpu| Device {
+        name: device_name(&gpu.uuid),
+        allow_multiple_allocations: Some(true),
+        attributes: Some(attributes(gpu, domains.get(&gpu.uuid), pcie_roots.get(&gpu.uuid))),
+        capacity: Some(capacities(gpu, inventory.seats_per_gpu)),
+        taints: (!gpu.healthy).then(|| vec![unhealthy()]),
+        ..Device::default()
+    };
+    inventory.gpus.iter().map(device).collect()
+}
+
+fn attributes(
+    gpu: &Gpu,
+    domain: Option<&String>,
+    pcie_root: Option<&String>,
+) -> BTreeMap<String, DeviceAttribute> {
+    let text = |value: &str| DeviceAttribute { string: Some(cut(value)), ..DeviceAttribute::default() };
+    let mut all = BTreeMap::from([
+        ("model".to_owned(), text(&gpu.model)),
+        ("uuid".to_owned(), text(&gpu.uuid)),
+        ("resource.kubernetes.io/pciBusID".to_owned(), text(&gpu.pci)),
+    ]);
+    if let Some(numa) = gpu.numa {
+        let number = DeviceAttribute { int: Some(numa.into()), ..DeviceAttribute::default() };
+        all.insert("numaNode".to_owned(), number);
+    }
+    all.extend(domain.map(|domain| ("nvlinkDomain".to_owned(), text(domain))));
+    all.extend(pcie_root.map(|root| ("resource.kubernetes.io/pcieRoot".to_owned(), text(root))));
+    all
+}
+
+fn capacities(gpu: &Gpu, seats: u32) -> BTreeMap<String, DeviceCapacity> {
+    let quantity = |number: u64| Quantity(number.to_string());
+    let mebibytes = |number: u64| Quantity(format!("{number}Mi"));
+    let memory = gpu.memory_bytes / MIB;
+    let range = |min, max: Quantity, step| CapacityRequestPolicy {
+        default: Some(max.clone()),
+        valid_range: Some(CapacityRequestPolicyRange { min, max: Some(max), step: Some(step) }),
+        valid_values: None,
+    };
+    // A share takes one seat: the only valid value, because a step above the capacity is refused where there is one seat.
+    let one = CapacityRequestPolicy {
+        default: Some(quantity(1)),
+        valid_range: None,
+        valid_values: Some(vec![quantity(1)]),
+    };
+    let of = |value, policy| DeviceCapacity { value, request_policy: Some(policy) };
+    BTreeMap::from([
+        (MILLI.to_owned(), of(quantity(WHOLE_MILLI), range(quantity(0), quantity(WHOLE_MILLI), quantity(1)))),
+        (MEMORY.to_owned(), of(mebibytes(memory), range(mebibytes(1), mebibytes(memory), mebibytes(1)))),
+        (SEATS.to_owned(), of(quantity(seats.into()), one)),
+    ])
+}
+
+/// No new claim gets the GPU; pods on it stay. The reason is in the node's events, because a taint's value is a label.
+fn unhealthy() -> DeviceTaint {
+    DeviceTaint {
+        effect: "NoSchedule".to_owned(),
+        key: format!("{DRIVER}/{UNHEALTHY}"),
+        ..DeviceTaint::default()
+    }
+}
+
+/// The smallest UUID among the GPUs that reach each other by NVLinks, for each GPU that reaches another.
+fn nvlink_domains(inventory: &NodeInventory) -> BTreeMap<String, String> {
+    let mut domains: BTreeMap<String, String> = BTreeMap::new();
+    for start in &inventory.gpus {
+        if domains.contains_key(&start.uuid) {
+            continue;
+        }
+        let mut reached = vec![start];
+        let mut next = 0;
+        while let Some(gpu) = reached.get(next) {
+            next += 1;
+            let is_linked =
+                |other: &&Gpu| gpu.nvlink.contains(&other.uuid) || other.nvlink.contains(&gpu.uuid);
+            let more: Vec<&Gpu> = inventory
+                .gpus
+                .iter()
+                .filter(is_linked)
+                .filter(|other| !reached.iter().any(|known| known.uuid == other.uuid))
+                .collect();
+            reached.extend(more);
+        }
+        if let Some(name) = reached.iter().map(|gpu| &gpu.uuid).min().filter(|_| reached.len() > 1).cloned() {
+            domains.extend(reached.iter().map(|gpu| (gpu.uuid.clone(), name.clone())));
+        }
+    }
+    domains
+}
+
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(LONGEST_STRING);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

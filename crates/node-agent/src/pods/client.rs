@@ -1,0 +1,34 @@
+//! A pod as the client of a GPU's manager.
+
+use sluice_placement::annotations::{GpuRequest, Priority};
+use sluice_proto::control::{Class, Client};
+
+/// The client that a request makes of a pod, with this memory.
+pub(super) fn client(
+    pod_uid: &str,
+    namespace: &str,
+    pod: &str,
+    request: &GpuRequest,
+    memory_bytes: u64,
+) -> Client {
+    Client {
+        pod_uid: pod_uid.to_owned(),
+        namespace: namespace.to_owned(),
+        pod: pod.to_owned(),
+        class: class_of(request.priority).into(),
+        quota_ppm: request.demand.share.ppm(),
+        limit_ppm: request.limit.ppm(),
+        memory_bytes,
+        slo_ns: request.slo_ns.unwrap_or(0),
+        gang: request.gang.clone().unwrap_or_default(),
+    }
+}
+
+fn class_of(priority: Priority) -> Class {
+    match priority {
+        Priority::LatencyCritical => Class::LatencyCritical,
+        Priority::High => Class::High,
+        Priority::Normal => Class::Normal,
+        Priority::BestEffort => Class::BestEffort,
+    }
+}

@@ -1,0 +1,80 @@
+"""Shares as claims: off by default, and what the value dra.enabled adds. Needs what rendering.py needs."""
+
+import re
+import unittest
+
+import kubernetes_validate
+import yaml
+
+from rendering import CHART, Failed, of_kind, render, rules, workloads
+
+KUBERNETES = ("--kube-version", "1.36.3")
+ON = "dra.enabled=true"
+EXAMPLES = CHART.parents[1] / "examples/dra"
+
+
+def rendered(*values: str) -> list[dict]:
+    return render(*values, more=KUBERNETES)
+
+
+class Claims(unittest.TestCase):
+    def test_nothing_of_it_is_there_by_default(self):
+        text = yaml.safe_dump_all(rendered())
+        for word in ("resource.k8s.io", "--dra", "DeviceClass", "plugins_registry"):
+            self.assertNotIn(word, text)
+
+    def test_older_kubernetes_is_refused(self):
+        with self.assertRaises(Failed) as refusal:
+            render(ON)
+        self.assertIn("dra.enabled is true, expected Kubernetes 1.36 or newer, found v1.34.4", str(refusal.exception))
+
+    def test_objects_are_valid(self):
+        for injection in ("runtime", "nri"):
+            for one in rendered(ON, f"injection={injection}"):
+                with self.subTest(kind=one["kind"], name=one["metadata"]["name"]):
+                    kubernetes_validate.validate(one, "1.36", strict=True)
+
+    def test_agent_may_read_a_claim_and_write_slices_and_no_other_component_may(self):
+        before, objects = rendered(), rendered(ON)
+        added = set(rules(objects, "node-agent")) - set(rules(before, "node-agent"))
+        slices = {("resource.k8s.io", "resourceslices", verb, False) for verb in ("list", "watch", "create", "patch", "delete")}
+        self.assertEqual(added, slices | {("resource.k8s.io", "resourceclaims", "get", False)})
+        for component in ("scheduler", "webhook", "kubectl"):
+            self.assertEqual(rules(objects, component), rules(before, component))
+
+    def test_agent_gets_kubelets_folders_by_the_same_path_and_writes_only_the_last_cdi_folder(self):
+        for values, folder in (((), "/var/lib/kubelet"), (("nodeAgent.hostPaths.kubelet=/data/kubelet",), "/data/kubelet")):
+            for injection in ("runtime", "auto", "nri"):
+                pod = workloads(rendered(ON, f"injection={injection}", *values))["sluice-node-agent"]
+                (agent,) = pod["containers"]
+                self.assertIn("--dra", agent["args"])
+                self.assertEqual(f"--kubelet-folder={folder}" in agent["args"], bool(values))
+                paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
+                mounts = {one["name"]: one for one in agent["volumeMounts"]}
+                self.assertEqual(len(mounts), len(agent["volumeMounts"]))
+                for name in ("plugins-registry", "claims"):
+                    self.assertEqual(mounts[name]["mountPath"], paths[name])
+                    self.assertTrue(paths[name].startswith(f"{folder}/plugins"), paths[name])
+                self.assertEqual([mounts[f"cdi-{at}"].get("readOnly", False) for at in (0, 1)], [True, False])
+                for other in pod.get("initContainers", []):
+                    self.assertTrue(all(one["readOnly"] for one in other["volumeMounts"] if one["name"].startswith("cdi-")))
+
+    def test_policies_restrict_slices_to_the_agents_node_and_claims_to_one_pod(self):
+        policies = of_kind(rendered(ON), "ValidatingAdmissionPolicy")
+        bound = {one["spec"]["policyName"] for one in of_kind(rendered(ON), "ValidatingAdmissionPolicyBinding").values()}
+        for name, resource in (("sluice-resource-slices", "resourceslices"), ("sluice-claims", "resourceclaims/status")):
+            (rule,) = policies[name]["spec"]["matchConstraints"]["resourceRules"]
+            self.assertEqual((rule["apiGroups"], rule["resources"]), (["resource.k8s.io"], [resource]))
+            self.assertIn(name, bound)
+
+    def test_examples_are_valid_and_use_the_charts_class(self):
+        (name,) = of_kind(rendered(ON), "DeviceClass")
+        for file in sorted(EXAMPLES.glob("*.yaml")):
+            for one in yaml.safe_load_all(file.read_text()):
+                with self.subTest(file.name, kind=one["kind"]):
+                    kubernetes_validate.validate(one, "1.36", strict=True)
+            self.assertEqual(set(re.findall(r"deviceClassName: (\S+)", file.read_text())), {name})
+
+
+if __name__ == "__main__":
+    unittest.main()

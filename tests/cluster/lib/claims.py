@@ -1,0 +1,66 @@
+"""Shares of GPUs as claims: the chart with dra.enabled on the labelled node, and objects for tests."""
+
+import contextlib
+
+from lib import api, devices, images, product
+from lib.namespaces import until
+from lib.settings import NODE, REPOSITORY
+
+DRIVER = "gpu.sluice.dev"
+LABEL = "sluice.dev/dra"
+LIBRARY = devices.CDI.parent / "sluice.dev-library.json"
+
+
+@contextlib.contextmanager
+def installed():
+    """Sluice on a node that gives its GPUs by claims; afterwards as before."""
+    with devices.cdi():
+        api.kubectl("label", "node", NODE, f"{LABEL}=true", "--overwrite")
+        product.upgrade(REPOSITORY / "charts/sluice", product.merged(product.VALUES, {"dra": {"enabled": True}}))
+        until("the node's devices", 60, lambda: len(published()) == len(devices.GPUS))
+        try:
+            yield
+        finally:
+            api.kubectl("label", "node", NODE, f"{LABEL}-")
+            product.install()
+            LIBRARY.unlink(missing_ok=True)
+
+
+def published() -> list[dict]:
+    """The devices of the node's ResourceSlices."""
+    slices = api.request("GET", "/apis/resource.k8s.io/v1/resourceslices")["items"]
+    return [device for one in slices if one["spec"]["driver"] == DRIVER for device in one["spec"].get("devices", [])]
+
+
+def claim(name: str, milli: int, memory: str, gpu: str | None = None, **config: str) -> dict:
+    """A claim on a share of this GPU, or of any."""
+    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": {"milli": str(milli), "memory": memory}}}
+    if gpu:
+        exactly["selectors"] = [{"cel": {"expression": f'device.attributes["{DRIVER}"].uuid == "{gpu}"'}}]
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    if config:
+        parameters = {"apiVersion": "gpu.sluice.dev/v1alpha1", "kind": "ShareConfig", **config}
+        spec["devices"]["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def pod(ns: str, name: str, *argv: str, claims: list[str] | None = None) -> dict:
+    """A pod whose container `main` has these claims, or the one of its own name. A best-effort load if argv is absent."""
+    used = claims or [name]
+    words = ["/usr/bin/sluice", *(argv or ("load", "be", "--duration-us", "5000", "--seconds", "100000"))]
+    main = {
+        "name": "main", "image": images.TOOLS, "imagePullPolicy": "Never", "command": words,
+        "env": [{"name": "SLUICE_SIM_LABEL", "value": f"{ns}/{name}/main"}],
+        "resources": {"claims": [{"name": one} for one in used]},
+    }
+    spec = {
+        "containers": [main], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+        "resourceClaims": [{"name": one, "resourceClaimName": one} for one in used],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def consumed(ns: str, name: str) -> dict:
+    """What kube-scheduler has counted for the first device of a claim."""
+    status = api.request("GET", f"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims/{name}")["status"]
+    return status["allocation"]["devices"]["results"][0]
