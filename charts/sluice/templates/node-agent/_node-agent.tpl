@@ -78,6 +78,9 @@ nodeAffinity:
 {{- if $own.profiles }}
 - --profiles=/etc/sluice/profiles.yaml
 {{- end }}
+{{- if .Values.policy }}
+- --policy-file=/etc/sluice/policy.yaml
+{{- end }}
 {{- range $own.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -3,6 +3,7 @@
 mod client;
 mod latencies;
 mod memory_readings;
+mod policy_reloads;
 mod scheduling;
 mod switch_times;
 
@@ -13,6 +14,7 @@ pub(crate) use client::ClientMetrics;
 pub(crate) use latencies::RecentLatencies;
 use memory_readings::MemoryReadings;
 pub(crate) use memory_readings::ReadingOutcome;
+use policy_reloads::PolicyReloads;
 use prometheus::core::{Collector, Metric, MetricVec, MetricVecBuilder};
 use prometheus::proto::{Bucket, MetricFamily};
 use prometheus::{
@@ -47,6 +49,7 @@ pub(crate) struct Metrics {
     pub(crate) preemptions: PreemptionMetrics,
     pub(crate) switch_times: SwitchTimes,
     pub(crate) memory_readings: MemoryReadings,
+    pub(crate) policy_reloads: PolicyReloads,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
     /// Time of one round of the event loop, without its wait.
@@ -149,6 +152,7 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         preemptions: PreemptionMetrics::new(&mut series)?,
         switch_times: SwitchTimes::new(&mut series)?,
         memory_readings: MemoryReadings::new(&mut series)?,
+        policy_reloads: PolicyReloads::new(&mut series)?,
         notices: sender,
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
     };

@@ -21,6 +21,7 @@ mod measured_memory;
 mod memory;
 mod own_processes;
 mod pending_attaches;
+mod policy_file;
 mod probation;
 mod processes;
 mod reload;
