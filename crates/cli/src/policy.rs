@@ -1,6 +1,7 @@
 //! `sluice policy`: checks a policy file as a pod-manager does, and prints the settings that follow from it.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
@@ -21,12 +22,10 @@ pub(crate) struct Arguments {
 /// Checks a file and prints all settings, those of the file and defaults, or prints the schema.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some(path) = &arguments.file else {
-        println!("{:#}", policy_schema());
-        return Ok(());
+        return Ok(writeln!(io::stdout(), "{:#}", policy_schema())?);
     };
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let config = Config::new("", "").with_policy(&text);
     let config = config.map_err(|mistakes| anyhow!("policy file {}: {mistakes}", path.display()))?;
-    print!("{}", describe_policy(&config));
-    Ok(())
+    Ok(write!(io::stdout(), "{}", describe_policy(&config))?)
 }

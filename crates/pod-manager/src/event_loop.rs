@@ -301,12 +301,14 @@ impl EventLoop {
                 Message::ScanResult(result) => self.search_ended(result),
                 Message::OwnershipProof(proof) => self.apply(processes::Event::Proven(proof)),
                 Message::MemoryRead(result) => {
-                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let Self { measured_memory, clients, processes, grants, io, .. } = self;
+                    grants.attribute_energy(result.energy_mj, clients, processes, io);
                     let found = measured_memory.reading_ended(result, clients, processes, io);
                     self.record_violations(found.violations);
                 }
                 Message::MemoryReport(reading, done) => {
-                    let Self { measured_memory, clients, processes, io, .. } = self;
+                    let Self { measured_memory, clients, processes, grants, io, .. } = self;
+                    grants.attribute_energy(reading.energy_mj, clients, processes, io);
                     let found = measured_memory.apply(&reading, clients, processes, io);
                     self.record_violations(found.violations);
                     drop(done.send(ReportMemoryResponse { exceeded: found.exceeded }));

@@ -40,6 +40,9 @@ impl ReloadRequests {
     }
 }
 
+/// Reads the text of a file.
+type ReadText<T> = Box<dyn Fn(&str) -> Result<T, Mistakes> + Send>;
+
 /// A file, what it is called, and how it is read.
 pub(crate) struct WatchedFile<T> {
     /// What the file is, for logs and errors.
@@ -49,7 +52,7 @@ pub(crate) struct WatchedFile<T> {
     /// Name of the thread.
     pub(crate) thread: &'static str,
     pub(crate) path: PathBuf,
-    pub(crate) read: Box<dyn Fn(&str) -> Result<T, Mistakes> + Send>,
+    pub(crate) read: ReadText<T>,
 }
 
 impl<T> fmt::Debug for WatchedFile<T> {

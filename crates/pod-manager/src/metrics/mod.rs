@@ -50,6 +50,8 @@ pub(crate) struct Metrics {
     pub(crate) switch_times: SwitchTimes,
     pub(crate) memory_readings: MemoryReadings,
     pub(crate) policy_reloads: PolicyReloads,
+    /// Energy of the GPU without work.
+    pub(crate) idle_energy_joules: Counter,
     notices: Sender<Notice>,
     refused: [IntCounter; Reason::LABELS.len()],
     /// Time of one round of the event loop, without its wait.
@@ -153,6 +155,10 @@ pub(crate) fn pair() -> prometheus::Result<(Metrics, Exposition)> {
         switch_times: SwitchTimes::new(&mut series)?,
         memory_readings: MemoryReadings::new(&mut series)?,
         policy_reloads: PolicyReloads::new(&mut series)?,
+        idle_energy_joules: series.amount(
+            "sluice_idle_energy_joules_total",
+            "Energy that the GPU drew, or would have drawn, without work, joules",
+        )?,
         notices: sender,
         refused: series.by_value(IntCounterVec::new(refused, &["reason"]), Reason::LABELS)?,
     };
@@ -197,7 +203,7 @@ impl Series {
         made.inspect(|made| self.collectors.push(Box::new(made.clone())))
     }
 
-    fn seconds(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
+    fn amount(&mut self, name: &str, help: &str) -> prometheus::Result<Counter> {
         self.keep(Counter::with_opts(self.opts(name, help)))
     }
 

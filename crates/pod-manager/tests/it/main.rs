@@ -11,6 +11,7 @@ mod channel_groups;
 mod control;
 mod crowds;
 mod deadlines;
+mod energy;
 mod escrow;
 mod gemini;
 mod hand_offs;

@@ -1,0 +1,81 @@
+//! The energy of the GPU is attributed to clients.
+
+use crate::support::agent::{Agent, pod, uid};
+use crate::support::hook::Hook;
+use crate::support::memory::FakeMemory;
+use crate::support::{MS, World, until};
+use sluice_proto::control::ReportMemoryRequest;
+
+fn readings(world: &World) -> f64 {
+    world.metric("sluice_memory_readings_total{outcome=\"complete\"}").unwrap()
+}
+
+/// Lets the time of the next reading come, and waits until its result is in force.
+fn read(world: &World) {
+    let before = readings(world);
+    world.advance(400 * MS);
+    until("a reading", || readings(world) > before);
+}
+
+fn joules(world: &World, client: &str) -> f64 {
+    world.metric(&format!("sluice_energy_joules_total{{client=\"{client}\"}}")).unwrap()
+}
+
+/// Executes for so long.
+fn work(world: &World, hook: &mut Hook, ms: u64) {
+    hook.want();
+    hook.granted();
+    hook.report().add_busy_ns(ms * MS);
+    world.advance(ms * MS);
+    hook.give_back(ms as f64);
+    world.settle();
+}
+
+#[test]
+fn energy_beyond_that_of_the_idle_gpu_is_divided_by_execution_time() {
+    let (mut world, driver) = (World::new(), FakeMemory::default());
+    world.stop();
+    world.memory = Some(driver.clone());
+    world.start();
+    driver.set_energy(7_000_000);
+    let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
+    world.settle();
+    read(&world);
+    // 100 W.
+    driver.set_energy(7_040_000);
+    read(&world);
+    let idle = || world.metric("sluice_idle_energy_joules_total").unwrap();
+    let first = idle();
+    assert!(first > 0.0 && joules(&world, "be-a") == 0.0, "{first}");
+    work(&world, &mut a, 20);
+    work(&world, &mut b, 60);
+    // 300 W for 480 ms.
+    driver.set_energy(7_184_000);
+    read(&world);
+    let parts = [idle() - first, joules(&world, "be-a"), joules(&world, "be-b")];
+    for (part, expected) in parts.iter().zip([48.0, 24.0, 72.0]) {
+        assert!((part - expected).abs() < 0.01, "{parts:?}");
+    }
+    assert_eq!(joules(&world, "lc"), 0.0);
+}
+
+#[test]
+fn energy_that_the_agent_reads_is_attributed_and_returned_to_it() {
+    let world = World::for_agent(|_| ());
+    let mut agent = Agent::connect(&world);
+    agent.set(&[pod(&uid(1))]);
+    let mut hook = world.process_of(&uid(1));
+    let mut report = |energy_mj| {
+        world.advance(500 * MS);
+        agent.report_memory(ReportMemoryRequest { energy_mj, ..ReportMemoryRequest::default() });
+        agent.snapshot()
+    };
+    report(Some(1_000));
+    report(Some(51_000));
+    work(&world, &mut hook, 100);
+    let snapshot = report(Some(171_000));
+    let parts = [snapshot.idle_energy_joules, snapshot.clients[0].energy_joules];
+    assert!((parts[0] - 110.0).abs() < 0.1 && (parts[1] - 60.0).abs() < 0.1, "{parts:?}");
+    // A driver that does not count energy changes nothing.
+    assert_eq!(report(None).clients[0].energy_joules, parts[1]);
+}
