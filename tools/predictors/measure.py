@@ -12,7 +12,7 @@ smoothed error, 20 us at least; with more than 400 us there is no prediction). J
   held      time for which a hold kernel would have kept the GPU in vain, microseconds a request: from the earliest likely time to the request or the end
             of the margin
   error     median of the absolute errors of the predictions, microseconds
-The forest (seed 002: 100 trees) learns from the first half at once. The online model learns from each request after it was predicted, as the smoothing
+`from-end` and `by-size` are the smallest variants with what the online model turned out to use. The forest (seed 002: 100 trees) learns from the first half at once. The online model learns from each request after it was predicted, as the smoothing
 does. The results are in docs/design/predictors.md.
 """
 
@@ -87,16 +87,16 @@ def modelled(times, chance):
     return requests
 
 
-def recorded(pace, count, noise=0):
-    """Requests of a thread of this machine that waits for `pace`, then decompresses and copies an input of one of four sizes. `noise`: threads that
+def recorded(pace, count, noise=0, sizes=(40_000, 160_000, 320_000, 640_000)):
+    """Requests of a thread of this machine that waits for `pace`, then decompresses and copies an input of one of these sizes. `noise`: threads that
     compute beside it."""
     chance = random.Random(5)
-    inputs = [zlib.compress(bytes(chance.randrange(256) for _ in range(size // 8)) * 8, 1) for size in (40_000, 160_000, 320_000, 640_000)]
+    inputs = [zlib.compress(bytes(chance.randrange(256) for _ in range(size // 8)) * 8, 1) for size in sizes]
     stop = threading.Event()
 
     def compute():
         while not stop.is_set():
-            zlib.compress(inputs[3], 6)
+            zlib.compress(inputs[-1], 6)
 
     others = [threading.Thread(target=compute, daemon=True) for _ in range(noise)]
     for other in others:
@@ -156,6 +156,29 @@ class Online:
         gain = self.covariance @ row / (self.FORGET + row @ self.covariance @ row)
         self.weights = self.weights + gain * (value - row @ self.weights)
         self.covariance = (self.covariance - numpy.outer(gain, row @ self.covariance)) / self.FORGET
+
+
+class FromEnd(Smoothing):
+    """The smoothed pause between the end of a request and the next one. The last feature is the time that the request took."""
+
+    def predict(self, features):
+        return None if self.mean is None else self.mean + features[-1]
+
+    def learn(self, features, value):
+        super().learn(features, value - features[-1])
+
+
+class BySize(Online):
+    """The online model with the size of the input alone."""
+
+    def row(self, features):
+        return numpy.array([features[-2] / self.scale[-2], 1.0])
+
+    def learn(self, features, value):
+        if self.weights is None:
+            self.scale = numpy.maximum(numpy.abs(numpy.asarray(features, dtype=float)), 1.0)
+            self.weights, self.covariance = numpy.array([0.0, value]), numpy.eye(2) * 1e3
+        super().learn(features, value)
 
 
 class Forest:
@@ -243,7 +266,7 @@ def arrivals(requests):
     half = len(values) // 2
     by_hook = hook(times)[RECENT + 1:]
     told = {"smoothing": [None if one is None else (one[0] - times[n + RECENT], one[1]) for n, one in enumerate(by_hook)]}
-    told |= {"online": online(Online(), rows, values), "forest": forest(rows, values, half)}
+    told |= {"from-end": online(FromEnd(), rows, values), "online": online(Online(), rows, values), "forest": forest(rows, values, half)}
     return {name: judged(predictions, values, half) for name, predictions in told.items()}
 
 
@@ -255,7 +278,7 @@ def preparations(requests):
         rows.append([*(before.prepare for before in requests[n - RECENT:n]), this.size, this.launches])
         values.append(this.prepare)
     half = len(values) // 2
-    told = {"smoothing": online(Smoothing(), rows, values), "online": online(Online(), rows, values), "forest": forest(rows, values, half)}
+    told = {"smoothing": online(Smoothing(), rows, values), "by-size": online(BySize(), rows, values), "online": online(Online(), rows, values), "forest": forest(rows, values, half)}
     return {name: judged(predictions, values, half) for name, predictions in told.items()}
 
 
@@ -278,6 +301,9 @@ def main():
         "thread: each 10 ms": recorded(paced(10 * MS), count),
         "thread: each 10 ms, two threads beside it": recorded(paced(10 * MS), count, noise=2),
         "thread: pauses of 5 ms": recorded(thinking(5 * MS), count),
+        "thread: each 10 ms, inputs of one size": recorded(paced(10 * MS), count, sizes=(320_000,)),
+        "thread: each 10 ms, one size, two threads beside it": recorded(paced(10 * MS), count, noise=2, sizes=(320_000,)),
+        "thread: pauses of 5 ms, inputs of one size": recorded(thinking(5 * MS), count, sizes=(320_000,)),
         "thread: random": recorded(lambda _number, due: due + int(waiting.expovariate(1 / (10 * MS))), count),
     }
     result = {"requests": count, "arrivals": {}, "preparations": {}}
@@ -285,7 +311,7 @@ def main():
         for what, measure in (("arrivals", arrivals), ("preparations", preparations)):
             result[what][name] = measure(requests)
             shown = {predictor: f"hits {row['hits']:.3f} held {row['held_us']:6.1f} error {row['error_us'] if row['error_us'] is None else round(row['error_us'], 1)}" for predictor, row in result[what][name].items()}
-            print(f"{what:13} {name:42} {shown}", flush=True)
+            print(f"{what:13} {name:52} {shown}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
