@@ -14,7 +14,10 @@ fn let_idle(node: &Node, joules: f64) {
 }
 
 fn near(what: &str, found: f64, expected: f64) {
-    assert!((found - expected).abs() <= 0.05 * expected, "{what}: {found:.1} J, the GPU counted {expected:.1} J");
+    assert!(
+        (found - expected).abs() <= 0.05 * expected,
+        "{what}: {found:.1} J, the GPU counted {expected:.1} J"
+    );
 }
 
 #[test]
@@ -22,8 +25,7 @@ fn energy_of_clients_and_of_the_idle_gpu_is_that_of_the_gpus_own_account() {
     // Readings follow the real clock, and so does the simulated GPU.
     let _lock = exclusive();
     let clients = ["be-a", "be-b"];
-    let node =
-        Node::with("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n").measuring_memory().start();
+    let node = Node::with("2\nbe-a 0.3 1.0 8589934592\nbe-b 0.7 1.0 8589934592\n").measuring_memory().start();
     // Readings begin with the first process.
     let mut idle = node.tenant("be-a", "tenant").start();
     idle.expect("ready");
