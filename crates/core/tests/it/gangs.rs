@@ -4,7 +4,6 @@ use crate::simulated_gpu::{Arrivals, Change, Lock, MS, S, Scheduling, SimulatedG
 use sluice_core::gangs::{GangTable, assign};
 use sluice_core::ledger::Class;
 
-/// How finely the running ranks are compared.
 const STEP_NS: u64 = MS / 2;
 /// How often the managers exchange tables: a manager writes its table at most once in this time.
 const EXCHANGE_NS: u64 = 500 * MS;
@@ -32,6 +31,8 @@ struct Node {
     progress_ns: Vec<u64>,
     /// The managers exchange tables.
     exchanges: bool,
+    /// How finely the running ranks are compared.
+    step_ns: u64,
     now: u64,
 }
 
@@ -47,7 +48,8 @@ impl Node {
         let mut gpus: Vec<SimulatedGpu> = jobs_of.iter().map(gpu).collect();
         let lock = Lock::default();
         gpus.iter_mut().for_each(|gpu| gpu.share_driver(&lock));
-        Self { gpus, jobs_of, jobs: jobs.to_vec(), progress_ns: vec![0; jobs.len()], exchanges: true, now: 0 }
+        let progress_ns = vec![0; jobs.len()];
+        Self { gpus, jobs_of, jobs: jobs.to_vec(), progress_ns, exchanges: true, step_ns: STEP_NS, now: 0 }
     }
 
     /// The number of a job among the tenants of a GPU.
@@ -85,7 +87,7 @@ impl Node {
                 (0..node.jobs.len()).map(of_job).collect()
             };
             let before = used(self);
-            self.now += STEP_NS;
+            self.now += self.step_ns;
             for gpu in &mut self.gpus {
                 gpu.run_until(self.now);
             }
@@ -112,6 +114,47 @@ fn assert_parts(progress: &[f64], expected: &[f64], within: f64, least_sum: f64)
     assert!(sum >= least_sum, "{progress:?} add up to {sum}");
     for (part, expected) in progress.iter().zip(expected) {
         assert!((part / sum - expected).abs() <= within, "{progress:?} of {sum} instead of {expected:?}");
+    }
+}
+
+/// In the next second, how much later than its first rank each slot's last rank begins to run.
+fn skews_ns(node: &mut Node, job: usize) -> Vec<u64> {
+    node.step_ns = MS / 50;
+    // A rank that begins a slot has not run for so long.
+    const PAUSE_NS: u64 = 20 * MS;
+    let gpus = node.jobs[job].gpus.clone();
+    let (mut ran_ns, mut begins) = (vec![node.now; gpus.len()], vec![Vec::new(); gpus.len()]);
+    let end = node.now + S;
+    while node.now < end {
+        let before: Vec<u64> = gpus.iter().map(|gpu| node.used_ns(job, *gpu)).collect();
+        node.run_until(node.now + node.step_ns);
+        for (rank, gpu) in
+            gpus.iter().enumerate().filter(|(rank, gpu)| node.used_ns(job, **gpu) > before[*rank])
+        {
+            if node.now - ran_ns[rank] >= PAUSE_NS {
+                begins[rank].push(node.now);
+            }
+            ran_ns[rank] = node.now;
+        }
+    }
+    let slots = begins.iter().map(Vec::len).min().unwrap();
+    let of_slot = |slot: usize| begins.iter().map(move |begins| begins[slot]);
+    (0..slots).map(|slot| of_slot(slot).max().unwrap() - of_slot(slot).min().unwrap()).collect()
+}
+
+/// The managers disable the former client's groups one after the other, and only then enable the gang's: a control waits for those that were
+/// begun before it on any GPU. So the ranks begin one after the other, each by the time of one control that enables.
+#[test]
+fn ranks_of_a_gang_begin_within_half_a_millisecond_on_two_gpus() {
+    for (gpus, skew_us) in [(2, 500), (4, 1_000), (8, 2_000)] {
+        let all: Vec<usize> = (0..gpus).collect();
+        let mut node = Node::new(gpus, Scheduling::Hardware, &[job("a", 0.3, &all), job("b", 0.7, &all)]);
+        node.run_until(3 * S);
+        for job in [0, 1] {
+            let skews = skews_ns(&mut node, job);
+            assert!(skews.len() >= 2, "{} slots of {gpus} GPUs", skews.len());
+            assert!(skews.iter().all(|skew| *skew <= skew_us * 1_000), "{skews:?} ns on {gpus} GPUs");
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! the client has a limit. A hardware-scheduled process keeps its unlimited grant. It reports that its work only waits, where its grant
 //! would be returned otherwise: then it leaves its quantum to the others.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::{Phase, State};
@@ -33,6 +34,13 @@ const POLLED_NS: u64 = 50_000;
 
 /// How long to sleep between two queries whether the command has ended.
 const QUERY_INTERVAL_NS: u64 = 50_000;
+
+/// How long a command waits for the lock of the handles. The tracker holds it for some driver calls, and for longer if the system runs other
+/// threads meanwhile. A thread that ends a context may hold it until this command has ended.
+const HANDLES_TIMEOUT_NS: u64 = 10_000_000;
+
+/// How long to sleep between two attempts to take that lock.
+const HANDLES_INTERVAL_NS: u64 = 5_000;
 
 /// The commands for which launches of this process wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,23 +132,41 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
     fn mark_launches_before(&self, stream: Stream) {
         let Some((located, state)) = self.locate(stream) else { return };
         let used = state.streams.all().iter().find(|u| u.context == located.context && u.stream == stream);
+        let is_dirty = used.is_some_and(|used| used.is_dirty());
+        let is_marked = used.is_some_and(|used| used.end().is_some());
+        let is_draining = state.phase == Phase::Draining;
+        let records = is_dirty && !is_marked && (is_draining || state.phase == Phase::Open);
         // While the grant drains, the program may know that the work of the stream has ended before the tracker does.
-        if used.is_some_and(|used| used.is_dirty()) && state.phase != Phase::Draining {
-            let is_marked = used.is_some_and(|used| used.end().is_some());
-            let records = state.phase == Phase::Open && !is_marked;
-            drop(state);
-            if records {
-                self.record_end(located.context, stream);
-            }
-            return;
-        }
-        let is_of_use = state.needs_grant_for_launch()
+        let is_of_use = (!is_dirty || is_draining)
+            && state.needs_grant_for_launch()
             && state.accepts_yield
             && !state.commands_ahead.are_all_of(located.context, stream)
             && self.clock.now_ns() >= state.commands_ahead.paused_until_ns;
         drop(state);
+        // Before the event, which is work of the stream itself.
         if is_of_use {
             self.note_command_ahead(located.context, stream);
+        }
+        if records {
+            self.record_end(located.context, stream);
+        } else if is_draining {
+            // The drain may be about to record its event behind the launches: see `Self::mark_all`.
+            drop(self.lock_handles_briefly());
+        }
+    }
+
+    /// Takes the lock of the handles, or nothing if another thread holds it for long: a thread that ends a context holds it until the driver
+    /// has ended the context's work, and that work may wait for this call.
+    fn lock_handles_briefly(&self) -> Option<MutexGuard<'_, ()>> {
+        let began = self.clock.now_ns();
+        loop {
+            if let Ok(handles) = self.handles_lock.try_lock() {
+                return Some(handles);
+            }
+            if self.clock.now_ns().saturating_sub(began) >= HANDLES_TIMEOUT_NS {
+                return None;
+            }
+            self.clock.pause(HANDLES_INTERVAL_NS);
         }
     }
 
@@ -149,8 +175,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
         // A thread that launches from here on notes the stream, and the event then does not count as behind its launch. A launch in flight
         // may not note it; this command may be a part of one, too.
         let (epoch, launches) = (self.gate.next_epoch(), self.gate.launches());
-        // A thread that ends a context holds the lock until the driver has ended the context's work, and that work may wait for this call.
-        let Ok(_handles) = self.handles_lock.try_lock() else { return };
+        let Some(_handles) = self.lock_handles_briefly() else { return };
         // A thread that begins a capture from here on waits for the lock. The driver does not have what the hook has queued.
         if self.gate.in_flight() || self.captures.any() || self.driver.has_queued(context) {
             return;
@@ -169,7 +194,7 @@ impl<'p, D: Driver, L: TokenLink, C: Clock> Device<'p, D, L, C> {
 
     /// Notes a command that is about to be submitted while no launch runs, or while the grant of those that run drains. What is in its stream already is unknown, so there must be nothing.
     fn note_command_ahead(&self, context: u64, stream: Stream) {
-        let Ok(_handles) = self.handles_lock.try_lock() else { return };
+        let Some(_handles) = self.lock_handles_briefly() else { return };
         let launches = self.gate.launches();
         // A launch in flight may not be in the stream yet.
         if self.captures.any() || self.gate.in_flight() || self.driver.is_idle(context, stream) != Some(true)

@@ -67,6 +67,10 @@ pub struct Rm {
 /// First handle of a client (`docs/reference/driver-controls.md` §4).
 const CLIENTS: u32 = 0xc1d0_0000;
 
+/// How far the first handles of two GPUs are apart. A driver numbers the clients of all its GPUs together; here each GPU has a resource
+/// manager of its own, and a process may have clients of several.
+const CLIENTS_PER_GPU: u32 = 0x1000;
+
 impl Rm {
     /// A resource manager without clients of the GPU with this uuid; new groups get this time slice.
     pub fn new(gpu: [u8; 16], support: Support, timeslice_ns: u64) -> Self {
@@ -77,7 +81,7 @@ impl Rm {
             timeslice_us: timeslice_ns / 1_000,
             files: BTreeMap::new(),
             next_file: 0,
-            next_client: CLIENTS,
+            next_client: CLIENTS + u32::from(gpu[15] % 16) * CLIENTS_PER_GPU,
             next_group: 0,
             busy_until: 0,
         }

@@ -125,7 +125,6 @@ fn two_jobs_get_their_shares_of_two_gpus_and_lose_nothing_to_each_other() {
 
 /// Nothing is configured: a process with two GPUs attaches to the manager of each, as the same client.
 #[test]
-#[ignore = "fails with 0.27 and 0.36 in place of 0.3 and 0.7: each simulated GPU numbers its driver's clients from the same handle, so the hook takes two for one"]
 fn one_process_with_two_gpus_gets_its_share_of_both_beside_a_job_of_two_processes() {
     let _lock = exclusive();
     let tables = tempfile::tempdir().unwrap();

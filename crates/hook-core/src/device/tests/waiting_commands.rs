@@ -367,3 +367,44 @@ fn launch_behind_a_command_that_began_while_the_grant_drained_waits_for_the_comm
         assert!((10 * MS..11 * MS).contains(&waited), "{waited} where the tracker has marked: {marks}");
     }
 }
+
+/// The program submitted a launch before the drain began, and a command behind it when the drain has begun.
+#[test]
+fn command_behind_a_launch_that_still_runs_while_the_grant_drains_does_not_prolong_the_drain() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    device.begin_drain(&mut lock(&device.state));
+    assert!(records(&device));
+    let events = lock(&device.driver.marked).len();
+    // The launch ends, the command does not.
+    lock(&device.driver.without_launches).push(100);
+    device.track();
+    assert_eq!(device.driver.waits.load(SeqCst), 0, "the drain does not wait for the command");
+    assert_eq!(lock(&device.driver.marked).len(), events, "no event stands behind the command");
+    used(&device, 1);
+}
+
+/// The tracker records its events, or queries streams, while the program submits a command.
+#[test]
+fn command_waits_while_another_thread_holds_the_lock_of_the_handles_but_for_ten_milliseconds_at_most() {
+    let fixture = Fixture::new();
+    let thread = ThreadState::empty();
+    let device = with_launch(&fixture, &thread);
+    let records_while_held = |is_released: bool| {
+        let handles = lock(&device.handles_lock);
+        let began = fixture.clock.now_ns();
+        std::thread::scope(|scope| {
+            let recording = scope.spawn(|| records(&device));
+            // Each attempt to take the lock advances the clock.
+            while !(recording.is_finished() || is_released && fixture.clock.now_ns() > began) {
+                std::thread::yield_now();
+            }
+            drop(handles);
+            (recording.join().expect("the command"), fixture.clock.now_ns() - began)
+        })
+    };
+    assert_eq!(records_while_held(false), (false, 10 * MS));
+    // The system may run this thread only after the ten milliseconds of the other one.
+    assert!(std::iter::repeat_with(|| records_while_held(true)).take(100).any(|(records, _)| records));
+}
