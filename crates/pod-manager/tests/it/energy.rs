@@ -6,15 +6,19 @@ use crate::support::memory::FakeMemory;
 use crate::support::{MS, World, until};
 use sluice_proto::control::ReportMemoryRequest;
 
-fn readings(world: &World) -> f64 {
-    world.metric("sluice_memory_readings_total{outcome=\"complete\"}").unwrap()
+/// Waits until the results of all readings that the driver has begun are in force.
+fn settle(world: &World, driver: &FakeMemory) {
+    let applied = || world.metric("sluice_memory_readings_total{outcome=\"complete\"}").unwrap() as u64;
+    until("the readings are in force", || applied() == driver.readings());
 }
 
 /// Lets the time of the next reading come, and waits until its result is in force.
-fn read(world: &World) {
-    let before = readings(world);
+fn read(world: &World, driver: &FakeMemory) {
+    settle(world, driver);
+    let before = driver.readings();
     world.advance(400 * MS);
-    until("a reading", || readings(world) > before);
+    until("a reading", || driver.readings() > before);
+    settle(world, driver);
 }
 
 fn joules(world: &World, client: &str) -> f64 {
@@ -40,18 +44,20 @@ fn energy_beyond_that_of_the_idle_gpu_is_divided_by_execution_time() {
     driver.set_energy(7_000_000);
     let (mut a, mut b) = (world.process("be-a"), world.process("be-b"));
     world.settle();
-    read(&world);
+    settle(&world, &driver);
     // 100 W.
-    driver.set_energy(7_040_000);
-    read(&world);
+    for energy_mj in [7_040_000, 7_080_000] {
+        driver.set_energy(energy_mj);
+        read(&world, &driver);
+    }
     let idle = || world.metric("sluice_idle_energy_joules_total").unwrap();
     let first = idle();
     assert!(first > 0.0 && joules(&world, "be-a") == 0.0, "{first}");
     work(&world, &mut a, 20);
     work(&world, &mut b, 60);
     // 300 W for 480 ms.
-    driver.set_energy(7_184_000);
-    read(&world);
+    driver.set_energy(7_224_000);
+    read(&world, &driver);
     let parts = [idle() - first, joules(&world, "be-a"), joules(&world, "be-b")];
     for (part, expected) in parts.iter().zip([48.0, 24.0, 72.0]) {
         assert!((part - expected).abs() < 0.01, "{parts:?}");
