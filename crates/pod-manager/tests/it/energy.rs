@@ -8,8 +8,8 @@ use sluice_proto::control::ReportMemoryRequest;
 
 /// Waits until the results of all readings that the driver has begun are in force.
 fn settle(world: &World, driver: &FakeMemory) {
-    let applied = || world.metric("sluice_memory_readings_total{outcome=\"complete\"}").unwrap() as u64;
-    until("the readings are in force", || applied() == driver.readings());
+    let applied = || world.metric("sluice_memory_readings_total{outcome=\"complete\"}").unwrap();
+    until("the readings are in force", || applied() == driver.readings() as f64);
 }
 
 /// Lets the time of the next reading come, and waits until its result is in force.
